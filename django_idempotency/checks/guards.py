@@ -149,7 +149,7 @@ def _own(about: Row, callback: Any, method: str) -> Row:
         return replace(about, guard=GuardKind.EXEMPT, why="@idempotency_exempt")
     guard, policy = _own_policy(callback, method)
     if policy is None:
-        return replace(about, guard=guard, why="the view chooses a policy for each request")
+        return replace(about, guard=guard, why="its policy depends on the request")
     return _under(about, guard, policy)
 
 

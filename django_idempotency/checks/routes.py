@@ -27,7 +27,6 @@ from ..http.markers import (
     is_exempt,
     is_unawaited,
     mark_of,
-    overrides_policy,
 )
 from ..http.ninja_views import is_ninja
 from .catalogue import and_more, finding, shown, type_named
@@ -113,7 +112,7 @@ def _class(callback: Any, view: str) -> Iterator[CheckMessage]:
     cls = class_of(callback)
     assert cls is not None
     if hasattr(cls, "get_idempotency_policy"):
-        yield from _mixin(cls, view)
+        yield from _mixin(callback, cls, view)
     if is_rest(callback) and is_unawaited(cls, getattr(callback, "actions", None)) and _guards_inside(callback):
         yield finding("E067", view=view)
     if any(s["ATOMIC_REQUESTS"] for s in connections.settings.values()) and any(
@@ -142,7 +141,7 @@ def _guards_inside(callback: Any) -> bool:
     return hasattr(cls, "get_idempotency_policy") or any(hasattr(each, POLICY) for each in carriers(callback))
 
 
-def _mixin(cls: type[Any], view: str) -> Iterator[CheckMessage]:
+def _mixin(callback: Any, cls: type[Any], view: str) -> Iterator[CheckMessage]:
     from ..rest_framework import IdempotentViewMixin  # not above: needs DRF, which a class with the mixin has loaded
 
     if not issubclass(cls, IdempotentViewMixin):
@@ -154,8 +153,9 @@ def _mixin(cls: type[Any], view: str) -> Iterator[CheckMessage]:
             return
     if not hasattr(cls, "initialize_request"):
         yield finding("E032", view=view)
-    policy = cls.idempotency
-    if not isinstance(policy, Policy) and not hasattr(policy, "__get__") and not overrides_policy(cls):
+    policy = getattr(callback, "initkwargs", {}).get("idempotency", cls.idempotency)
+    decides = cls.get_idempotency_policy is not IdempotentViewMixin.get_idempotency_policy
+    if not isinstance(policy, Policy) and not hasattr(policy, "__get__") and not decides:
         yield finding("E038", view=view, found=type_named(policy))
 
 

@@ -22,7 +22,7 @@ from ..http.markers import (
     UNSAFE_HANDLERS,
     carriers,
     handler_of,
-    overrides_policy,
+    own_policy,
     view_class,
     with_own_dispatch,
 )
@@ -194,9 +194,8 @@ def _required_methods(callback: Any) -> set[str] | None:
 
 def policies(callback: Any) -> list[Policy]:
     """Return the policies of a view's own guards. What `get_idempotency_policy()` decides per request is unknown."""
-    cls = class_of(callback)
     found = [getattr(view, POLICY, None) for view in carriers(callback)]
-    if not overrides_policy(cls):
-        found.append(getattr(cls, "idempotency", None))
+    if hasattr(class_of(callback), "get_idempotency_policy"):
+        found += [own_policy(callback, name) for name in open_handlers(callback)]
     unique = {id(policy): policy for policy in found if isinstance(policy, Policy)}
     return list(unique.values())

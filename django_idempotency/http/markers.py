@@ -123,18 +123,28 @@ def marked_policy(callback: Any, method: str) -> Policy | None:
 
 
 def own_policy(callback: Any, method: str) -> Policy | None:
-    """Return the policy of a view that guards itself; `None`: it chooses one for each request."""
+    """Return the policy of a view that guards itself; `None`: it depends on more than the method and its action."""
     cls = view_class(callback)
-    mixed = hasattr(cls, "get_idempotency_policy")
-    if mixed and (overrides_policy(cls) or not isinstance(cls.idempotency, Policy)):
+    if not hasattr(cls, "get_idempotency_policy"):
+        return marked_policy(callback, method)
+    try:
+        view = cls(**getattr(callback, "initkwargs", {}))  # @action(idempotency=…) is in them
+        view.action = (getattr(callback, "actions", None) or {}).get(method.lower())
+        view.request = _Method(method)
+        policy = view.get_idempotency_policy()
+    except Exception:  # noqa: BLE001 - it has asked for what only a request has
         return None
-    return marked_policy(callback, method) or (cls.idempotency if mixed else None)
+    return (marked_policy(callback, method) or policy) if isinstance(policy, Policy) else None
 
 
-def overrides_policy(cls: type[Any] | None) -> bool:
-    """Does a class choose its policy for each request?"""
-    method = getattr(cls, "get_idempotency_policy", None)
-    return method is not None and getattr(method, "__module__", "").partition(".")[0] != "django_idempotency"
+class _Method:
+    """A request of which only the method is known."""
+
+    def __init__(self, method: str) -> None:
+        self.method = method
+
+    def __getattr__(self, name: str) -> Any:
+        raise LookupError(name)  # not AttributeError, which getattr(request, name, default) would hide
 
 
 def below_api_view(handler: Any) -> Any:

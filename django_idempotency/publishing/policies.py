@@ -48,9 +48,10 @@ _POSSIBLE: tuple[_Possible, ...] = (
 )
 
 
-def published(policy: Policy) -> dict[str, Any]:
+def published(policy: Policy, *, varies: bool = False) -> dict[str, Any]:
     """Return a policy as JSON can express it: `carrier`, `format`, `required`, `lifetime` (ISO 8601), and so on.
 
+    `varies`: the view chooses another one for some requests, so whether a key is required is left out.
     Raises `ValueError` if the policy contradicts the settings.
     """
     terms = conf.resolve(policy)
@@ -60,7 +61,7 @@ def published(policy: Policy) -> dict[str, Any]:
         **_first_sent(profile),
         "derived": terms.key is not None,
         "format": _format(terms),
-        "required": terms.required is True,
+        **({} if varies else {"required": terms.required is True}),
         "lifetime": iso_duration(terms.ttl),
         "scope": _scope(terms),
         "guarantee": terms.guarantee.value,

@@ -26,14 +26,15 @@ class GuardedMethod:
     path: str
     method: str
     policy: Policy
-    #: Does the view choose a policy for each request? Then `policy` is what the settings say.
+    #: Does the policy depend on more than method and action? Then `policy` is what the settings say.
     varies: bool
     callback: Any
 
     @cached_property
     def document(self) -> dict[str, Any]:
         """What is published of it, as JSON can express it. Raises `ValueError` if the policy contradicts the settings."""
-        return {"path": self.path, "method": self.method, "varies": self.varies, **published(self.policy)}
+        terms = published(self.policy, varies=self.varies)
+        return {"path": self.path, "method": self.method, "varies": self.varies, **terms}
 
 
 def guarded_methods() -> tuple[GuardedMethod, ...]:

@@ -62,13 +62,15 @@ PROBLEM = {
 }
 
 
-def describe(operation: dict[str, Any], policy: Policy, refer: Refer, *, documents: bool = True) -> dict[str, Any]:
+def describe(
+    operation: dict[str, Any], policy: Policy, refer: Refer, *, documents: bool = True, varies: bool = False
+) -> dict[str, Any]:
     """Return an operation with its key, the responses to it, and the policy as `x-idempotency`.
 
     Nothing that the operation says itself is replaced. `documents`: are our errors problem documents, and not what the
-    project's own exception handler makes of them?
+    project's own exception handler makes of them? `varies`: see `published()`.
     """
-    terms, profile = published(policy), conf.resolve(policy).profile
+    terms, profile = published(policy, varies=varies), conf.resolve(policy).profile
 
     def keep(kind: str, name: str, component: dict[str, Any]) -> dict[str, Any]:
         return refer(kind, name, deepcopy(component))  # generators change what they are given

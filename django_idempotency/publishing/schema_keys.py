@@ -107,7 +107,7 @@ def _with(schema: dict[str, Any], name: str, member: dict[str, Any], required: l
 
 
 def _is_required(terms: dict[str, Any]) -> bool:
-    return bool(terms["required"] and not terms["derived"])
+    return bool(terms.get("required") and not terms["derived"])
 
 
 def _prefix(profile: Profile) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..core.policy import Policy
@@ -27,7 +28,7 @@ class IdempotentViewMixin(Base):
     #
     # Not a docstring: schema generators would show it as the description of a view that has none.
 
-    #: The policy of every action; or override `get_idempotency_policy()`.
+    #: The policy of every action without one: `@action(idempotency=Policy(…))`; or override `get_idempotency_policy()`.
     idempotency: Policy = Policy()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -39,7 +40,7 @@ class IdempotentViewMixin(Base):
     @classmethod
     def as_view(cls, *args: Any, **kwargs: Any) -> Any:
         """Return the view. It opens ATOMIC_REQUESTS itself, so that a guard may take a transaction over."""
-        return guarded_view(super().as_view(*args, **kwargs), view_terms_of(cls))
+        return guarded_view(super().as_view(*args, **kwargs), view_terms_of(cls, kwargs))
 
     def get_idempotency_policy(self) -> Policy:
         """Return the policy of this request; `self.action`, `self.request` and `self.kwargs` are set."""
@@ -48,11 +49,12 @@ class IdempotentViewMixin(Base):
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Guard the handler of an unsafe method, if the request carries a key."""
         run = functools.partial(super().dispatch, request, *args, **kwargs)
-        return dispatch(self, request, view_terms_of(type(self)), run)
+        return dispatch(self, request, view_terms_of(type(self), vars(self)), run)
 
 
-def view_terms_of(cls: type[Any]) -> ViewTerms:
-    """Return the terms of a class that has the mixin's attributes."""
+def view_terms_of(cls: type[Any], given: Mapping[str, Any]) -> ViewTerms:
+    """Return the terms of a class that has the mixin's attributes. `given` may have one of its own, as an `@action` has."""
     decides = cls.get_idempotency_policy is not IdempotentViewMixin.get_idempotency_policy
-    fixed = None if decides or not isinstance(cls.idempotency, Policy) else cls.idempotency
+    policy = given.get("idempotency", cls.idempotency)
+    fixed = None if decides or not isinstance(policy, Policy) else policy
     return ViewTerms(fixed, asks=True)

@@ -34,7 +34,8 @@ class IdempotencySchemaMixin(SpectacularSchema):
             registry.register_on_missing(resolved)
             return dict(resolved.ref)
 
-        return describe(operation, guarded.policy, refer, documents=not has_own_handler(self.view))
+        documents = not has_own_handler(self.view)
+        return describe(operation, guarded.policy, refer, documents=documents, varies=guarded.varies)
 
 
 class AutoSchema(IdempotencySchemaMixin):

@@ -39,12 +39,15 @@ def guard_class(cls: type[Any], policy: Policy) -> type[Any]:
     @functools.wraps(through)
     def guarded(self: Any, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         return dispatch(
-            self, request, view_terms_of(type(self)), functools.partial(through, self, request, *args, **kwargs)
+            self,
+            request,
+            view_terms_of(type(self), vars(self)),
+            functools.partial(through, self, request, *args, **kwargs),
         )
 
     @functools.wraps(as_view)
     def making(klass: type[Any], *args: Any, **kwargs: Any) -> Any:
-        return guarded_view(as_view(klass, *args, **kwargs), view_terms_of(klass))
+        return guarded_view(as_view(klass, *args, **kwargs), view_terms_of(klass, kwargs))
 
     cls.dispatch, cls.as_view = guarded, classonlymethod(making)
     cls.idempotency, cls.get_idempotency_policy = policy, chosen or ours

@@ -18,11 +18,12 @@ PATH = "/open/waiting/"
 SHORT = 2
 
 
-@pytest.mark.parametrize(("workers", "threads"), [(4, 1), (1, 8), (1, 32)], ids=["-w 4", "--threads 8", "--threads 32"])
+@pytest.mark.parametrize("pool", [(4, 1), (1, 8), (1, 32)], ids=["-w 4", "--threads 8", "--threads 32"])
 def test_of_two_requests_at_once_one_waits(
-    faults_folder: Path, tmp_path: Path, customer: Customer, faults: Faults, workers: int, threads: int
+    faults_folder: Path, tmp_path: Path, customer: Customer, faults: Faults, pool: tuple[int, int]
 ) -> None:
     """A click and its double both get the response, in a process that has served nothing before."""
+    workers, threads = pool
     with gunicorn(tmp_path, workers=workers, threads=threads) as server:
         click = faults(new_key(), "viewing", "pause")
         first = customer.begin(server, PATH, click.key)

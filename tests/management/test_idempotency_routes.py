@@ -259,7 +259,7 @@ def test_each_route_and_its_guard() -> None:
         ("/mixed/", "POST"): ("mixin", ""),
         ("/mixed/", "PUT"): ("exempt", "@idempotency_exempt"),
         ("/mixed-last/", "POST"): ("error", f"{HERE}.MixedLast"),
-        ("/deciding/", "POST"): ("mixin", "the"),
+        ("/deciding/", "POST"): ("mixin", ""),
         ("/below/", "POST"): ("decorator", ""),
         ("/above/", "POST"): ("decorator", ""),
         ("/api/charges/", "POST"): ("mixin", ""),

@@ -36,9 +36,8 @@ def as_table(found: list[dict[str, Any]]) -> str:
 
 
 def _cells(terms: dict[str, Any]) -> tuple[str, ...]:
-    key = f"`{terms['carrier']['name']}`, {'required' if terms['required'] else 'optional'}"
-    if terms["varies"]:
-        key += "; it depends on the request"
+    required = {True: "required", False: "optional"}.get(terms.get("required"), "required for some requests")
+    key = f"`{terms['carrier']['name']}`, {required}"
     problems = ", ".join(f"{code} `{name}`" for name, code in terms["problems"].items())
     return (
         terms["method"],
