@@ -69,7 +69,7 @@ def note_refusal(request: HttpRequest, shown: Iterable[Any]) -> None:
     keeps it. Starts no validation. The view's own `keep()` or `drop()` goes before that.
     """
     handle = getattr(request, "idempotency", None)
-    if not isinstance(handle, RequestIdempotency) or handle._ending is not None or handle._weighed:  # noqa: SLF001
+    if not handle or not isinstance(handle, RequestIdempotency) or handle._ending is not None or handle._weighed:  # noqa: SLF001
         return
     handle._weighed = True  # noqa: SLF001 - what follows this tag renders forms, and so validates them
     forms = [value for value in shown if isinstance(value, (BaseForm, BaseFormSet)) and value.data is not request.GET]

@@ -16,7 +16,7 @@ from ..profiles import Profile
 from ..runtime import switch
 from . import counting
 from .facts import RequestFacts, facts_of
-from .handle import switch_off
+from .handle import set_without_key, switch_off
 from .identity import UNUSABLE, Key, Where, has_owner
 from .keys import formatted
 from .markers import view_class
@@ -40,6 +40,7 @@ def key_to_guard(request: HttpRequest, policy: Policy, *, by: str = "decorator")
     policy that contradicts the settings; or notes them if the policy only observes. `ConfigurationError`, too, for a
     guard that the middleware cannot see.
     """
+    set_without_key(request)
     if request.method in SAFE_METHODS or is_covered(request):
         return None
     counting.begin(request, policy, by)

@@ -1,4 +1,4 @@
-"""`request.idempotency`, in a guarded view and while idempotency is off: views work with both."""
+"""`request.idempotency`: in a guarded view, without a key, and while idempotency is off. Views work with each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from ..core.conclusions import WorkResult
 from ..core.policy import Policy
 from ..core.scope_names import qualified
-from ..errors import KeyAhead, KeyExpired, KeyMalformed
+from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed
 from ..realms import realm_of
 from ..runtime import switch
 from ..steps.handle import StepsHandle, StepsSwitchedOff
@@ -45,8 +45,34 @@ def switch_off(request: HttpRequest, policy: Policy) -> None:
     switch.warn_once()
     if facts_of(request).carries_key(policy):
         note(request, HeaderStatus.UNGUARDED)
-    if not hasattr(request, "idempotency"):  # another entry point has set it
+    if not getattr(request, "idempotency", None):  # another entry point has set it
         request.idempotency = UnguardedIdempotency(request, policy)  # type: ignore[attr-defined]
+
+
+class WithoutKey(StepsSwitchedOff, RequestIdempotency):
+    """`request.idempotency` of a request without a key: false. Its view runs unguarded, and nothing is stored."""
+
+    _scope = _key = ""
+    seconds = None
+
+    def __init__(self) -> None:
+        """Cost nothing: most requests have no key."""
+
+    def __bool__(self) -> bool:
+        return False
+
+    def derive(self, label: str) -> str:
+        """Raise `ConfigurationError`: a retry without a key is another request, so no key could stay the same."""
+        raise ConfigurationError(
+            f"derive({label!r}) in a request without an idempotency key, which has none to derive from. Refuse such "
+            "requests: type required=True in the policy. Or ask `if request.idempotency:` first."
+        )
+
+
+def set_without_key(request: HttpRequest) -> None:
+    """Give a request that is not guarded, or not yet, a `request.idempotency` to ask."""
+    if not hasattr(request, "idempotency"):
+        request.idempotency = WithoutKey()  # type: ignore[attr-defined]
 
 
 def _key_or_new(request: HttpRequest, policy: Policy) -> str:

@@ -25,6 +25,7 @@ from ..http.admission import key_to_guard, key_with_owner
 from ..http.atomic_requests import ALL_ALIASES, atomic_requests
 from ..http.bodies import keep
 from ..http.exchange import Exchange
+from ..http.handle import set_without_key
 from ..http.markers import EXEMPT
 from ..http.observing import conclude
 from ..http.problems import problem_response
@@ -95,6 +96,7 @@ def dispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run) -> Htt
     name = (request.method or "").lower()
     handler = getattr(view, name, None) if name in view.http_method_names else None
     if handler is None or request.method in SAFE_METHODS or hasattr(handler, EXEMPT):
+        set_without_key(request)
         if request.method not in SAFE_METHODS and terms.carries_key(request):
             _leave(request, exempt=handler is not None)
         return stamp(request, run())

@@ -88,9 +88,9 @@ def payout(request: Request) -> Response:
     """Respond with the key to pass on to the bank: the same key at every attempt."""
     serializer = PayoutSerializer(data=request.data)
     serializer.is_valid(raise_exception=True)
-    idempotency = getattr(request, "idempotency", None)
+    idempotency = cast("Any", request).idempotency
     effect = work.payout(Attempt.of(request))
-    bank_key = None if idempotency is None else idempotency.derive("bank")
+    bank_key = idempotency.derive("bank") if idempotency else None
     return Response({"id": effect.pk, **serializer.data, "bank_key": bank_key}, status=status.HTTP_201_CREATED)
 
 

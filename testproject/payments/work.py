@@ -32,7 +32,7 @@ class RefundTooLarge(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """What the work needs from `request.idempotency`, which is absent without a key."""
+    """What the work needs from `request.idempotency`, which is false without a key."""
 
     key: str = ""
     number: int = 0
@@ -41,8 +41,8 @@ class Attempt:
 
     @classmethod
     def of(cls, request: Any) -> Attempt:
-        idempotency = getattr(request, "idempotency", None)
-        return cls() if idempotency is None else cls(key=idempotency.key, number=idempotency.attempt)
+        idempotency = getattr(request, "idempotency", None)  # absent where nothing guards
+        return cls(key=idempotency.key, number=idempotency.attempt) if idempotency else cls()
 
     @classmethod
     def of_call(cls) -> Attempt:

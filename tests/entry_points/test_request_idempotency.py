@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.test import Client
 from django.urls import path
 from rest_framework.authentication import SessionAuthentication
 from rest_framework.request import Request
@@ -18,7 +19,7 @@ from rest_framework.views import APIView
 
 from django_idempotency import idempotent
 from django_idempotency.engine.heartbeat import Heartbeat
-from django_idempotency.errors import SecretUnknown, StoreUnavailable
+from django_idempotency.errors import ConfigurationError, SecretUnknown, StoreUnavailable
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.rest_framework import IdempotentViewMixin
 from django_idempotency.runtime.registry import stores
@@ -88,6 +89,28 @@ def bare_view(request: HttpRequest) -> HttpResponse:
     return JsonResponse(paying(request), status=201)
 
 
+def asking(request: Any) -> dict[str, object]:
+    handle = request.idempotency
+    handle.ttl = 60
+    handle.drop()
+    return {"has_key": bool(handle), "key": handle.key, "lost": handle.lost}
+
+
+@idempotent()
+def asking_view(request: HttpRequest) -> HttpResponse:
+    return JsonResponse(asking(request))
+
+
+class AskingView(IdempotentViewMixin, APIView):
+    authentication_classes = ()
+    permission_classes = ()
+
+    def get(self, request: Request) -> Response:
+        return Response(asking(request))
+
+    post = get
+
+
 class Unreachable(MemoryStore):
     supports_atomic = True
 
@@ -102,6 +125,8 @@ urlpatterns = [
     path("degraded/async/", async_view),
     path("degraded/rest/", RestView.as_view(authentication_classes=[SessionAuthentication])),
     path("degraded/middleware/", bare_view),
+    path("asking/decorator/", asking_view),
+    path("asking/rest/", AskingView.as_view()),
 ]
 
 
@@ -232,3 +257,25 @@ def test_a_lease_that_has_ended_by_the_clock(send: Sender, clocks: Clocks) -> No
     """A renewed lease does not end; if the heartbeat itself hangs, the lease ends by our own clock."""
     ACTS[:] = [lambda: clocks.we_go(29.9), clocks.beat, lambda: clocks.we_go(29.9), lambda: clocks.we_go(0.1)]
     assert send(url="/long-view/").json() == {"attempt": 1, "lost": [False, False, False, False, True]}
+
+
+# ------------------------------------------------------------------------------------------------------ without a key
+
+
+@pytest.mark.parametrize("path", [f"/degraded/{name}/" for name in ("decorator", "async", "rest", "middleware")])
+def test_the_first_client_without_a_key(path: str, user: User) -> None:
+    """A view that passes on a derived key is told what to type, before it pays."""
+    client = Client()
+    client.force_login(user)
+    with pytest.raises(ConfigurationError, match="required=True"):
+        client.post(path)
+    assert not Effect.objects.exists()
+
+
+@pytest.mark.parametrize("path", ["/asking/decorator/", "/asking/rest/"])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_there_is_always_something_to_ask(path: str, method: str, django_assert_num_queries: Any) -> None:
+    """A guarded view may ask `if request.idempotency:` whatever the request is, and that reads and queries nothing."""
+    client = Client()
+    with django_assert_num_queries(0):
+        assert client.generic(method, path, "not read").json() == {"has_key": False, "key": "", "lost": False}
