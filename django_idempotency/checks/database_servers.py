@@ -33,20 +33,32 @@ def _postgresql(connection: BaseDatabaseWrapper, cursor: Any) -> Iterator[CheckM
     cursor.execute("SELECT name, setting FROM pg_settings WHERE name LIKE 'tcp_keep%%' OR name IN (%s, %s)", _SESSION)
     values = {name: int(setting) for name, setting in cursor.fetchall()}
     facts = {"using": connection.alias, "user": connection.settings_dict["USER"] or "…"}
+    wrong: dict[str, dict[str, Any]] = {}
     if values.get(_SESSION[0]) == 0:  # absent before PostgreSQL 14
-        yield finding("W051", **facts)
+        wrong["W051"] = {"client_connection_check_interval": "1s"}
     if values.get(_SESSION[1]) == 0:
-        yield finding("W052", **facts)
+        wrong["W052"] = {"idle_in_transaction_session_timeout": "60s"}
     # 0: a Unix socket, whose other end cannot vanish. A compatible server without these settings is treated the same.
     idle, interval, count = (values.get(f"tcp_keepalives_{name}", 0) for name in ("idle", "interval", "count"))
     silence = idle + interval * count
     if idle and silence > PATIENCE:
-        yield finding("W053", idle=silence, **facts)
+        wrong["I053"] = {"tcp_keepalives_idle": 30, "tcp_keepalives_interval": 10, "tcp_keepalives_count": 3}
     options = connection.settings_dict["OPTIONS"]
+    ours = idle and "service" not in options and not {"keepalives_idle", "tcp_user_timeout"} <= options.keys()
+    typed = _options(connection.alias, options.get("options", ""), wrong, _LIBPQ if ours else {})
+    for code in (*wrong, *(["I054"] if ours else [])):
+        yield finding(code, options=typed, idle=silence, **facts)
+        typed = "the OPTIONS above"  # one block for all
     if options.get("pool"):
         yield from _pooled(connection, cursor, facts)
-    if idle and "service" not in options and not {"keepalives_idle", "tcp_user_timeout"} <= options.keys():
-        yield finding("W054", **facts)
+
+
+def _options(using: str, known: str, wrong: dict[str, dict[str, Any]], more: dict[str, int]) -> str:
+    """Return one line for the settings, that mends everything."""
+    flags = [f"-c {name}={value}" for each in wrong.values() for name, value in each.items()]
+    given = [f'options="{" ".join(filter(None, [known, *flags]))}"'] if flags else []
+    given += [f"{name}={value}" for name, value in more.items()]
+    return f'DATABASES["{using}"].setdefault("OPTIONS", {{}}).update({", ".join(given)})'
 
 
 def _pooled(connection: BaseDatabaseWrapper, cursor: Any, facts: dict[str, Any]) -> Iterator[CheckMessage]:
@@ -74,6 +86,8 @@ def _claims_beside(using: str) -> bool:
     )
 
 
+#: For libpq, the client's library. The last is in milliseconds.
+_LIBPQ = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 30000}
 #: Connections that our own threads open: the heartbeat's, and that of retried settles.
 APART = 2
 _GRANTED = """

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from django.core.checks import CheckMessage, Error
+from django.core.checks import CheckMessage, Error, Info
 from django.core.checks import Warning as Caution
 
 PREFIX = "django_idempotency"
@@ -88,7 +88,7 @@ STORE_CHECKS: dict[str, tuple[str, str]] = {
 def message(catalogue: Mapping[str, tuple[str, str]], code: str, **facts: Any) -> CheckMessage:
     """Build the check message of a code in a catalogue."""
     text, hint = catalogue[code]
-    kind = Error if code.startswith("E") else Caution
+    kind = {"E": Error, "W": Caution, "I": Info}[code[0]]
     facts["code"] = code
     return kind(text % facts, hint=hint % facts, id=f"{PREFIX}.{code}")
 

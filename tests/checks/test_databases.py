@@ -151,10 +151,10 @@ SOCKET = {f"tcp_keepalives_{name}": "0" for name in ("idle", "interval", "count"
     [
         ({"client_connection_check_interval": "0"}, LIBPQ, "W051", "-c client_connection_check_interval=1s"),
         ({"idle_in_transaction_session_timeout": "0"}, LIBPQ, "W052", "-c idle_in_transaction_session_timeout=60s"),
-        ({"tcp_keepalives_idle": "7200"}, LIBPQ, "W053", "ALTER ROLE shop SET tcp_keepalives_idle = 30"),
-        ({"tcp_keepalives_interval": "300"}, LIBPQ, "W053", "-c tcp_keepalives_interval=10"),  # 930 s in all
-        ({}, {}, "W054", "keepalives_idle=30, keepalives_interval=10, keepalives_count=3, tcp_user_timeout=30_000"),
-        ({}, {"keepalives_idle": 30}, "W054", "tcp_user_timeout=30_000"),
+        ({"tcp_keepalives_idle": "7200"}, LIBPQ, "I053", "ALTER ROLE shop SET tcp_keepalives_idle = 30"),
+        ({"tcp_keepalives_interval": "300"}, LIBPQ, "I053", "-c tcp_keepalives_interval=10"),  # 930 s in all
+        ({}, {}, "I054", "keepalives_idle=30, keepalives_interval=10, keepalives_count=3, tcp_user_timeout=30000"),
+        ({}, {"keepalives_idle": 30}, "I054", "tcp_user_timeout=30000"),
     ],
 )
 def test_postgresql(answers: dict[str, str], options: dict[str, Any], code: str, typed: str) -> None:
@@ -297,9 +297,26 @@ def test_a_dialect_of_the_projects_own(monkeypatch: pytest.MonkeyPatch) -> None:
 #: The settings of the testproject's databases, set up for tests.
 EXPECTED = {
     "sqlite": {"W058"},
-    "postgresql": {"W051", "W052", "W053", "W054"},
+    "postgresql": {"W051", "W052", "I053", "I054"},
     "mysql": {"W055", "W056", "W057"},
 }
+
+
+def test_a_stock_postgresql() -> None:
+    """One line mends all of it, and stands in one hint; what only concerns hosts that vanish is no warning."""
+    stock = {**dict.fromkeys(POSTGRESQL, "0"), "tcp_keepalives_idle": "7200", "tcp_keepalives_interval": "75"}
+    found = server(
+        "postgresql", answers={**stock, "tcp_keepalives_count": "9"}, options={"options": "-c search_path=shop"}
+    )
+    assert list(found) == ["W051", "W052", "I053", "I054"]
+    settings = {"DATABASES": {"default": {}}}
+    typed, _, _ = found["W051"].removeprefix("Type ").partition(", or in SQL")
+    exec(typed, settings)
+    assert settings["DATABASES"]["default"]["OPTIONS"] == {
+        **LIBPQ,
+        "options": f"-c search_path=shop {FOLLOWED['postgresql']['options']}",
+    }
+    assert [hint.startswith("Type the OPTIONS above") for hint in found.values()] == [False, True, True, True]
 
 
 @pytest.mark.django_db
@@ -307,7 +324,7 @@ def test_the_real_server_is_asked() -> None:
     """Each statement works on the real server, and the check finds only what is expected."""
     found = hints(check_deployment())
     assert found.keys() <= EXPECTED[connection.vendor]
-    assert found.keys() & {"W058", "W054", "W057"}
+    assert found.keys() & {"W058", "I054", "W057"}
 
 
 @pytest.mark.django_db
@@ -403,7 +420,7 @@ def test_the_testproject_deployed(capsys: pytest.CaptureFixture[str]) -> None:
     found = {each.id for each in checks.run_checks(include_deployment_checks=True) if not each.is_silenced()}
     ours = {str(code).removeprefix("django_idempotency.") for code in found if str(code).startswith("django_idem")}
     assert ours <= EXPECTED[connection.vendor]
-    assert all(str(code).startswith(("django_idempotency.W", "security.W")) for code in found)
+    assert all(str(code).startswith(("django_idempotency.W", "django_idempotency.I", "security.W")) for code in found)
 
 
 def test_a_check_never_connects(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

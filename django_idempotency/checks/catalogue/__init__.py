@@ -1,6 +1,6 @@
 """Every check: its code, its message, and what to type. `docs/reference/checks.md` is this table.
 
-E: the configuration cannot work. W: it works, but may surprise.
+E: the configuration cannot work. W: it works, but may surprise. I: it is worth knowing.
 """
 
 from __future__ import annotations

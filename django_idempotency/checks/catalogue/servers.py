@@ -21,39 +21,28 @@ DEPLOYED: dict[str, tuple[str, str]] = {
             'PostgreSQL ("%(using)s") does not check whether a client is still there while a statement runs: '
             "the key of a dead worker stays locked until its statement ends."
         ),
-        (
-            'Add "-c client_connection_check_interval=1s" to DATABASES["%(using)s"]["OPTIONS"]["options"], '
-            "or in SQL: ALTER ROLE %(user)s SET client_connection_check_interval = '1s'."
-        ),
+        "Type %(options)s, or in SQL: ALTER ROLE %(user)s SET client_connection_check_interval = '1s'.",
     ),
     "W052": (
         'PostgreSQL ("%(using)s") lets a transaction stay idle forever: a worker that hangs in its view holds its key.',
         (
-            'Add "-c idle_in_transaction_session_timeout=60s" to DATABASES["%(using)s"]["OPTIONS"]["options"] '
-            "(longer than your slowest call to a provider), "
-            "or in SQL: ALTER ROLE %(user)s SET idle_in_transaction_session_timeout = '60s'."
+            "Type %(options)s, or in SQL: ALTER ROLE %(user)s SET idle_in_transaction_session_timeout = '60s' "
+            "(longer than your slowest call to a provider)."
         ),
     ),
-    "W053": (
+    "I053": (
         (
             'PostgreSQL ("%(using)s") drops a silent client only after %(idle)s s: '
             "the key of a vanished host stays locked that long."
         ),
-        (
-            'Add "-c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3" to '
-            'DATABASES["%(using)s"]["OPTIONS"]["options"], '
-            "or in SQL, for each: ALTER ROLE %(user)s SET tcp_keepalives_idle = 30."
-        ),
+        "Type %(options)s, or in SQL, for each: ALTER ROLE %(user)s SET tcp_keepalives_idle = 30.",
     ),
-    "W054": (
+    "I054": (
         (
             'DATABASES["%(using)s"]["OPTIONS"] sets no limit for a silent PostgreSQL server: '
             "a worker waits for it until TCP gives up, which may take hours."
         ),
-        (
-            'Type DATABASES["%(using)s"]["OPTIONS"].update(keepalives_idle=30, keepalives_interval=10, '
-            "keepalives_count=3, tcp_user_timeout=30_000)."
-        ),
+        "Type %(options)s.",
     ),
     "W078": (
         (
