@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 
@@ -16,6 +17,7 @@ from .core.records import MISSING, Guarantee, UnprintedBytes, UnprintedText
 from .profiles import PROFILES, Profile
 
 NAME = "IDEMPOTENCY"
+APP = "django_idempotency"
 
 #: Every key of `settings.IDEMPOTENCY` and its default. A key that is a field of `Policy` is the default of that field.
 DEFAULTS: dict[str, Any] = {
@@ -104,6 +106,12 @@ _RESOLVED = "_resolved"
 
 #: What a project without `settings.IDEMPOTENCY` has set.
 _NONE: Mapping[str, Any] = {}
+
+
+def require_installed() -> None:
+    """Raise `ImproperlyConfigured` if the app is not installed: without it there is no table, and no check says so."""
+    if apps.apps_ready and not apps.is_installed(APP):
+        raise ImproperlyConfigured(f'INSTALLED_APPS has no "{APP}". Add it, and type: python manage.py migrate {APP}')
 
 
 def project_settings() -> Mapping[str, Any]:

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
+from ..conf import require_installed
 from ..core.policy import Policy
 from ..core.records import MISSING
 from ..http.markers import EXEMPT, rest_class
@@ -42,6 +43,7 @@ def idempotent(view: Any = MISSING, /, **fields: Any) -> Any:
     it guards the handlers of unsafe methods. Raises `ValueError` for an invalid field, and `ImproperlyConfigured` where
     it could not keep its promise.
     """
+    require_installed()
     policy = Policy(**fields)
     compile_expressions(policy)
 

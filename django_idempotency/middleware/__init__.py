@@ -50,6 +50,7 @@ class IdempotencyMiddleware:
     async_capable = True
 
     def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
+        conf.require_installed()
         self.get_response = get_response
         self.is_async = iscoroutinefunction(get_response)
         if self.is_async:

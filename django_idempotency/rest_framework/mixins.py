@@ -6,6 +6,7 @@ import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..conf import require_installed
 from ..core.policy import Policy
 from ..http.selection import compile_expressions
 from .callbacks import guarded_view
@@ -33,6 +34,7 @@ class IdempotentViewMixin(Base):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Compile the expressions of the class's policy. Raises `ValueError` for an invalid one."""
+        require_installed()
         super().__init_subclass__(**kwargs)
         if isinstance(policy := vars(cls).get("idempotency"), Policy):
             compile_expressions(policy)
