@@ -29,7 +29,7 @@ from ..http.markers import (
 from ..http.ninja_views import is_ninja, operation_of, operations_of
 from . import operations
 from .middleware import guards_every_view
-from .routes import middleware_problems, own_problems, refusals
+from .routes import middleware_problems, own_problems, refusals, refuses_its_clients
 from .urlconf import Route, name_of, open_handlers, routes
 
 
@@ -150,7 +150,10 @@ def _own(about: Row, callback: Any, method: str) -> Row:
     guard, policy = _own_policy(callback, method)
     if policy is None:
         return replace(about, guard=guard, why="its policy depends on the request")
-    return _under(about, guard, policy)
+    row = _under(about, guard, policy)
+    if row.guard is guard and refuses_its_clients(callback, policy):
+        row = replace(row, why="a key without a user is refused: scope-required")
+    return row
 
 
 def _own_policy(callback: Any, method: str) -> tuple[GuardKind, Policy | None]:

@@ -78,7 +78,23 @@ def own_problems(callback: Any, view: str) -> Iterator[CheckMessage]:
     code = None if not iscoroutinefunction(callback) else "E071" if is_rest(callback) else "E030"
     for policy in policies(callback):
         yield from policy_errors(view, policy, coroutine=code)
+    if any(refuses_its_clients(callback, policy) for policy in policies(callback)):
+        yield finding("W140", view=view)
     yield from refusals(callback, view)
+
+
+def refuses_its_clients(callback: Any, policy: Policy) -> bool:
+    """Is a DRF view open to clients without a user, although its policy refuses their keys?"""
+    if hasattr(callback, "__wrapped__"):  # by a decorator that may require a user
+        return False
+    if not is_rest(callback) or conf.field(policy, "scope") is not None or conf.field(policy, "anonymous") != "refuse":
+        return False
+    from rest_framework.permissions import AllowAny  # not above: needs DRF, which such a class has loaded
+    from rest_framework.views import APIView
+
+    cls: Any = class_of(callback)
+    asked = getattr(callback, "initkwargs", {}).get("permission_classes", cls.permission_classes)
+    return cls.get_permissions is APIView.get_permissions and all(each is AllowAny for each in asked)
 
 
 def _in_atomic_requests(callback: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from enum import Enum
 from typing import Any, Literal, NamedTuple
 
@@ -18,6 +19,12 @@ from .issued import require_bound
 from .keys import request_id_of, scope_of
 from .selection import Document, key_in_body, selected_key
 from .unguarded import NOBODY, leave_unguarded
+
+logger = logging.getLogger("django_idempotency")
+_NO_PRINCIPAL = (
+    "%s %s was refused with scope-required: its key belongs to no user. Let the view require one, or type scope=… or "
+    'anonymous="shared" in its policy.'
+)
 
 
 class Where(Enum):
@@ -86,6 +93,9 @@ def identify(
     scope = scope_of(request, user, policy, carried)
     if scope is None:
         if policy.required is True or (strict and carried):
+            facts = {"event": "refused", "reason": ScopeRequired.code, "method": request.method}
+            path = escape_uri_path(request.path)
+            logger.warning(_NO_PRINCIPAL, request.method, path, extra={"idempotency": {**facts, "path": path}})
             raise ScopeRequired
         if strict or carried:
             leave_unguarded(request, NOBODY)

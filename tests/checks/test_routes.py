@@ -21,13 +21,14 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from pytest_django import Settings
 from rest_framework.decorators import action, api_view
 from rest_framework.generics import ListAPIView, ListCreateAPIView
+from rest_framework.permissions import AllowAny, IsAuthenticated
 from rest_framework.response import Response
 from rest_framework.routers import SimpleRouter
 from rest_framework.views import APIView
 from rest_framework.viewsets import GenericViewSet, ModelViewSet, ReadOnlyModelViewSet, ViewSet, ViewSetMixin
 
 from django_idempotency import Policy, idempotency_exempt, idempotent
-from django_idempotency.checks import routes
+from django_idempotency.checks import guards, routes
 from django_idempotency.http.markers import guards_itself, is_exempt, view_class
 from django_idempotency.rest_framework import IdempotentViewMixin
 
@@ -254,6 +255,29 @@ def test_a_decorated_viewset(check: Check) -> None:
 def test_a_route_of_drf_that_works_is_silent(check: Check, view: Any) -> None:
     """A route that is bare, exempt, has its own entry point or has nothing to guard is silent."""
     assert check(view) == {}
+
+
+@each(
+    made("Open", MixinFirst, permission_classes=[AllowAny]).as_view(),
+    made("OpenToAll", MixinFirst, permission_classes=[]).as_view(),
+    idempotent()(made("OpenAbove", Create, permission_classes=[AllowAny])).as_view(),
+)
+def test_a_view_that_refuses_its_clients(check: Check, view: Any) -> None:
+    """W140: everyone may call it, and who sends a key without being a user gets 400. Those with an owner are silent."""
+    assert "IsAuthenticated" in check(view)["W140"]
+    row = next(row for row in guards.rows() if row.methods)
+    assert row.why == "a key without a user is refused: scope-required"
+
+
+@each(
+    made("Closed", MixinFirst, permission_classes=[AllowAny, IsAuthenticated]).as_view(),
+    made("Deciding", MixinFirst, permission_classes=[], get_permissions=lambda self: [IsAuthenticated()]).as_view(),
+    made("Scoped", MixinFirst, permission_classes=[], idempotency=Policy(scope=lambda request: "all")).as_view(),
+    made("Shared", MixinFirst, permission_classes=[], idempotency=Policy(anonymous="shared")).as_view(),
+    login_required(made("Login", MixinFirst, permission_classes=[]).as_view()),
+)
+def test_a_view_whose_keys_have_owners(check: Check, view: Any) -> None:
+    assert "W140" not in check(view)
 
 
 def test_a_decorated_route_is_free_without_the_middleware(check: Check) -> None:

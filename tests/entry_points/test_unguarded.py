@@ -228,11 +228,15 @@ def test_a_key_without_a_principal(user: User, received: Received, url: str) -> 
 
 @override_settings(IDEMPOTENCY={"REQUIRED": True})
 @pytest.mark.parametrize("url", ["/plain/", "/bare/", "/bearer/"])
-def test_a_key_without_a_principal_where_keys_are_required(received: Received, url: str) -> None:
-    """The request is refused: what must be guarded does not run without a guard."""
+def test_a_key_without_a_principal_where_keys_are_required(
+    received: Received, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The request is refused: what must be guarded does not run without a guard. The log says what to type."""
     answer = Client().post(url, headers={"Idempotency-Key": KEY})
     assert (answer.status_code, answer.json()["code"], answer[HEADER]) == (400, "scope-required", "refused")
     assert (effects(), received) == (0, [])
+    (record,) = [each for each in caplog.records if each.name == "django_idempotency"]
+    assert record.getMessage().startswith(f"POST {url} was refused with scope-required")
 
 
 @override_settings(IDEMPOTENCY={"REQUIRED": "warn"})

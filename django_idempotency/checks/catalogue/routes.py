@@ -55,6 +55,16 @@ ROUTES: dict[str, tuple[str, str]] = {
         "%(view)s has @idempotent() below @api_view, inside the transaction of ATOMIC_REQUESTS.",
         "Swap the two lines: @idempotent() above @api_view.",
     ),
+    "W140": (
+        (
+            "%(view)s is open to clients without a user (AllowAny), and its policy refuses their keys: each request "
+            "that has one gets 400 scope-required."
+        ),
+        (
+            'Type permission_classes = [IsAuthenticated]; or Policy(scope="…", …), which names the owner of a key, or '
+            'Policy(anonymous="shared", …).'
+        ),
+    ),
     "E072": (
         (
             "%(view)s is wrapped in another decorator in the URLconf, around which ATOMIC_REQUESTS opens a transaction. "
