@@ -27,6 +27,7 @@ from ..http.markers import (
     view_class,
 )
 from ..http.ninja_views import is_ninja, operation_of, operations_of
+from ..profiles import Profile
 from . import operations
 from .middleware import guards_every_view
 from .routes import middleware_problems, own_problems, refusals, refuses_its_clients
@@ -64,6 +65,7 @@ class Row:
     terms: dict[str, Any] = field(default_factory=dict)
     #: Why it is exempt, is not guarded or cannot be; or another remark.
     why: str = ""
+    callback: Any = field(default=None, repr=False)
 
 
 def rows() -> Iterator[Row]:
@@ -76,7 +78,12 @@ def rows() -> Iterator[Row]:
             continue  # ninja lists a path once for each of its operations
         seen.add((route.path, id(route.callback)))
         first = reached.setdefault(route.path, route.callback)
-        about = Row(path=route.path, name=route.name and route.view_name, view=name_of(route.callback))
+        about = Row(
+            path=route.path,
+            name=route.name and route.view_name,
+            view=name_of(route.callback),
+            callback=route.callback,
+        )
         if first is not route.callback:
             yield replace(about, guard=GuardKind.SHADOWED)
             continue
@@ -199,7 +206,7 @@ def _under(about: Row, guard: GuardKind, policy: Policy) -> Row:
 def terms(policy: Policy) -> dict[str, Any]:
     """Return guarantee, store and required of a policy, a mode that does not guard, and what differs from the settings."""
     always = {name: conf.field(policy, name) for name in ("guarantee", "store", "required")}
-    given = {name: value for name, value in policy.given().items() if value != conf.get(name.upper())}
+    given = {name: value for name, value in policy.given().items() if _plain(value) != _plain(conf.get(name.upper()))}
     if (mode := conf.field(policy, "mode")) == OBSERVE:
         given["mode"] = mode
     return {name: _plain(value) for name, value in {**always, **given}.items()}
@@ -209,6 +216,8 @@ def _plain(value: Any) -> Any:
     """Return a value that JSON can express: a function by its name."""
     if isinstance(value, Enum):
         return value.value
+    if isinstance(value, Profile):
+        return value.name
     if isinstance(value, timedelta):
         return value.total_seconds()
     if value is None or isinstance(value, (bool, int, float, str)):

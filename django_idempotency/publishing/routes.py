@@ -53,7 +53,7 @@ def _found(*_: object) -> tuple[GuardedMethod, ...]:
 def _guarded() -> Iterator[GuardedMethod]:
     seen = set()
     for route in routes():
-        if _is_of_admin(route.callback):
+        if is_of_admin(route.callback):
             continue
         path = re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", simplify_regex(route.path))
         if path in seen:
@@ -67,7 +67,7 @@ def _guarded() -> Iterator[GuardedMethod]:
                 )
 
 
-def _is_of_admin(callback: Any) -> bool:
+def is_of_admin(callback: Any) -> bool:
     """Is it a view of Django's admin? People use it, and where it is, is not for everyone.
 
     Its sites and model admins are around their views: as their owner, or in the closure of `admin_view()`.

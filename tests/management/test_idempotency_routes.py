@@ -9,6 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.contrib import admin
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
@@ -22,7 +23,7 @@ from ninja import NinjaAPI, Status
 from pytest_django import Settings
 from rest_framework.decorators import api_view
 from rest_framework.response import Response
-from rest_framework.routers import SimpleRouter
+from rest_framework.routers import APIRootView, SimpleRouter
 from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSet
 
@@ -30,6 +31,7 @@ from django_idempotency import Policy, idempotency_exempt, idempotent
 from django_idempotency.checks.guards import GuardKind, terms
 from django_idempotency.errors import ConfigurationError
 from django_idempotency.http.status import HEADER
+from django_idempotency.profiles import PROFILES
 from django_idempotency.rest_framework import IdempotentViewMixin
 from testproject.payments.models import Effect
 
@@ -334,11 +336,30 @@ def test_for_people() -> None:
     """For people it is a table with the reason below each line, and it says which views the middleware guards."""
     out = StringIO()
     call_command("idempotency_routes", "webhooks", stdout=out)
-    head, stripe, why, *_, last = out.getvalue().splitlines()
-    assert head.split() == ["METHODS", "PATH", "GUARD", "TERMS", "VIEW"]
-    assert stripe.split() == ["POST,PUT,PATCH,DELETE", "/webhooks/stripe/", "exempt", "-", f"{HERE}.another"]
-    assert why == "    EXEMPT: path:/webhooks/stripe/"
+    head, stripe, view, why, *_, last = out.getvalue().splitlines()
+    assert head.split() == ["METHODS", "GUARD", "PATH"]
+    assert stripe.split() == ["any", "unsafe", "exempt", "/webhooks/stripe/"]
+    assert (view.strip(), why.strip()) == (f"{HERE}.another", "EXEMPT: path:/webhooks/stripe/")
     assert last == "The middleware guards requests of authenticated users: SCOPE is not set."
+
+
+def test_among_the_routes_of_others(settings: Settings) -> None:
+    """The project's own come first, the admin's are left out and counted, and a terminal shows all of it."""
+    found = settings.ROOT_URLCONF.urlpatterns
+    found[:0] = [path("admin/", admin.site.urls), path("theirs/", APIRootView.as_view())]
+    found.append(path("profiled/", idempotent(profile=PROFILES["stripe"], on_takeover=print, guarantee="lease")(plain)))
+    paths = [row["path"] for row in listed()]
+    assert paths[0] == "/plain/"
+    assert paths.index("/ninja/guarded/") < paths.index("/theirs/")  # ninja's view, the project's function
+    assert not [path for path in paths if path.startswith("/admin/")]
+    assert listed("admin")
+    (profiled,) = listed("profiled")
+    assert profiled["terms"]["profile"] == "stripe"
+    out = StringIO()
+    call_command("idempotency_routes", stdout=out)
+    lines = out.getvalue().splitlines()
+    assert "a path shows it: idempotency_routes admin" in lines[-1]
+    assert max(map(len, lines)) <= 100
 
 
 def test_wrong_settings_come_first(settings: Settings) -> None:

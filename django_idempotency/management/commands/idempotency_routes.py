@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
+import textwrap
+from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -10,8 +13,12 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from ... import conf
 from ...checks.guards import OPEN, GuardKind, Row, rows
 from ...checks.settings import check_settings
+from ...http.markers import UNSAFE_HANDLERS
+from ...publishing.routes import is_of_admin
 
-_HEAD = ("METHODS", "PATH", "GUARD", "TERMS", "VIEW")
+#: Columns of a terminal. Only a path or a name that is longer goes past them.
+_WIDTH = 100
+_INDENT = " " * 24
 
 
 class Command(BaseCommand):
@@ -36,40 +43,55 @@ class Command(BaseCommand):
     def handle(self, **options: Any) -> None:
         if wrong := check_settings():
             raise CommandError(f"{wrong[0].msg} {wrong[0].hint}")
-        found = [row for row in rows() if options["path"] in row.path]
+        asked = [row for row in rows() if options["path"] in row.path]
+        found = sorted((row for row in asked if options["path"] or not is_of_admin(row.callback)), key=_is_installed)
         unguarded = [row for row in found if row.guard in OPEN]
         shown = unguarded if options["unguarded"] else found
         self.stdout.write(as_json(shown) if options["json"] else as_table(shown))
+        if (left := len(asked) - len(found)) and not options["json"]:
+            self.stdout.write(
+                f"\nDjango's admin is left out ({left} routes); a path shows it: idempotency_routes admin"
+            )
         if options["fail_unguarded"] and unguarded:
             raise CommandError(f"{len(unguarded)} of {len(found)} are not guarded.")
 
 
+def _is_installed(row: Row) -> bool:
+    """Is the view another package's, so that it comes after the project's own?"""
+    module = row.view
+    while module and module not in sys.modules:
+        module = module.rpartition(".")[0]
+    file = getattr(sys.modules.get(module), "__file__", "")
+    return not {"site-packages", "dist-packages"}.isdisjoint(Path(file or "").parts)
+
+
 def as_json(found: list[Row]) -> str:
     """Return the rows as a JSON array of objects, with the members of `Row`."""
-    return json.dumps([{**vars(row), "guard": row.guard.value} for row in found], indent=2)
+    members = [{name: value for name, value in vars(row).items() if name != "callback"} for row in found]
+    return json.dumps([{**each, "guard": each["guard"].value} for each in members], indent=2)
 
 
 def as_table(found: list[Row]) -> str:
-    """Return the rows as aligned columns. Each reason gets a line of its own."""
-    lines = [_HEAD, *map(_cells, found)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEAD))]
-    written = []
-    for line, row in zip(lines, [None, *found], strict=True):
-        written.append("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
-        if row is not None and row.why:
-            written.append(f"    {row.why}")
+    """Return a line for each row, with its view, terms and reason below."""
+    written = [_line("METHODS", "GUARD", "PATH")]
+    for row in found:
+        methods = "any unsafe" if len(row.methods) == len(UNSAFE_HANDLERS) else ",".join(row.methods) or "-"
+        written.append(_line(methods, row.guard.value, row.path))
+        for text in filter(None, [" ".join([row.view, *_terms(row.terms)]), row.why]):
+            lines = textwrap.wrap(text, _WIDTH - len(_INDENT), break_long_words=False, break_on_hyphens=False)
+            written += [_INDENT + line for line in lines]
     if any(row.guard is GuardKind.MIDDLEWARE for row in found) and conf.get("SCOPE") is None:
         written += ["", "The middleware guards requests of authenticated users: SCOPE is not set."]
     return "\n".join(written)
 
 
-def _cells(row: Row) -> tuple[str, ...]:
-    return ",".join(row.methods) or "-", row.path, row.guard.value, _terms(row.terms) or "-", row.view
+def _line(methods: str, guard: str, path: str) -> str:
+    return f"{methods:10}  {guard:10}  {path}"
 
 
-def _terms(terms: dict[str, Any]) -> str:
+def _terms(terms: dict[str, Any]) -> list[str]:
     guarantee = [terms["guarantee"]] if terms else []
     store = [f"store={terms['store']}"] if terms.get("store", "default") != "default" else []
     required = {True: ["required"], "warn": ["required=warn"]}.get(terms.get("required", False), [])
     others = [f"{name}={value}" for name, value in terms.items() if name not in ("guarantee", "store", "required")]
-    return " ".join([*guarantee, *store, *required, *others])
+    return [*guarantee, *store, *required, *others]
