@@ -71,17 +71,13 @@ class Columns(ModelAdmin):
         took = f"{seconds * 1000:,.0f} ms" if seconds < 1 else f"{seconds:,.1f} s"
         return two_lines(moment(row.created_at, brief=True), _("done in %s") % took)
 
-    @admin.display(description=_("expires"))
-    def end(self, row: IdempotencyRecord) -> SafeString:
-        return moment(row.expires_at, brief=True)
-
-    @admin.display(description=_("response"), empty_value="-")
-    def answer(self, row: IdempotencyRecord) -> SafeString | None:
-        if row.response_status is None or (row.status == Status.FREE and row.method == CALL_METHOD):
-            return None
-        ended = row.response_status
-        said = _ENDED.get(ended, ended) if row.method == CALL_METHOD else ended
-        return format_html('<span class="idempotency-answer of-{}">{}</span>', ended // 100, said)
+    @admin.display(description=_("response"))
+    def answer(self, row: IdempotencyRecord) -> SafeString:
+        shown, ended = SafeString("-"), row.response_status
+        if ended is not None and (row.status != Status.FREE or row.method != CALL_METHOD):
+            said = _ENDED.get(ended, ended) if row.method == CALL_METHOD else ended
+            shown = format_html('<span class="idempotency-answer of-{}">{}</span>', ended // 100, said)
+        return two_lines(shown, format_html("{} {}", _("attempt"), row.attempt)) if row.attempt > 1 else shown
 
     # -------------------------------------------------------------------------------------------------- both, the page
 

@@ -44,7 +44,7 @@ class IdempotencyRecordAdmin(Suspects):
     #: An alias of IDEMPOTENCY["STORES"]; None: the first that keeps its records in a Django database.
     store_alias: str | None = None
 
-    list_display = ("identity", "state_and_guarantee", "answer", "request", "attempt", "life", "end")
+    list_display = ("identity", "state_and_guarantee", "answer", "request", "life")
     list_display_links = ("identity",)
     list_filter = (RetentionFilter, "status", "guarantee", MethodFilter, ResponseFilter)
     list_per_page = 50

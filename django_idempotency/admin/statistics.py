@@ -76,7 +76,7 @@ class Statistics(Interventions):
         return list(self.get_queryset(request).defer("response_headers", "response_body").order_by("pk")[:SAMPLE])
 
     def _periods(self, facts: Sequence[Fact], now: datetime, scale: float) -> Iterator[tuple[Period, list[Series]]]:
-        """Yield the figures of each period, with those of COUNT_REPLAYS if the project counts."""
+        """Yield the figures of each period that are not zero, with those of COUNT_REPLAYS if the project counts."""
         counts = conf.get("COUNT_REPLAYS")
         seen = list[tuple[datetime, int, int]]()
         if counts:
@@ -84,7 +84,8 @@ class Statistics(Interventions):
             rows = RepeatCount.objects.using(using).order_by("-pk")
             seen = list(rows.values_list("last_seen", "replays", "mismatches")[:SAMPLE])
         for period in PERIODS:
-            yield period, [*over(period, facts, now, scale), *(repeated(period, seen, now) if counts else ())]
+            figures = [*over(period, facts, now, scale), *(repeated(period, seen, now) if counts else ())]
+            yield period, [each for each in figures if each.total]
 
     def _ages(self, request: HttpRequest, tally: Tally, now: datetime | None) -> Iterator[tuple[Any, str]]:
         """Yield what is oldest, and how far a purge is behind. That and the size are those of the table, never estimated."""

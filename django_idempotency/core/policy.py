@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
-from typing import Any
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
 
 from ..profiles import PROFILES, Profile
 from .field_values import are_exceptions, are_names, are_statuses, is_duration, is_flag, is_rate, is_size, one_of
@@ -121,6 +122,14 @@ class Policy:
     methods: Collection[str] = FROM_SETTINGS
     #: What the clients of the API expect on the wire: the name of a shipped profile, or a `Profile`.
     profile: str | Profile = FROM_SETTINGS
+
+    if not TYPE_CHECKING:
+
+        def __new__(cls, **given: Any) -> Any:
+            for name in given.keys() - cls.__dataclass_fields__.keys():
+                (close,) = get_close_matches(name, FIELD_NAMES, n=1, cutoff=0)
+                raise TypeError(f"Policy has no field {name}. Did you mean {close}?")
+            return super().__new__(cls)
 
     def __post_init__(self) -> None:
         for name, value in self.given().items():

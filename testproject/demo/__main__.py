@@ -19,7 +19,7 @@ from rich.console import Console
 
 from . import table
 from .client import Client
-from .journeys import Players, journeys
+from .journeys import PRICE, Players, journeys
 from .rows import exit_code
 from .server import HOST, THREADS, WORKERS, Server, ServerDied, serving
 from .stage import Cast, prepare
@@ -75,6 +75,11 @@ def play(console: Console, server: Server, cast: Cast) -> int:
 
 def serve(console: Console, server: Server, cast: Cast) -> None:
     """Explain how to continue, in the admin and with requests of your own, and serve until Ctrl-C."""
+    bob = Client(host=HOST, port=server.port, token=cast.bob)  # what is left to look at: each status of the list
+    bob.charge(PRICE, key="order-6", card="tok_declined")
+    bob.charge(PRICE, key="order-7", card="tok_down")
+    bob.charge(0, key="order-8")
+    bob.charge(PRICE, key="order-9", card="tok_kill_once")
     invitation = f"""
 Begin at      {server.address}/
 the records   {server.address}{cast.records}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -14,6 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django_idempotency.admin import statistics
 from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.failures import failed_with
+from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.base import utcnow
 from tests.admin.helpers import LIST, completed, released, running, staff, text_of
 from tests.stores.helpers import Call, atomic_ticket
@@ -58,6 +60,17 @@ def test_every_figure_is_text(boss: Client) -> None:
     assert len(ids) == len(set(ids))
     assert "Estimated" not in page
     assert "<script" not in page.partition('id="content"')[2].partition("</main>")[0]
+
+
+@pytest.mark.django_db
+def test_what_is_zero_is_not_drawn(boss: Client) -> None:
+    """A quiet hour is one sentence, and a figure that stays zero has no row."""
+    completed()
+    earlier = utcnow() - timedelta(days=2)
+    IdempotencyRecord.objects.update(created_at=earlier, completed_at=earlier)
+    page = text_of(boss.get(PAGE))
+    assert figures(page) == {"New keys": [1], "Completed, 2xx": [1]}
+    assert page.count("<p>No records</p>") == 2
 
 
 @pytest.mark.django_db

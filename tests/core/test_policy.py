@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 import re
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -200,3 +202,10 @@ def test_seconds() -> None:
 def test_rates(text: str, found: tuple[int, int]) -> None:
     """As many keys in as many seconds."""
     assert rate(text) == found
+
+
+def test_a_misspelt_field() -> None:
+    """It is answered with the field that was meant, also by the decorator, which passes its arguments on."""
+    with pytest.raises(TypeError, match="Did you mean required"):
+        Policy(requierd=True)  # type: ignore[call-arg]
+    assert replace(pickle.loads(pickle.dumps(Policy(ttl=5))), required=True) == Policy(ttl=5, required=True)
