@@ -28,7 +28,10 @@ STORES: dict[str, tuple[str, str]] = {
     "E015": STORE_CHECKS["E015"],
     "E016": (
         'IDEMPOTENCY["GUARANTEE"] is "atomic", which the store "%(alias)s" cannot keep: it joins no transaction.',
-        'Type "GUARANTEE": "lease", or "STORE": the alias of an ORMStore.',
+        (
+            'Type "STORE": the alias of an ORMStore. Or type "GUARANTEE": "lease": then what a killed worker has written is '
+            "not rolled back, and the retry writes it again."
+        ),
     ),
     "E017": (
         'DATABASES["%(using)s"] has "AUTOCOMMIT": False, and records live there: no other connection would see a claim.',
