@@ -309,7 +309,7 @@ def test_a_stock_postgresql() -> None:
         "postgresql", answers={**stock, "tcp_keepalives_count": "9"}, options={"options": "-c search_path=shop"}
     )
     assert list(found) == ["W051", "W052", "I053", "I054"]
-    settings = {"DATABASES": {"default": {}}}
+    settings: dict[str, Any] = {"DATABASES": {"default": {}}}
     typed, _, _ = found["W051"].removeprefix("Type ").partition(", or in SQL")
     exec(typed, settings)
     assert settings["DATABASES"]["default"]["OPTIONS"] == {

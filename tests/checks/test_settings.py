@@ -194,7 +194,7 @@ MALFORMED = [
     ("STORES", {"default": {"BACKEND": ORM, "OPTIONS": {"using": 5}}}, "E014", '{"using": "default"}'),
     ("STORES", {"default": {"BACKEND": ORM, "OPTIONS": {"using": None}}}, "E014", '{"using": "default"}'),
     ("STORES", {"default": {"BACKEND": ORM, "OPTIONS": {"using": ["default"]}}}, "E014", '{"using": "default"}'),
-    ("STORES", {"default": {"BACKEND": OUTSIDE}}, "E016", '"GUARANTEE": "lease"'),
+    ("STORES", {"default": {"BACKEND": OUTSIDE}}, "E016", "not rolled back, and the retry writes it again"),
     ("STORE", "redis", "E013", '"STORE": "default"'),
     ("STORE", None, "E003", '"STORE": "default"'),
     ("STORE", "", "E003", '"STORE": "default"'),

@@ -83,12 +83,13 @@ def environment(folder: Path, extra: Mapping[str, str]) -> dict[str, str]:
 
 
 @contextmanager
-def gunicorn(folder: Path, *, workers: int = WORKERS, threads: int = THREADS, **extra: str) -> Iterator[Server]:
+def gunicorn(folder: Path, pool: tuple[int, int] = (WORKERS, THREADS), /, **extra: str) -> Iterator[Server]:
     """Run 2 processes of 8 threads, or of the class that WORKER_CLASS names. `extra` is environment.
 
-    One thread is gunicorn's sync worker, which `-w` alone gives.
+    `pool`: how many processes, of how many threads. One is gunicorn's sync worker, which `-w` alone gives.
     """
-    kind = os.environ.get("WORKER_CLASS", "gthread" if threads > 1 else "sync")
+    workers, threads = pool
+    kind = os.environ.get("WORKER_CLASS", "gthread" if pool[1] > 1 else "sync")
     gunicorn = [sys.executable, "-m", "gunicorn", "testproject.wsgi", f"--worker-class={kind}", "--timeout=0"]
     gunicorn += ["--config=python:tests.faults.gunicorn"]
     # A worker that replaces a killed one is a fork, and need not import anything. gevent patches what it imports.

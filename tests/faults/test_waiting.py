@@ -23,8 +23,7 @@ def test_of_two_requests_at_once_one_waits(
     faults_folder: Path, tmp_path: Path, customer: Customer, faults: Faults, pool: tuple[int, int]
 ) -> None:
     """A click and its double both get the response, in a process that has served nothing before."""
-    workers, threads = pool
-    with gunicorn(tmp_path, workers=workers, threads=threads) as server:
+    with gunicorn(tmp_path, pool) as server:
         click = faults(new_key(), "viewing", "pause")
         first = customer.begin(server, PATH, click.key)
         click.await_reached()

@@ -36,8 +36,8 @@ def as_table(found: list[dict[str, Any]]) -> str:
 
 
 def _cells(terms: dict[str, Any]) -> tuple[str, ...]:
-    required = {True: "required", False: "optional"}.get(terms.get("required"), "required for some requests")
-    key = f"`{terms['carrier']['name']}`, {required}"
+    needed = "required" if terms.get("required") else "required for some requests" if terms["varies"] else "optional"
+    key = f"`{terms['carrier']['name']}`, {needed}"
     problems = ", ".join(f"{code} `{name}`" for name, code in terms["problems"].items())
     return (
         terms["method"],
