@@ -86,6 +86,17 @@ def test_the_table(send: Any, entry_point: str, how: str, expected: tuple[int, s
         assert effects() == written
 
 
+@pytest.mark.any_database
+@pytest.mark.parametrize(("how", "said"), [("500", "failed"), ("402", "created"), ("raise", None)])
+@pytest.mark.parametrize("entry_point", ["decorated", "mixed", "above"])
+def test_what_carries_the_status(entry_point: str, how: str, said: str | None, send: Any, settings: Any) -> None:
+    """A response that a view makes says what became of its key. Django's 500 of an exception says it with our middleware."""
+    assert send(entry_point, how).get("Idempotency-Status") == (said or "failed")
+    settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if not name.startswith("django_idempotency.")]
+    IdempotencyRecord.objects.all().delete()
+    assert send(entry_point, how).get("Idempotency-Status") == said
+
+
 #: How the view ends → the error that its record notes, and the status of the response.
 FAILURES = {"raise": ("LookupError", 500), "500": ("", 500), "503": ("", 503)}
 
