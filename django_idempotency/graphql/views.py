@@ -26,7 +26,7 @@ from ..http.admission import is_covered
 from ..http.atomic_requests import atomic_requests, leave_atomic_requests, non_atomic_aliases, non_atomic_aliases_of
 from ..http.exchange import exchange_of
 from ..http.facts import facts_of
-from ..http.handle import set_without_key
+from ..http.handle import WITHOUT_KEY
 from ..http.markers import POLICY
 from ..http.observing import observation_of
 from ..http.problems import aproblem_response, problem_response
@@ -145,7 +145,8 @@ class _AsyncGuardedView(_GuardedView):
 
 def _is_concerned(request: HttpRequest, policy: Policy) -> bool:
     """Does a request have a key that guards it, or may it need one?"""
-    set_without_key(request)
+    if not hasattr(request, "idempotency"):
+        request.idempotency = WITHOUT_KEY  # type: ignore[attr-defined]
     if request.method in SAFE_METHODS or is_covered(request):
         return False
     return facts_of(request).asks_for_guard(policy)

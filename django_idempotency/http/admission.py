@@ -16,7 +16,7 @@ from ..profiles import Profile
 from ..runtime import switch
 from . import counting
 from .facts import RequestFacts, facts_of
-from .handle import set_without_key, switch_off
+from .handle import WITHOUT_KEY, switch_off
 from .identity import UNUSABLE, Key, Where, has_owner
 from .keys import formatted
 from .markers import view_class
@@ -40,7 +40,8 @@ def key_to_guard(request: HttpRequest, policy: Policy, *, by: str = "decorator")
     policy that contradicts the settings; or notes them if the policy only observes. `ConfigurationError`, too, for a
     guard that the middleware cannot see.
     """
-    set_without_key(request)
+    if not hasattr(request, "idempotency"):
+        request.idempotency = WITHOUT_KEY  # type: ignore[attr-defined]
     if request.method in SAFE_METHODS or is_covered(request):
         return None
     counting.begin(request, policy, by)

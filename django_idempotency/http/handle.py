@@ -15,6 +15,7 @@ from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed
 from ..realms import realm_of
 from ..runtime import switch
 from ..steps.handle import StepsHandle, StepsSwitchedOff
+from ..steps.running import Steps
 from .facts import facts_of
 from .status import HeaderStatus, note
 from .terms import resolve_policy
@@ -56,10 +57,16 @@ class WithoutKey(StepsSwitchedOff, RequestIdempotency):
     seconds = None
 
     def __init__(self) -> None:
-        """Cost nothing: most requests have no key."""
+        pass
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Forget what a view sets: all requests without a key share this."""
 
     def __bool__(self) -> bool:
         return False
+
+    def _run(self) -> Steps:
+        return self._new_steps()
 
     def derive(self, label: str) -> str:
         """Raise `ConfigurationError`: a retry without a key is another request, so no key could stay the same."""
@@ -69,10 +76,8 @@ class WithoutKey(StepsSwitchedOff, RequestIdempotency):
         )
 
 
-def set_without_key(request: HttpRequest) -> None:
-    """Give a request that is not guarded, or not yet, a `request.idempotency` to ask."""
-    if not hasattr(request, "idempotency"):
-        request.idempotency = WithoutKey()  # type: ignore[attr-defined]
+#: Set by each entry point on a request that it does not guard, or not yet; without a call, since most have no key.
+WITHOUT_KEY = WithoutKey()
 
 
 def _key_or_new(request: HttpRequest, policy: Policy) -> str:

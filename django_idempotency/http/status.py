@@ -1,4 +1,4 @@
-"""`Idempotency-Status`: one word on every response to a keyed request, so that a client need not guess.
+"""`Idempotency-Status`: one word on the response to a keyed request, so that a client need not guess.
 
 Derived only here: from the outcome of the record, or from the code of a problem. It is a response header
 of one exchange, so it is never stored with the response, and a replay carries its own.

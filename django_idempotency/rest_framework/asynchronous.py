@@ -22,7 +22,7 @@ from ..http.admission import key_to_guard
 from ..http.atomic_requests import non_atomic_aliases_of
 from ..http.bodies import keep
 from ..http.exchange import Exchange
-from ..http.handle import set_without_key
+from ..http.handle import WITHOUT_KEY
 from ..http.markers import EXEMPT
 from ..http.observing import aconclude
 from ..http.problems import aproblem_response
@@ -44,7 +44,8 @@ async def adispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run)
     name = (request.method or "").lower()
     handler = getattr(view, name, None) if name in view.http_method_names else None
     if handler is None or request.method in SAFE_METHODS or hasattr(handler, EXEMPT):
-        set_without_key(request)
+        if not hasattr(request, "idempotency"):
+            request.idempotency = WITHOUT_KEY  # type: ignore[attr-defined]
         if request.method not in SAFE_METHODS and terms.carries_key(request):
             await _leave(request, exempt=handler is not None)
         return stamp(request, await run())

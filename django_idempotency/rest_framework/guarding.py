@@ -25,7 +25,7 @@ from ..http.admission import key_to_guard, key_with_owner
 from ..http.atomic_requests import ALL_ALIASES, atomic_requests
 from ..http.bodies import keep
 from ..http.exchange import Exchange
-from ..http.handle import set_without_key
+from ..http.handle import WITHOUT_KEY
 from ..http.markers import EXEMPT
 from ..http.observing import conclude
 from ..http.problems import problem_response
@@ -51,6 +51,8 @@ def enter(request: HttpRequest, terms: ViewTerms, run: Run, *, non_atomic: Abstr
     """Run a view as Django would under ATOMIC_REQUESTS, and settle the exchange if its guard has opened one."""
     entry, response, keyed = ViewEntry(non_atomic), None, terms.may_have_key(request)
     setattr(request, _ENTRY, entry)
+    if not hasattr(request, "idempotency"):
+        request.idempotency = WITHOUT_KEY  # type: ignore[attr-defined]
     try:
         with atomic_requests(non_atomic, noted=keyed) as entry.opened:
             entry.depths = depths() if keyed else {}
@@ -96,7 +98,6 @@ def dispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run) -> Htt
     name = (request.method or "").lower()
     handler = getattr(view, name, None) if name in view.http_method_names else None
     if handler is None or request.method in SAFE_METHODS or hasattr(handler, EXEMPT):
-        set_without_key(request)
         if request.method not in SAFE_METHODS and terms.carries_key(request):
             _leave(request, exempt=handler is not None)
         return stamp(request, run())
