@@ -56,7 +56,7 @@ def _postgresql(connection: BaseDatabaseWrapper, cursor: Any) -> Iterator[CheckM
 def _options(using: str, known: str, wrong: dict[str, dict[str, Any]], more: dict[str, int]) -> str:
     """Return one line for the settings, that mends everything."""
     flags = [f"-c {name}={value}" for each in wrong.values() for name, value in each.items()]
-    given = [f'options="{" ".join(filter(None, [known, *flags]))}"'] if flags else []
+    given = [f"options={' '.join(filter(None, [known, *flags]))!r}"] if flags else []
     given += [f"{name}={value}" for name, value in more.items()]
     return f'DATABASES["{using}"].setdefault("OPTIONS", {{}}).update({", ".join(given)})'
 

@@ -22,6 +22,7 @@ from ..http.markers import (
     UNSAFE_HANDLERS,
     carriers,
     handler_of,
+    is_exempt,
     own_policy,
     view_class,
     with_own_dispatch,
@@ -196,6 +197,6 @@ def policies(callback: Any) -> list[Policy]:
     """Return the policies of a view's own guards. What `get_idempotency_policy()` decides per request is unknown."""
     found = [getattr(view, POLICY, None) for view in carriers(callback)]
     if hasattr(class_of(callback), "get_idempotency_policy"):
-        found += [own_policy(callback, name) for name in open_handlers(callback)]
+        found += [own_policy(callback, name) for name in open_handlers(callback) if not is_exempt(callback, name)]
     unique = {id(policy): policy for policy in found if isinstance(policy, Policy)}
     return list(unique.values())

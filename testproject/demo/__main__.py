@@ -29,6 +29,7 @@ def main() -> int:
     """Return the exit code of the process."""
     for ending in (signal.SIGTERM, signal.SIGHUP):  # treated like Ctrl-C: the server must not outlive this process
         signal.signal(ending, signal.default_int_handler)
+    os.environ.setdefault("AUDIT", "1")  # for a timeline on the page of each record
     console = table.console()
     with tempfile.TemporaryDirectory(prefix="idempotency-demo-", ignore_cleanup_errors=True) as folder:
         cast = prepare(Path(folder) / "demo.sqlite3")

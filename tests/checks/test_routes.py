@@ -275,6 +275,7 @@ def test_a_view_that_refuses_its_clients(check: Check, view: Any) -> None:
     made("Scoped", MixinFirst, permission_classes=[], idempotency=Policy(scope=lambda request: "all")).as_view(),
     made("Shared", MixinFirst, permission_classes=[], idempotency=Policy(anonymous="shared")).as_view(),
     login_required(made("Login", MixinFirst, permission_classes=[]).as_view()),
+    made("SignUp", MixinFirst, permission_classes=[], post=idempotency_exempt(lambda self, request: None)).as_view(),
 )
 def test_a_view_whose_keys_have_owners(check: Check, view: Any) -> None:
     assert "W140" not in check(view)
