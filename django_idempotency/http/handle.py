@@ -51,7 +51,7 @@ def switch_off(request: HttpRequest, policy: Policy) -> None:
 
 
 class WithoutKey(StepsSwitchedOff, RequestIdempotency):
-    """`request.idempotency` of a request without a key: false. Its view runs unguarded, and nothing is stored."""
+    """`request.idempotency` of a request that no key guards: false. Nothing is stored."""
 
     _scope = _key = ""
     seconds = None
@@ -71,12 +71,12 @@ class WithoutKey(StepsSwitchedOff, RequestIdempotency):
     def derive(self, label: str) -> str:
         """Raise `ConfigurationError`: a retry without a key is another request, so no key could stay the same."""
         raise ConfigurationError(
-            f"derive({label!r}) in a request without an idempotency key, which has none to derive from. Refuse such "
-            "requests: type required=True in the policy. Or ask `if request.idempotency:` first."
+            f"derive({label!r}) in a request without an idempotency key, or with one that belongs to nobody: there is "
+            "nothing to derive from. Type required=True in the policy, or ask `if request.idempotency:` first."
         )
 
 
-#: Set by each entry point on a request that it does not guard, or not yet; without a call, since most have no key.
+#: Set by each entry point on a request that it does not guard, or not yet. Without a call, since most have no key.
 WITHOUT_KEY = WithoutKey()
 
 

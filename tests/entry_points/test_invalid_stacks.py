@@ -45,7 +45,7 @@ PERMISSION = "django_idempotency.view_idempotencyrecord"
 def answer(request: Any, status: int = 201) -> JsonResponse:
     write()
     return JsonResponse(
-        {"guarded": hasattr(request, "idempotency"), "atomic": connection.in_atomic_block}, status=status
+        {"guarded": bool(getattr(request, "idempotency", None)), "atomic": connection.in_atomic_block}, status=status
     )
 
 
