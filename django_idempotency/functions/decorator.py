@@ -11,7 +11,6 @@ from django.utils.decorators import method_decorator
 from jmespath import Options
 from jmespath.functions import Functions
 
-from ..conf import require_installed
 from ..core.canonical import hasher
 from ..core.policy import Duration
 from ..core.records import MISSING, Guarantee
@@ -121,7 +120,6 @@ def idempotent_function(
 
     Raises `ImproperlyConfigured` or `ValueError` here for arguments that can never work; for calls see `functions.run`.
     """
-    require_installed()
     hasher(hash_function)  # raises ValueError for an unknown name
     if key_prefix == "" or not isinstance(key_prefix, str | None):
         raise TypeError(f'key_prefix is text, such as "charge", not {key_prefix!r}.')

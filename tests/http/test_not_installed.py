@@ -10,7 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 from pytest_django import Settings
 from rest_framework.views import APIView
 
-from django_idempotency import idempotent, idempotent_form, idempotent_function
+from django_idempotency import idempotent, idempotent_form
 from django_idempotency.middleware import IdempotencyMiddleware
 from django_idempotency.rest_framework import IdempotentViewMixin
 
@@ -22,10 +22,9 @@ from django_idempotency.rest_framework import IdempotentViewMixin
         lambda: idempotent()(print),
         lambda: idempotent(print),
         lambda: idempotent_form(print),
-        lambda: idempotent_function(print),
         lambda: IdempotencyMiddleware(print),
     ],
-    ids=["mixin", "decorator", "without parentheses", "form", "function", "middleware"],
+    ids=["mixin", "decorator", "without parentheses", "form", "middleware"],
 )
 def test_a_forgotten_app(use: Callable[[], Any], settings: Settings) -> None:
     """Importing the views, or starting the server, says what to type."""
