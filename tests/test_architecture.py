@@ -124,7 +124,7 @@ RINGS: dict[str, dict[str, Row]] = {
         "checks": row(
             "audit client conf core cors errors functions graphql http inspection instrumentation middleware models outbox profiles realms rest_framework"
             " runtime scopes selectors steps stores stores.orm stores.sealed",
-            "asgiref django",
+            "asgiref django rest_framework",
         ),
         "publishing": row("checks conf core errors http profiles", "django"),
         "ninja.openapi": row("errors http publishing", "django ninja"),
