@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -32,6 +33,8 @@ DEFAULTS: dict[str, Any] = {
     # The secret of derive(); None: SECRET_KEY. Earlier secrets, so that a later attempt derives the same key.
     "DERIVE_SECRET": None,
     "DERIVE_SECRET_FALLBACKS": [],
+    # How long a key may be used elsewhere, from its first use: what your providers remember. Seconds or a timedelta.
+    "LIFETIME": 86400,
     # Keys that seal stored responses and waiting messages: 32 bytes each, in base64. The first seals, all open.
     "ENCRYPTION_KEYS": [],
     # Where the admin looks for suspects: a list of {"model": "payments.Charge", "same": ["card", "amount"], "within": 300}.
@@ -188,6 +191,15 @@ def _profile(chosen: object, header: str) -> Profile:
 def claim_lease() -> float:
     """Return the seconds between an `atomic` claim and its row lock."""
     return seconds(get("CLAIM_LEASE"))
+
+
+def lifetime(label: str) -> timedelta:
+    """Return how long a key may be used elsewhere, from its first use.
+
+    That is the LIFETIME of the provider whose alias is the label, or its part before the first colon; else the setting.
+    """
+    own = get("PROVIDERS").get(label.partition(":")[0])
+    return timedelta(seconds=seconds(get("LIFETIME") if own is None else own["LIFETIME"]))
 
 
 def derive_secrets() -> list[UnprintedText | UnprintedBytes]:

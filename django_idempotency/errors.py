@@ -172,6 +172,15 @@ class OperationHeld(Problem):
     status, code, title = 409, "operation-held", "The outcome is being looked into"
 
 
+class KeyTooOld(OperationHeld):
+    """An earlier attempt may have passed a key on, which is too old to be used again: a person finds out how far it came.
+
+    Do not send it again with a new key.
+    """
+
+    code, title = "key-too-old", "A key is too old to be used again"
+
+
 class ReplayRefused(Problem):
     """You are no longer allowed to see the response to this request."""
 
@@ -346,7 +355,7 @@ class UnlockedTooEarly(ConfigurationError):
 class StepsChanged(ConfigurationError):
     """The steps of an operation that broke off are not those of the code that resumes it.
 
-    Run the code that began it until such operations have ended, or undo them: `manage.py idempotency_complete --undo`.
+    Run the code that began it until such operations have ended, or undo them: `manage.py idempotency_complete --undo REF`.
     """
 
 

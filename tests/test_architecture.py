@@ -109,7 +109,7 @@ RINGS: dict[str, dict[str, Row]] = {
         "outbox": row("errors inspection instrumentation models runtime stores stores.sealed", "django"),
         # Another.
         "client": row(
-            "concurrency conf core errors functions inspection instrumentation models runtime stores stores.sealed",
+            "concurrency conf core errors functions inspection instrumentation models runtime stores stores.orm stores.sealed",
             "asgiref django",
         ),
         "client.httpx": row("client", "httpx"),
@@ -137,7 +137,7 @@ RINGS: dict[str, dict[str, Row]] = {
             "django",
         ),
         "debug_toolbar": row("core engine http models signals stores", "debug_toolbar django"),
-        "client.management": row("client management stores", "django"),
+        "client.management": row("client management", "django"),
         "steps.management": row("conf core errors functions instrumentation management runtime steps", "django"),
         "outbox.management": row("conf errors management outbox stores.orm", "django"),
         "admin": row("conf core errors inspection instrumentation models runtime stores stores.orm", "django"),

@@ -29,7 +29,7 @@ from ..models import IdempotencyRecord
 from ..runtime.registry import stores
 from ..stores.base import BaseStore
 from ..stores.orm import ORMStore
-from ..stores.orm.interventions import clock
+from ..stores.orm.clock import Clock
 from .listing import MethodFilter, RecordChangeList, Records, ResponseFilter, RetentionFilter
 from .panels import PANELS
 from .people import people
@@ -89,7 +89,7 @@ class IdempotencyRecordAdmin(Suspects):
     def get_queryset(self, request: HttpRequest) -> Records:
         """Return the records of the store's database, each with that database's current time."""
         using = self.get_store().rows_in or DEFAULT_DB_ALIAS
-        return super().get_queryset(request).using(using).annotate(read_at=clock(connections[using]), noted=noting())
+        return super().get_queryset(request).using(using).annotate(read_at=Clock(), noted=noting())
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[RecordChangeList]:
         return RecordChangeList

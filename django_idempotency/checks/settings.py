@@ -15,6 +15,7 @@ from django.core.checks import CheckMessage
 
 from .. import conf
 from ..core.contradictions import profile_contradiction
+from ..core.lifetime import MARGIN
 from ..core.policy import FIELD_NAMES, FINGERPRINTS, Policy, seconds
 from ..core.records import Guarantee
 from ..errors import ConfigurationError
@@ -152,6 +153,9 @@ def _senseless(name: str, expected: str) -> CheckMessage:
 def _durations() -> Iterator[CheckMessage]:
     if (expected := complaint("lease", conf.get("CLAIM_LEASE"))) is not None:
         yield _senseless("CLAIM_LEASE", expected)
+    lifetime = conf.get("LIFETIME")
+    if complaint("lease", lifetime) is not None or seconds(lifetime) <= MARGIN.total_seconds():
+        yield _senseless("LIFETIME", "more than a minute, in seconds or as a timedelta: what your providers remember")
     if complaint("ttl", conf.get("TTL")) is not None:
         return
     ttl = seconds(conf.get("TTL"))

@@ -11,3 +11,11 @@ class ClientConfig(AppConfig):
     label = "idempotency_client"
     verbose_name = _("Idempotency: outgoing calls")
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Let an operation that gives up close the calls of its steps."""
+        from ..runtime.current_step import CLOSERS
+        from .ledger import give_up
+
+        if give_up not in CLOSERS:
+            CLOSERS.append(give_up)

@@ -19,7 +19,7 @@ from .budget import RetryBudget, budget_of
 from .ledger import Ledger, Started
 from .messages import Answer, CallFacts, OutgoingRequest, is_replayed, reference_of
 from .names import CallName
-from .providers import provider
+from .providers import LONGEST_DEADLINE, provider
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +40,10 @@ class Terms:
     budget: RetryBudget | None = None
 
     def __post_init__(self) -> None:
-        if self.retries < 0 or not 0 < self.deadline < float("inf") or self.base < 0 or self.longest < 0:
+        if self.retries < 0 or not 0 < self.deadline <= LONGEST_DEADLINE or self.base < 0 or self.longest < 0:
             raise ValueError(
-                "retries, base and longest are not negative, and deadline is a positive number of seconds."
+                "retries, base and longest are not negative, and deadline is a positive number of seconds, at most "
+                f"{LONGEST_DEADLINE:g}."
             )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from datetime import timedelta
 from uuid import UUID
 
 from django.db import router
@@ -13,7 +12,7 @@ from django.db.models import Q, QuerySet
 from .. import conf
 from ..core.at_rest import ERASED
 from ..core.outgoing import ENDED
-from ..stores.base import utcnow
+from ..stores.orm.clock import Clock
 from ..stores.sealed import CannotOpen, Resealing
 from .ledger import id_of
 from .messages import resealed
@@ -26,8 +25,8 @@ _ENDED = [state.value for state in ENDED]
 def expired_calls() -> QuerySet[OutgoingCall]:
     """Return the ended calls whose retention is over. A provider that is not configured any more has the default."""
     aliases = list(conf.get("PROVIDERS"))
-    rules = {alias: Q(provider=alias, last_sent__lt=_before(provider(alias).retention)) for alias in aliases}
-    wanted = ~Q(provider__in=aliases) & Q(last_sent__lt=_before(OPTIONS["RETENTION"]))
+    rules = {alias: Q(provider=alias, last_sent__lt=Clock(-provider(alias).retention)) for alias in aliases}
+    wanted = ~Q(provider__in=aliases) & Q(last_sent__lt=Clock(-OPTIONS["RETENTION"]))
     for rule in rules.values():
         wanted |= rule
     return OutgoingCall.objects.using(router.db_for_write(OutgoingCall)).filter(wanted, state__in=_ENDED)
@@ -76,7 +75,3 @@ def _resealed(calls: QuerySet[OutgoingCall], row: OutgoingCall, column: str, *, 
     if not dry and not calls.filter(pk=row.pk, **{column: stored}).update(**{column: again}):
         return Resealing.CHANGED
     return Resealing.DONE
-
-
-def _before(span: timedelta) -> object:
-    return utcnow() - span

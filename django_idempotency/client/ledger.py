@@ -9,24 +9,33 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from django.db import Error, IntegrityError, router, transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from ..core.hashing import record_id
 from ..core.outgoing import UNFINISHED, CallState, KnownCall, Next, next_for
-from ..errors import CallChanged, CallHeld, CallInTransaction, CallResponseNotStored, LostRace
+from ..errors import (
+    CallChanged,
+    CallHeld,
+    CallInTransaction,
+    CallResponseNotStored,
+    LostRace,
+    OperationCancelled,
+)
 from ..instrumentation.meters import meters
 from ..runtime.transactions import in_open_transaction
-from ..stores.base import utcnow
+from ..stores.orm.clock import Clock
 from ..stores.sealed import CannotOpen
 from .messages import Answer, CallFacts, OutgoingRequest, pack_answer, pack_request, reference_of, unpack_answer
 from .models import OutgoingCall
 from .names import CallName
-from .providers import Provider
+from .providers import LONGEST_DEADLINE, Provider
 
 logger = logging.getLogger("django_idempotency")
 
 #: Tries of a start that others overtake.
 TRIES = 10
+#: How long after its attempt was written down a call may be on its way: longer than any transport's deadline.
+ON_ITS_WAY = timedelta(seconds=LONGEST_DEADLINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +71,8 @@ class Ledger:
         if in_open_transaction(self._using):
             raise CallInTransaction
         for _ in range(TRIES):
-            row = self._rows.defer("request").first()
-            step = next_for(
-                _known(row), digest=self._digest, now=utcnow(), lifetime=self._provider.lifetime, margin=self._margin
-            )
+            row: Any = self._rows.defer("request").annotate(read_at=Clock()).first()
+            step = next_for(_known(row), digest=self._digest, lifetime=self._provider.lifetime, margin=self._margin)
             self._refuse_others_resumption(row, step)
             if step is Next.MISMATCH:
                 raise CallChanged
@@ -77,25 +84,41 @@ class Ledger:
             if row is not None and step is Next.HOLD:
                 hold(row, self._using)
                 raise CallHeld
+            if step is Next.STOP:
+                raise OperationCancelled
             if started := self._first(row) if step is Next.FIRST or row is None else self._again(row):
+                self._refuse_given_up(started)
                 return started
         raise LostRace
 
+    def _refuse_given_up(self, started: Started) -> None:
+        """Raise `OperationCancelled` if the step of an attempt, which is committed, has been given up.
+
+        Who gives up writes that down before it looks for calls. So it finds this one, or this one finds that.
+        """
+        may_send = None if self._name.step is None else self._name.step.may_send
+        if may_send is not None and not may_send():
+            self.end(started, CallState.GIVEN_UP, None)
+            raise OperationCancelled
+
     def _first(self, row: OutgoingCall | None) -> Started | None:
-        """Write the first attempt under a new key. `row`: what is there, of which nothing was carried out."""
-        now = utcnow()
+        """Write the first attempt. `row`: what is there, of which nothing was carried out.
+
+        A key of the caller's or of a step, which others can compute, is never replaced.
+        """
         new = OutgoingCall(
             id=self._id,
             provider=self._provider.alias,
             name=self._name.name,
-            key=self._name.key if row is None else str(uuid4()),
+            key=self._name.key or str(uuid4()),
+            operation="" if self._name.step is None else self._name.step.operation,
             method=self._request.method,
             url=self._request.shown_url,
             digest=self._digest,
             state=CallState.OPEN.value,
             attempts=1,
-            first_sent=now,
-            last_sent=now,
+            first_sent=Clock(),
+            last_sent=Clock(),
             request=self._packed_request(),
             reference="",
         )
@@ -114,7 +137,7 @@ class Ledger:
         return Started(key=new.key, attempts=1, first=True)
 
     def _again(self, row: OutgoingCall) -> Started | None:
-        values: dict[str, Any] = {"state": CallState.OPEN.value, "attempts": row.attempts + 1, "last_sent": utcnow()}
+        values: dict[str, Any] = {"state": CallState.OPEN.value, "attempts": row.attempts + 1, "last_sent": Clock()}
         if row.state == CallState.REFUSED.value:  # it had ended, so its request was dropped
             values["request"] = self._packed_request()
         if not self._rows.filter(key=row.key, attempts=row.attempts, state=row.state).update(**values):
@@ -186,10 +209,20 @@ class Ledger:
         return Answer(status=answer.status, headers=answer.headers, body=answer.body, facts=facts)
 
 
-def _known(row: OutgoingCall | None) -> KnownCall | None:
+def _known(row: Any) -> KnownCall | None:
     if row is None:
         return None
-    return KnownCall(state=CallState(row.state), digest=bytes(row.digest), first_sent=row.first_sent)
+    return KnownCall(state=CallState(row.state), digest=bytes(row.digest), age=row.read_at - row.first_sent)
+
+
+def give_up(operation: str) -> bool:
+    """Close the calls of an operation's steps for good, but those that may be on their way. Are there none of those?"""
+    calls = OutgoingCall.objects.using(router.db_for_write(OutgoingCall)).filter(operation=operation)
+    sent = Q(state=CallState.OPEN.value, last_sent__gt=Clock(-ON_ITS_WAY))
+    calls.exclude(sent).filter(state__in=[state.value for state in UNFINISHED]).update(
+        state=CallState.GIVEN_UP.value, request=None
+    )
+    return not calls.filter(sent).exists()
 
 
 def hold(row: OutgoingCall, using: str) -> bool:

@@ -22,6 +22,8 @@ class OutgoingCall(models.Model):
     provider = models.CharField(_("provider"), max_length=LONGEST)
     name = models.CharField(_("name"), max_length=LONGEST)
     key = models.CharField(_("key"), max_length=LONGEST)
+    #: `RunningStep.operation`, of the step that made it; empty: no step did. Only that step's next attempt sends it again.
+    operation = models.CharField(_("operation of its step"), max_length=40, blank=True)
     method = models.CharField(_("method"), max_length=16)
     url = models.TextField(_("URL"), help_text=_("Without its query."))
     digest = models.BinaryField(_("request digest"), max_length=32)
@@ -35,6 +37,7 @@ class OutgoingCall(models.Model):
             (CallState.VOID.value, _("nothing was carried out")),
             (CallState.UNKNOWN.value, _("unknown")),
             (CallState.HELD.value, _("a person decides")),
+            (CallState.GIVEN_UP.value, _("given up")),
         ],
     )
     attempts = models.PositiveIntegerField(_("attempts"))

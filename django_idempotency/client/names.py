@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from uuid import uuid4
 
 from ..errors import CallInTransaction, StepNamesOneCall
 from ..runtime.current_step import RunningStep, current_step
@@ -33,8 +32,9 @@ class CallName:
     """What a call is known by, and the key that it has if it is the first under that name."""
 
     name: str
-    key: str
-    #: The step that names it.
+    #: The caller's or the step's; `None`: the ledger makes one.
+    key: str | None
+    #: The step in which it is made.
     step: RunningStep | None = None
     #: Is it a call of a dead process, which a command sends again?
     resumption: Resumption | None = None
@@ -88,9 +88,10 @@ def name_of(given: str | None, key: str | None) -> CallName | None:
         return CallName(name=around.name, key=around.key, resumption=around)
     name = around if given is None else given
     if name is not None:
-        return CallName(name=checked(name), key=key or str(uuid4()))
+        return CallName(name=checked(name), key=key, step=step)
     if step is not None:
-        if step.answered:
+        name = checked(f"{step.operation}/{step.name}")
+        if name in step.answered:
             raise StepNamesOneCall
-        return CallName(name=checked(f"{step.operation}/{step.name}"), key=key or step.key, step=step)
+        return CallName(name=name, key=key or step.key, step=step)
     return None if key is None else CallName(name=checked(key), key=key)

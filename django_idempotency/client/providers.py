@@ -23,6 +23,10 @@ OPTIONS: dict[str, Any] = {
 }
 
 
+#: The longest deadline of a transport (seconds).
+LONGEST_DEADLINE = 300.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
     """One provider, as the settings describe it."""

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import Enum
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db.models import Q, QuerySet
 
-from ..core.outgoing import UNFINISHED, CallState, is_forgotten
+from ..core.lifetime import remembered
+from ..core.outgoing import UNFINISHED, CallState
 from ..errors import CallHeld, LostRace
-from ..stores.base import utcnow
+from ..stores.orm.clock import Clock
 from .messages import OutgoingRequest, unpack_request
 from .models import OutgoingCall
 from .names import Resumption, resuming
-from .providers import Provider, provider
+from .providers import provider
 
 #: Calls that are read at once.
 PAGE = 100
-#: How long an attempt may take that we make: the default deadline of a transport.
-MARGIN = timedelta(seconds=30)
 
 
 class Resumed(Enum):
@@ -34,33 +33,27 @@ class Resumed(Enum):
     TAKEN = "taken"  # another process goes on with it
 
 
-def due(*, using: str, before: datetime, alias: str | None, unanswered: bool) -> QuerySet[OutgoingCall]:
-    """Return the calls that nobody has sent since `before`, the oldest first.
+def due(*, using: str, older: timedelta, alias: str | None, unanswered: bool) -> QuerySet[OutgoingCall]:
+    """Return the calls that nobody has sent for that long, the oldest first, each with `read_at`.
 
     `unanswered`: also those whose process gave up, and reported that to its caller.
     """
-    states = UNFINISHED if unanswered else (CallState.OPEN,)
-    calls = OutgoingCall.objects.using(using).filter(state__in=[state.value for state in states], last_sent__lt=before)
+    states = [state.value for state in (UNFINISHED if unanswered else (CallState.OPEN,))]
+    calls = OutgoingCall.objects.using(using).filter(state__in=states, last_sent__lt=Clock(-older))
     if alias is not None:
         calls = calls.filter(provider=alias)
-    return calls.order_by("last_sent", "pk")
+    return calls.order_by("last_sent", "pk").annotate(read_at=Clock())
 
 
-def expired(*, using: str, before: datetime, alias: str | None) -> Iterator[OutgoingCall]:
+def expired(*, using: str, older: timedelta, alias: str | None) -> Iterator[Any]:
     """Yield calls, also those whose process gave up, that their providers may have forgotten."""
-    now = utcnow()
-    for call in paged(due(using=using, before=before, alias=alias, unanswered=True).defer("request", "response")):
+    for call in paged(due(using=using, older=older, alias=alias, unanswered=True).defer("request", "response")):
         with suppress(ImproperlyConfigured):  # reported for the others
-            if forgotten(call, provider(call.provider), now=now):
+            if not remembered(call.read_at - call.first_sent, lifetime=provider(call.provider).lifetime):
                 yield call
 
 
-def forgotten(call: OutgoingCall, of: Provider, *, now: datetime) -> bool:
-    """May the provider have forgotten the key of a call before another attempt has ended?"""
-    return is_forgotten(call.first_sent, now=now, lifetime=of.lifetime, margin=MARGIN)
-
-
-def paged(calls: QuerySet[OutgoingCall]) -> Iterator[OutgoingCall]:
+def paged(calls: QuerySet[OutgoingCall]) -> Iterator[Any]:
     """Yield calls page by page; those that change meanwhile leave the pages that follow."""
     rest = calls
     while page := list(rest[:PAGE]):

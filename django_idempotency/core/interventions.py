@@ -55,7 +55,10 @@ def ticket_by_hand(change: Change, owner: UUID) -> Ticket:
     ticket = record.ticket(owner=owner)
     if not change.settlement.new_life:
         return ticket
-    return ticket._replace(scope=ERASED, key=ERASED, path="", request_id="", guarantee=record.guarantee)
+    ticket = ticket._replace(guarantee=record.guarantee)
+    if change.settlement.outcome is None:
+        return ticket
+    return ticket._replace(scope=ERASED, key=ERASED, path="", request_id="")
 
 
 def taken_by_hand(change: Change, claimed: Record, ticket: Ticket) -> Change | Intervention:
@@ -87,11 +90,18 @@ def refused_by_hand(change: Change, found: Record | None, ticket: Ticket) -> Int
 
 
 def released(record: Record) -> Settlement | None:
-    """Say how a record is made free by hand; `None` when it is. The request that it was for binds as before."""
+    """Say how a record is made free by hand; `None` when it is. The request that it was for binds as before.
+
+    Of one that was held a person has found out that it may run: it begins anew, and so does the age of its keys.
+    """
     if record.status is Status.FREE or expired(record):
         return None
     # An erased record is nobody's: the next request must say anew whose its key is.
-    return unchanged(record)._replace(status=Status.FREE, expires_in=0 if record.scope == ERASED else None)
+    return unchanged(record)._replace(
+        status=Status.FREE,
+        expires_in=0 if record.scope == ERASED else None,
+        new_life=kind_of(record.outcome) is OutcomeKind.HELD,
+    )
 
 
 def erased(record: Record) -> Settlement | None:

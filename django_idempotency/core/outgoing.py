@@ -15,6 +15,8 @@ from email.utils import parsedate_to_datetime
 from enum import Enum
 from typing import Final
 
+from .lifetime import remembered
+
 #: Methods that change nothing. They pass without a name, a key or a row.
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 #: Responses after which the provider may or may not have done the work. 5xx are others.
@@ -36,10 +38,11 @@ class CallState(str, Enum):
     VOID = "void"  # nothing was carried out: that is proven
     UNKNOWN = "unknown"  # its process gave up, and reported an error
     HELD = "held"  # a person decides
+    GIVEN_UP = "given_up"  # its step was given up, so nobody sends it any more
 
 
 #: States of calls that need nobody any more.
-ENDED: Final = (CallState.SUCCEEDED, CallState.REFUSED, CallState.VOID)
+ENDED: Final = (CallState.SUCCEEDED, CallState.REFUSED, CallState.VOID, CallState.GIVEN_UP)
 #: States of calls whose outcome the provider may still tell.
 UNFINISHED: Final = (CallState.OPEN, CallState.UNKNOWN)
 
@@ -66,8 +69,8 @@ def judge(status: int, headers: Mapping[str, str], body: bytes = b"") -> Verdict
     """Say what a response means. Names of headers are in lower case."""
     if 200 <= status < 300:
         return Verdict(state=CallState.SUCCEEDED, retry=False)
-    if status < 400:  # 303 See Other is how many respond to a POST that they carried out
-        return Verdict(state=CallState.UNKNOWN, retry=False)
+    if status < 400:  # 303 See Other is how many respond to a POST that they carried out: its key stays
+        return Verdict(state=CallState.REFUSED, retry=False)
     uncertain = status in UNCERTAIN or status >= 500
     told = _should_retry(headers)
     retry = (uncertain or status in TOO_EARLY) if told is None else told
@@ -102,8 +105,8 @@ def ending(verdict: Verdict, *, clean: bool, resuming: bool = False) -> CallStat
 
     `resuming`: a call that nobody waits for stays open, so that it is sent again later.
     """
-    if verdict.state is CallState.SUCCEEDED:
-        return CallState.SUCCEEDED
+    if verdict.state in (CallState.SUCCEEDED, CallState.REFUSED):
+        return verdict.state
     if verdict.state is CallState.VOID and (clean or verdict.proven):
         return CallState.VOID
     if verdict.state is CallState.VOID and not verdict.retry:
@@ -151,6 +154,8 @@ class Next(Enum):
     MISMATCH = "mismatch"
     #: Refuse it: the provider may have forgotten the key, so a person decides.
     HOLD = "hold"
+    #: Refuse it: its step was given up.
+    STOP = "stop"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,25 +165,24 @@ class KnownCall:
     state: CallState
     #: Of its request; empty: it was erased.
     digest: bytes
-    first_sent: datetime
+    #: How long ago its key was first sent.
+    age: timedelta
 
 
-def next_for(known: KnownCall | None, *, digest: bytes, now: datetime, lifetime: timedelta, margin: timedelta) -> Next:
+def next_for(known: KnownCall | None, *, digest: bytes, lifetime: timedelta, margin: timedelta) -> Next:
     """Say what a request with this digest does under a name of which `known` is stored.
 
     `lifetime` is how long the provider remembers a key; `margin`, how long an attempt that begins now may take.
     """
     if known is None or known.state is CallState.VOID:
         return Next.FIRST
-    if known.digest not in (digest, b""):
+    erased = known.digest == b"" and known.state is CallState.SUCCEEDED  # whose response is gone, too
+    if known.digest != digest and not erased:
         return Next.MISMATCH
+    if known.state is CallState.GIVEN_UP:
+        return Next.STOP
     if known.state is CallState.SUCCEEDED:
         return Next.REPLAY
-    if known.state is CallState.HELD or is_forgotten(known.first_sent, now=now, lifetime=lifetime, margin=margin):
+    if known.state is CallState.HELD or not remembered(known.age, lifetime=lifetime, margin=margin):
         return Next.HOLD
     return Next.AGAIN
-
-
-def is_forgotten(first_sent: datetime, *, now: datetime, lifetime: timedelta, margin: timedelta) -> bool:
-    """May the provider have forgotten a key before an attempt that begins now has ended?"""
-    return now - first_sent > lifetime - margin

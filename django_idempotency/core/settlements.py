@@ -23,7 +23,8 @@ def settlement(
 
     `fence` is the record as it was locked before the work, when that was not yet ours: a takeover writes nothing
     until now. `outcome` is the response, or what a release notes of a failed attempt. A takeover restarts the retention, and so does work that took (`worked`, seconds) longer than its
-    response was to be kept. Otherwise only a response's own `ttl` (seconds) moves it.
+    response was to be kept. Otherwise only a response's own `ttl` (seconds) moves it. After a refusal nothing was done, so
+    the operation begins anew with the request that comes next (see `lifetime`).
     """
     if state is SettledState.LEASED:
         return None
@@ -38,7 +39,7 @@ def settlement(
         operation=operation_begun_by(ticket) if fence is None else operation_of(fence, run),
         outcome=outcome if state is SettledState.COMPLETED or is_failure(outcome) else None,
         expires_in=ttl,
-        new_life=run.new_life,
+        new_life=run.new_life or state is SettledState.FREE,
         transaction_id=transaction_id,
     )
 

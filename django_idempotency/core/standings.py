@@ -44,6 +44,7 @@ STANDINGS: dict[str, OperationState | None] = {
     "possible-duplicate": OperationState.UNKNOWN,  # of the other key
     "response-not-stored": OperationState.COMPLETED,
     "operation-held": OperationState.HELD,
+    "key-too-old": OperationState.HELD,
     "replay-refused": OperationState.COMPLETED,
     "replay-unchecked": OperationState.COMPLETED,
     "operation-cancelled": OperationState.UNKNOWN,  # an earlier request may have done it, or a part of it

@@ -61,7 +61,8 @@ class StepAction(Enum):
 
     RUN = "run"  # nothing is known of it
     REPEAT = "repeat"  # it may have run, and its key makes that harmless
-    ASK = "ask"  # it may have run, and must not run twice
+    ASK = "ask"  # it may have run, and must not run twice, or its key may be forgotten
+    HOLD = "hold"  # nobody has noted whether it ran, and its key may be forgotten
     RETURN = "return"  # its result is known
     RAISE = "raise"  # its exception is known
     STOP = "stop"  # the operation has given up
@@ -69,10 +70,13 @@ class StepAction(Enum):
     CHANGED = "changed"  # another step was at this position: the code is not what it was
 
 
-def action(row: StepRow | None, *, name: str, repeats: Repeats, attempt: int) -> StepAction:
-    """Say what the step `name` of an attempt does that comes to the position of `row`; `None`: the position is free."""
+def action(row: StepRow | None, *, name: str, repeats: Repeats, attempt: int, remembered: bool = True) -> StepAction:
+    """Say what the step `name` of an attempt does that comes to the position of `row`; `None`: the position is free.
+
+    `remembered`: is its key known to be remembered wherever an earlier attempt may have used it? See `lifetime`.
+    """
     if row is None:
-        return StepAction.RUN
+        return StepAction.RUN if remembered else StepAction.HOLD
     if row.state is StepState.ENDED or (row.state is StepState.STARTED and row.attempt > attempt):
         return StepAction.LOST
     if row.state in _GIVEN_UP:
@@ -81,7 +85,7 @@ def action(row: StepRow | None, *, name: str, repeats: Repeats, attempt: int) ->
         return StepAction.CHANGED
     if row.state is not StepState.STARTED:
         return StepAction.RETURN if row.state is StepState.DONE else StepAction.RAISE
-    return StepAction.REPEAT if repeats is Repeats.AT_LEAST_ONCE else StepAction.ASK
+    return StepAction.REPEAT if remembered and repeats is Repeats.AT_LEAST_ONCE else StepAction.ASK
 
 
 class UndoAction(Enum):
@@ -90,6 +94,7 @@ class UndoAction(Enum):
     NOTHING = "nothing"
     ASK = "ask"  # it may have run: what it returned, and whether it did, is not known
     UNDO = "undo"
+    HOLD = "hold"  # its undo may have run, and the undo's key may be forgotten
 
 
 def is_in_doubt(row: StepRow) -> bool:
@@ -97,12 +102,14 @@ def is_in_doubt(row: StepRow) -> bool:
     return row.result is None and row.state in (StepState.STARTED, StepState.UNDOING)
 
 
-def undo_action(row: StepRow) -> UndoAction:
-    """Say what giving up does about a row. A step that has no undo stays as it is."""
+def undo_action(row: StepRow, *, remembered: bool = True) -> UndoAction:
+    """Say what giving up does about a row. A step that has no undo stays as it is. `remembered`: is the undo's key?"""
     if not row.undo:
         return UndoAction.NOTHING
     if row.state is StepState.STARTED:
         return UndoAction.ASK
+    if row.state is StepState.UNDOING and not remembered:
+        return UndoAction.HOLD
     return UndoAction.UNDO if row.state in (StepState.DONE, StepState.UNDOING) else UndoAction.NOTHING
 
 

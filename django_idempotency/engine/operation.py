@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from contextlib import AbstractContextManager, nullcontext, suppress
+from datetime import timedelta
 from typing import Any, Protocol
 
 from ..core import settlements
@@ -70,6 +71,12 @@ class Operation:
     def attempt(self) -> int:
         """The number of this run of the key. If it is above 1, an earlier run failed, was refused or crashed."""
         return self.run.attempt if self.run else 0
+
+    def age(self) -> timedelta:
+        """Return how long ago the operation began, by the clock of its store: with the first claim of its key."""
+        assert self.run is not None and self.record is not None, "its work runs"  # noqa: PT018
+        since = timedelta(seconds=time.monotonic() - self._opened_at)
+        return since if self.run.new_life else self.record.read_at - self.record.created_at + since
 
     def is_lost(self) -> bool:
         """May another own the record by now, while the work still runs?"""

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+
+#: Closes the calls of an operation's steps for good, given `RunningStep.operation`: the client half adds itself. Returns
+#: whether none of them may be on its way.
+CLOSERS: list[Callable[[str], bool]] = []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,10 +19,12 @@ class RunningStep:
     name: str
     #: 64 hex digits, the same on every attempt and takeover. An undo has its own.
     key: str
-    #: The operation's id as hex digits: the same on every attempt of one request.
+    #: Names the operation: the same on every attempt of one request, and another one while it is undone.
     operation: str
     #: Does it run in a transaction of the database, which its calls elsewhere would not share?
     transactional: bool
+    #: May its calls still be sent? A ledger asks when it has written down an attempt, before it sends that. `None`: they may.
+    may_send: Callable[[], bool] | None = field(default=None, compare=False, repr=False)
     #: Outgoing calls that took its name and have ended: a second one is another call, and needs a name of its own.
     answered: list[str] = field(default_factory=list, compare=False, repr=False)
 

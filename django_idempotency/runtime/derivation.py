@@ -5,6 +5,7 @@ from __future__ import annotations
 from .. import conf
 from ..core import rules
 from ..core.hashing import derived_key, next_operation, secret_id
+from ..core.lifetime import remembered
 from ..core.records import Record
 from ..engine.operation import Operation
 from ..errors import OperationUnknown, SecretUnknown
@@ -23,6 +24,15 @@ def derive(operation: Operation, label: str) -> str:
     # The ticket's digest: after a refusal the record has none, and this request counts.
     request, which = ticket.digest, rules.operation_of(record, run)
     return derived_key(_secret(first), label, scope=ticket.scope, key=ticket.key, operation=which, request=request)
+
+
+def is_usable(operation: Operation, label: str) -> bool:
+    """Does a provider still know the derived key of a label, if an earlier attempt has used it?
+
+    A durable execution that was resumed knows what it has done, and derives its keys again.
+    """
+    assert operation.run is not None, "derive() has asked"
+    return operation.run.resumed or remembered(operation.age(), lifetime=conf.lifetime(label))
 
 
 def derived_by(record: Record, label: str, *, next_life: bool = False) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 from uuid import UUID
 
@@ -11,8 +12,11 @@ from .. import conf
 from ..core.hashing import derived_key
 from ..core.policy import Duration, Policy, seconds
 from ..engine.operation import Operation
+from ..errors import KeyTooOld
 from ..instrumentation.trail import trail
-from .derivation import derive
+from .derivation import derive, is_usable
+
+logger = logging.getLogger("django_idempotency")
 
 #: Used while idempotency is off. No record has this id.
 _NO_OPERATION = UUID(int=0)
@@ -25,6 +29,8 @@ class OperationHandle:
         self._operation = operation
         #: See `ttl`.
         self.seconds: float | None = None
+        #: Must a person decide?
+        self.is_held = False
 
     @property
     def key(self) -> str:
@@ -39,9 +45,25 @@ class OperationHandle:
     def derive(self, label: str) -> str:
         """Return a key to pass on to a provider: 64 hex digits, the same for this label on every attempt and takeover.
 
-        A corrected request and a request after expiry get another. Raises `SecretUnknown`, and
-        `OperationUnknown` where `on_store_failure="open"` lets the work run while the store is down.
+        A corrected request and a request after expiry get another. Raises `KeyTooOld` where the provider may have forgotten
+        it since an earlier attempt (`LIFETIME`), and leaves the operation to a person: what was written here is rolled
+        back. Raises `SecretUnknown`, and `OperationUnknown` where `on_store_failure="open"` lets the work run while the
+        store is down.
         """
+        key = self._derive(label)
+        if not is_usable(self._operation, label):
+            self.is_held = True
+            self._operation.set_rollback()
+            logger.error(
+                "Held: the key for %r may have been used by an earlier attempt, and is older than its LIFETIME. Look there for "
+                "the effect of the key that idempotency_record --derive prints; if there is none, release the record.",
+                label,
+            )
+            raise KeyTooOld
+        return key
+
+    def _derive(self, label: str) -> str:
+        """Derive a key, however old it is: the name of something here, or of what notes itself when it was used."""
         return derive(self._operation, label)
 
     def refer(self, kind: str, value: Any) -> None:
@@ -80,6 +102,7 @@ class SwitchedOff(OperationHandle):
         self._scope = scope
         self._key = key
         self.seconds = None
+        self.is_held = False
 
     @property
     def key(self) -> str:
@@ -96,6 +119,9 @@ class SwitchedOff(OperationHandle):
         return derived_key(
             conf.derive_secret(), label, scope=self._scope, key=self._key, operation=_NO_OPERATION, request=b""
         )
+
+    def _derive(self, label: str) -> str:
+        return self.derive(label)
 
     def refer(self, kind: str, value: Any) -> None:
         """Do nothing: there is no record to refer from."""

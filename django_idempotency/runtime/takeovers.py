@@ -38,6 +38,10 @@ class Deciding(OperationHandle):
     #: The record as the earlier owner left it, or as we have just taken it.
     record: Record
 
+    def derive(self, label: str) -> str:
+        """Return the key that the earlier owner may have passed on, however old it is: to look its effect up."""
+        return self._derive(label)
+
     def run(self) -> Decision:
         """Run the work again. Use it if its external effects carry a derived key, or did not happen."""
         return RunAgain()

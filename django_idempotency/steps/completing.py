@@ -12,26 +12,30 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
+from typing import Any
 from uuid import uuid4
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, transaction
+from django.db.models import Case, When
 
 from ..core import rules
 from ..core.conclusions import WorkResult
+from ..core.failures import named
 from ..core.records import CANCELLATION, Guarantee, OutcomeKind, Record, Status, kind_of
 from ..core.rules import Execute
 from ..core.steps import OWING, StepState, owes_undo
 from ..engine.lease import LeaseOperation
 from ..instrumentation.observer import Observer
 from ..runtime.registry import stores
-from ..stores.base import BaseStore, utcnow
+from ..stores.base import BaseStore
+from ..stores.orm.clock import Clock
 from ..stores.sealed import CannotOpen
 from .actions import drive
 from .journal import Journal, PositionTaken
 from .models import Step
 from .sealing import unseal
-from .undoing import give_up
+from .undoing import UndoTooOld, give_up
 
 logger = logging.getLogger("django_idempotency")
 
@@ -40,6 +44,8 @@ logger = logging.getLogger("django_idempotency")
 TAKEN = timedelta(minutes=5)
 #: The lease under which an operation is given up (seconds); it is renewed.
 LEASE = 60.0
+
+_ABANDONED = "or a person gives it up: --undo and its id"
 
 #: Calls a function again, with its stored arguments. Returns why it did not; "": it did. Raises what it raises.
 Finish = Callable[[Record, bytes], str]
@@ -65,18 +71,18 @@ class Looked:
     reason: str = ""
 
 
-def due(using: str, *, older_than: float, limit: int, take: bool = True) -> list[Step]:
-    """Return up to `limit` rows that are due, of steps that began `older_than` seconds ago, and take them."""
-    now = utcnow()
-    found = Step.objects.using(using).filter(due_at__lte=now, created_at__lte=now - timedelta(seconds=older_than))
+def due(using: str, *, limit: int, take: bool = True) -> list[Any]:
+    """Return up to `limit` rows that are due, and take them."""
+    found = Step.objects.using(using).filter(due_at__lte=Clock()).order_by("due_at").annotate(read_at=Clock())
     if not take:
-        return list(found.order_by("due_at")[:limit])
+        return list(found[:limit])
     skips = connections[using].features.has_select_for_update_skip_locked
     with transaction.atomic(using=using):
-        rows = list(found.order_by("due_at").select_for_update(skip_locked=skips)[:limit])
-        Step.objects.using(using).filter(pk__in=[row.pk for row in rows]).update(due_at=now + TAKEN)
+        rows: list[Any] = list(found.select_for_update(skip_locked=skips)[:limit])
+        until = rows[0].read_at + TAKEN if rows else None
+        Step.objects.using(using).filter(pk__in=[row.pk for row in rows]).update(due_at=until)
     for row in rows:
-        row.due_at = now + TAKEN
+        row.due_at = until
     return rows
 
 
@@ -90,30 +96,30 @@ def take_again(row: Step, using: str) -> bool:
 
     `False`: another process has taken or ended it.
     """
-    rows, until = Step.objects.using(using), utcnow() + TAKEN
-    if not rows.filter(pk=row.pk, due_at=row.due_at).update(due_at=until):
+    rows = Step.objects.using(using)
+    if not rows.filter(pk=row.pk, due_at=row.due_at).update(due_at=Clock(TAKEN)):
         return False
-    row.due_at = until
+    row.refresh_from_db(using=using, fields=["due_at"])
     if row.state == StepState.BARRIER:
         rows.filter(run=row.run, state__in=OWING).exclude(error="").update(error="")
     return True
 
 
-def complete(rows: list[Step], *, using: str, undo: bool, finish: Finish) -> Iterator[Looked]:
-    """Do what can be done about each row. `undo`: give up on those that only a client could finish."""
+def complete(rows: list[Step], *, using: str, finish: Finish) -> Iterator[Looked]:
+    """Do what can be done about each row."""
     for row in rows:
         # Again: the rows before it may have taken long.
         if not take_again(row, using):
             yield Looked(step=row, became=Completed.RUNNING)
             continue
         try:
-            yield _look(row, using=using, undo=undo, finish=finish)
+            yield _look(row, using=using, finish=finish)
         except Exception as error:  # what a project's function raises
             logger.exception("The operation of the step %s cannot be completed now.", row.name)
             yield Looked(step=row, became=Completed.FAILED, reason=f"{type(error).__name__}: {error}"[:200])
 
 
-def _look(row: Step, *, using: str, undo: bool, finish: Finish) -> Looked:
+def _look(row: Step, *, using: str, finish: Finish) -> Looked:
     given_up = row.state == StepState.BARRIER
     try:
         store = stores.outermost(stores[row.store])
@@ -124,7 +130,7 @@ def _look(row: Step, *, using: str, undo: bool, finish: Finish) -> Looked:
     record = own(row, store.get(row.record))
     if given_up:
         return _go_on(row, store, record, using)
-    return _look_at(row, store, record, using=using, undo=undo, finish=finish)
+    return _look_at(row, record, using=using, finish=finish)
 
 
 def own(row: Step, found: Record | None) -> Record | None:
@@ -142,7 +148,7 @@ def _go_on(row: Step, store: BaseStore, record: Record | None, using: str) -> Lo
     return Looked(step=row, became=Completed.RUNNING) if rules.leased(record) else _give_up(row, store, record, using)
 
 
-def _look_at(row: Step, store: BaseStore, record: Record | None, *, using: str, undo: bool, finish: Finish) -> Looked:
+def _look_at(row: Step, record: Record | None, *, using: str, finish: Finish) -> Looked:
     if record is None:
         if not _can_be_ended(row, using):
             journal_of(row, using).close()
@@ -156,7 +162,7 @@ def _look_at(row: Step, store: BaseStore, record: Record | None, *, using: str, 
         return Looked(step=row, became=Completed.RUNNING)
     if row.arguments is not None and record.status is Status.RUNNING:
         return _finish(row, record, finish)
-    return _give_up(row, store, record, using) if undo and _can_be_ended(row, using) else _waits(row, "")
+    return _waits(row, _ABANDONED if _can_be_ended(row, using) else "")
 
 
 def _can_be_ended(row: Step, using: str) -> bool:
@@ -248,22 +254,28 @@ def _undo(row: Step, using: str) -> Looked:
 def _looked(row: Step, using: str, *, undone: bool) -> Looked:
     if undone:
         return Looked(step=row, became=Completed.UNDONE)
-    return Looked(step=row, became=Completed.FAILED, reason=why_not_undone(row, using))
+    reason = why_not_undone(row, using)
+    if reason.endswith(f": {named(UndoTooOld())}"):
+        return _waits(row, f"a person decides: --undo and its id. {reason}")
+    return Looked(step=row, became=Completed.FAILED, reason=reason)
 
 
 def why_not_undone(row: Step, using: str) -> str:
     """Return the step of the row's operation that could not be undone, and its exception."""
     owing = Step.objects.using(using).filter(run=row.run, state__in=OWING)
-    failed = owing.exclude(error="").order_by("position").last()
+    # What is tried again before what waits for a person.
+    failed = (
+        owing.exclude(error="").order_by(Case(When(error=named(UndoTooOld()), then=0), default=1), "position").last()
+    )
     return "" if failed is None else f"{failed.name}: {failed.error}"
 
 
-def journal_of(row: Step, using: str, *, ttl: float | None = None) -> Journal:
+def journal_of(row: Any, using: str, *, ttl: float | None = None) -> Journal:
     """Return the journal of the row's operation, whose rows are kept for `ttl` seconds; `None`: as long as before.
 
     Who ends it with this journal deletes its results: the row does not say whether its policy keeps them.
     """
-    kept = max(timedelta(days=1), row.purge_at - utcnow()).total_seconds() if ttl is None else ttl
+    kept = max(timedelta(days=1), row.purge_at - row.read_at).total_seconds() if ttl is None else ttl
     return Journal(
         run=row.run,
         record=row.record,

@@ -83,18 +83,18 @@ def is_unfinished(handle: StepsHandle) -> bool:
 def ending_by_steps(handle: StepsHandle) -> StepEnding | None:
     """Return how the steps end the work, whatever its response or exception is; `None`: as those say."""
     steps = _steps_of(handle)
+    if handle.is_held or (steps is not None and steps.held):
+        return StepEnding(WorkResult.KEPT, OutcomeKind.HELD.outcome(), HELD_FOR)
     if steps is None or steps.journal is None:
         return None
-    if steps.held:
-        return StepEnding(WorkResult.KEPT, OutcomeKind.HELD.outcome(), HELD_FOR)
     if steps.given_up:
         return StepEnding(WorkResult.KEPT, CANCELLATION, None)
     return None
 
 
 def problem_of(handle: StepsHandle) -> Problem | None:
-    """Return what a step raised that has left the work: the client's response is made of that."""
-    return None if (steps := _steps_of(handle)) is None else steps.problem
+    """Return what a step or `derive()` raised that has left the work: the client's response is made of that."""
+    return handle._problem  # noqa: SLF001 - ours
 
 
 def completed(handle: StepsHandle) -> None:
@@ -141,14 +141,17 @@ def _gives_up_on(handle: StepsHandle, error: BaseException) -> bool:
     steps, policy = _steps_of(handle), handle._step_policy  # noqa: SLF001
     if policy is None or not (handle._may_have_steps() if steps is None else steps.begun):  # noqa: SLF001
         return False
+    if handle.is_held or (steps is not None and steps.held):
+        return False  # what a person decides about is not undone
     given_up = steps is not None and steps.given_up
     return isinstance(error, OperationCancelled if given_up else tuple(policy.undo_on))
 
 
 def _problem(handle: StepsHandle, error: BaseException) -> Problem | None:
-    if not isinstance(error, STEP_PROBLEMS) or (steps := _steps_of(handle)) is None or not steps.begun:
+    steps = _steps_of(handle)
+    if not isinstance(error, STEP_PROBLEMS) or not (handle.is_held or (steps is not None and steps.begun)):
         return None
-    steps.problem = error
+    handle._problem = error  # noqa: SLF001 - ours
     return error
 
 

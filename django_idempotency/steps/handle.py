@@ -12,7 +12,7 @@ from ..core import rules
 from ..core.policy import Resolved
 from ..core.records import Guarantee
 from ..engine.operation import Operation
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, Problem
 from ..runtime.handle import OperationHandle, SwitchedOff
 from .actions import Actions, adrive, drive
 from .blocks import AsyncStepBlock, StepBlock
@@ -35,6 +35,8 @@ class StepsHandle(OperationHandle):
     _steps: Steps | None = None
     #: Should it have given up, and could not, such as while the database was away?
     _stuck: bool = False
+    #: What a step or `derive()` raised that has left the work: the client gets that, whatever is made of the exception.
+    _problem: Problem | None = None
 
     @overload
     def step(
@@ -211,7 +213,7 @@ class StepsHandle(OperationHandle):
         operation, policy = self._operation, self._step_policy
         assert policy is not None
         if policy.guarantee is Guarantee.ATOMIC:
-            return Steps(None, derive=self.derive, atomic=operation.store.using)
+            return Steps(None, derive=self._derive, atomic=operation.store.using)
         require_app()
         if not policy.store_body and not seals():
             raise ConfigurationError(
@@ -219,7 +221,7 @@ class StepsHandle(OperationHandle):
                 "ENCRYPTION_KEYS, so that it is stored sealed, or leave the step or store_body out."
             )
         journal = Journal(
-            run=UUID(bytes=bytes.fromhex(self.derive("steps"))[:16], version=5),
+            run=UUID(bytes=bytes.fromhex(self._derive("steps"))[:16], version=5),
             record=operation.ticket.id,
             operation=_operation_of(operation),
             store=policy.store,
@@ -230,7 +232,8 @@ class StepsHandle(OperationHandle):
         )
         return Steps(
             journal,
-            derive=self.derive,
+            derive=self._derive,
+            age=self._operation.age,
             is_lost=lambda: self.lost,
             resumed=_is_resumed(operation),
             arguments=self._step_arguments or _none,
@@ -244,7 +247,7 @@ class StepsSwitchedOff(SwitchedOff, StepsHandle):
         return False
 
     def _new_steps(self) -> Steps:
-        return Steps(None, derive=self.derive)
+        return Steps(None, derive=self._derive)
 
 
 def _is_resumed(operation: Operation) -> bool:

@@ -20,7 +20,8 @@ from ..errors import LostRace, RecordUnreadable, StoreUnavailable
 from ..models import IdempotencyRecord
 from ..runtime.encryption import keyring
 from ..runtime.registry import stores
-from ..stores.base import BaseStore, utcnow
+from ..stores.base import BaseStore
+from ..stores.orm.clock import Clock
 from ..stores.orm.database_errors import lost_race
 from ..stores.sealed import CannotOpen, Resealing
 from .journal import database_of
@@ -56,9 +57,9 @@ def expired(using: str) -> Any:
     died = rows.filter(due_at__isnull=False).values("run")
     owing = rows.filter(run__in=died, state__in=OWING).exclude(undo="").values("run")
     # A record that was taken over lives longer than the steps of its first attempt.
-    living = IdempotencyRecord.objects.using(using).filter(purge_at__gte=utcnow()).values("id")
-    known = Q(store__in=list(conf.get("STORES"))) | Q(purge_at__lt=utcnow() - ORPHANED)
-    return rows.filter(known, purge_at__lt=utcnow()).exclude(run__in=owing).exclude(record__in=living)
+    living = IdempotencyRecord.objects.using(using).filter(purge_at__gte=Clock()).values("id")
+    known = Q(store__in=list(conf.get("STORES"))) | Q(purge_at__lt=Clock(-ORPHANED))
+    return rows.filter(known, purge_at__lt=Clock()).exclude(run__in=owing).exclude(record__in=living)
 
 
 def purge(using: str, *, limit: int) -> int:
@@ -72,8 +73,8 @@ def purge(using: str, *, limit: int) -> int:
         left = _left_of(due, using)
         for (_, record, operation), seconds in left.items():
             if seconds is not None:
-                kept = Step.objects.using(using).filter(record=record, operation=operation, purge_at__lt=utcnow())
-                kept.update(purge_at=utcnow() + timedelta(seconds=seconds))
+                kept = Step.objects.using(using).filter(record=record, operation=operation, purge_at__lt=Clock())
+                kept.update(purge_at=Clock(timedelta(seconds=seconds)))
         gone = [row for row in due if left[_operation(row)] is None]
         Step.objects.using(using).filter(pk__in=[row.pk for row in gone]).delete()
     except Error as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 from uuid import UUID, uuid4
 
 from django.db import transaction
@@ -19,7 +20,8 @@ from ..core.interventions import Intervention
 from ..core.records import CANCELLATION, OutcomeKind, Record, Status, kind_of
 from ..core.steps import OWING, StepState
 from ..errors import LostRace
-from ..stores.base import Audit, BaseStore, audited, utcnow
+from ..stores.base import Audit, BaseStore, audited
+from ..stores.orm.clock import Clock
 from .actions import drive
 from .completing import TAKEN, give_up_owned, journal_of, own, why_not_undone
 from .journal import Journal, PositionTaken
@@ -111,9 +113,10 @@ def _freed(store: BaseStore, record: Record, *, audit: Audit) -> bool:
     return ours
 
 
-def newest_of(record_id: UUID, using: str) -> Step | None:
-    """Return the newest row of a record: the last one of its newest operation."""
-    return Step.objects.using(using).filter(record=record_id).defer("result", "arguments").order_by("-pk").first()
+def newest_of(record_id: UUID, using: str) -> Any:
+    """Return the newest row of a record, the last one of its newest operation, and `read_at`; `None`: there is none."""
+    rows = Step.objects.using(using).filter(record=record_id).defer("result", "arguments").order_by("-pk")
+    return rows.annotate(read_at=Clock()).first()
 
 
 def _undo_owned(
@@ -144,16 +147,16 @@ def _finish(journal: Journal, last: Step, *, owned: Callable[[], None] = _nothin
     return Intervention.DONE
 
 
-def _take(last: Step, using: str) -> bool:
+def _take(last: Any, using: str) -> bool:
     """Take the barrier, if there is one. `False`: a process is at its undos, or has died there a moment ago."""
     if last.state != StepState.BARRIER or last.due_at is None:
         return True
-    now, steps = utcnow(), Step.objects.using(using)
+    steps = Step.objects.using(using)
     failed = steps.filter(run=last.run, state__in=OWING).exclude(error="")
-    if last.due_at > now and not failed.exists():
+    if last.due_at > last.read_at and not failed.exists():
         return False
     with transaction.atomic(using=using):
-        if not steps.filter(pk=last.pk, due_at=last.due_at).update(due_at=now + TAKEN):
+        if not steps.filter(pk=last.pk, due_at=last.due_at).update(due_at=Clock(TAKEN)):
             return False
         failed.update(error="")
     return True

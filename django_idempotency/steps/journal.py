@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
@@ -12,17 +12,18 @@ from uuid import UUID
 from django.apps import apps
 from django.db import IntegrityError, connections, router, transaction
 
-from ..core.steps import BARRIER_NAME, Repeats, StepState
+from ..core.steps import BARRIER_NAME, OWING, Repeats, StepState
 from ..errors import ConfigurationError
-from ..stores.base import BaseStore, utcnow
+from ..stores.base import BaseStore
 from .sealing import seal
 
 if TYPE_CHECKING:
+    from ..stores.orm.clock import Clock
     from .models import Step
 
 APP = "django_idempotency.steps"
 #: Seconds until `idempotency_complete` first looks at an operation, or at an undo that was begun here.
-DUE = timedelta(seconds=60)
+DUE = timedelta(minutes=5)
 
 
 class PositionTaken(Exception):
@@ -72,10 +73,13 @@ class Journal:
     keeps_results: bool = True
 
     def load(self) -> list[Step]:
-        """Return all rows in order, and keep them as long as the record, whose retention has begun again."""
+        """Return all rows in order, and keep them as long as the record, whose retention has begun again.
+
+        Each has `read_at`, the time at which the database has read it.
+        """
         steps = _steps(self.using).filter(run=self.run)
-        if found := list(steps.order_by("position")):
-            steps.update(purge_at=utcnow() + timedelta(seconds=self.ttl))
+        if found := list(steps.order_by("position").annotate(read_at=clock())):
+            steps.update(purge_at=clock(timedelta(seconds=self.ttl)))
         return found
 
     def begin(self, entry: Entry, position: int, watch: Watch = UNWATCHED) -> Step:
@@ -109,11 +113,20 @@ class Journal:
 
     def hold(self, seconds: float) -> None:
         """Keep the rows as long as a record that waits for a person."""
-        _steps(self.using).filter(run=self.run).update(purge_at=utcnow() + timedelta(seconds=seconds))
+        _steps(self.using).filter(run=self.run).update(purge_at=clock(timedelta(seconds=seconds)))
 
-    def take(self, step: Step) -> bool:
-        """Let this attempt repeat a step that another one has begun. `False`: a third one was faster."""
-        return self._change(step, was=[StepState.STARTED], attempt=self.attempt, also={"attempt": step.attempt})
+    def take(self, step: Step, *, anew: bool = False) -> bool:
+        """Let this attempt repeat a step that another one has begun. `False`: a third one was faster.
+
+        `anew`: that one had no effect, so this is the first use of the step's key.
+        """
+        values: dict[str, Any] = {"attempt": self.attempt, **({"created_at": clock()} if anew else {})}
+        return self._change(step, was=[StepState.STARTED], also={"attempt": step.attempt}, **values)
+
+    def may_send(self) -> bool:
+        """May the calls of its steps be sent? Not after it has given up or ended. Asked when a call is written down."""
+        closed = (StepState.BARRIER, StepState.ENDED)
+        return not _steps(self.using).filter(run=self.run, state__in=closed).exists()
 
     def end(self, step: Step, state: StepState, result: bytes, error: str = "") -> bool:
         """Write how a step ended that has begun. `False`: another owner was faster, or the operation has given up."""
@@ -123,12 +136,28 @@ class Journal:
             state=state,
             result=seal(result, step.run, step.position, "result"),
             error=error,
-            ended_at=utcnow(),
+            ended_at=clock(),
         )
 
     def mark(self, step: Step, was: Sequence[StepState], state: StepState) -> bool:
         """Change the state of a row, if it is still one of those. Return whether it was."""
-        return self._change(step, was=was, state=state, ended_at=utcnow(), error="")
+        return self._change(step, was=was, state=state, ended_at=clock(), error="")
+
+    def begin_undo(self, step: Step, was: StepState, *, anew: bool) -> bool:
+        """Write that the undo of a step is called. `False`: another process has undone it.
+
+        The time of its first call stays, unless that had no effect, as far as a person knows (`anew`).
+        """
+        if step.state == StepState.UNDOING and not anew:
+            return self._change(step, was=[StepState.UNDOING], error="")
+        return self.mark(step, (was, StepState.UNDOING), StepState.UNDOING)
+
+    def postpone(self, barrier: Step, failed: Mapping[Any, str], later: timedelta) -> None:
+        """Note why undos failed, by the rows' primary keys, and when they are tried again."""
+        # Another process may have undone it, or all of it, meanwhile.
+        for pk, error in failed.items():
+            _steps(self.using).filter(pk=pk, state__in=OWING).update(error=error)
+        _steps(self.using).filter(pk=barrier.pk, due_at__isnull=False).update(due_at=clock(later))
 
     def close(self) -> None:
         """Write that nothing is left to do for the operation."""
@@ -157,7 +186,8 @@ class Journal:
         if rows.update(**values) == 0:
             return False
         for name, value in values.items():
-            setattr(step, name, value)
+            if not hasattr(value, "as_sql"):  # a time of the database, which nobody here asks for
+                setattr(step, name, value)
         return True
 
     def _insert(
@@ -174,7 +204,6 @@ class Journal:
     ) -> Step:
         from .models import Step  # not above: loads the model
 
-        now = utcnow()
         arguments = watch.arguments
         # What keeps no results is watched for them, too: its process may die before it deletes them.
         wants_watch = (
@@ -199,10 +228,10 @@ class Journal:
             result=None if result is None else seal(result, self.run, position, "result"),
             arguments=None if arguments is None else seal(arguments, self.run, position, "arguments"),
             error=error,
-            created_at=now,
-            ended_at=now if result is not None else None,
-            due_at=now + DUE if due else None,
-            purge_at=now + timedelta(seconds=self.ttl),
+            created_at=clock(),
+            ended_at=None if result is None else clock(),
+            due_at=clock(DUE) if due else None,
+            purge_at=clock(timedelta(seconds=self.ttl)),
         )
         try:
             with _contained(self.using) if contained else nullcontext():
@@ -223,6 +252,13 @@ def require_app() -> None:
     """Raise `ConfigurationError` unless the app is installed."""
     if not apps.is_installed(APP):
         raise ConfigurationError(f'Steps need a table. Add "{APP}" to INSTALLED_APPS, and run manage.py migrate.')
+
+
+def clock(later: timedelta = timedelta(0)) -> Clock:
+    """Return the clock of the database that runs the statement, or that much later."""
+    from ..stores.orm.clock import Clock  # not above: loads the models
+
+    return Clock(later)
 
 
 def _steps(using: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, NoReturn
 
 from django.db import InterfaceError, OperationalError, transaction
 
@@ -28,8 +28,8 @@ from .borders import Border, reached
 from .doubt import Asked
 from .elsewhere import only_in
 from .journal import Entry, PositionTaken
-from .reading import load, load_kept
 from .running import Steps
+from .sealing import load, load_kept
 from .terms import KEY_ARGUMENT, StepTerms, path_of, takes_key
 
 logger = logging.getLogger("django_idempotency")
@@ -83,6 +83,7 @@ class OneStep:
             key=steps.derive(f"step:{name}"),
             operation="" if steps.journal is None else steps.journal.run.hex,
             transactional=self.terms.here,
+            may_send=None if steps.journal is None else steps.journal.may_send,
         )
         yield from self._enter()
         if not self.done:
@@ -134,13 +135,16 @@ class OneStep:
         while not runs:
             row = self.row = steps.rows.at(self.position)
             found = None if row is None else row.row
-            doing = action(found, name=terms.name, repeats=terms.repeats, attempt=attempt)
+            known = steps.remembers(terms, self.position)
+            doing = action(found, name=terms.name, repeats=terms.repeats, attempt=attempt, remembered=known)
             if doing is StepAction.LOST:
                 raise OwnershipLost
             if doing is StepAction.RUN:
                 runs = steps.journal is None or not terms.starts or (yield from self._start())
             elif doing is StepAction.ASK:
                 runs = yield from self._ask()
+            elif doing is StepAction.HOLD:
+                yield from self._hold()
             elif doing is StepAction.REPEAT:
                 runs = row.attempt == attempt or (yield from self._take())
             else:
@@ -152,33 +156,37 @@ class OneStep:
         self.row = yield from self.steps.rows.begin(self._entry(), self.position)
         return self.row is not None
 
-    def _take(self) -> Actions[bool]:
+    def _take(self, *, anew: bool = False) -> Actions[bool]:
         """Take the step over from an earlier attempt. `False`: another owner was faster, so look again."""
         if self.steps.is_lost():
             raise OwnershipLost
-        return (yield from self.steps.rows.take(self.row))
+        return (yield from self.steps.rows.take(self.row, anew=anew))
 
     def _ask(self) -> Actions[bool]:
         """Ask whether the step, which broke off, had its effect. `True`: its body runs; `False`: look again."""
-        name, decision = self.terms.name, HoldForReview()
+        decision: Any = HoldForReview()
         if self.terms.ask is not None:
-            decision = yield Call(self.terms.ask, (Asked(name, self.running.key),))
+            decision = yield Call(self.terms.ask, (Asked(self.terms.name, self.running.key),))
         match decision:
             case RunAgain():
-                return (yield from self._take())
+                return (yield from self._take(anew=True))
             case UseResult(result=result):
                 yield from self.steps.rows.end(self.row, StepState.DONE, self.terms.results.dump(result))
                 return False
             case HoldForReview():
-                yield from self.steps.rows.hold()
-                self.steps.held = True
-                if meters.active:
-                    meters.step(STEP_IN_DOUBT)
-                raise OperationHeld(
-                    f"The step {name!r} broke off, and whether it had its effect is not known. A person is finding out."
-                )
+                yield from self._hold()
         raise ConfigurationError(
-            f"ask of the step {name!r} returned {decision!r}. Return asked.run(), asked.found(result) or asked.hold()."
+            f"ask of the step {self.terms.name!r} returned {decision!r}. Return asked.run(), asked.found(result) or asked.hold()."
+        )
+
+    def _hold(self) -> Actions[NoReturn]:
+        """Leave the operation to a person."""
+        yield from self.steps.rows.hold()
+        self.steps.held = True
+        if meters.active:
+            meters.step(STEP_IN_DOUBT)
+        raise OperationHeld(
+            f"The step {self.terms.name!r} broke off, and whether it had its effect is not known. A person is finding out."
         )
 
     def _know(self, doing: StepAction) -> None:
@@ -189,7 +197,7 @@ class OneStep:
         if doing is StepAction.CHANGED:
             raise StepsChanged(
                 f"Step {row.position} of this operation was {row.name!r}, and is {self.terms.name!r} in the code that resumes "
-                "it. Let the code that began it finish, or undo it: manage.py idempotency_complete --undo."
+                "it. Let the code that began it finish, or undo it: manage.py idempotency_complete --undo REF."
             )
         self.steps.open = None
         if meters.active:

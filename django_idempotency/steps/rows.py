@@ -5,6 +5,8 @@ Another owner may write them, too: who is slower at a position reads all rows ag
 
 from __future__ import annotations
 
+import time
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -33,7 +35,18 @@ class Rows:
 
     def reload(self) -> Actions[None]:
         """Read them again."""
-        self._read = yield Query(self._journal.load)
+        self._read, self._read_at = (yield Query(self._journal.load)), time.monotonic()
+
+    def age(self, position: int) -> timedelta | None:
+        """Return how long ago an earlier attempt may have begun the step at a position; `None`: none has come that far."""
+        row, before = self.at(position), self.at(position - 1) if position > 1 else None
+        if (of := before if row is None else row) is None or not hasattr(of, "read_at"):
+            return None
+        began = of.ended_at if row is None else of.created_at
+        if began is None:  # this attempt has ended the step before
+            return None
+        age: timedelta = of.read_at - began
+        return age + timedelta(seconds=time.monotonic() - self._read_at)
 
     def __bool__(self) -> bool:
         """Is there any row, as far as that is known?"""
@@ -85,9 +98,9 @@ class Rows:
         """Note a row that was written at the next position."""
         self._known.append(row)
 
-    def take(self, row: Any) -> Actions[bool]:
-        """Take a step over from an earlier attempt. `False`: another owner was faster."""
-        return self._change(Query(self._journal.take, row))
+    def take(self, row: Any, *, anew: bool = False) -> Actions[bool]:
+        """Take a step over from an earlier attempt; `anew`: that one had no effect. `False`: another owner was faster."""
+        return self._change(Query(partial(self._journal.take, anew=anew), row))
 
     def end(self, row: Any, state: StepState, data: bytes, error: str = "") -> Actions[bool]:
         """Write how a step ended that has begun. `False`: another owner was faster."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from datetime import timedelta
 from typing import NoReturn
 
+from .. import conf
+from ..core.lifetime import remembered
 from ..core.records import shortened
-from ..errors import OperationCancelled, OwnershipLost, Problem
+from ..errors import OperationCancelled, OwnershipLost
 from .actions import Actions
 from .journal import Journal
 from .refusing import refuse_giving_up, refuse_misplaced, refuse_nested, refuse_transaction
@@ -25,6 +28,7 @@ class Steps:
         journal: Journal | None,
         *,
         derive: Callable[[str], str],
+        age: Callable[[], timedelta] = timedelta,
         is_lost: Callable[[], bool] = lambda: False,
         resumed: bool = False,
         atomic: str | None = None,
@@ -34,6 +38,7 @@ class Steps:
         self.journal = journal
         self.rows = Rows(journal, resumed=resumed)
         self.derive = derive
+        self._age = age
         self.is_lost = is_lost
         #: The database of the guard's transaction, if the operation is `atomic`.
         self.atomic = atomic
@@ -48,8 +53,6 @@ class Steps:
         self.given_up = False
         #: Must a person decide?
         self.held = False
-        #: What a step raised that has left the work: the client gets that, whatever is made of the exception.
-        self.problem: Problem | None = None
 
     @property
     def begun(self) -> bool:
@@ -74,6 +77,22 @@ class Steps:
     def look(self) -> Actions[bool]:
         """See `begun`, after reading what earlier attempts have done."""
         return self.rows.look()
+
+    def remembers(self, terms: StepTerms, position: int) -> bool:
+        """Is the key of a step still known wherever an earlier attempt may have used it?
+
+        A start that is not written was at the end of the step before, or later.
+        """
+        if terms.here or self.journal is None:
+            return True
+        unwritten = self.journal.attempt > 1 and not terms.starts
+        if self.rows.at(position) is None and not unwritten:
+            return True
+        if (age := self.rows.age(position)) is None and position > 1:
+            return True
+        # Where a person has released the operation since, it begins anew.
+        ages = [self._age(), *([] if age is None else [age])]
+        return remembered(min(ages), lifetime=conf.lifetime(terms.name))
 
     def next_position(self, terms: StepTerms) -> Actions[int]:
         """Let a step begin, and return its position.

@@ -1,33 +1,36 @@
-"""Giving up: a barrier, so that no step follows, and then the undos in reverse, each once.
+"""Giving up: a barrier, so that no step follows and no call of one is sent, and then the undos in reverse, each once.
 
 An undo that takes `idempotency_key` calls elsewhere: its row says UNDOING before it is called, and it may be called
-again, with the same key. Any other undo writes here, in one transaction with its row. What dies in between is continued
-by `idempotency_complete`.
+again, with the same key, for as long as that is known to be remembered. Any other undo writes here, in one transaction
+with its row. An undo gets what its own step returned, and depends on no other: if one fails, the others are done. What
+dies in between is continued by `idempotency_complete`.
 """
 
 from __future__ import annotations
 
 import logging
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from django.db import transaction
 
+from .. import conf
 from ..core.failures import named
+from ..core.lifetime import remembered
 from ..core.records import shortened
-from ..core.steps import OWING, StepState, UndoAction, is_in_doubt, undo_action
+from ..core.steps import StepState, UndoAction, is_in_doubt, undo_action
 from ..errors import ConfigurationError, OwnershipLost
 from ..instrumentation.meters import meters
 from ..instrumentation.outcomes import STEP_NOT_UNDONE, STEP_UNDONE
-from ..runtime.current_step import RunningStep
-from ..runtime.takeovers import HoldForReview, RunAgain, UseResult
-from ..stores.base import utcnow
+from ..runtime.current_step import CLOSERS, RunningStep
+from ..runtime.takeovers import HELD_FOR, HoldForReview, RunAgain, UseResult
 from .actions import Actions, Call, Query
 from .borders import Border, reached
 from .doubt import Asked, InDoubt
 from .elsewhere import only_in
 from .journal import Journal, PositionTaken
-from .reading import load
+from .sealing import load
 from .terms import KEY_ARGUMENT, StepTerms, function_at, takes_key
 
 logger = logging.getLogger("django_idempotency")
@@ -36,6 +39,10 @@ logger = logging.getLogger("django_idempotency")
 AGAIN = timedelta(minutes=5)
 
 
+_BY_HAND = (
+    "Its undo may have had its effect, and its key is too old to be used again. Find out where it was called, and then type "
+    "manage.py idempotency_complete --undo and the record's id, which calls it once more."
+)
 _ENDED_MEANWHILE = "The step has ended meanwhile, or another process undoes it."
 
 
@@ -43,28 +50,43 @@ class NotUndone(Exception):
     """A step could not be undone: it is tried again, or a person must decide."""
 
 
-def give_up(journal: Journal, *, by_hand: bool = False) -> Actions[bool]:
-    """Undo all steps of an operation. `False`: one could not be undone. Then those before it are still done.
+class UndoTooOld(NotUndone):
+    """The undo was called, and may have had its effect, and its key is older than LIFETIME: it could have it again."""
 
-    `by_hand`: a person has decided that, so a step is undone as well of which nobody knows whether it had its effect.
+
+def give_up(journal: Journal, *, by_hand: bool = False) -> Actions[bool]:
+    """Undo all steps of an operation. `False`: one could not be undone.
+
+    `by_hand`: a person has decided that, so a step is undone as well of which nobody knows whether it had its effect, and
+    so is one whose undo may have had it.
     """
     rows = yield from _bar(journal)
-    barrier = rows[-1]
+    # Behind the barrier, which a call that is written down now finds. What was sent before is ended, or on its way.
+    closed = yield Query(_close_calls, journal.run.hex)
+    failed: dict[Any, Exception] = {}
     for row in reversed(rows[:-1]):
         try:
-            yield from _undo(journal, row, by_hand=by_hand)
+            yield from _undo(journal, row, by_hand=by_hand, closed=closed)
         except Exception as error:
-            yield Query(_postpone, journal, row, barrier, named(error))
+            failed[row.pk] = error
             if meters.active:
                 meters.step(STEP_NOT_UNDONE)
+            then = _BY_HAND if isinstance(error, UndoTooOld) else "It is tried again by idempotency_complete."
             logger.exception(
-                "The step %s of the record %s is not undone. It is tried again by idempotency_complete.",
-                row.name,
-                shortened(str(row.record)),
+                "The step %s of the record %s is not undone. %s", row.name, shortened(str(row.record)), then
             )
-            return False
-    yield Query(journal.close)
-    return True
+    if closed and not failed:
+        yield Query(journal.close)
+        return True
+    held = bool(failed) and all(isinstance(error, UndoTooOld) for error in failed.values())
+    kinds = {pk: named(error) for pk, error in failed.items()}
+    yield Query(journal.postpone, rows[-1], kinds, timedelta(seconds=HELD_FOR) if held else AGAIN)
+    return False
+
+
+def _close_calls(operation: str) -> bool:
+    closed = [close(operation) for close in CLOSERS]
+    return all(closed)
 
 
 def _bar(journal: Journal) -> Actions[list[Any]]:
@@ -82,19 +104,18 @@ def _bar(journal: Journal) -> Actions[list[Any]]:
             continue  # another owner has begun a step meanwhile: that one counts, too
 
 
-def _undo(journal: Journal, row: Any, *, by_hand: bool) -> Actions[None]:
-    doing = undo_action(row.row)
-    if doing is UndoAction.ASK:
-        yield from _find_out(journal, row, by_hand=by_hand)
-        doing = undo_action(row.row)
-    if doing is UndoAction.NOTHING:
+def _undo(journal: Journal, row: Any, *, by_hand: bool, closed: bool) -> Actions[None]:
+    if not (yield from _is_owed(journal, row, by_hand=by_hand, closed=closed)):
         return
     undo, doubtful = function_at(row.undo), is_in_doubt(row.row)
     result = InDoubt(name=row.name, key=row.key) if doubtful else load(row)
     was = (StepState.STARTED if doubtful else StepState.DONE, StepState.UNDOING)
     assert undo is not None
     running = RunningStep(
-        name=f"undo {row.name}", key=row.undo_key, operation=row.run.hex, transactional=not takes_key(undo)
+        name=f"undo {row.name}",
+        key=row.undo_key,
+        operation=f"{row.run.hex}-undo",  # not closed with the steps' own calls
+        transactional=not takes_key(undo),
     )
     if running.transactional:
         call = Call(undo, (result,), step=running, drives_async=True)
@@ -104,7 +125,7 @@ def _undo(journal: Journal, row: Any, *, by_hand: bool) -> Actions[None]:
         elif doubtful:
             raise NotUndone(_ENDED_MEANWHILE)
         return
-    if not (yield Query(journal.mark, row, was, StepState.UNDOING)):
+    if not (yield Query(partial(journal.begin_undo, anew=by_hand), row, was[0])):
         if doubtful:
             raise NotUndone(_ENDED_MEANWHILE)
         return  # another process has undone it
@@ -113,6 +134,20 @@ def _undo(journal: Journal, row: Any, *, by_hand: bool) -> Actions[None]:
     reached(running.name, Border.DURING)
     if (yield Query(journal.mark, row, (StepState.UNDOING,), StepState.UNDONE)):
         _count_undone(running.name)
+
+
+def _is_owed(journal: Journal, row: Any, *, by_hand: bool, closed: bool) -> Actions[bool]:
+    """Is a step to be undone? Asks about one that broke off. Raises `NotUndone` where nobody knows."""
+    known = row.state != StepState.UNDOING or remembered(row.read_at - row.ended_at, lifetime=conf.lifetime(row.name))
+    doing = undo_action(row.row, remembered=by_hand or known)
+    if doing is UndoAction.HOLD:
+        raise UndoTooOld
+    if doing is UndoAction.ASK:
+        if not closed:
+            raise NotUndone(f"A call of the step {row.name!r} may be on its way.")
+        yield from _find_out(journal, row, by_hand=by_hand)
+        doing = undo_action(row.row)
+    return doing is not UndoAction.NOTHING
 
 
 def _count_undone(name: str) -> None:
@@ -158,10 +193,3 @@ def _find_out(journal: Journal, row: Any, *, by_hand: bool) -> Actions[None]:
             raise ConfigurationError(f"ask of the step {row.name!r} returned {decision!r}.")
     if not written:
         raise NotUndone(_ENDED_MEANWHILE)
-
-
-def _postpone(journal: Journal, row: Any, barrier: Any, kind: str) -> None:
-    steps = type(row).objects.using(journal.using)
-    # Another process may have undone it, or all of it, meanwhile.
-    steps.filter(pk=row.pk, state__in=OWING).update(error=kind)
-    steps.filter(pk=barrier.pk, due_at__isnull=False).update(due_at=utcnow() + AGAIN)

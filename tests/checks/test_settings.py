@@ -61,6 +61,8 @@ MALFORMED = [
     ("CLAIM_LEASE", 0, "E003", '"CLAIM_LEASE": 1'),
     ("CLAIM_LEASE", None, "E003", '"CLAIM_LEASE": 1'),
     ("CLAIM_LEASE", 86400, "E005", 'a "CLAIM_LEASE" below 86400'),
+    ("LIFETIME", "1d", "E003", '"LIFETIME": 86400'),
+    ("LIFETIME", timedelta(minutes=1), "E003", "more than a minute"),
     ("WAIT", -5, "E003", '"WAIT": 5'),
     ("WAIT", {}, "E003", '"WAIT": 5'),
     # ---- one of a few words

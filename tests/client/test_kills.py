@@ -93,7 +93,7 @@ def test_the_command_finishes_it(provider: Provider, point: str) -> None:
     """Nobody calls again: a call that was committed is made, and the response is there for whoever asks."""
     kill(point, provider)
     out = StringIO()
-    call_command("idempotency_resume", "--older-than", "0s", stdout=out)
+    call_command("idempotency_resume", "--send", "--older-than", "0s", stdout=out)
     assert out.getvalue().strip() == "1 call finished."
     assert list(provider.effects.values()) == [1]
     sent = len(provider.seen)
@@ -115,7 +115,7 @@ def test_several_workers(provider: Provider) -> None:
     def work(_: int) -> str:
         out = StringIO()
         try:
-            call_command("idempotency_resume", "--older-than", "0s", stdout=out, stderr=StringIO())
+            call_command("idempotency_resume", "--send", "--older-than", "0s", stdout=out, stderr=StringIO())
         finally:
             connection.close()
         return out.getvalue()

@@ -84,7 +84,7 @@ def died(
 
 def run(*arguments: str) -> str:
     out = StringIO()
-    call_command("idempotency_resume", *arguments, stdout=out, stderr=StringIO())
+    call_command("idempotency_resume", "--send", *arguments, stdout=out, stderr=StringIO())
     return out.getvalue().strip()
 
 
@@ -194,10 +194,15 @@ def test_without_a_client(provider: Provider, providers: dict[str, Any]) -> None
         run()
 
 
-def test_dry_run_and_limit(provider: Provider, resumable: None) -> None:
+def test_list_and_limit(provider: Provider, resumable: None) -> None:
+    """Without --send it lists, and sends nothing."""
     for number in range(3):
         died(provider, f"order-{number}")
-    assert run("--dry-run") == "3 calls would be sent again, 0 cannot be, 0 would be held."
+    out = StringIO()
+    call_command("idempotency_resume", stdout=out)
+    said = out.getvalue()
+    assert "fake  order-1  open\n" in said
+    assert said.endswith("3 calls due.\n")
     assert provider.seen == []
     assert run("--limit", "2") == "2 calls finished."
     assert run("--provider", "another") == "Nothing to resume."

@@ -149,7 +149,13 @@ COMPLETED = Settlement(
         (SettledState.COMPLETED, THEIRS, None, COMPLETED._replace(fence=OTHER, expires_in=TICKET.ttl)),  # starts again
         (SettledState.COMPLETED, THEIRS, 60.0, COMPLETED._replace(fence=OTHER, expires_in=60.0)),
         # released without its response; a refused request may be corrected, a failed one must return unchanged
-        (SettledState.FREE, OURS, None, COMPLETED._replace(status=Status.FREE, digest=b"", outcome=None)),
+        # (of which the next one begins anew)
+        (
+            SettledState.FREE,
+            OURS,
+            None,
+            COMPLETED._replace(status=Status.FREE, digest=b"", outcome=None, new_life=True),
+        ),
         (SettledState.BOUND, OURS, None, COMPLETED._replace(status=Status.FREE, outcome=None)),
         (
             SettledState.BOUND,

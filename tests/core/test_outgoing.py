@@ -23,13 +23,14 @@ from django_idempotency.core.outgoing import (
     stays_clean,
 )
 
-SUCCEEDED, REFUSED, VOID, UNKNOWN, OPEN, HELD = (
+SUCCEEDED, REFUSED, VOID, UNKNOWN, OPEN, HELD, GIVEN_UP = (
     CallState.SUCCEEDED,
     CallState.REFUSED,
     CallState.VOID,
     CallState.UNKNOWN,
     CallState.OPEN,
     CallState.HELD,
+    CallState.GIVEN_UP,
 )
 NOW = datetime(2026, 11, 23, 12, tzinfo=timezone.utc)
 JSON = {"content-type": "application/problem+json"}
@@ -42,9 +43,9 @@ SAFE = b'{"safe_new_key": true}'
         (200, {}, SUCCEEDED, False),
         (204, {}, SUCCEEDED, False),
         (201, {"stripe-should-retry": "true"}, SUCCEEDED, False),  # it is done
-        (302, {}, UNKNOWN, False),
-        (303, {}, UNKNOWN, False),  # it is done, and the result is elsewhere
-        (307, {"x-should-retry": "true"}, UNKNOWN, False),
+        (302, {}, REFUSED, False),
+        (303, {}, REFUSED, False),  # perhaps it is done, and the result is elsewhere: its key stays
+        (307, {"x-should-retry": "true"}, REFUSED, False),
         (400, {}, VOID, False),
         (402, {}, VOID, False),  # the card was declined
         (422, {}, VOID, False),
@@ -198,16 +199,18 @@ MINE, OTHER = b"mine", b"other"
         (HELD, MINE, timedelta(0), Next.HOLD),
         (SUCCEEDED, MINE, timedelta(0), Next.REPLAY),
         (SUCCEEDED, MINE, timedelta(days=300), Next.REPLAY),  # we remember longer than the provider
-        (SUCCEEDED, b"", timedelta(0), Next.REPLAY),  # erased
+        (SUCCEEDED, b"", timedelta(0), Next.REPLAY),  # erased, as its response is
+        (REFUSED, b"", timedelta(0), Next.MISMATCH),  # erased: nobody can tell whether this is the same request
+        (GIVEN_UP, MINE, timedelta(0), Next.STOP),
         (VOID, MINE, timedelta(0), Next.FIRST),
         (VOID, OTHER, timedelta(days=3), Next.FIRST),  # a corrected request, under another key
         *[(state, OTHER, timedelta(0), Next.MISMATCH) for state in CallState if state is not VOID],
     ],
 )
 def test_next_for(state: CallState, digest: bytes, age: timedelta, step: Next) -> None:
-    known = KnownCall(state=state, digest=digest, first_sent=NOW - age)
-    assert next_for(known, digest=MINE, now=NOW, lifetime=DAY, margin=MARGIN) is step
+    known = KnownCall(state=state, digest=digest, age=age)
+    assert next_for(known, digest=MINE, lifetime=DAY, margin=MARGIN) is step
 
 
 def test_a_new_name() -> None:
-    assert next_for(None, digest=MINE, now=NOW, lifetime=DAY, margin=MARGIN) is Next.FIRST
+    assert next_for(None, digest=MINE, lifetime=DAY, margin=MARGIN) is Next.FIRST

@@ -179,12 +179,13 @@ class Shop:
         self._clients.append(client)
 
     def _wait(self, seconds: int) -> None:
-        """Let time pass for `idempotency_complete`: set back when it looks, and when the lease of a dead process ends."""
+        """Let time pass: set back when `idempotency_complete` looks, when calls were sent, and when leases of the dead end."""
         database = sqlite3.connect(self.folder / "db.sqlite3", timeout=PATIENCE)
         with database:
             back = f"-{seconds} seconds"
             for instant in ("created_at", "due_at"):
                 database.execute(f"UPDATE django_idempotency_step SET {instant} = datetime({instant}, ?)", [back])
+            database.execute("UPDATE django_idempotency_outgoing_call SET last_sent = datetime(last_sent, ?)", [back])
             database.execute("UPDATE django_idempotency_record SET lease_until = datetime(lease_until, ?)", [back])
         database.close()
 

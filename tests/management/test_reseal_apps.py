@@ -17,7 +17,7 @@ from django_idempotency.client.models import OutgoingCall
 from django_idempotency.core.steps import StepState
 from django_idempotency.steps.journal import Entry, Journal
 from django_idempotency.steps.models import Step
-from django_idempotency.steps.reading import load
+from django_idempotency.steps.sealing import load
 
 pytestmark = pytest.mark.django_db
 

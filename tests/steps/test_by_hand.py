@@ -200,7 +200,7 @@ def test_the_undo_in_doubt_is_continued(clock: Clock) -> None:
     assert undo().failed == "charge: TimeoutError"
     later()
     out = io.StringIO()
-    call_command("idempotency_complete", "--older-than", "0s", stdout=out)
+    call_command("idempotency_complete", stdout=out)
     assert out.getvalue().endswith("\n1 undone.\n")
     assert (PROVIDER.count("refund"), PROVIDER.count("release")) == (1, 1)
 
@@ -219,7 +219,7 @@ def test_a_later_word_counts(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> N
     with monkeypatch.context() as patching:
         patching.setattr("django_idempotency.steps.undoing.is_in_doubt", ends)
         assert "NotUndone" in undo().failed
-    assert PROVIDER.undone == []
+    assert PROVIDER.count("refund") == 0
 
 
 def test_an_answer_that_comes_late(clock: Clock) -> None:

@@ -41,8 +41,13 @@ def complete(*arguments: str) -> str:
     """Let time pass, run the command, and return what it printed."""
     Step.objects.exclude(due_at=None).update(due_at=timezone.now() - timedelta(seconds=1))
     out = io.StringIO()
-    call_command("idempotency_complete", "--older-than", "0s", *arguments, stdout=out)
+    call_command("idempotency_complete", *arguments, stdout=out)
     return out.getvalue()
+
+
+def give_up() -> str:
+    """Let a person give up the newest operation, and return what the command printed."""
+    return complete("--undo", str(Step.objects.order_by("-pk")[0].record))
 
 
 def crashed(book: Any, clock: Clock, at: str = "charge") -> None:
@@ -68,14 +73,16 @@ def test_a_function_is_finished(clock: Clock) -> None:
 
 
 def test_what_nobody_can_finish_waits_or_is_undone(clock: Clock) -> None:
-    """What has no stored arguments waits for its client, until it is given up: then retries know."""
+    """What has no stored arguments waits for its client, and is listed, until a person gives it up: then retries know."""
     book = guarded(saga)
     crashed(book, clock, at="book")
     Step.objects.update(arguments=None)
-    assert "1 waiting" in complete()
+    said = complete()
+    assert "1 waiting" in said
+    assert f"{Step.objects.order_by('pk')[0].record}  waiting for a retry of the client: " in said
     assert PROVIDER.undone == []
     work.ANSWER.append(lambda asked: asked.found("book-1"))
-    assert "1 undone" in complete("--undo")
+    assert give_up() == "Undone.\n"
     assert PROVIDER.undone == ["book-1"]
     assert states() == ["UNDONE", "UNDONE", "BARRIER"]
     with pytest.raises(OperationCancelled):
@@ -101,10 +108,8 @@ def test_a_row_is_taken_once(clock: Clock) -> None:
     """A second worker finds nothing of what the first has taken, until that must be dead."""
     crashed(guarded(saga), clock)
     Step.objects.exclude(due_at=None).update(due_at=timezone.now() - timedelta(seconds=1))
-    assert len(due("default", older_than=0, limit=10)) == 1
-    assert due("default", older_than=0, limit=10) == []
-    Step.objects.exclude(due_at=None).update(due_at=timezone.now() - timedelta(seconds=1))
-    assert due("default", older_than=3600, limit=10) == []
+    assert len(due("default", limit=10)) == 1
+    assert due("default", limit=10) == []
 
 
 def test_what_another_has_taken_is_left_to_it(clock: Clock) -> None:
@@ -112,9 +117,9 @@ def test_what_another_has_taken_is_left_to_it(clock: Clock) -> None:
     crashed(guarded(saga), clock, at="book")
     Step.objects.update(arguments=None)
     Step.objects.exclude(due_at=None).update(due_at=timezone.now() - timedelta(seconds=1))
-    [row] = due("default", older_than=0, limit=10)
+    [row] = due("default", limit=10)
     Step.objects.exclude(due_at=None).update(due_at=timezone.now() + timedelta(minutes=4))
-    assert [each.became for each in work_on([row], using="default", undo=True, finish=finish)] == [Completed.RUNNING]
+    assert [each.became for each in work_on([row], using="default", finish=finish)] == [Completed.RUNNING]
     assert (states(), PROVIDER.undone) == (["DONE", "STARTED"], [])
 
 
@@ -124,10 +129,10 @@ def test_what_waits_is_said_to_wait(clock: Clock) -> None:
     Step.objects.update(arguments=None)
     assert "1 waiting" in complete()
     out = io.StringIO()
-    call_command("idempotency_complete", "--older-than", "0s", "--undo", stdout=out)
+    call_command("idempotency_complete", stdout=out)
     assert out.getvalue().startswith("Nothing to complete now. 1 operation is looked at later")
     work.ANSWER.append(lambda asked: asked.run())
-    assert "1 undone" in complete("--undo")
+    assert give_up() == "Undone.\n"
     assert complete() == "Nothing to complete.\n"
 
 
@@ -270,7 +275,7 @@ def test_a_store_that_is_away_keeps_its_own_steps(
 
 
 def test_an_empty_reference_undoes_nothing(clock: Clock) -> None:
-    """A variable that a shell did not expand is not the bulk undo; neither is a reason without a reference."""
+    """Neither does a variable that a shell did not expand, nor a reason without a reference."""
     crashed(guarded(saga), clock, at="book")
     Step.objects.update(arguments=None)
     with pytest.raises(CommandError, match="empty REF"):
@@ -278,7 +283,7 @@ def test_an_empty_reference_undoes_nothing(clock: Clock) -> None:
     with pytest.raises(CommandError, match="empty REF"):
         complete("--undo=")
     with pytest.raises(CommandError, match="--reason is for --undo REF"):
-        complete("--undo", "--reason", "x")
+        complete("--reason", "x")
     assert states() == ["DONE", "STARTED"]
 
 

@@ -174,12 +174,12 @@ def test_an_undo_that_breaks_off(clock: Clock, dies: str) -> None:
 
 
 def test_an_undo_that_fails(clock: Clock) -> None:
-    """The result is stored all the same, and the rest waits for `idempotency_complete`."""
+    """The result is stored, the others are done, and the failed one waits for `idempotency_complete`."""
     book = guarded(saga, undo_on=[Declined])
     PROVIDER.fails.update(charge=Declined(), release=TimeoutError())
     with pytest.raises(Declined):
         book("visa")
-    assert states() == ["DONE", "UNDOING", "FAILED", "BARRIER"]
+    assert states() == ["UNDONE", "UNDOING", "FAILED", "BARRIER"]
     barrier = Step.objects.get(state=StepState.BARRIER)
     assert barrier.due_at is not None
     assert Step.objects.get(name="book").error == "TimeoutError"
@@ -236,7 +236,7 @@ def test_a_step_that_broke_off_is_asked_about(clock: Clock, answer: str, undone:
 
 
 def test_a_step_that_nobody_knows_about(clock: Clock) -> None:
-    """Without `ask`, what broke off stays as it is, and so does what came before it."""
+    """Without `ask`, what broke off stays as it is, and what came before it is undone."""
     tries: list[int] = []
 
     def body(card: str) -> Any:
@@ -252,5 +252,5 @@ def test_a_step_that_nobody_knows_about(clock: Clock) -> None:
         book("visa")
     clock.go(31)
     assert book("visa") is False
-    assert states() == ["DONE", "STARTED", "BARRIER"]
+    assert states() == ["UNDONE", "STARTED", "BARRIER"]
     assert PROVIDER.undone == []

@@ -100,7 +100,7 @@ def test_an_undo_that_fails(send: Send, door: str) -> None:
     PROVIDER.fails["refund"] = TimeoutError()
     assert send(door).status_code == 500
     assert send(door).json()["code"] == "operation-cancelled"
-    assert states() == ["DONE", "UNDOING", "BARRIER"]
+    assert states() == ["UNDONE", "UNDOING", "BARRIER"]
     assert Step.objects.get(state=StepState.BARRIER).due_at is not None
 
 

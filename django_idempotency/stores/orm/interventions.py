@@ -12,15 +12,13 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID, uuid4
 
-from django.db.models.expressions import RawSQL
-
 from ...core import interventions
 from ...core.interventions import Intervention
 from ...core.records import MISSING, Guarantee, Record, Settlement, Status, Ticket
 from ...errors import LostRace
-from ...models import IdempotencyRecord, InstantField
+from ...models import IdempotencyRecord
 from ..base import Audit, Guard
-from .dialects import dialect
+from .clock import Clock
 from .statements import UNANSWERED
 
 if TYPE_CHECKING:
@@ -50,7 +48,7 @@ def intervene(
                 return decided
             # A new owner token: an owner that lost the record with its lease must not settle it after this.
             ticket = interventions.ticket_by_hand(decided, uuid4())
-            columns = _columns(decided.settlement, connection) | _forgetting(decided, ticket, connection)
+            columns = _columns(decided.settlement) | _forgetting(decided, ticket)
             records.filter(owner=decided.settlement.fence).update(owner=ticket.owner, **columns)
             audit(decided.record)
             return decided.outcome
@@ -58,24 +56,26 @@ def intervene(
         return Intervention.BUSY
 
 
-def _columns(settlement: Settlement, connection: BaseDatabaseWrapper) -> dict[str, Any]:
+def _columns(settlement: Settlement) -> dict[str, Any]:
     """Return what a change by hand writes. A response that stays is left as it is, even one that cannot be read."""
     columns: dict[str, Any] = {"status": settlement.status.value, "digest": settlement.digest}
     if settlement.status is not Status.COMPLETED and settlement.outcome is None:
         columns |= UNANSWERED
     if settlement.expires_in is not None:  # by hand it is always 0, which is now
-        columns["expires_at"] = clock(connection)
+        columns["expires_at"] = Clock()
+    if settlement.new_life:
+        columns["created_at"] = Clock()
     return columns
 
 
-def _forgetting(change: interventions.Change, ticket: Ticket, connection: BaseDatabaseWrapper) -> dict[str, Any]:
+def _forgetting(change: interventions.Change, ticket: Ticket) -> dict[str, Any]:
     """Return what else a change writes that removes what a row knows about a person."""
     outcome = change.settlement.outcome
     if not change.settlement.new_life or outcome is None:
         return {}
     return {
         **{name: getattr(ticket, name) for name in ("scope", "key", "path", "request_id")},
-        "completed_at": change.record.completed_at or clock(connection),
+        "completed_at": change.record.completed_at or Clock(),
         "response_status": outcome.status,
         "response_headers": json.dumps(outcome.headers),
         "response_body": None if outcome.body is MISSING else outcome.body,
@@ -95,8 +95,3 @@ def _ticket(record_id: UUID) -> Ticket:
         ttl=0,
         guarantee=Guarantee.ATOMIC,
     )
-
-
-def clock(connection: BaseDatabaseWrapper) -> RawSQL:
-    """Return the database's own clock, for the ORM."""
-    return RawSQL(dialect(connection).clock, [], output_field=InstantField())  # noqa: S611 - ours, without a parameter

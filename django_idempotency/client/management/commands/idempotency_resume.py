@@ -13,20 +13,20 @@ from django.db import Error, router
 
 from ....management.arguments import duration, positive
 from ....management.progress import ProgressCommand
-from ....stores.base import utcnow
 from ...ledger import hold
 from ...models import OutgoingCall
 from ...providers import provider
 from ...resuming import Resumed, due, expired, paged, resume
 
-#: The most reasons that are printed.
-MOST_REASONS = 5
+#: The most reasons, and the most calls, that are printed.
+MOST_REASONS, MOST_LINES = 5, 50
 
 
 class Command(ProgressCommand):
     help = (
-        "Finish outgoing calls whose process died: send them again with their keys, and hold for a person those that their "
-        "provider may have forgotten. Bounded, and several may run at once. The exit status is 1 if calls are left or held."
+        "List outgoing calls whose process died. With --send, send them again with their keys, and hold for a person those "
+        "whose key their provider may have forgotten. A step's calls are sent by its next attempt only. Bounded, and several "
+        "may run at once. The exit status of --send is 1 if calls are left or held."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -42,22 +42,24 @@ class Command(ProgressCommand):
         parser.add_argument(
             "--unanswered", action="store_true", help="Also calls whose process gave up, and said so to its caller."
         )
-        parser.add_argument("--dry-run", action="store_true", help="Only count them, and send nothing.")
+        parser.add_argument("--send", action="store_true", help="Send them; otherwise they are listed.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         self.verbosity: int = options["verbosity"]
         self.using = router.db_for_write(OutgoingCall)
         self.limit: int | None = options["limit"]
-        self.dry: bool = options["dry_run"]
         self.counted = Counter[Resumed]()
         self.reasons = Counter[str]()
         self.reported = time.monotonic()
         where = {
             "using": self.using,
-            "before": utcnow() - timedelta(seconds=options["older_than"]),
+            "older": timedelta(seconds=options["older_than"]),
             "alias": options["provider"],
         }
         try:
+            if not options["send"]:
+                self.list(due(**where, unanswered=options["unanswered"]))
+                return
             with ExitStack() as clients:
                 self.hold(where)
                 self.resume(where, clients, unanswered=options["unanswered"])
@@ -75,13 +77,13 @@ class Command(ProgressCommand):
     def hold(self, where: dict[str, Any]) -> None:
         """Hold what its provider may have forgotten, however its process ended."""
         for call in expired(**where):
-            if self.dry or hold(call, self.using):
+            if hold(call, self.using):
                 self.counted[Resumed.HELD] += 1
 
     def resume(self, where: dict[str, Any], clients: ExitStack, *, unanswered: bool) -> None:
         """Send one call after the other. One that another worker takes first is its own."""
         known: dict[str, Any] = {}
-        for call in paged(due(**where, unanswered=unanswered).defer("response")):
+        for call in paged(due(**where, unanswered=unanswered).filter(operation="").defer("response")):
             if self.limit is not None and self.counted.total() - self.counted[Resumed.HELD] >= self.limit:
                 break
             self.counted[self.outcome(call, known, clients)] += 1
@@ -91,8 +93,6 @@ class Command(ProgressCommand):
         """Send a call, and say what became of it. What keeps it from being sent is one of the reasons."""
         try:
             of = provider(call.provider)
-            if self.dry:
-                return Resumed.LEFT if of.client is None or call.request is None else Resumed.FINISHED
             if call.provider not in known:
                 known[call.provider] = clients.enter_context(closing(of.new_client()))
             return resume(call, known[call.provider], using=self.using)
@@ -102,13 +102,14 @@ class Command(ProgressCommand):
 
     # --------------------------------------------------------------------------------------------------------- output
 
+    def list(self, found: Any) -> None:
+        for call in found.defer("request", "response")[:MOST_LINES]:
+            whose = "  its step sends it" if call.operation else ""
+            self.say(f"{call.last_sent:%Y-%m-%d %H:%M:%S}Z  {call.provider}  {call.name}  {call.state}{whose}")
+        self.say(f"{calls(found.count())} due.")
+
     def report(self) -> None:
         left, held = self.counted[Resumed.LEFT], self.counted[Resumed.HELD]
-        if self.dry:
-            self.say(
-                f"{calls(self.counted[Resumed.FINISHED])} would be sent again, {left:,} cannot be, {held:,} would be held."
-            )
-            return
         if not (left or held):
             self.say(self.so_far())
             return

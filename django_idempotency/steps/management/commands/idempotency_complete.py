@@ -21,7 +21,7 @@ from ....core.records import Record
 from ....errors import IdempotencyError
 from ....functions.completing import finish
 from ....instrumentation.trail import trail
-from ....management.arguments import duration, positive
+from ....management.arguments import positive
 from ....management.operators import operator
 from ....runtime.registry import stores
 from ...completing import Completed, Looked, complete, due, watched
@@ -33,35 +33,22 @@ logger = logging.getLogger("django_idempotency")
 
 #: The most operations that are listed.
 MOST_LINES = 50
-#: `--undo` without a REF. Not "", which is a REF that a shell did not expand.
-EVERY = True
 
 
 class Command(BaseCommand):
     help = (
-        "Finish operations that died between two steps: call guarded functions again, and continue undos that broke off or "
-        "failed. With --undo, give up on those that only a retry of their client could finish; with --undo REF, on one that "
-        "is held or was abandoned. Bounded, and several may run at once. The exit status is 1 if an operation could not be "
-        "completed."
+        "Finish operations that died between two steps: call guarded functions again, continue undos that broke off or "
+        "failed, and list what only a retry of its client could finish. With --undo REF, give up one that is held or was "
+        "abandoned. Bounded, and several may run at once. The exit status is 1 if an operation could not be completed."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument(
-            "--older-than",
-            type=duration,
-            default=300.0,
-            metavar="TIME",
-            help="Only operations whose first step, or whose giving up, is this long ago; 5m.",
-        )
         parser.add_argument("--limit", type=positive, default=1000, metavar="OPERATIONS", help="At most these; 1000.")
         parser.add_argument("--using", metavar="ALIAS", help="In DATABASES; where steps are written by default.")
         parser.add_argument(
             "--undo",
-            nargs="?",
-            const=EVERY,
             metavar="REF",
-            help="Undo the steps of views whose client has not sent its request again; or those of one operation: the "
-            "operation_ref of a problem document, or the id of a record.",
+            help="Undo the steps of one operation: the operation_ref of a problem document, or the id of a record.",
         )
         parser.add_argument("--reason", default="", metavar="TEXT", help="Why one is undone, for the audit trail.")
         parser.add_argument("--dry-run", action="store_true", help="Only list what is due.")
@@ -73,15 +60,14 @@ class Command(BaseCommand):
             return
         using, size = options["using"] or router.db_for_write(Step), 100
         self.counted, self.listed = Counter[Completed](), 0
-        terms = {"older_than": options["older_than"]}
         try:
             if options["dry_run"]:
-                self.list(due(using, limit=options["limit"], take=False, **terms))
+                self.list(due(using, limit=options["limit"], take=False))
                 return
             left = options["limit"]
-            while left and (rows := due(using, limit=min(size, left), **terms)):
+            while left and (rows := due(using, limit=min(size, left))):
                 left -= len(rows)
-                for looked in complete(rows, using=using, undo=options["undo"] is EVERY, finish=finish):
+                for looked in complete(rows, using=using, finish=finish):
                     self.counted[looked.became] += 1
                     self.line(looked)
         except (DatabaseError, ConnectionDoesNotExist) as error:
@@ -165,8 +151,8 @@ def nothing(left: int) -> str:
 
 def the_one(options: dict[str, Any]) -> str | None:
     """Return the REF that an operator has typed, if any. Raises `CommandError` for options that do not fit together."""
-    ref: str | bool | None = options["undo"]
-    if not isinstance(ref, str):
+    ref: str | None = options["undo"]
+    if ref is None:
         if options["reason"]:
             raise CommandError("--reason is for --undo REF: type the REF of one operation. Nothing was changed.")
         return None
