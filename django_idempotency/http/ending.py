@@ -94,7 +94,7 @@ class EndingExchange:
             return decided.work_result, last
         if not ending.answers or is_unfinished(self.handle):
             return WorkResult.FAILED, _failure(self.raised, response.status_code)
-        ended = self.handle._ending or ending_of(self.request, response, self.policy)  # noqa: SLF001
+        ended = self.handle._ending or ending_of(response, self.policy)  # noqa: SLF001
         if ended is WorkResult.FAILED:
             return ended, _failure(self.raised, response.status_code)
         return ended, traced(capture(response, self.policy, self._max_body)) if ended is WorkResult.KEPT else None

@@ -147,7 +147,7 @@ class Observation:
         if response.status_code < 500 and handle._ending is not None:  # noqa: SLF001
             return handle._ending  # noqa: SLF001
         try:
-            return ending_of(request, response, self.policy)
+            return ending_of(response, self.policy)
         except Exception:  # noqa: BLE001 - the project's `keep` may read a body that is not rendered yet
             return conclusions.classify_status(response.status_code, remembers=self.policy.profile.remembers)
 

@@ -10,14 +10,10 @@ from contextlib import suppress
 from http.client import responses as standard_reasons
 from itertools import chain
 from typing import Any
-from urllib.parse import parse_qsl
 
 from django.conf import settings
-from django.contrib.auth import REDIRECT_FIELD_NAME
-from django.http import FileResponse, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import FileResponse, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
-from django.shortcuts import resolve_url
-from django.urls import NoReverseMatch
 from django.utils.cache import has_vary_header
 from django.utils.functional import cached_property
 from django.utils.translation import get_language
@@ -31,8 +27,6 @@ from ..profiles.shipped import DEFAULT
 from . import status
 from .bodies import is_json
 from .spoken import Spoken
-
-_ORIGIN = re.compile(r"\Ahttps?://[^/]*")
 
 #: Never stored: they belong to one connection (RFC 9110 section 7.6.1), one moment or one client.
 UNSAFE_HEADERS = frozenset(
@@ -68,30 +62,9 @@ def wanted_by(policy: Policy, response: HttpResponseBase) -> bool | None:
     return True if keep is not None and response.status_code in keep else None
 
 
-def ending_of(request: HttpRequest, response: HttpResponseBase, policy: Resolved) -> WorkResult:
-    """Return the kind of a response. A redirect to a login page is a refusal, like 401."""
-    wanted = wanted_by(policy, response)
-    if wanted is None and _asks_to_log_in(request, response):
-        return WorkResult.DROPPED
-    return conclusions.classify_status(response.status_code, wanted, policy.profile.remembers)
-
-
-def _asks_to_log_in(request: HttpRequest, response: HttpResponseBase) -> bool:
-    """Does it redirect to LOGIN_URL, or name this address as `next`, as Django's access decorators do?"""
-    if response.status_code not in (302, 303, 307):
-        return False
-    address, _, query = response.headers.get("Location", "").partition("?")
-    if address and address == _login_address():
-        return True
-    here = request.get_full_path()
-    return any(name == REDIRECT_FIELD_NAME and _ORIGIN.sub("", value) == here for name, value in parse_qsl(query))
-
-
-def _login_address() -> str:
-    try:
-        return resolve_url(settings.LOGIN_URL).partition("?")[0]
-    except NoReverseMatch:  # a name that this URLconf does not have
-        return ""
+def ending_of(response: HttpResponseBase, policy: Resolved) -> WorkResult:
+    """Return the kind of a response. No header and no body of it is proof that nothing was done."""
+    return conclusions.classify_status(response.status_code, wanted_by(policy, response), policy.profile.remembers)
 
 
 def capture(response: HttpResponseBase, policy: Resolved, limit: int) -> Outcome:

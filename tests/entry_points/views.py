@@ -92,8 +92,8 @@ ANSWERS: dict[str, Callable[[], HttpResponseBase]] = {
     "large": lambda: HttpResponse(work().zfill(LARGE), status=201, headers={"Location": "/charges/1/"}),
     "large-file": lambda: FileResponse(BytesIO(work().zfill(LARGE).encode()), headers={"Location": "/charges/1/"}),
     "no-store": lambda: HttpResponse(work(), headers={"Cache-Control": "no-store", "Location": "/charges/1/"}),
-    # dropped
-    "login": lambda: HttpResponseRedirect(f"{resolve_url(settings.LOGIN_URL)}?next=/{work()}/"),
+    # done, and leads to a login page, as after a registration
+    "login": lambda: HttpResponseRedirect(f"{resolve_url(settings.LOGIN_URL)}?next=/answers/login/&{work()}"),
     "text": lambda: HttpResponse(f"{work()} " + "text " * 500),
 }
 
