@@ -27,7 +27,6 @@ DIFFERENT = {
     "functions/running.py run": _ENTERS,
     "functions/running.py _decide": "on_takeover may be sync for an async function",
     "functions/running.py _work": _ENTERS,
-    "graphql/views.py _judged": "only what asks the project goes to a thread",
     "http/problems.py problem_response": "only a page, which may ask the project, is rendered in a thread",
     "http/exchange.py Exchange.open": "only what asks the project goes to a thread",
     "http/settling.py RunningExchange.settle": "only what asks the project goes to a thread",

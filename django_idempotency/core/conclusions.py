@@ -8,6 +8,17 @@ A returned 403 that counted a failed PIN must count: rolling it back would give 
 
 An exception that becomes a response below 500 ends as that response, since an unguarded view keeps what it wrote before
 it raised. If the project uses ATOMIC_REQUESTS, Django rolls back at any exception, and so do we (`RAISED`).
+
+A key is freed for another request only by proof that nothing was done, or by the project's word. The proofs are:
+
+- The work was not called: an exception before it (`abandoned`), or a request that was screened out.
+- It was rolled back: by a 5xx or an exception in `atomic`. The key is bound to the same request, nevertheless. So it is
+  after a failed `lease`, which proves nothing: the retry is the next attempt, under the same derived keys.
+- The status is one of `DROPPED_STATUSES`, or not among those that the profile remembers.
+- The library that executes says that it has not begun (`keeps_begun`).
+
+The project's word is a policy's `keep`, or `drop()`. Nothing else is proof: no header, no body, no page, no class of an
+exception. Any doubt keeps.
 """
 
 from __future__ import annotations
@@ -80,12 +91,12 @@ def response_ending(status: int, *, raised: bool, atomic_requests: bool) -> Resp
     return RAISED[status < 500, atomic_requests] if raised else RETURNED[status < 500]
 
 
-def keeps_reported_failure(*, refused: bool, needs_rollback: bool) -> bool:
-    """Is a response stored whose body reports a failure that its status does not? `refused`: nothing was done.
+def keeps_begun(*, has_begun: bool, needs_rollback: bool) -> bool:
+    """Is a response stored that a library has made, which says whether it has begun to execute?
 
-    Partly done work is, since a retry would repeat that part, unless it will be rolled back.
+    It is then, also if it reports a failure: part of the work may be done. Unless that will be rolled back.
     """
-    return not refused and not needs_rollback
+    return has_begun and not needs_rollback
 
 
 class SettledState(Enum):

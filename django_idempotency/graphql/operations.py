@@ -6,64 +6,45 @@ guarded.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-from graphql import FieldNode, OperationType, get_operation_ast, parse
+from graphql import OperationType, get_operation_ast, parse
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """One operation of a request."""
-
-    #: May it change something?
-    changes: bool
-    #: Does it have more than one root field, and so perhaps more than one effect?
-    several: bool = False
-
-
-#: An operation that cannot be read: the view will refuse it, or load it from elsewhere.
-_UNREAD = Asked(changes=True)
-
-
-def of_graphene(view: Any, request: Any) -> list[Asked]:
-    """Return the operations of a request to graphene's view; a batch has several."""
+def changes_graphene(view: Any, request: Any) -> bool:
+    """May a request to graphene's view change something? A batch has several operations."""
     try:
         data = view.parse_body(request)
         found = [view.get_graphql_params(request, entry) for entry in (data if view.batch else [data])]
     except Exception:  # noqa: BLE001 - the view reports it
-        return [_UNREAD]
-    return [asked(query, name) for query, _, name, _ in found]
+        return True
+    return any(changes(query, name) for query, _, name, _ in found)
 
 
-def of_strawberry(view: Any, request: Any) -> list[Asked]:
-    """Return the operations of a request to strawberry's view; a batch has several."""
+def changes_strawberry(view: Any, request: Any) -> bool:
+    """May a request to strawberry's view change something? A batch has several operations."""
     try:
-        return _of_data(view.parse_http_body(view.request_adapter_class(request)))
+        return _any_changes(view.parse_http_body(view.request_adapter_class(request)))
     except Exception:  # noqa: BLE001 - the view reports it
-        return [_UNREAD]
+        return True
 
 
-async def aof_strawberry(view: Any, request: Any) -> list[Asked]:
-    """See of_strawberry()."""
+async def achanges_strawberry(view: Any, request: Any) -> bool:
+    """See changes_strawberry()."""
     try:
-        return _of_data(await view.parse_http_body(view.request_adapter_class(request)))
+        return _any_changes(await view.parse_http_body(view.request_adapter_class(request)))
     except Exception:  # noqa: BLE001 - the view reports it
-        return [_UNREAD]
+        return True
 
 
-def _of_data(data: Any) -> list[Asked]:
-    return [asked(entry.query, entry.operation_name) for entry in (data if isinstance(data, list) else [data])]
+def _any_changes(data: Any) -> bool:
+    return any(changes(entry.query, entry.operation_name) for entry in (data if isinstance(data, list) else [data]))
 
 
-def asked(query: Any, name: Any) -> Asked:
-    """Return the operation in a document that `name` selects."""
+def changes(query: Any, name: Any) -> bool:
+    """May the operation in a document that `name` selects change something? One that cannot be read may."""
     try:
         operation = get_operation_ast(parse(query), name)
     except Exception:  # noqa: BLE001 - not text, not GraphQL, or nested too deep
-        operation = None
-    if operation is None:
-        return _UNREAD
-    fields = operation.selection_set.selections
-    several = len(fields) != 1 or not isinstance(fields[0], FieldNode)
-    return Asked(changes=operation.operation is OperationType.MUTATION, several=several)
+        return True
+    return operation is None or operation.operation is OperationType.MUTATION

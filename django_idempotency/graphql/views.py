@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
 from asgiref.sync import iscoroutinefunction
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils.decorators import classonlymethod
 from django.views import View
@@ -34,8 +34,7 @@ from ..http.running import arun_guarded, run_guarded
 from ..http.status import stamp
 from ..http.unguarded import READS, areport_unguarded, leave_unguarded, report_unguarded, watched
 from . import operations
-from .operations import Asked
-from .results import refusal
+from .execution import Execution, watching, watching_schema
 
 
 def guard(cls: type[Any], library: type[Any], policy: Policy) -> type[Any]:
@@ -68,9 +67,13 @@ def guard(cls: type[Any], library: type[Any], policy: Policy) -> type[Any]:
 
 
 class _GuardedView(View):
-    """Comes directly before the library's view in the MRO."""
+    """Comes directly before the library's view in the MRO. An instance serves one request."""
 
     idempotency_policy: Policy
+    schema: Any = None
+    execution_context_class: Any = None
+    #: What the library executes of a guarded request.
+    _execution: Execution | None = None
 
     @classonlymethod
     def as_view(cls, **initkwargs: Any) -> Any:  # noqa: N805
@@ -89,19 +92,30 @@ class _GuardedView(View):
 
         return leave_atomic_requests(leaving)
 
+    def execute_graphql_request(self, *args: Any, **kwargs: Any) -> Any:
+        """Let graphene execute an operation."""
+        with self._watched():
+            return super().execute_graphql_request(*args, **kwargs)  # type: ignore[misc]
+
+    def execute_single(self, *args: Any, **kwargs: Any) -> Any:
+        """Let strawberry execute an operation."""
+        with self._watched():
+            return super().execute_single(*args, **kwargs)  # type: ignore[misc]
+
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Guard the request if it may change something and carries a key."""
         policy, call = self.idempotency_policy, functools.partial(super().dispatch, request, *args, **kwargs)
         if not _is_concerned(request, policy):
             return call()
         try:
-            asked = self._asked(request)
+            changes = self._changes(request)
         except Problem as problem:
             return problem_response(problem, request)
         non_atomic = non_atomic_aliases_of(request)
-        if any(operation.changes for operation in asked):
+        if changes:
+            self._execution = Execution()
             return run_guarded(
-                request, policy, lambda: _judged(request, asked, call()), source=request, non_atomic=non_atomic
+                request, policy, lambda: self._judged(request, call()), source=request, non_atomic=non_atomic
             )
         if facts_of(request).carries_key(policy):
             leave_unguarded(request, READS)
@@ -109,14 +123,39 @@ class _GuardedView(View):
         with atomic_requests(non_atomic):
             return stamp(request, call())
 
-    def _asked(self, request: HttpRequest) -> list[Asked]:
+    def _changes(self, request: HttpRequest) -> bool:
         _require_bounded(request, self.idempotency_policy)
-        read = operations.of_graphene if hasattr(self, "parse_body") else operations.of_strawberry
+        read = operations.changes_graphene if self._is_graphene else operations.changes_strawberry
         return read(self, request)
+
+    @property
+    def _is_graphene(self) -> bool:
+        return hasattr(self, "parse_body")
+
+    def _watched(self) -> AbstractContextManager[None]:
+        if self._execution is None:
+            return nullcontext()
+        if self._is_graphene:
+            self.execution_context_class = watching(self.execution_context_class)
+        else:
+            self.schema = watching_schema(self.schema)
+        return self._execution.watched()
+
+    def _judged(self, request: HttpRequest, response: Any) -> Any:
+        """Let what was executed decide whether the response is stored."""
+        judge = exchange_of(request) or observation_of(request)
+        if judge is not None and self._execution is not None and self._execution.was_asked:
+            judge.weigh(response, has_begun=self._execution.has_begun)
+        return response
 
 
 class _AsyncGuardedView(_GuardedView):
     """The same before strawberry's async view, under a lease."""
+
+    async def execute_single(self, *args: Any, **kwargs: Any) -> Any:
+        """See _GuardedView.execute_single()."""
+        with self._watched():
+            return await super(_GuardedView, self).execute_single(*args, **kwargs)  # type: ignore[misc]
 
     async def dispatch(  # type: ignore[override]
         self, request: HttpRequest, *args: Any, **kwargs: Any
@@ -130,11 +169,16 @@ class _AsyncGuardedView(_GuardedView):
             _require_bounded(request, policy)
         except Problem as problem:
             return await aproblem_response(problem, request)
-        asked = await operations.aof_strawberry(self, request)
-        if any(operation.changes for operation in asked):
+        if await operations.achanges_strawberry(self, request):
+            self._execution = Execution()
 
             async def respond() -> HttpResponseBase:
-                return cast("HttpResponseBase", await _ajudged(request, asked, await call()))
+                judged = functools.partial(self._judged, request, await call())
+                # The project's `keep` may query the ORM, which refuses calls from an event loop.
+                asks = callable(conf.field(policy, "keep"))
+                return cast(
+                    "HttpResponseBase", await in_thread(judged, close=connections.close_all) if asks else judged()
+                )
 
             return await arun_guarded(request, policy, respond)
         if facts_of(request).carries_key(policy):
@@ -155,24 +199,3 @@ def _is_concerned(request: HttpRequest, policy: Policy) -> bool:
 def _require_bounded(request: HttpRequest, policy: Policy) -> None:
     if conf.field(policy, "mode") != OBSERVE:
         bodies.require_bounded(request, conf.field(policy, "max_request_body"))
-
-
-def _judged(request: HttpRequest, asked: list[Asked], response: Any) -> Any:
-    """Let the errors of a response decide whether it is stored."""
-    judge = exchange_of(request) or observation_of(request)
-    if judge is not None and (refused := _refused(response, asked)) is not None:
-        judge.weigh(response, refused=refused)
-    return response
-
-
-async def _ajudged(request: HttpRequest, asked: list[Asked], response: Any) -> Any:
-    """See _judged()."""
-    judge = exchange_of(request) or observation_of(request)
-    if judge is not None and (refused := _refused(response, asked)) is not None:
-        # The project's `keep` may query the ORM, which refuses calls from an event loop.
-        await in_thread(functools.partial(judge.weigh, response, refused=refused), close=connections.close_all)
-    return response
-
-
-def _refused(response: Any, asked: list[Asked]) -> bool | None:
-    return refusal(response.content, asked) if isinstance(response, HttpResponse) else None

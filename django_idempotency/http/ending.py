@@ -62,16 +62,16 @@ class EndingExchange:
         """Return the database whose open transaction the record joins."""
         return getattr(self.operation.store, "using", None)
 
-    def weigh(self, response: HttpResponseBase, *, refused: bool) -> None:
-        """Decide whether to store a response below 500 whose body reports a failure that its status does not.
+    def weigh(self, response: HttpResponseBase, *, has_begun: bool) -> None:
+        """Decide whether to store a response below 500 whose status does not say if its work has begun.
 
-        `refused`: nothing was done. The view's own decision and the policy's `keep` come first.
+        The view's own decision and the policy's `keep` come first.
         """
         if self.degraded or self.handle._ending is not None or response.status_code >= 500:  # noqa: SLF001
             return
         wanted = wanted_by(self.policy, response)
         if wanted is None:
-            wanted = conclusions.keeps_reported_failure(refused=refused, needs_rollback=self.operation.needs_rollback())
+            wanted = conclusions.keeps_begun(has_begun=has_begun, needs_rollback=self.operation.needs_rollback())
         if wanted:
             self.handle.keep()
         else:

@@ -151,12 +151,12 @@ class Observation:
         except Exception:  # noqa: BLE001 - the project's `keep` may read a body that is not rendered yet
             return conclusions.classify_status(response.status_code, remembers=self.policy.profile.remembers)
 
-    def weigh(self, response: HttpResponseBase, *, refused: bool) -> None:
+    def weigh(self, response: HttpResponseBase, *, has_begun: bool) -> None:
         """See `RunningExchange.weigh()`. Never raises."""
         handle = getattr(self.request(), "idempotency", None)
         with suppress(Exception):  # the project's `keep`
             if handle is not None and handle._ending is None and wanted_by(self.policy, response) is None:  # noqa: SLF001
-                kept = conclusions.keeps_reported_failure(refused=refused, needs_rollback=False)
+                kept = conclusions.keeps_begun(has_begun=has_begun, needs_rollback=False)
                 (handle.keep if kept else handle.drop)()
 
     def _outcome(self, store: BaseStore, response: HttpResponseBase) -> Outcome:

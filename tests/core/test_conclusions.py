@@ -73,17 +73,17 @@ def test_a_response_that_was_returned_or_raised(
 
 
 @pytest.mark.parametrize(
-    ("refused", "needs_rollback", "stored"),
+    ("has_begun", "needs_rollback", "stored"),
     [
-        (False, False, True),  # a retry would repeat the completed part
-        (False, True, False),  # its writes will not be there
-        (True, False, False),
-        (True, True, False),
+        (True, False, True),  # a retry would repeat what was done
+        (True, True, False),  # its writes will not be there
+        (False, False, False),
+        (False, True, False),
     ],
 )
-def test_a_failure_that_only_the_body_reports(refused: bool, needs_rollback: bool, stored: bool) -> None:
-    """A failure only in the body, as with GraphQL's errors under status 200, follows this table."""
-    assert conclusions.keeps_reported_failure(refused=refused, needs_rollback=needs_rollback) is stored
+def test_a_library_that_executes(has_begun: bool, needs_rollback: bool, stored: bool) -> None:
+    """Its word that nothing was begun frees the key, as under GraphQL, where a status says nothing."""
+    assert conclusions.keeps_begun(has_begun=has_begun, needs_rollback=needs_rollback) is stored
 
 
 @pytest.mark.parametrize(
