@@ -19,6 +19,9 @@ from ..profiles import Profile
 from . import bodies
 from .selection import Document, asks_request, selected_part
 
+#: What a project's function raises about a body that it cannot read, which the view reports: all of it is compared then.
+_UNREADABLE = (ValueError, LookupError, TypeError, AttributeError)
+
 
 def fingerprint(request: Any, policy: Policy, document: Document | None = None) -> bytes:
     """Return the 32 bytes of a request's digest. `request` is Django's, or DRF's around it.
@@ -32,15 +35,20 @@ def fingerprint(request: Any, policy: Policy, document: Document | None = None) 
     parts = [str(http.method), http.path, http.META.get("QUERY_STRING", ""), content_type]
     head = framed(map(_text, parts))
     rule = policy.fingerprint
-    if asks_request(rule):
-        return request_digest(head, b"custom", _custom(rule(request)))
-    if rule not in FINGERPRINTS:
+    if rule == "headers":
+        return request_digest(head, b"headers")
+    if not asks_request(rule) and rule not in FINGERPRINTS:
         selected = selected_part(document or Document(request, None, policy.max_request_body), rule)
         if selected is not None:  # the query counts only if it is selected, too
             return request_digest(framed(map(_text, parts[:2])), b"selected", selected)
-    if rule == "headers":
-        return request_digest(head, b"headers")
     bodies.require_bounded(http, policy.max_request_body)
+    if asks_request(rule):
+        try:
+            found = rule(request)
+        except _UNREADABLE:
+            pass
+        else:
+            return request_digest(head, b"custom", _custom(found))
     return _with_body(head, request, _ignored(policy), by_value=rule != "raw")
 
 

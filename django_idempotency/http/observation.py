@@ -84,7 +84,7 @@ class Observation:
         """Return the policy, without its fingerprint if the body is neither in memory nor a parsed form."""
         policy = self.policy
         compares = policy.fingerprint != "headers" and not asks_request(policy.fingerprint)
-        if compares:
+        if policy.fingerprint != "headers":
             bodies.require_bounded(request, policy.max_request_body)
         if is_in_memory(request) or is_form_parsed(request):
             return policy

@@ -162,7 +162,8 @@ class Screening:
         if found["limit"] == 0:  # so it says that the cache has not counted
             _report(None)
             return None
-        return Usage(made=found["count"], limit=found["limit"], left=max(1, found["time_left"]))
+        # The second that its window ends with belongs to it.
+        return Usage(made=found["count"], limit=found["limit"], left=max(1, found["time_left"] + 1))
 
 
 def screening_of(policy: Resolved, document: Document, ticket: Ticket) -> Screening | None:

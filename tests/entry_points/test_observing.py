@@ -228,7 +228,7 @@ def test_a_function_of_the_project_that_raises(user: User, connect: Connect, obs
     """It is reported with its exception, and changes nothing."""
     assert connect("/raising/", user)().status_code == 200
     assert observed.would == ["error"]
-    assert isinstance(observed.errors[0], LookupError)
+    assert isinstance(observed.errors[0], RuntimeError)
 
 
 def test_what_the_middleware_cannot_guard_runs(user: User, observed: Observed, settings: Settings) -> None:
@@ -338,7 +338,7 @@ def inside(request: HttpRequest) -> HttpResponse:
 
 
 def no_scope(request: HttpRequest) -> bytes:
-    raise LookupError("swordfish")
+    raise RuntimeError("swordfish")
 
 
 @idempotent(fingerprint=no_scope)

@@ -9,6 +9,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -125,6 +126,7 @@ urlpatterns = [
     path("reporting/", idempotent(**REPORTING)(plain)),
     path("async-reporting/", idempotent(**REPORTING, guarantee="lease")(aplain)),
     path("neither/", idempotent()(plain)),
+    path("by-the-second/", idempotent(fresh_keys="1/10s")(plain)),
     path("by-card/", idempotent(fresh_keys="3/d", fresh_keys_by="body.card")(plain)),
     path("by-function/", idempotent(fresh_keys="3/d", fresh_keys_by=by_function)(plain)),
     path("limited/<int:pk>/", idempotent(**LIMITED)(lambda request, pk: plain(request))),
@@ -237,6 +239,30 @@ def test_a_failed_attempt_is_no_new_key(send: Send) -> None:
         send(url, "k1", how)
     IdempotencyRecord.objects.update(status=Status.RUNNING, lease_until=F("created_at"), completed_at=None)
     assert codes(send(url, "k1"), send(url, "k2"), send(url, "k3"), send(url, "k4")) == [*[201] * 3, "too-many-keys"]
+
+
+@pytest.mark.parametrize("began", [1000.0, 1003.37, 1009.99])
+def test_a_client_that_waits_as_it_was_told_is_not_refused_again(
+    user: User, began: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retry-After reaches into the next window, and no second further than needed."""
+    clock = [began]
+    monkeypatch.setattr("django_ratelimit.core.time", SimpleNamespace(time=lambda: clock[0]))
+    send = sender(user)
+    assert codes(send("/by-the-second/", "k1")) == [201]
+    wait = int(send("/by-the-second/", "k2")["Retry-After"])
+    clock[0] = began + wait - 1
+    assert codes(send("/by-the-second/", "k3")) == ["too-many-keys"]
+    clock[0] = began + wait
+    assert codes(send("/by-the-second/", "k2")) == [201]
+
+
+def test_a_later_attempt_counts_nowhere(user: User) -> None:
+    """Keys are counted, by what their first requests select: this is no limit of attempts with a card."""
+    send = sender(user)
+    for number in range(4):
+        assert send("/by-card/", f"k{number}", "400", card=str(number)).status_code == 400
+    assert codes(*(send("/by-card/", f"k{number}", card="stolen") for number in range(4))) == [201] * 4
 
 
 def test_who_is_counted(user: User) -> None:
