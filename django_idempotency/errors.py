@@ -202,18 +202,6 @@ class OperationCancelled(Problem):
     status, code, title = 409, "operation-cancelled", "The operation was cancelled"
 
 
-class OperationFinished(Problem):
-    """The request with this idempotency key was carried out, so it cannot be cancelled. Undo it in another way."""
-
-    status, code, title = 409, "operation-finished", "The operation has finished"
-
-
-class NothingGuarded(Problem):
-    """Nothing is guarded here at present, so this operation cannot be kept from being carried out."""
-
-    status, code, title = 501, "nothing-guarded", "Nothing is guarded"
-
-
 class KeyUnknown(Problem):
     """No request with this idempotency key is known. Either none has arrived, or its retention has ended."""
 

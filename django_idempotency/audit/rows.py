@@ -25,7 +25,7 @@ from .values import named, value_hash
 #: Characters of a hash of the owner token.
 _OWNER = 12
 #: Events that say how the operation's own work has ended.
-_ENDINGS = frozenset({"completed", "released", "deferred", "lost", "cancelled"})
+_ENDINGS = frozenset({"completed", "released", "deferred", "lost"})
 
 
 def event_of(event: str, operation: Operation, request: Any, *, at: datetime | None = None) -> AuditEvent:

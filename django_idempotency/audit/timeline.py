@@ -37,7 +37,6 @@ EVENTS: dict[str, tuple[Promise, str]] = {
     "deferred": (_("The store did not respond at the end. It is retried."), "failed"),
     "lost": (_("Lost: the record was not settled by this attempt."), "abandoned"),
     "unavailable": (_("The store did not respond at the beginning."), "abandoned"),
-    "cancelled": (_("Cancelled by the client: the work never runs."), "expired"),
     "released_by_hand": (_("Released by hand."), "failed"),
     "expired_by_hand": (_("Expired by hand."), "expired"),
     "erased_by_hand": (_("Erased by hand."), "expired"),

@@ -29,7 +29,7 @@ logger = logging.getLogger("django_idempotency")
 #: Events between a claim and its work. Those of `atomic` come when its transaction is open.
 BEGINNINGS = frozenset({"claimed", "taken_over", "resumed", "suspected"})
 #: What is written. Not "flooded": a client that makes too many keys must not make as many rows.
-WRITTEN = frozenset((*EVENTS, "suspected", "unavailable", "cancelled"))
+WRITTEN = frozenset((*EVENTS, "suspected", "unavailable"))
 
 
 @dataclass(slots=True)

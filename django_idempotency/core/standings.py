@@ -35,7 +35,6 @@ STANDINGS: dict[str, OperationState | None] = {
     "key-unsupported": None,
     "scope-required": None,
     "request-too-large": None,
-    "nothing-guarded": None,
     "key-unknown": None,
     # About a record. That of a mismatch says its state itself: see standing().
     "request-mismatch": OperationState.UNKNOWN,
@@ -48,7 +47,6 @@ STANDINGS: dict[str, OperationState | None] = {
     "replay-refused": OperationState.COMPLETED,
     "replay-unchecked": OperationState.COMPLETED,
     "operation-cancelled": OperationState.UNKNOWN,  # an earlier request may have done it, or a part of it
-    "operation-finished": OperationState.COMPLETED,
     "record-unreadable": OperationState.UNKNOWN,
     "store-unavailable": OperationState.UNKNOWN,  # this request did nothing, but an earlier one may have
     "transaction-lost": OperationState.UNKNOWN,

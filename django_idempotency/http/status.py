@@ -71,8 +71,6 @@ OF_PROBLEM: dict[str, HeaderStatus | None] = {
     "key-missing": None,
     "key-not-issued": None,
     "key-unknown": None,
-    "operation-finished": None,
-    "nothing-guarded": None,
 }
 
 

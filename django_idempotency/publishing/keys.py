@@ -1,10 +1,10 @@
-"""`GET` and `DELETE` of a key: a view for Django's own authentication. REST framework's is in `rest_framework.keys`."""
+"""`GET` of a key: a view for Django's own authentication. REST framework's is in `rest_framework.keys`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, JsonResponse
 from django.http.response import HttpResponseBase
 from django.utils.decorators import method_decorator
 from django.views import View
@@ -18,12 +18,12 @@ from ..http.problems import problem_response
 
 @method_decorator(never_cache, name="dispatch")
 class IdempotencyKeyView(View):
-    """Lets a client ask about its own operation, and cancel it before it begins. Who may is decided around it.
+    """Lets a client ask about its own operation. Who may is decided around it.
 
     `policy` names the store, the scope and the lifetime, as of the views whose keys these are.
     """
 
-    http_method_names = ["get", "delete", "options"]  # noqa: RUF012 - Django's own shape
+    http_method_names = ["get", "options"]  # noqa: RUF012 - Django's own shape
     policy = Policy()
     #: The middleware does not guard it, nor require a key.
     idempotency_exempt = True
@@ -35,11 +35,6 @@ class IdempotencyKeyView(View):
         except Problem as problem:
             return problem_response(problem, request)
 
-    def get(self, request: HttpRequest, key: str) -> HttpResponse:
+    def get(self, request: HttpRequest, key: str) -> JsonResponse:
         """Return the state of the operation."""
         return JsonResponse(by_key.look_up(request, request.user, self.policy, key))
-
-    def delete(self, request: HttpRequest, key: str) -> HttpResponse:
-        """Cancel the operation: 204, also if it was cancelled before."""
-        by_key.cancel(request, request.user, self.policy, key)
-        return HttpResponse(status=204)

@@ -1,4 +1,4 @@
-"""`GET` and `DELETE` of a key, behind REST framework's authentication, permissions and throttles."""
+"""`GET` of a key, behind REST framework's authentication, permissions and throttles."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .problems import IdempotencyException, respond_to
 
 
 class IdempotencyKeyView(APIView):
-    """Lets a client ask about its own operation, and cancel it before it begins. Who may, its permissions decide.
+    """Lets a client ask about its own operation. Who may, its permissions decide.
 
     `policy` names the store, the scope and the lifetime, as of the views whose keys these are.
     """
@@ -28,11 +28,6 @@ class IdempotencyKeyView(APIView):
         """Return the state of the operation."""
         found = by_key.look_up(request._request, request.user, self.policy, key)
         return Response(found, headers={"Cache-Control": "no-store"})
-
-    def delete(self, request: Request, key: str) -> Response:
-        """Cancel the operation: 204, also if it was cancelled before."""
-        by_key.cancel(request._request, request.user, self.policy, key)
-        return Response(status=204)
 
     def handle_exception(self, exc: Exception) -> Any:
         """Respond to one of our errors as a guard does."""

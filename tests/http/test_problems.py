@@ -34,8 +34,6 @@ PROBLEMS: dict[type[Problem], tuple[int, str]] = {
     errors.RecordUnreadable: (500, "record-unreadable"),
     errors.ReplayUnchecked: (403, "replay-unchecked"),
     errors.OperationCancelled: (409, "operation-cancelled"),
-    errors.OperationFinished: (409, "operation-finished"),
-    errors.NothingGuarded: (501, "nothing-guarded"),
     errors.KeyUnknown: (404, "key-unknown"),
     errors.StoreUnavailable: (503, "store-unavailable"),
     errors.StoreRefused: (503, "store-unavailable"),
@@ -85,7 +83,6 @@ def test_a_problem_that_may_be_retried_has_retry_after(kind: type[Problem]) -> N
         errors.ResponseNotStored,
         errors.OperationHeld,
         errors.OperationCancelled,
-        errors.OperationFinished,
     )
     expected = None if kind in final else "1"
     assert problem_response(kind(), HttpRequest()).get("Retry-After") == expected

@@ -18,12 +18,10 @@ from .test_problems import PROBLEMS, subclasses
 
 #: Problem → what its response says. A problem that is not listed changed nothing: `refused`.
 SAID: dict[type[Problem], str | None] = {
-    **dict.fromkeys((errors.KeyMissing, errors.KeyUnknown, errors.OperationFinished)),  # of requests without a key
+    **dict.fromkeys((errors.KeyMissing, errors.KeyUnknown)),  # of requests without a key
     errors.KeyExpired: "expired",
     errors.KeyNotIssued: None,
     errors.KeyUnknown: None,  # nor are these
-    errors.OperationFinished: None,
-    errors.NothingGuarded: None,
     errors.InProgress: "in-progress",
     errors.OwnershipLost: "in-progress",
     errors.RequestMismatch: "mismatch",

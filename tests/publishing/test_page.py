@@ -119,7 +119,7 @@ def test_what_slows_and_refuses_is_published() -> None:
 def test_problems_are_those_of_the_code() -> None:
     """Each code that a guarded request may get is published, with its status."""
     #: Of a request about a key; of the middleware alone; and those that share the code of another.
-    others = {"key-not-issued", "key-unknown", "operation-finished", "nothing-guarded", "replay-unchecked"}
+    others = {"key-not-issued", "key-unknown", "replay-unchecked"}
     ours = (problem for problem in every(Problem) if problem.__module__.startswith("django_idempotency."))
     known = {problem.code: problem.status for problem in ours if hasattr(problem, "code")}
     assert {problem.code for problem, _ in _POSSIBLE} == set(known) - others
