@@ -47,16 +47,22 @@ class Destination(NamedTuple):
     path: str
 
 
-def issue_to(request: HttpRequest, user: Any, policy: Policy, destination: Destination | None = None) -> IssuedKey:
-    """Return a new key for the user, or for the scope of the policy, that is only for the destination if one is given.
+def issue_to(request: HttpRequest, user: Any, policy: Policy, source: Any) -> IssuedKey:
+    """Return a new key for the user, or for the scope of the policy, that is only for the destination if one is named.
 
-    The destination's own policy goes before `policy`. Raises `KeyNotIssued` for a destination that takes none, and
-    `ScopeRequired`; and `ConfigurationError` if the policy contradicts the settings.
+    Who asks is judged first, by `policy`: a client without a principal learns nothing of the project's paths. Then the
+    destination's own policy goes before it. `source` is the request that the view sees, DRF's or Django's.
+
+    Raises `ScopeRequired`, `KeyNotIssued` for a destination that takes none or a body that names none, `RequestTooLarge`,
+    and `ConfigurationError` if the policy contradicts the settings.
     """
-    if destination is not None:
-        policy = policy_at(destination, policy, getattr(request, "urlconf", None))
     terms = resolve_policy(policy)
     speak(request, terms.profile)
+    _scope(terms, request, user)
+    destination = _destination_in(user, source)
+    if destination is not None:
+        terms = resolve_policy(policy_at(destination, policy, getattr(request, "urlconf", None)))
+        speak(request, terms.profile)
     return issue_on(terms, request, user, destination)
 
 
@@ -64,14 +70,17 @@ def issue_on(terms: Resolved, request: HttpRequest, user: Any, destination: Dest
     """Return a new key on the terms of a policy. Raises `ScopeRequired`, and `KeyNotIssued` if the policy takes none."""
     if destination is not None:
         _require_issued(terms, destination)
-    scope = scope_of(request, user, terms, ISSUED_SAMPLE)
-    if scope is None:
+    scope, now = _scope(terms, request, user), datetime.now(timezone.utc)
+    bound = {} if destination is None else destination._asdict()
+    return IssuedKey(issue(scope, now, **bound), now + timedelta(seconds=terms.ttl))
+
+
+def _scope(terms: Resolved, request: HttpRequest, user: Any) -> str:
+    if (scope := scope_of(request, user, terms, ISSUED_SAMPLE)) is None:
         raise ScopeRequired(
             "It is unknown which client this idempotency key would belong to, so none was issued. Authenticate."
         )
-    now = datetime.now(timezone.utc)
-    bound = {} if destination is None else destination._asdict()
-    return IssuedKey(issue(scope, now, **bound), now + timedelta(seconds=terms.ttl))
+    return scope
 
 
 def policy_at(destination: Destination, fallback: Policy, urlconf: Any = None) -> Policy:
@@ -96,16 +105,12 @@ def _require_issued(terms: Resolved, destination: Destination) -> None:
         )
 
 
-def destination_in(request: HttpRequest, user: Any, source: Any) -> Destination | None:
-    """Return the destination that the body of a request names, as JSON or a form; `None` for an empty body.
-
-    `source` is the request that the view sees, DRF's or Django's. Raises `KeyNotIssued` for anything else, and
-    `RequestTooLarge`.
-    """
+def _destination_in(user: Any, source: Any) -> Destination | None:
+    """Return the destination that the body of a request names, as JSON or a form; `None` for an empty body."""
     document = Document(source, user, MAX_REQUEST)
     try:
         body = document["body"]
-        if document.unreadable and not request.body:
+        if document.unreadable and not document.http.body:
             return None
     except RawPostDataException as error:
         raise KeyNotIssued(_EXPECTED) from error

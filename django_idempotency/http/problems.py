@@ -80,7 +80,7 @@ def headers(problem: Problem, request: HttpRequest) -> dict[str, str]:
 
 
 def _policy_url() -> str | None:
-    """Return the address of the published policies, if the project has routed them (`django_idempotency.urls`)."""
+    """Return the address of the published policies, if the project has routed them under that name."""
     try:
         return reverse("idempotency-policy")
     except (NoReverseMatch, ValueError):  # not routed; or any of the project's patterns cannot be reversed

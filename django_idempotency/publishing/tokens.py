@@ -21,7 +21,7 @@ class IdempotencyTokenView(View):
     """Issues keys, for `Policy(key_format="issued")`. To whom is decided around it.
 
     `policy` names the scope and the lifetime of keys that are for any address. One that is for an address has those of the
-    view there.
+    view there, and is issued to those whom `policy` knows.
     """
 
     http_method_names = ["post", "options"]  # noqa: RUF012 - Django's own shape
@@ -41,6 +41,5 @@ class IdempotencyTokenView(View):
     def post(self, request: HttpRequest) -> JsonResponse:
         """Return a new key, and until when it is accepted."""
         user = getattr(request, "user", None)
-        destination = issuing.destination_in(request, user, request)
-        issued = issuing.issue_to(request, user, self.policy, destination)
+        issued = issuing.issue_to(request, user, self.policy, request)
         return JsonResponse(issued.document, status=201)

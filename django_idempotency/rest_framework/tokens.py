@@ -18,7 +18,7 @@ class IdempotencyTokenView(APIView):
     """Issues keys, for `Policy(key_format="issued")`. To whom, its permissions decide.
 
     `policy` names the scope and the lifetime of keys that are for any address. One that is for an address has those of the
-    view there.
+    view there, and is issued to those whom `policy` knows.
     """
 
     policy = Policy()
@@ -30,8 +30,7 @@ class IdempotencyTokenView(APIView):
     def post(self, request: Request) -> Response:
         """Return a new key, and until when it is accepted."""
         http = request._request
-        destination = issuing.destination_in(http, request.user, request)
-        issued = issuing.issue_to(http, request.user, self.policy, destination)
+        issued = issuing.issue_to(http, request.user, self.policy, request)
         return Response(issued.document, status=201, headers={"Cache-Control": "no-store"})
 
     def handle_exception(self, exc: Exception) -> Any:

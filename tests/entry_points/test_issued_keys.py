@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from django.contrib.auth.models import User
 from django.http import HttpRequest, JsonResponse
 from django.test import Client, override_settings
 from django.test.utils import override_script_prefix
-from django.urls import include, path
+from django.urls import include, path, register_converter
+from django.urls.converters import StringConverter
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -30,7 +31,7 @@ from django_idempotency.publishing.keys import IdempotencyKeyView
 from django_idempotency.publishing.tokens import IdempotencyTokenView
 from django_idempotency.rest_framework.tokens import IdempotencyTokenView as RestTokenView
 from testproject.urls import urlpatterns as project_urls
-from tests.support.factories import TokenFactory
+from tests.support.factories import TokenFactory, UserFactory
 
 from .conftest import CHARGE, ENTRY_POINTS, KEY, Connect, Sender, effects
 from .views import work
@@ -75,10 +76,23 @@ def repeatable(request: HttpRequest) -> JsonResponse:
     return JsonResponse({"id": work()})
 
 
+class Noting(StringConverter):
+    """Notes what it converts, as one does that asks a database."""
+
+    seen: ClassVar[list[str]] = []
+
+    def to_python(self, value: str) -> str:
+        self.seen.append(value)
+        return value
+
+
+register_converter(Noting, "noting")
 urlpatterns = [
     path("", include("django_idempotency.urls")),
     path("api/idempotency-tokens", RestTokenView.as_view()),
     path("guests/idempotency-tokens", IdempotencyTokenView.as_view(policy=Policy(anonymous="shared"))),
+    path("partners/idempotency-tokens", IdempotencyTokenView.as_view(policy=Policy(scope=partner))),
+    path("noting/<noting:value>/", for_everyone),
     path("keys/<path:key>", IdempotencyKeyView.as_view()),
     path("partners/<int:pk>/", partners),
     path("by-clients/", by_clients),
@@ -144,6 +158,24 @@ def test_a_guest_gets_none(client: Client, settings: Settings) -> None:
     key = client.post("/guests/idempotency-tokens").json()["key"]
     responses = [client.post("/for-everyone/", headers={"Idempotency-Key": key}) for _ in range(2)]
     assert [outcome(each) for each in responses] == [(200, "created"), (200, "replayed")]
+
+
+@pytest.mark.parametrize("url", ["/idempotency-tokens", "/partners/idempotency-tokens"])
+def test_a_stranger_learns_no_path(client: Client, settings: Settings, url: str) -> None:
+    """All get the same refusal, whatever they ask for, and no converter of a path has run."""
+    settings.IDEMPOTENCY = ISSUED
+    bodies = ({}, {"path": "/noting/1/"}, {"path": "/nothing/there/"}, {"path": "/by-clients/"}, {"what": "this"})
+    refused = [client.post(url, body, content_type="application/json") for body in bodies]
+    assert {(each.status_code, each.content) for each in refused} == {(400, refused[0].content)}
+    assert (refused[0].json()["code"], Noting.seen) == ("scope-required", [])
+    client.force_login(UserFactory())
+    assert client.post("/idempotency-tokens", {"path": "/noting/1/"}).status_code == 201
+    assert Noting.seen.pop() == "1"
+
+
+def test_the_include_routes_keys_only(client: Client) -> None:
+    """It publishes no policies: who wants that routes them."""
+    assert client.get("/.well-known/idempotency-policy").status_code == 404
 
 
 def test_other_methods(ask: Ask, browser: Client) -> None:
@@ -273,7 +305,7 @@ def test_any_key(user: User, connect: Connect, key: str) -> None:
 def test_a_view_has_its_own_terms(client: Client) -> None:
     """A key for an address has the scope and the lifetime of the view there, and is refused at its neighbour's."""
     headers = {"X-Partner": "acme"}
-    issued = client.post("/idempotency-tokens", {"path": "/partners/1/?page=1"}, headers=headers).json()
+    issued = client.post("/partners/idempotency-tokens", {"path": "/partners/1/?page=1"}, headers=headers).json()
     assert issued["expires_at"] < (datetime.now(timezone.utc) + timedelta(minutes=11)).isoformat()
     headers["Idempotency-Key"] = issued["key"]
     assert outcome(client.post("/partners/1/", headers=headers)) == (201, "created")

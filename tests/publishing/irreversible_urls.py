@@ -8,5 +8,6 @@ from django_idempotency.publishing.views import IdempotencyPolicyView
 
 urlpatterns = [
     path("", include("django_idempotency.urls")),
+    path(".well-known/idempotency-policy", IdempotencyPolicyView.as_view(), name="idempotency-policy"),
     re_path(r"(?s)^anything/.*$", IdempotencyPolicyView.as_view()),
 ]

@@ -11,19 +11,23 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
 from django.http import HttpRequest
 from django.test import Client, override_settings
-from django.urls import include, path
+from django.urls import path
 
 from django_idempotency.core.policy import Policy
 from django_idempotency.errors import KeyMissing, Problem
 from django_idempotency.http.problems import problem_response
 from django_idempotency.publishing.policies import _POSSIBLE, iso_duration, published
+from django_idempotency.publishing.views import IdempotencyPolicyView
 
 from .urls import urlpatterns as views
 
 pytestmark = pytest.mark.urls(__name__)
 
 ADDRESS = "/.well-known/idempotency-policy"
-urlpatterns = [path("", include("django_idempotency.urls")), *views]
+urlpatterns = [
+    path(".well-known/idempotency-policy", IdempotencyPolicyView.as_view(), name="idempotency-policy"),
+    *views,
+]
 
 
 @pytest.fixture
