@@ -13,6 +13,7 @@ from django.core.checks import ERROR
 
 from .. import conf
 from ..core.policy import OBSERVE, SAFE_METHODS, Policy
+from ..core.records import MISSING
 from ..graphql.hook import library_view
 from ..http.exemptions import exemptions
 from ..http.following import unfollowed
@@ -177,18 +178,24 @@ def _by_middleware(about: Row, route: Route, method: str) -> Row:
     covered = {entry.text: route.exempt_by(entry) for entry in exemptions()}
     if (text := next((text for text, covers in covered.items() if covers), None)) is not None:
         return replace(about, guard=GuardKind.EXEMPT, why=f"EXEMPT: {text}")
-    if is_ninja(route.callback):
+    if why := _out_of_reach(route.callback):
         guard = GuardKind.ERROR if conf.get("REQUIRED") is True else GuardKind.NOTHING
-        return replace(about, guard=guard, why="the middleware cannot guard an operation of django-ninja")
-    if library_view(view_class(route.callback)) is not None:
-        guard = GuardKind.ERROR if conf.get("REQUIRED") is True else GuardKind.NOTHING
-        return replace(about, guard=guard, why="the middleware cannot guard a GraphQL view")
+        return replace(about, guard=guard, why=f"the middleware {why}")
     perhaps = ", ".join(text for text, covers in covered.items() if covers is None)
     row = _under(about, GuardKind.MIDDLEWARE, Policy())
     if row.guard is GuardKind.MIDDLEWARE:
         remarks = (f"unless EXEMPT: {perhaps}" if perhaps else "", _unasked(route.callback, method))
         row = replace(row, why="; ".join(filter(None, remarks)))
     return row
+
+
+def _out_of_reach(callback: Any) -> str:
+    """Say why the middleware leaves a view to a guard of its own."""
+    if conf.profile_of(MISSING, conf.project_settings()).carrier == "body":
+        return "looks for no key in a body"
+    if is_ninja(callback):
+        return "cannot guard an operation of django-ninja"
+    return "" if library_view(view_class(callback)) is None else "cannot guard a GraphQL view"
 
 
 def _unasked(callback: Any, method: str) -> str:

@@ -114,6 +114,10 @@ class RequestFacts:
         chosen: object = policy.required
         return self.may_have_key(policy) or bool(self.required if chosen is MISSING else chosen)
 
+    def asks_middleware(self) -> bool:
+        """Does the request ask for a guard of the settings? A key in a body is not looked for: most requests have none."""
+        return self.required if self.profile.carrier == "body" else self.asks_for_guard(ANY_POLICY)
+
     def is_guarded_method(self, policy: Policy) -> bool:
         """Does a policy guard requests of this method?"""
         chosen: Any = policy.methods

@@ -79,14 +79,9 @@ def identify(
     """
     document = Document(source, user, policy.max_request_body)
     if policy.profile.carrier == "body":
-        try:
-            found = key_in_body(document, policy)
-        except UNUSABLE:
-            if strict or has_owner(request, user, policy):
-                raise
-            leave_unguarded(request, NOBODY)
-            return None
-        if found is None:
+        if policy.required is True and scope_of(request, user, policy, ISSUED_SAMPLE) is None:
+            raise ScopeRequired  # its body is not read
+        if (found := key_in_body(document, policy)) is None:
             return None
         key = found
     carried = "" if key is Where.PAYLOAD else key

@@ -15,6 +15,7 @@ from ..core.key_formats import ANY, ISSUED, ISSUED_SAMPLE
 from ..core.policy import SAFE_METHODS, Policy, Resolved
 from ..core.records import prints
 from ..errors import KeyNotIssued, ScopeRequired
+from . import bodies
 from .issued import issue
 from .keys import scope_of
 from .markers import guards_itself, own_policy
@@ -108,6 +109,7 @@ def _require_issued(terms: Resolved, destination: Destination) -> None:
 def _destination_in(user: Any, source: Any) -> Destination | None:
     """Return the destination that the body of a request names, as JSON or a form; `None` for an empty body."""
     document = Document(source, user, MAX_REQUEST)
+    bodies.require_bounded(document.http, MAX_REQUEST)
     try:
         body = document["body"]
         if document.unreadable and not document.http.body:

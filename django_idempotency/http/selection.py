@@ -100,7 +100,7 @@ def key_in_body(document: Document, policy: Resolved) -> str | None:
         raise KeyMissing(_UNREADABLE if document.unreadable else "")
     if policy.required == WARN:
         leave_unguarded(document.http, KEYLESS)
-    elif document.unreadable:
+    elif document.unreadable and document.has_fields:
         leave_unguarded(document.http, NO_KEY, "its key may be in its body, which cannot be read")
     return None
 
@@ -195,6 +195,8 @@ class Document(Mapping[str, Any]):
         self._body: list[Any] = []
         #: Was the body selected from, and could it not be parsed?
         self.unreadable = False
+        #: Was it of a type that has fields?
+        self.has_fields = False
 
     def __iter__(self) -> Iterator[str]:
         return iter(DOCUMENT)
@@ -224,15 +226,18 @@ class Document(Mapping[str, Any]):
 
     def _get_body(self) -> Any:
         if not self._body:
-            bodies.require_bounded(self.http, self._limit)
             self._body.append(self._parsed())
         return self._body[0]
 
     def _parsed(self) -> Any:
         """Return JSON, with decimals for fractions, or the fields of a form; otherwise `None`, and set `unreadable`."""
         content_type = (self.http.content_type or "").lower()
+        is_form = content_type in bodies.FORMS and bodies.is_parsed_as_form(self.source, self.http)
+        if is_form or bodies.is_json(content_type):
+            self.has_fields = True
+            bodies.require_bounded(self.http, self._limit)
         try:
-            if content_type in bodies.FORMS and bodies.is_parsed_as_form(self.source, self.http):
+            if is_form:
                 if (fields := bodies.form(self.source, self.http)) is not None:
                     return _pairs(fields)
             elif bodies.is_json(content_type) and bodies.fits(self.http) and len(self.http.body) <= MAX_SELECTABLE:

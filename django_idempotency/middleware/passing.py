@@ -40,7 +40,7 @@ def passes(request: HttpRequest, callback: Any) -> bool:
 
 def is_keyless(request: HttpRequest, callback: Any) -> bool:
     """Is there no key, and is none required? Counted here, unless the view has a guard that counts it."""
-    if facts_of(request).asks_for_guard(POLICY):
+    if facts_of(request).asks_middleware():
         return False
     if not hasattr(request, "idempotency"):
         request.idempotency = WITHOUT_KEY  # type: ignore[attr-defined]
@@ -61,9 +61,22 @@ def _is_left(request: HttpRequest, callback: Any) -> bool:
     """Is a view without a guard of its own exempt, or of a kind that only its own guard can protect?"""
     if (exemption := exempted_by(request, callback)) is not None:
         return _left(request, EXEMPT, f'"EXEMPT" has {exemption.text!r}')
+    if facts_of(request).profile.carrier == "body":
+        return _reads_no_body(callback)
     if is_ninja(callback):
         return _stands_outside(request, callback)
     return library_view(view_class(callback)) is not None and _resolves_later(request, callback)
+
+
+def _reads_no_body(callback: Any) -> bool:
+    """Skip a view that may not expect a key in its body: to look for one costs each request that has none."""
+    if conf.get("REQUIRED") is True:
+        name = getattr(view_class(callback) or callback, "__qualname__", "the view")
+        raise ConfigurationError(
+            f'The middleware looks for no key in a body, and "REQUIRED" is set with a "PROFILE" that has it there. Put '
+            f"@idempotent() on {name}, or @idempotency_exempt."
+        )
+    return True
 
 
 def _stands_outside(request: HttpRequest, callback: Any) -> bool:

@@ -164,7 +164,13 @@ def test_a_guest_gets_none(client: Client, settings: Settings) -> None:
 def test_a_stranger_learns_no_path(client: Client, settings: Settings, url: str) -> None:
     """All get the same refusal, whatever they ask for, and no converter of a path has run."""
     settings.IDEMPOTENCY = ISSUED
-    bodies = ({}, {"path": "/noting/1/"}, {"path": "/nothing/there/"}, {"path": "/by-clients/"}, {"what": "this"})
+    bodies: tuple[dict[str, str], ...] = (
+        {},
+        {"path": "/noting/1/"},
+        {"path": "/nothing/there/"},
+        {"path": "/by-clients/"},
+        {"what": "this"},
+    )
     refused = [client.post(url, body, content_type="application/json") for body in bodies]
     assert {(each.status_code, each.content) for each in refused} == {(400, refused[0].content)}
     assert (refused[0].json()["code"], Noting.seen) == ("scope-required", [])

@@ -51,15 +51,6 @@ def test_a_stranger_is_not_asked_for_a_better_key(anonymous: Sender, key: str) -
         assert answer.json()["code"] == "key-malformed"
 
 
-def test_a_strangers_form_is_not_asked_for_a_better_key() -> None:
-    """The same for a key in the body."""
-    send = Sender("/middleware/open/", Client(raise_request_exception=False), {})
-    with override_settings(IDEMPOTENCY={"PROFILE": "form"}):
-        body = "amount=1&currency=usd&idempotency_key=123"
-        answer = send(body, key=None, content_type="application/x-www-form-urlencoded")
-    assert answer["Idempotency-Status"] == "unguarded"
-
-
 def everybody(request: HttpRequest) -> str:
     return "everybody"
 

@@ -15,7 +15,6 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import connections
-from django.http import HttpRequest, HttpResponse
 from django.test import AsyncClient, Client, RequestFactory, override_settings
 from django.urls import path
 from hypothesis import HealthCheck, given
@@ -23,7 +22,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from pytest_django import Settings
 
+from django_idempotency import idempotent
 from django_idempotency.engine.operation import Operation
+from django_idempotency.errors import ConfigurationError
 from django_idempotency.forms.field import note_refusal
 from django_idempotency.http.error_pages import TEMPLATE
 from django_idempotency.http.handle import RequestIdempotency
@@ -207,20 +208,27 @@ def test_a_tag_that_cannot_work(browser: Client, url: str, said: str) -> None:
 
 
 def test_under_the_middleware(browser: Client) -> None:
-    """The settings guard every form that has the field; one without it costs nothing."""
+    """It looks for no key in a body: a form is guarded by its view's own @idempotent(), on the terms of the settings."""
     terms = {"PROFILE": "form", "KEY_FORMAT": "issued", "ON_BUSY": "wait"}
     with override_settings(IDEMPOTENCY=terms, ROOT_URLCONF=__name__):
         fields = {**TEA, "idempotency_key": key_in(browser.get("/undecorated/"))}
-        assert [status(post(browser, "/undecorated/", fields))[1] for _ in range(2)] == ["created", "replayed"]
-        assert "Idempotency-Status" not in post(browser, "/undecorated/", TEA)
+        assert "Idempotency-Status" not in post(browser, "/undecorated/", fields)
+        fields = {**TEA, "idempotency_key": key_in(browser.get("/decorated/"))}
+        assert [status(post(browser, "/decorated/", fields))[1] for _ in range(2)] == ["created", "replayed"]
+    with (
+        override_settings(IDEMPOTENCY={**terms, "REQUIRED": True}, ROOT_URLCONF=__name__),
+        pytest.raises(ConfigurationError, match=r"Put @idempotent\(\) on Order"),
+    ):
+        post(browser, "/undecorated/", fields)
     assert orders() == ["tea 1", "tea 1"]
 
 
-async def by_a_loop(request: HttpRequest) -> HttpResponse:
-    return HttpResponse("paid")
+@idempotent()
+class Decorated(shop.Order):
+    """On the terms of the settings."""
 
 
-urlpatterns = [path("undecorated/", shop.Order.as_view()), path("undecorated/by-a-loop/", by_a_loop)]
+urlpatterns = [path("undecorated/", shop.Order.as_view()), path("decorated/", Decorated.as_view())]
 
 
 # ------------------------------------------------------------------------------------------------------ what a person sees
@@ -304,8 +312,7 @@ def test_a_projects_own_page(browser: Client, settings: Settings, caplog: pytest
             assert "cannot be rendered" in caplog.text
 
 
-@pytest.mark.parametrize("settings_guard", [False, True], ids=["decorator", "middleware"])
-def test_a_page_that_asks_a_database(user: User, settings: Settings, settings_guard: bool) -> None:
+def test_a_page_that_asks_a_database(user: User, settings: Settings) -> None:
     """The template has the project's context, such as the user, whom an event loop may not fetch."""
     source = "{{ code }} for {{ user.username }}"
     processors = ["django.contrib.auth.context_processors.auth"]
@@ -318,15 +325,11 @@ def test_a_page_that_asks_a_database(user: User, settings: Settings, settings_gu
             },
         }
     ]
-    if settings_guard:
-        terms = {"PROFILE": "form", "KEY_FORMAT": "issued", "REQUIRED": True, "GUARANTEE": "lease"}
-        settings.IDEMPOTENCY, settings.ROOT_URLCONF = terms, __name__
 
     async def send() -> Any:
         client = AsyncClient()
         await sync_to_async(client.force_login)(user)
-        url = "/undecorated/by-a-loop/" if settings_guard else "/by-a-loop/"
-        return await client.post(url, {**TEA, "idempotency_key": "a"}, headers={"Accept": "text/html"})
+        return await client.post("/by-a-loop/", {**TEA, "idempotency_key": "a"}, headers={"Accept": "text/html"})
 
     refused = async_to_sync(send)()
     assert refused.content.decode() == f"key-malformed for {user.get_username()}"

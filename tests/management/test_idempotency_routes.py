@@ -301,6 +301,17 @@ def test_a_route_that_only_observes(settings: Settings) -> None:
     assert rows["/api/charges/"]["terms"]["mode"] == "observe"
 
 
+@pytest.mark.parametrize(("required", "guard"), [(False, "nothing"), (True, "error")])
+def test_a_key_in_the_body(settings: Settings, required: bool, guard: str) -> None:
+    """The middleware looks into no body, so it guards no view."""
+    settings.IDEMPOTENCY = {"PROFILE": "square", "REQUIRED": required}
+    found = {row["path"]: row for row in listed()}
+    assert "middleware" not in {row["guard"] for row in found.values()}
+    assert (found["/ninja/docs"]["guard"], found["/ninja/docs"]["why"]) == (
+        *(guard, "the middleware looks for no key in a body"),
+    )
+
+
 def test_replays_that_are_refused(settings: Settings) -> None:
     """The middleware guards a view behind a check that it cannot repeat, and the list says what that means."""
 
