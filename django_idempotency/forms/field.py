@@ -1,18 +1,10 @@
-"""The hidden field of a form that holds its key.
-
-Each page that shows the form has a key of its own. A page that shows a form again because it was not valid says so to the
-guard, so that the key of the refused one is free again: the person may go back, correct the form there and send it. What
-else the page shows may have succeeded, so that it says so only if all its forms were refused.
-"""
+"""The hidden field of a form that holds its key. Each page that shows the form has a key of its own."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.forms import BaseForm, BaseFormSet
 from django.http import HttpRequest
 from django.middleware.csrf import get_token
 from django.urls import NoReverseMatch, reverse
@@ -24,7 +16,6 @@ from ..core.key_formats import ANY, ISSUED
 from ..core.policy import Policy, Resolved
 from ..decorators import FORM_FIELDS
 from ..errors import KeyNotIssued, ScopeRequired
-from ..http.handle import RequestIdempotency
 from ..http.issuing import Destination, issue_on, named, policy_at
 from ..http.markers import guards_itself, own_policy
 from ..http.terms import resolve_policy
@@ -60,30 +51,6 @@ def idempotency_field(request: HttpRequest, path: str | None = None) -> SafeStri
         issued.key,
         _address(),
     )
-
-
-def note_refusal(request: HttpRequest, shown: Iterable[Any]) -> None:
-    """Free the key of a guarded request whose page shows nothing but refused forms, as the first tag of the page finds them.
-
-    A key that is freed after the work was done makes it done twice, one that is kept only repeats this page: any doubt
-    keeps it. Starts no validation. The view's own `keep()` or `drop()` goes before that.
-    """
-    handle = getattr(request, "idempotency", None)
-    if not handle or not isinstance(handle, RequestIdempotency) or handle._ending is not None or handle._weighed:  # noqa: SLF001
-        return
-    handle._weighed = True  # noqa: SLF001 - what follows this tag renders forms, and so validates them
-    forms = [value for value in shown if isinstance(value, (BaseForm, BaseFormSet)) and value.data is not request.GET]
-    if forms and all(_was_refused(form, request) for form in forms):
-        handle.drop()
-
-
-def _was_refused(form: BaseForm | BaseFormSet[Any], request: HttpRequest) -> bool:
-    """Is it a form of this request's fields that the view has validated, and found invalid?
-
-    Of a formset that cannot be known: the view may have carried out the valid ones of its forms.
-    """
-    validated = isinstance(form, BaseForm) and hasattr(form, "cleaned_data")
-    return validated and form.data == request.POST and not form.is_valid()
 
 
 def _terms(request: HttpRequest, destination: Destination | None) -> Resolved:

@@ -29,8 +29,6 @@ class RequestIdempotency(StepsHandle):
     """`request.idempotency` in a guarded view."""
 
     _ending: WorkResult | None = None
-    #: Has the page of the response been looked at for refused forms?
-    _weighed = False
 
     def keep(self) -> None:
         """Store this response, whatever its status. The writes of a 5xx are still rolled back."""

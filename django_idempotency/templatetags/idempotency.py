@@ -9,7 +9,6 @@ from django.template.context import Context
 from django.utils.safestring import SafeString
 
 from ..forms import idempotency_field as field
-from ..forms.field import note_refusal
 
 register = template.Library()
 
@@ -26,5 +25,4 @@ def idempotency_field(context: Context, path: str | None = None) -> SafeString:
             "{% idempotency_field %} needs the request: render the template with it, as render(request, …) does, and type no "
             '"only" where it is included.'
         )
-    note_refusal(request, context.flatten().values())
     return field(request, path)

@@ -152,16 +152,6 @@ def made_by_clients(request: HttpRequest) -> HttpResponse:
 
 
 @idempotent_form
-def says_itself(request: HttpRequest) -> HttpResponse:
-    """Keep the response although the form is shown as invalid."""
-    form = OrderForm({})
-    if request.method == "POST":
-        Effect.objects.create(label="kept")
-        request.idempotency.keep()  # type: ignore[attr-defined]
-    return page("{% load idempotency %}{{ form.errors }}{% idempotency_field %}", request, {"form": form})
-
-
-@idempotent_form
 def one_page(request: HttpRequest) -> HttpResponse:
     """Answer with 200 and an empty form for the next one."""
     form = OrderForm(request.POST or None)
@@ -172,41 +162,13 @@ def one_page(request: HttpRequest) -> HttpResponse:
     return page(PAGE, request, {"form": form, "search": search})
 
 
-class Note(forms.Form):
-    text = forms.CharField()
-
-    def clean(self) -> None:
-        Effect.objects.create(label="validated")
-
-
-NOTE = "{{ note.as_p }}{% load idempotency %}{% idempotency_field %}"  # which validates it first
-
-
 @idempotent_form
-def two_forms(request: HttpRequest, how: str) -> HttpResponse:
-    """Show two forms of one address, of which one may be carried out while the other is invalid."""
+def late(request: HttpRequest) -> HttpResponse:
+    """Find an error after the work."""
     form = OrderForm(request.POST or None)
-    note = (
-        forms.formset_factory(Note)(request.POST or None)
-        if how == "formset"
-        else Note(request.POST or None, prefix="note")
-    )
-    if how == "validated":
-        note.is_valid()
     if form.is_valid():
         order(form)
-        form = {"shown": form, "as-dict": OrderForm(request.POST.dict())}.get(how, OrderForm())
-    template = NOTE + PAGE if how == "rendered" else PAGE + NOTE
-    return page(template, request, {"form": form, "note": note})
-
-
-@idempotent_form
-def copied(request: HttpRequest) -> HttpResponse:
-    """Make the form of a copy of the fields, which nothing recognizes."""
-    form = OrderForm(request.POST.dict() if request.method == "POST" else None)
-    if form.is_valid():
-        order(form)
-        return HttpResponseRedirect("/done/")
+        form.add_error(None, "sold out")
     if request.method == "POST" and "drop" in request.GET:
         request.idempotency.drop()  # type: ignore[attr-defined]
     return page(PAGE, request, {"form": form})
@@ -231,10 +193,8 @@ urlpatterns = [
     path("shown-at<path:where>", elsewhere),
     path("bare/", bare),
     path("by-clients/", made_by_clients),
-    path("says-itself/", says_itself),
     path("one-page/", one_page),
-    path("two/<how>/", two_forms),
-    path("copied/", copied),
+    path("late/", late),
     path("by-a-loop/", by_a_loop),
     *project_urls,
 ]
