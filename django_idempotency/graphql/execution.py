@@ -55,7 +55,11 @@ def watching(cls: type[ExecutionContext] | None) -> type[ExecutionContext]:
 
 @lru_cache(maxsize=16)
 def watching_schema(schema: Any) -> Any:
-    """Return a copy of strawberry's schema that notes what it executes. The project's own is not changed."""
+    """Return a copy of strawberry's schema that notes what it executes; `None` for one that executes by code of its own."""
+    if not all(
+        getattr(type(schema), name).__module__.startswith("strawberry.") for name in ("execute", "execute_sync")
+    ):
+        return None
     found = copy.copy(schema)
     found.execution_context_class = watching(schema.execution_context_class)
     return found

@@ -137,8 +137,10 @@ class _GuardedView(View):
             return nullcontext()
         if self._is_graphene:
             self.execution_context_class = watching(self.execution_context_class)
+        elif (schema := watching_schema(self.schema)) is None:
+            return nullcontext()
         else:
-            self.schema = watching_schema(self.schema)
+            self.schema = schema
         return self._execution.watched()
 
     def _judged(self, request: HttpRequest, response: Any) -> Any:

@@ -31,6 +31,7 @@ from strawberry.django.views import AsyncGraphQLView
 from strawberry.django.views import GraphQLView as StrawberryView
 from strawberry.extensions import SchemaExtension
 from strawberry.schema.config import StrawberryConfig
+from strawberry.types import ExecutionResult as StrawberryResult
 
 from django_idempotency import idempotent
 from django_idempotency.core.records import Status
@@ -181,6 +182,15 @@ ASYNC = strawberry.Schema(query=AsyncQueries, mutation=AsyncMutations, directive
 STRAWBERRY_LATE = strawberry.Schema(query=Queries, mutation=Mutations, extensions=[Raising])
 ASYNC_LATE = strawberry.Schema(query=AsyncQueries, mutation=AsyncMutations, extensions=[Raising])
 
+
+class Otherwise(strawberry.Schema):
+    """Executes by code of its own, which notes nothing."""
+
+    def execute_sync(self, *args: Any, context_value: Any = None, **kwargs: Any) -> Any:
+        pay(context_value.request, "otherwise")
+        return StrawberryResult(data=None, errors=[GraphQLError("Failed.")])
+
+
 # -------------------------------------------------------------------------------------------------------------- views
 
 
@@ -296,6 +306,7 @@ urlpatterns = [
     path("graphene/derived/", Derived.as_view(schema=GRAPHENE)),
     path("graphene/bare/", GrapheneView.as_view(schema=GRAPHENE)),
     path("strawberry/", csrf_exempt(Strawberry.as_view(schema=STRAWBERRY))),
+    path("strawberry/otherwise/", Strawberry.as_view(schema=Otherwise(query=Queries, mutation=Mutations))),
     path("strawberry/batch/", Strawberry.as_view(schema=STRAWBERRY)),
     path("strawberry/entered/", EnteredStrawberry.as_view(schema=STRAWBERRY)),
     path("strawberry/bare/", StrawberryView.as_view(schema=STRAWBERRY)),
@@ -477,6 +488,12 @@ def test_what_executes_otherwise_keeps_its_key(call: Call, monkeypatch: pytest.M
 
     monkeypatch.setattr(Graphene, "execute_graphql_request", execute)
     first, retry = call("/graphene/"), call("/graphene/")
+    assert (first.json()["data"], replayed(retry), effects()) == (None, True, 1)
+
+
+def test_a_schema_that_executes_otherwise_keeps_its_key(call: Call) -> None:
+    """Nothing is proven of it either."""
+    first, retry = call("/strawberry/otherwise/"), call("/strawberry/otherwise/")
     assert (first.json()["data"], replayed(retry), effects()) == (None, True, 1)
 
 
