@@ -8,6 +8,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 
 from .. import conf
+from ..core.conclusions import WorkResult
 from ..core.policy import OBSERVE, SAFE_METHODS, WARN, Policy
 from ..core.records import UnprintedText
 from ..errors import ConfigurationError, KeyMissing, KeyUnsupported, Problem
@@ -111,7 +112,7 @@ def is_covered(request: HttpRequest) -> bool:
     """
     outer: Any = getattr(request, GUARDED_BY, None)  # an exchange
     if outer is not None and outer.by_middleware:
-        outer.handle.drop()
+        outer.handle._ending = WorkResult.FAILED  # noqa: SLF001 - the view may have worked: it is rolled back
         view = getattr(getattr(request, "resolver_match", None), "func", None)
         name = getattr(view_class(view) or view, "__qualname__", "the view")
         raise ConfigurationError(

@@ -27,6 +27,7 @@ from rest_framework.viewsets import ViewSet
 from django_idempotency import idempotency_exempt, idempotent, scopes
 from django_idempotency.errors import ConfigurationError
 from django_idempotency.models import IdempotencyRecord
+from testproject.payments.models import Effect
 
 from .conftest import KEY, Connect, Sender, effects
 from .outcome_views import write
@@ -59,7 +60,8 @@ class HidingRest(APIView):
 
 
 def handling(request: HttpRequest) -> HttpResponse:
-    """It makes a response of each error."""
+    """It works, and makes a response of each error."""
+    Effect.objects.create(label="handled", attempt=0)
     try:
         return own_policy(request)
     except ConfigurationError:
@@ -228,9 +230,10 @@ def test_a_guard_that_it_cannot_see(user: User, connect: Connect, url: str, name
 
 
 def test_a_view_that_handles_it(user: User, connect: Connect) -> None:
-    """The response is not kept: the request goes through when the mistake is corrected."""
+    """The response is not kept, and what it wrote is rolled back: the request goes through when the mistake is corrected."""
     send = connect("/handling/", user)
-    assert [send()["Idempotency-Status"] for _ in range(2)] == ["released", "released"]
+    assert [send()["Idempotency-Status"] for _ in range(2)] == ["failed", "failed"]
+    assert effects() == 0
 
 
 def test_a_hidden_guard_behind_an_exempt_view(user: User, connect: Connect) -> None:
