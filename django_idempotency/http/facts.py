@@ -45,6 +45,8 @@ class RequestFacts:
     methods: frozenset[str]
     required: bool
     selects: bool
+    #: May it ask the middleware for a guard? That looks for no key in a body: most requests have none there.
+    may_ask: bool
     #: The settings and the headers that these facts were read from.
     settings: Mapping[str, Any]
     meta: Mapping[str, Any]
@@ -114,10 +116,6 @@ class RequestFacts:
         chosen: object = policy.required
         return self.may_have_key(policy) or bool(self.required if chosen is MISSING else chosen)
 
-    def asks_middleware(self) -> bool:
-        """Does the request ask for a guard of the settings? A key in a body is not looked for: most requests have none."""
-        return self.required if self.profile.carrier == "body" else self.asks_for_guard(ANY_POLICY)
-
     def is_guarded_method(self, policy: Policy) -> bool:
         """Does a policy guard requests of this method?"""
         chosen: Any = policy.methods
@@ -141,14 +139,17 @@ def facts_of(request: HttpRequest) -> RequestFacts:
         del settings  # see conf.resolve()
         raise
     header = meta_name(profile.field) if profile.carrier == "header" else ""
+    sent, required, selects = request.META.get(header), bool(settings.get("REQUIRED")), settings.get("KEY") is not None
+    elsewhere = selects or profile.carrier == "query" or profile.first_sent_field is not None
     facts = RequestFacts(
         method=request.method or "",
         profile=profile,
         header=header,
-        sent=request.META.get(header),
+        sent=sent,
         methods=_upper(tuple(settings.get("METHODS", conf.DEFAULTS["METHODS"]))),
-        required=bool(settings.get("REQUIRED")),
-        selects=settings.get("KEY") is not None,
+        required=required,
+        selects=selects,
+        may_ask=required or (profile.carrier != "body" and (sent is not None or elsewhere)),
         settings=settings,
         meta=request.META,
     )

@@ -34,15 +34,16 @@ def fingerprint(request: Any, policy: Policy, document: Document | None = None) 
     content_type = (http.content_type or "").lower()
     parts = [str(http.method), http.path, http.META.get("QUERY_STRING", ""), content_type]
     head = framed(map(_text, parts))
-    rule = policy.fingerprint
+    rule: Any = policy.fingerprint
     if rule == "headers":
         return request_digest(head, b"headers")
-    if not asks_request(rule) and rule not in FINGERPRINTS:
+    is_own = asks_request(rule)
+    if not is_own and rule not in FINGERPRINTS:
         selected = selected_part(document or Document(request, None, policy.max_request_body), rule)
         if selected is not None:  # the query counts only if it is selected, too
             return request_digest(framed(map(_text, parts[:2])), b"selected", selected)
     bodies.require_bounded(http, policy.max_request_body)
-    if asks_request(rule):
+    if is_own:
         try:
             found = rule(request)
         except _UNREADABLE:

@@ -58,7 +58,11 @@ class IdempotencyMiddleware:
             self.process_view = self.aprocess_view  # type: ignore[assignment]
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
-        if request.method in SAFE_METHODS or not facts_of(request).asks_middleware():
+        if (
+            request.method in SAFE_METHODS
+            or not (facts := facts_of(request)).may_ask
+            or not facts.asks_for_guard(POLICY)
+        ):
             return self.get_response(request)  # type: ignore[no-any-return]
         return self._acall(request) if self.is_async else self._call(request, self.get_response)
 

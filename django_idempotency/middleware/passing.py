@@ -19,6 +19,7 @@ from ..http.ninja_views import is_ninja, operation_of
 from ..http.unguarded import EXEMPT, INSIDE, METHOD, RESOLVERS, Reason, leave_unguarded
 from ..instrumentation.meters import meters
 from ..instrumentation.outcomes import UNKEYED
+from ..profiles import Profile
 
 #: Every field follows the settings.
 POLICY = Policy()
@@ -35,12 +36,12 @@ def passes(request: HttpRequest, callback: Any) -> bool:
         return _left(request, METHOD)
     if is_exempt(callback, facts.method):
         return _left(request, EXEMPT)
-    return guards_itself(callback, facts.method) or _is_left(request, callback)
+    return guards_itself(callback, facts.method) or _is_left(request, callback, facts.profile)
 
 
 def is_keyless(request: HttpRequest, callback: Any) -> bool:
     """Is there no key, and is none required? Counted here, unless the view has a guard that counts it."""
-    if facts_of(request).asks_middleware():
+    if (facts := facts_of(request)).may_ask and facts.asks_for_guard(POLICY):
         return False
     if not hasattr(request, "idempotency"):
         request.idempotency = WITHOUT_KEY  # type: ignore[attr-defined]
@@ -57,11 +58,11 @@ def may_refuse(request: HttpRequest) -> bool:
     return facts_of(request).may_have_key(POLICY) or conf.get("REQUIRED") is True
 
 
-def _is_left(request: HttpRequest, callback: Any) -> bool:
+def _is_left(request: HttpRequest, callback: Any, profile: Profile) -> bool:
     """Is a view without a guard of its own exempt, or of a kind that only its own guard can protect?"""
     if (exemption := exempted_by(request, callback)) is not None:
         return _left(request, EXEMPT, f'"EXEMPT" has {exemption.text!r}')
-    if facts_of(request).profile.carrier == "body":
+    if profile.carrier == "body":
         return _reads_no_body(callback)
     if is_ninja(callback):
         return _stands_outside(request, callback)
