@@ -19,7 +19,6 @@ from ..http.ninja_views import is_ninja, operation_of
 from ..http.unguarded import EXEMPT, INSIDE, METHOD, RESOLVERS, Reason, leave_unguarded
 from ..instrumentation.meters import meters
 from ..instrumentation.outcomes import UNKEYED
-from ..profiles import Profile
 
 #: Every field follows the settings.
 POLICY = Policy()
@@ -36,7 +35,7 @@ def passes(request: HttpRequest, callback: Any) -> bool:
         return _left(request, METHOD)
     if is_exempt(callback, facts.method):
         return _left(request, EXEMPT)
-    return guards_itself(callback, facts.method) or _is_left(request, callback, facts.profile)
+    return guards_itself(callback, facts.method) or _is_left(request, callback, in_body=facts.profile.carrier == "body")
 
 
 def is_keyless(request: HttpRequest, callback: Any) -> bool:
@@ -58,11 +57,11 @@ def may_refuse(request: HttpRequest) -> bool:
     return facts_of(request).may_have_key(POLICY) or conf.get("REQUIRED") is True
 
 
-def _is_left(request: HttpRequest, callback: Any, profile: Profile) -> bool:
+def _is_left(request: HttpRequest, callback: Any, *, in_body: bool) -> bool:
     """Is a view without a guard of its own exempt, or of a kind that only its own guard can protect?"""
     if (exemption := exempted_by(request, callback)) is not None:
         return _left(request, EXEMPT, f'"EXEMPT" has {exemption.text!r}')
-    if profile.carrier == "body":
+    if in_body:
         return _reads_no_body(callback)
     if is_ninja(callback):
         return _stands_outside(request, callback)
