@@ -35,6 +35,7 @@ _POSSIBLE: tuple[_Possible, ...] = (
     (errors.ReplayRefused, lambda _: True),
     (errors.OperationCancelled, lambda _: True),
     (errors.OperationHeld, lambda terms: terms.on_takeover is not None and terms.guarantee is Guarantee.LEASE),
+    (errors.KeyTooOld, lambda _: True),
     (errors.TooManyKeys, lambda terms: terms.fresh_keys is not None),
     (errors.PossibleDuplicate, lambda terms: terms.suspect is not None and terms.suspect_action == "refuse"),
     (errors.InProgress, lambda _: True),

@@ -30,6 +30,7 @@ PROBLEMS: dict[type[Problem], tuple[int, str]] = {
     errors.PossibleDuplicate: (409, "possible-duplicate"),
     errors.ResponseNotStored: (409, "response-not-stored"),
     errors.OperationHeld: (409, "operation-held"),
+    errors.KeyTooOld: (409, "key-too-old"),
     errors.ReplayRefused: (403, "replay-refused"),
     errors.RecordUnreadable: (500, "record-unreadable"),
     errors.ReplayUnchecked: (403, "replay-unchecked"),
