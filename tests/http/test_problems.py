@@ -83,6 +83,7 @@ def test_a_problem_that_may_be_retried_has_retry_after(kind: type[Problem]) -> N
         errors.PossibleDuplicate,
         errors.ResponseNotStored,
         errors.OperationHeld,
+        errors.KeyTooOld,
         errors.OperationCancelled,
     )
     expected = None if kind in final else "1"
