@@ -333,13 +333,6 @@ class ImplicitCommit(ConfigurationError):
     """
 
 
-class UnlockedTooEarly(ConfigurationError):
-    """A lock was released before an atomic guard commits what was written under it: others would read the state from before.
-
-    Everything is rolled back. Take a lock that lasts until the COMMIT, pg_advisory_xact_lock() or select_for_update(), or use guarantee="lease".
-    """
-
-
 class StepsChanged(ConfigurationError):
     """The steps of an operation that broke off are not those of the code that resumes it.
 

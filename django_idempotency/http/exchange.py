@@ -29,7 +29,7 @@ from ..instrumentation.observer import Observer
 from ..instrumentation.outcomes import DEGRADED
 from ..runtime.registry import store_of
 from ..runtime.transactions import arefuse_open_transactions, refuse_open_transactions
-from ..stores.blocks import Block, replacing
+from ..stores.blocks import Block
 from . import counting
 from .admission import GUARDED_BY
 from .atomic_requests import OpenedTransactions
@@ -154,10 +154,8 @@ class Exchange(DecidingExchange):
         return self._respond(verdict)
 
     def _room(self, block: Block | None) -> AbstractContextManager[None]:
-        """Return the context of the claim, in which the guard learns what it takes over, or stands for."""
-        if block is not None:
-            return block.room(self.operation.store, leases=self._leases)
-        return replacing() if self._atomic_requests else nullcontext()
+        """Return the context of the claim, in which the guard learns what it takes over."""
+        return nullcontext() if block is None else block.room(self.operation.store, leases=self._leases)
 
     async def aopen(self) -> HttpResponseBase | None:
         """See open()."""

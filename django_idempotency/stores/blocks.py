@@ -122,24 +122,6 @@ class Block:
             self._end(None, None, None)
 
 
-#: Does the transaction of a guard that begins now stand for one that ATOMIC_REQUESTS would have opened?
-_REPLACES: ContextVar[bool] = ContextVar("django_idempotency_replaces", default=False)
-
-
-@contextmanager
-def replacing() -> Iterator[None]:
-    """Let a guard know that without it the work would be in a transaction of ATOMIC_REQUESTS."""
-    token = _REPLACES.set(True)
-    try:
-        yield
-    finally:
-        _REPLACES.reset(token)
-
-
-def replaces() -> bool:
-    return _REPLACES.get()
-
-
 _OFFERED: ContextVar[Block | None] = ContextVar("django_idempotency_offered", default=None)
 
 

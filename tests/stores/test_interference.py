@@ -27,8 +27,6 @@ from django_idempotency.errors import (
     ImplicitCommit,
     LostRace,
     StoreUnavailable,
-    TransactionLost,
-    UnlockedTooEarly,
 )
 from django_idempotency.instrumentation.observer import Observer
 from django_idempotency.models import IdempotencyRecord
@@ -39,7 +37,6 @@ from django_idempotency.stores.orm.executing import written
 from django_idempotency.testing.tickets import make_ticket
 from testproject.payments.models import Effect
 
-from ..support.advisory_locks import RELEASE, TAKE, TRY, ask
 from .helpers import OUTCOME, Call, atomic_ticket, connection_id, effects, elsewhere, kill, not_sqlite, row
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -170,43 +167,6 @@ def test_the_transaction_is_ended_by_hand(sql: str) -> None:
     with pytest.raises(ImplicitCommit):  # although the view has handled the error
         call.settle()
     assert (effects(), Call().run()) == (0, Execute(attempt=2))
-
-
-@pytest.mark.skipif(connection.vendor == "sqlite", reason="It has no such locks")
-def test_a_lock_is_released_before_our_commit() -> None:
-    """What was written under it is not visible yet: kept, or refused; and the connection does not keep the lock."""
-    call = Call()
-    call.open()
-    ask(TAKE)
-    ask(RELEASE)  # nothing is written yet
-    ask(TAKE)
-    call.work()
-    if connection.vendor == "postgresql":  # it is kept until the COMMIT
-        ask(RELEASE)
-        assert not elsewhere(lambda: ask(TRY))
-        call.settle()
-    else:
-        with pytest.raises(UnlockedTooEarly):
-            ask(RELEASE)
-        with pytest.raises(TransactionLost):  # although the view has handled the error
-            call.settle()
-    assert elsewhere(lambda: ask(TRY))
-    assert effects() == int(connection.vendor == "postgresql")
-
-
-@pytest.mark.skipif(connection.vendor == "sqlite", reason="It has no such locks")
-def test_a_lock_is_released_in_a_savepoint_of_its_own() -> None:
-    """PostgreSQL would give up the lock with the savepoint, and not what was written before: refused, as elsewhere."""
-    call = Call()
-    call.open()
-    ask(TAKE)
-    call.work()
-    with pytest.raises(UnlockedTooEarly), transaction.atomic():
-        ask(RELEASE)
-    with pytest.raises(TransactionLost):
-        call.settle()
-    assert elsewhere(lambda: ask(TRY))
-    assert effects() == 0
 
 
 def test_work_longer_than_the_retention() -> None:

@@ -41,7 +41,6 @@ def guarded(sql: Statements, using: str, ticket: Ticket, *, takeover: bool, comb
     undone, outermost = False, block is None and not connection.in_atomic_block
     try:
         with ExitStack() as transaction_ends:
-            transaction_ends.callback(guard.release_refused)
             with translated(using), sql.dialect.impatient(connection) if takeover else nullcontext():
                 if block is None:
                     transaction_ends.enter_context(mine.transaction or transaction.atomic(using=using))

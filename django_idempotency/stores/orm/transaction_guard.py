@@ -11,10 +11,9 @@ from django.db import Error, transaction
 
 from ...errors import DurableInsideGuard, ImplicitCommit, StoreUnavailable, TransactionLost
 from ..base import Guard
-from ..blocks import Block, replaces
+from ..blocks import Block
 from . import database_errors
 from .dialects.base import IDLE, IN_ERROR
-from .session_locks import SessionLocks
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
@@ -46,9 +45,6 @@ class TransactionGuard(Guard):
         self._joined = connection.in_atomic_block if block is None else block.joined
         #: Did a statement of the work, and not a deadlock, abort PostgreSQL's transaction?
         self._broke_it = False
-        as_before = block is not None or self._joined or replaces()
-        #: Set where the work's own atomic() blocks would be committed when they end, if it were not for this guard.
-        self._locks = None if as_before or connection.vendor == "sqlite" else SessionLocks(connection)
         self._over = False
         self._loss_is_logged = False
         #: In a caller's transaction: does the savepoint stay when the work is over?
@@ -56,16 +52,7 @@ class TransactionGuard(Guard):
 
     def needs_rollback(self) -> bool:
         connection = self._connection
-        return (
-            self._unlocked()
-            or connection.needs_rollback
-            or not connection.in_atomic_block
-            or self._status() == IN_ERROR
-        )
-
-    def _unlocked(self) -> bool:
-        """Has the work released a lock that was to be kept until the COMMIT?"""
-        return self._locks is not None and self._locks.released_early
+        return connection.needs_rollback or not connection.in_atomic_block or self._status() == IN_ERROR
 
     def _status(self) -> int | None:
         return self._dialect.transaction_status(self._connection)
@@ -121,8 +108,6 @@ class TransactionGuard(Guard):
             cursor.execute(sql)
 
     def lost(self) -> bool:
-        if self._unlocked():  # the work has handled the error, and a response without its writes must not be kept
-            return True
         # An aborted transaction cannot be queried. If an error of the work aborted it, it is still ours.
         lost = not (self._broke_it if self._status() == IN_ERROR else self._signed())
         if lost:
@@ -216,11 +201,6 @@ class TransactionGuard(Guard):
         """Refuse a durable block: before it begins, Django asks this of the block around it."""
         raise self.refuse(DurableInsideGuard())
 
-    def release_refused(self) -> None:
-        """See SessionLocks.release_refused()."""
-        if self._locks is not None:
-            self._locks.release_refused()
-
     def left(self) -> None:
         """Note that the guard has ended without an error."""
         self.committed = self.committed or self.keeps
@@ -240,10 +220,7 @@ class TransactionGuard(Guard):
             self.log_loss()
             raise TransactionLost
         try:
-            if self._locks is None:
-                done = execute(sql, params, many, context)
-            else:
-                done = self._locks.run(execute, sql, params, many, context, aborted=before == IN_ERROR)
+            done = execute(sql, params, many, context)
         except Error as error:
             if before != IN_ERROR:
                 self._broke_it = not database_errors.deadlocked(error)
