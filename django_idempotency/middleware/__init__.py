@@ -6,7 +6,9 @@ It comes after every middleware that has a `process_view`, since a request that 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -36,11 +38,57 @@ from ..http.unguarded import areport_unguarded, is_left_unguarded, note_unreache
 from ..steps.endings import left_by
 from .passing import POLICY, is_keyless, may_refuse, passes
 
-#: On a request: the exchange that the middleware opened, not that of an inner guard.
-_OUTER = "_idempotency_outer"
-#: On a request: whether its __call__ settles it in this thread or in the event loop.
-_SETTLES = "_idempotency_settles"
-IN_THREAD, IN_LOOP = "in this thread", "in the event loop"
+#: On a request: its way through the middleware, until that has its response.
+_PASSAGE = "_idempotency_passage"
+
+
+@dataclass(slots=True, eq=False)
+class _Passage:
+    """What the `__call__` that a request has come to first knows of it. Only that one opens a guard, and closes it."""
+
+    request: HttpRequest  # a copy of it is another request
+    in_loop: bool
+    #: Has process_view seen it? Whoever calls that again, such as decorator_from_middleware(), would close nothing.
+    seen: bool = False
+    #: The exchange that the middleware opened, not that of an inner guard.
+    exchange: Exchange | None = None
+
+
+def _passage(request: HttpRequest) -> _Passage | None:
+    found: _Passage | None = getattr(request, _PASSAGE, None)
+    return found if found is not None and found.request is request else None
+
+
+@contextmanager
+def _begun(request: HttpRequest, *, in_loop: bool) -> Iterator[_Passage]:
+    passage = _Passage(request, in_loop)
+    setattr(request, _PASSAGE, passage)
+    note(request, None)  # the same request may be sent through again
+    try:
+        yield passage
+    finally:
+        setattr(request, _PASSAGE, None)
+
+
+def _was_seen(request: HttpRequest) -> bool:
+    """Has process_view seen the request before? From now on it has."""
+    passage = _passage(request)
+    seen = passage is not None and passage.seen
+    if passage is not None:
+        passage.seen = True
+    return seen
+
+
+def _closing(request: HttpRequest, *, in_loop: bool) -> _Passage:
+    """Return what will close a guard that is opened now. Raises `ConfigurationError` if __call__ has not seen this key or view."""
+    passage = _passage(request)
+    if passage is None or passage.in_loop != in_loop:
+        raise ConfigurationError(
+            "IdempotencyMiddleware would open a guard that nothing closes: a middleware after it has changed the key or the "
+            "URLconf of this request, or it is around a view, and not in MIDDLEWARE. Put it last in MIDDLEWARE; around one "
+            "view type @idempotent()."
+        )
+    return passage
 
 
 class IdempotencyMiddleware:
@@ -62,6 +110,7 @@ class IdempotencyMiddleware:
             request.method in SAFE_METHODS
             or not (facts := facts_of(request)).may_ask
             or not facts.asks_for_guard(POLICY)
+            or _passage(request)
         ):
             return self.get_response(request)  # type: ignore[no-any-return]
         return self._acall(request) if self.is_async else self._call(request, self.get_response)
@@ -69,52 +118,48 @@ class IdempotencyMiddleware:
     # ------------------------------------------------------------------------------------------------- the response
 
     def _call(self, request: HttpRequest, get_response: Callable[[HttpRequest], HttpResponseBase]) -> HttpResponseBase:
-        self._begin(request, IN_THREAD)
-        try:
-            response = get_response(request)
-        except BaseException as error:
-            if (exchange := self._exchange(request)) is not None:
-                return problem_response(exchange.fail(error), request)
-            self._report(request)
-            raise
-        finally:
-            guarded_alias.set(None)  # a thread outlives its requests, and the next may not pass this middleware
-        if (exchange := self._exchange(request)) is None:
-            self._judge(request, response)
-            self._report(request)
-            conclude(request, response)
-            return stamp(request, response)
-        try:
-            return exchange.settle(response)
-        except Problem as problem:
-            return problem_response(problem, request)
+        with _begun(request, in_loop=False) as passage:
+            try:
+                response = get_response(request)
+            except BaseException as error:
+                if passage.exchange is not None:
+                    return problem_response(passage.exchange.fail(error), request)
+                self._report(request)
+                raise
+            finally:
+                guarded_alias.set(None)  # a thread outlives its requests, and the next may not pass this middleware
+            if passage.exchange is None:
+                self._judge(request, response)
+                self._report(request)
+                conclude(request, response)
+                return stamp(request, response)
+            try:
+                return passage.exchange.settle(response)
+            except Problem as problem:
+                return problem_response(problem, request)
 
     async def _acall(self, request: HttpRequest) -> HttpResponseBase:
         if not self._runs_async(request):
             # One hop: claim, view, settle and COMMIT in one thread call, which a disconnecting client cannot cancel.
             return await run_to_completion(sync_to_async(self._call)(request, async_to_sync(self.get_response)))
-        self._begin(request, IN_LOOP)
-        try:
-            response: HttpResponseBase = await self.get_response(request)
-        except BaseException as error:
-            if (exchange := self._exchange(request)) is not None:
-                return await aproblem_response(await run_to_completion(exchange.afail(error)), request)
-            await self._areport(request)
-            raise
-        if (exchange := self._exchange(request)) is None:
-            self._judge(request, response)
-            await self._areport(request)
-            await aconclude(request, response)
-            return stamp(request, response)
-        try:
-            return await run_to_completion(exchange.asettle(response))
-        except Problem as problem:
-            return await aproblem_response(problem, request)
-
-    def _begin(self, request: HttpRequest, how: str) -> None:
-        setattr(request, _SETTLES, how)
-        setattr(request, _OUTER, None)  # the same request may be sent through again
-        note(request, None)
+        with _begun(request, in_loop=True) as passage:
+            try:
+                response: HttpResponseBase = await self.get_response(request)
+            except BaseException as error:
+                if passage.exchange is not None:
+                    problem = await run_to_completion(passage.exchange.afail(error))
+                    return await aproblem_response(problem, request)
+                await self._areport(request)
+                raise
+            if passage.exchange is None:
+                self._judge(request, response)
+                await self._areport(request)
+                await aconclude(request, response)
+                return stamp(request, response)
+            try:
+                return await run_to_completion(passage.exchange.asettle(response))
+            except Problem as problem:
+                return await aproblem_response(problem, request)
 
     def _judge(self, request: HttpRequest, response: HttpResponseBase) -> None:
         """Report a keyed request that no entry point has handled."""
@@ -131,9 +176,6 @@ class IdempotencyMiddleware:
         if noted(request) is None:
             await areport_unguarded(request)
 
-    def _exchange(self, request: HttpRequest) -> Exchange | None:
-        return getattr(request, _OUTER, None)
-
     def _runs_async(self, request: HttpRequest) -> bool:
         """Is the request's view async? Resolved ahead of Django, only on ASGI and with a key."""
         try:
@@ -148,6 +190,8 @@ class IdempotencyMiddleware:
         self, request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> HttpResponseBase | None:
         """Claim and open the guard; return a response only for a replay or a problem."""
+        if _was_seen(request):
+            return None
         guarded_alias.set(None)
         try:
             if passes(request, callback):
@@ -158,12 +202,8 @@ class IdempotencyMiddleware:
 
                 adapted: HttpResponseBase | None = run_with_mixin(callback, request, args, kwargs)
                 return adapted
-            self._require_settling(request, IN_THREAD)
             exchange = self._admit(request, callback, args, kwargs, getattr(request, "user", None))
-            if exchange is None:
-                return None
-            leave_while_guarded(callback)
-            return self._opened(request, exchange, exchange.open())
+            return None if exchange is None else self._open(request, callback, exchange)
         except Problem as problem:
             return problem_response(problem, request)
         except (ConfigurationError, ImproperlyConfigured) as error:
@@ -183,12 +223,13 @@ class IdempotencyMiddleware:
             return await sync_to_async(type(self).process_view)(self, request, callback, args, kwargs)
         asks_project = bool(conf.get("EXEMPT"))  # its functions may query a database
         try:
-            if await sync_to_async(passes)(request, callback) if asks_project else passes(request, callback):
+            if _was_seen(request) or (
+                await sync_to_async(passes)(request, callback) if asks_project else passes(request, callback)
+            ):
                 return None
-            self._require_settling(request, IN_LOOP)
             user = await user_of(request, POLICY)
             exchange = await sync_to_async(self._admit)(request, callback, args, kwargs, user)
-            return None if exchange is None else self._opened(request, exchange, await exchange.aopen())
+            return None if exchange is None else await self._aopen(request, exchange)
         except Problem as problem:
             return await aproblem_response(problem, request)
         except (ConfigurationError, ImproperlyConfigured) as error:
@@ -199,7 +240,7 @@ class IdempotencyMiddleware:
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
         """Note that the view raised. The response will be the project's, except for our own problems."""
-        if (exchange := self._exchange(request)) is None:
+        if (passage := _passage(request)) is None or (exchange := passage.exchange) is None:
             return None
         exchange.raised = exception
         if (problem := left_by(exchange.handle, exception)) is not None:
@@ -207,6 +248,20 @@ class IdempotencyMiddleware:
         if isinstance(exception, TransactionLost) or (exchange.degraded and isinstance(exception, OperationUnknown)):
             return problem_response(exception, request)
         return None
+
+    def _open(self, request: HttpRequest, callback: Any, exchange: Exchange) -> HttpResponseBase | None:
+        passage = _closing(request, in_loop=False)
+        leave_while_guarded(callback)
+        if (replay := exchange.open()) is None:
+            passage.exchange = exchange
+            guarded_alias.set(exchange.atomic_alias)
+        return replay
+
+    async def _aopen(self, request: HttpRequest, exchange: Exchange) -> HttpResponseBase | None:
+        passage = _closing(request, in_loop=True)
+        if (replay := await exchange.aopen()) is None:
+            passage.exchange = exchange
+        return replay
 
     def _admit(
         self, request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any], user: Any
@@ -226,19 +281,3 @@ class IdempotencyMiddleware:
         return Exchange.of(
             request, terms, key=key, user=user, source=request, strict=False, non_atomic=non_atomic, ask_again=asking
         )
-
-    def _require_settling(self, request: HttpRequest, how: str) -> None:
-        """Refuse a guard that would never be closed: __call__ must have seen the same key and view."""
-        if getattr(request, _SETTLES, None) != how and facts_of(request).may_have_key(POLICY):
-            raise ConfigurationError(
-                "A middleware after IdempotencyMiddleware has changed the key or the URLconf of this request. "
-                "Put IdempotencyMiddleware last in MIDDLEWARE."
-            )
-
-    def _opened(
-        self, request: HttpRequest, exchange: Exchange, replay: HttpResponseBase | None
-    ) -> HttpResponseBase | None:
-        if replay is None:
-            setattr(request, _OUTER, exchange)
-            guarded_alias.set(exchange.atomic_alias)
-        return replay
