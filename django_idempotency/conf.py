@@ -47,6 +47,8 @@ DEFAULTS: dict[str, Any] = {
     "PROBLEM_DOCS": None,
     # What the middleware does not guard: a list of "namespace:…", "module:…", "path:…", "regex:…", "function:…".
     "EXEMPT": [],
+    # Decorators that the middleware may run again before a replay, and views whose dispatch() checks no access: dotted paths.
+    "REPLAY_THROUGH": [],
     # The alias of CACHES that remembers the facts of `suspect`.
     "CACHE": "default",
     # What publishes the outbox: dotted path of a function publish(message), or of a class with it.

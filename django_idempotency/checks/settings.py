@@ -12,6 +12,7 @@ from typing import Any
 
 from django.conf import settings as django_settings
 from django.core.checks import CheckMessage
+from django.utils.module_loading import import_string
 
 from .. import conf
 from ..core.contradictions import profile_contradiction
@@ -54,6 +55,7 @@ def check_settings(**_: Any) -> list[CheckMessage]:
         *encryption,
         *_metrics(),
         *_exemptions(),
+        *_replay_through(),
         *_suspects(),
         *(() if encryption else check_stores()),  # without its keys no store can be built
     ]
@@ -243,6 +245,16 @@ def _exemptions() -> Iterator[CheckMessage]:
             parsed(entry)
         except Exception as error:  # noqa: BLE001 - importing runs the project's code
             yield finding("E068", problem=" ".join(str(error).split()).rstrip("."))
+
+
+def _replay_through() -> Iterator[CheckMessage]:
+    entries = conf.get("REPLAY_THROUGH")
+    try:
+        known = isinstance(entries, (list, tuple)) and all(callable(import_string(each)) for each in entries)
+    except Exception:  # noqa: BLE001 - importing runs the project's code
+        known = False
+    if not known:
+        yield _senseless("REPLAY_THROUGH", "REPLAY_THROUGH is a list of dotted paths of decorators and of view classes")
 
 
 def _is_secret(value: Any) -> bool:

@@ -6,9 +6,9 @@ repeated, nothing is replayed, unless the project authorizes replays itself.
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
-from asgiref.sync import async_to_sync, iscoroutinefunction
 from django.apps import apps
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest
@@ -16,6 +16,8 @@ from django.views import View
 
 from ..errors import ReplayRefused, ReplayUnchecked
 from .following import Path, Unfollowed, path_to
+
+logger = logging.getLogger("django_idempotency")
 
 
 def ask_again(
@@ -31,20 +33,20 @@ def ask_again(
     except Unfollowed as error:
         if authorized:
             return
+        logger.warning(
+            "A replay of %s %s is refused: %s comes before the view, and cannot be asked again. Put @idempotent() below it.",
+            request.method,
+            request.path,
+            error,
+        )
         raise ReplayUnchecked from error
     try:
-        enters = _user_passes(path, request) and _class_passes(path, request, args, kwargs)
+        enters = all(check(request, *args, **kwargs) for check in path.checks)
+        enters = enters and _class_passes(path, request, args, kwargs)
     except (PermissionDenied, Http404):
         enters = False
     if not enters:
         raise ReplayRefused
-
-
-def _user_passes(path: Path, request: HttpRequest) -> bool:
-    user = getattr(request, "user", None)
-    return all(async_to_sync(test)(user) if iscoroutinefunction(test) else test(user) for test in path.of_user) and all(
-        test(request) for test in path.of_request
-    )
 
 
 def _class_passes(path: Path, request: HttpRequest, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -1,80 +1,58 @@
-"""The layers before a view under the middleware: which checks can be repeated, and which cannot.
+"""What may stand before a view for the middleware to replay its response: an allow-list.
 
-A layer is followed only if its code is known, to what it calls: `__wrapped__` is merely a claim about that.
-Types are compared by `type()`, and only a function's own `__code__` counts: a proxy returns those of its target.
+A replay does not run the view, so what stands before it is asked again. Whatever is not known here may check access, and
+its replays are refused. Nothing is searched for the view: each wrapper of Django's has it in a place that is known.
 """
 
 from __future__ import annotations
 
 import functools
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from types import FunctionType, MemberDescriptorType, MethodType, MethodWrapperType, WrapperDescriptorType
+from types import FunctionType, MethodType
 from typing import Any
 
+from asgiref.sync import async_to_sync, iscoroutinefunction
 from django.apps import apps
-from django.contrib.auth.decorators import user_passes_test
 from django.db.transaction import Atomic
-from django.http import HttpRequest
-from django.utils.decorators import method_decorator
+from django.http import HttpRequest, HttpResponse
+from django.utils.module_loading import import_string
 from django.views import View
 
-from .layers import Origin, cells_of, name_of_code, origin_of, untraced
+from .. import conf
+from .layers import cells_of, name_of_code, origin_of, untraced
 from .markers import rest_class
 
-#: Modules of Django whose wrappers check no access. Their middlewares are examined separately.
-_HARMLESS = ("django.views.decorators", "django.utils.decorators", "django.contrib.auth.decorators")
-#: Our modules whose wrappers check no access: around the handlers and the dispatch of a decorated class.
-_OURS = (
-    "django_idempotency.decorators.views",
-    "django_idempotency.decorators.classes",
-    "django_idempotency.http.unguarded",
-    "django_idempotency.http.markers",
-)
-_ADMIN = ("django.contrib.admin.sites", "django.contrib.admin.options")
-#: The names by which Django's wrappers refer to the view.
-_CALLS = ("view_func", "func", "view", "method", "dispatch")
-#: Functions that an admin site stores: they act on rows that a view has chosen.
-_ACTIONS = ("_actions", "_global_actions")
-#: Containers other than dictionaries.
-_COLLECTIONS = (list, tuple, set, frozenset, deque)
-
-#: A check before a replay: may this request pass?
-Test = Callable[[HttpRequest], Any]
+#: A check before a replay, called as the view would be: may this request pass?
+Check = Callable[..., Any]
 
 
 class Unfollowed(Exception):
-    """A layer before a view has a check that cannot be repeated."""
+    """A layer before a view is not known."""
 
 
 @dataclass(slots=True)
 class Path:
     """The access checks before a view."""
 
-    #: Tests of the user, each from a `user_passes_test`.
-    of_user: list[Callable[[Any], Any]] = field(default_factory=list)
-    #: Tests of the request.
-    of_request: list[Test] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
     #: The class behind an `as_view()`, and its arguments.
     cls: type[View] | None = None
     initkwargs: dict[str, Any] = field(default_factory=dict)
 
 
 def path_to(callback: Any, method: str) -> Path:
-    """Follow a callback to its view. Raises `Unfollowed` for an opaque layer."""
+    """Follow a callback to its view. Raises `Unfollowed` for a layer that is not known."""
     path = Path()
-    view = _innermost(callback, path)
-    if (origin := origin_of(view)) is not None and origin == _view_origin():
-        cells = cells_of(view)
-        path.cls, path.initkwargs = cells["cls"], cells["initkwargs"]
+    _follow(callback, path)
+    if path.cls is not None:
         _follow_class(path.cls, method, path)
     return path
 
 
 def unfollowed(callback: Any, method: str) -> str | None:
-    """Return the layer before a view whose check cannot be repeated, or `None`. A view of REST framework checks access itself."""
+    """Return the layer before a view that is not known, or `None`. A view of REST framework checks access itself."""
     if rest_class(callback) is not None:
         return None
     try:
@@ -84,169 +62,124 @@ def unfollowed(callback: Any, method: str) -> str | None:
     return None
 
 
-def _follow_class(cls: type[View], method: str, path: Path) -> None:
-    for base in cls.__mro__:  # each dispatch calls that of its super()
-        if (dispatch := vars(base).get("dispatch")) is not None and not _leads_on(_innermost(dispatch, path)):
-            raise Unfollowed(f"{base.__module__}.{base.__qualname__}.dispatch()")
-    if (handler := getattr(cls, method.lower(), None)) is not None:
-        _innermost(handler, path)
+# ---------------------------------------------------------------------------------------------------- what is known
 
 
-def _leads_on(dispatch: Any) -> bool:
-    """Does a `dispatch()` check nothing itself? Django's do not, nor do ours, which call that of the next base."""
-    ours = getattr(dispatch, "__globals__", {}).get("__name__") in _OURS
-    return dispatch in _dispatches() or (ours and dispatch.__code__.co_name == "inherited")
+def _nothing(_: dict[str, Any], __: Path) -> None:
+    """Its wrappers check no access."""
 
 
-def _innermost(layer: Any, path: Path) -> Any:
-    """Follow the calls down to the view, and collect the checks on the way."""
-    layer = untraced(layer)
-    while (inner := _inside(layer, path)) is not None:
-        layer = untraced(inner)
+def _user_passes_test(cells: dict[str, Any], path: Path) -> None:
+    test = cells["test_func"]
+    path.checks.append(lambda request, *_, **__: _called(test, getattr(request, "user", None)))
+
+
+def _method_decorator(cells: dict[str, Any], path: Path) -> None:
+    def view(request: HttpRequest) -> None: ...
+
+    for decorate in cells["decorators"]:  # as it does at each call
+        _follow(decorate(view), path)
+
+
+def _decorator_from_middleware(cells: dict[str, Any], _: Path) -> None:
+    middleware = type(cells_of(cells["_pre_process_request"])["middleware"])
+    if not middleware.__module__.startswith(("django.middleware.", "django.views.decorators.")):
+        raise Unfollowed(_name_of(middleware))
+
+
+def _admin_view(cells: dict[str, Any], path: Path) -> None:
+    site = getattr(cells["self"], "admin_site", cells["self"])
+    from django.contrib.admin.sites import AdminSite  # loaded, since it has made the view
+
+    if type(site).admin_view is not AdminSite.admin_view:
+        raise Unfollowed(f"{_name_of(type(site))}.admin_view()")
+    path.checks.append(lambda request, *_, **__: site.has_permission(request))
+
+
+def _atomic(cells: dict[str, Any], _: Path) -> None:
+    if not isinstance(cells["self"], Atomic):
+        raise Unfollowed(_name_of(type(cells["self"])))
+
+
+def _as_view(cells: dict[str, Any], path: Path) -> None:
+    path.cls, path.initkwargs = cells["cls"], cells["initkwargs"]
+
+
+#: Django's wrappers: the module that they are written in, a name that they hold, the name by which they hold the view (none:
+#: it is made of the class), and what they ask.
+_KNOWN: tuple[tuple[str, str, str | None, Callable[[dict[str, Any], Path], None]], ...] = (
+    ("django.views.decorators.", "view_func", "view_func", _nothing),
+    ("django.views.decorators.", "viewfunc", "viewfunc", _nothing),
+    ("django.views.decorators.", "func", "func", _nothing),
+    ("django.views.decorators.", "view", "view", _nothing),
+    ("django.contrib.auth.decorators", "test_func", "view_func", _user_passes_test),
+    ("django.utils.decorators", "_pre_process_request", "view_func", _decorator_from_middleware),
+    ("django.utils.decorators", "decorators", "method", _method_decorator),
+    ("django.contrib.admin.sites", "self", "view", _admin_view),
+    ("django.contrib.admin.options", "self", "view", _admin_view),
+    ("contextlib", "self", "func", _atomic),
+    ("django.views.generic.base", "initkwargs", None, _as_view),
+)
+#: Our modules whose wrappers check no access: around the handlers and the dispatch of a decorated class.
+_OURS = ("decorators.views", "decorators.classes", "http.unguarded", "http.markers")
+#: Django's, besides the view of a class: the methods that an admin site and its model admins have for views.
+_ADMINS = ("django.contrib.admin.sites.AdminSite", "django.contrib.admin.options.BaseModelAdmin")
+#: What a partial and the parameters of a view may hold: none of it can be called.
+_PLAIN = (type(None), bool, int, float, str, bytes)
+
+
+def _follow(layer: Any, path: Path, *, of_class: bool = False) -> Any:
+    """Return the view, or the method of a class, that a layer is around, and collect the checks on the way."""
+    while (inner := _inside(layer := untraced(layer), path, of_class=of_class)) is not None:
+        layer = inner
     return layer
 
 
-def _inside(layer: Any, path: Path) -> Any:
+def _inside(layer: Any, path: Path, *, of_class: bool) -> Any:
     """Return what a layer calls; `None`: it is the view."""
     kind = type(layer)
-    if kind is functools.partial:
-        _refuse_callables(
-            [*layer.args, *layer.keywords.values()], "a functools.partial with a function among its arguments"
-        )
+    if kind is functools.partial and _are_plain(*layer.args, *layer.keywords.values()):
         return layer.func
-    if kind is MethodType:
-        _refuse_owner(layer.__self__)
+    if kind is MethodType and any(_name_of(base) in _ADMINS for base in type(layer.__self__).__mro__):
         return layer.__func__
-    if kind is not FunctionType:  # an object that can be called
-        return _call_of(layer)
-    function: FunctionType = layer
-    code = function.__code__
-    if origin_of(function) == _view_origin():
-        return None
-    module = function.__globals__.get("__name__", "")
-    if code.co_name == "<lambda>":
-        raise Unfollowed(name_of_code(module, code))
-    if not _is_known(layer, module, path):
-        if hasattr(layer, "__wrapped__"):
-            raise Unfollowed(name_of_code(module, code))
-        _refuse_callables(_held_by_function(function), name_of_code(module, code))
-        return None
-    cells = cells_of(layer)
-    return next((cells[name] for name in _CALLS if name in cells), None)
-
-
-def _is_known(layer: Any, module: str, path: Path) -> bool:
-    """Is the code of a layer known? Its checks are added to the path."""
-    origin, cells = origin_of(layer), cells_of(layer)
-    if module in _OURS:
-        return True
-    if origin in _asking():
-        path.of_user.append(cells["test_func"])
-    elif origin == _method_wrapper():
-        for decorate in cells["decorators"]:  # as method_decorator does at each call
-            _innermost(decorate(_view), path)
-    elif module in _ADMIN and {"self", "view"} <= cells.keys():
-        site = getattr(cells["self"], "admin_site", cells["self"])
-        path.of_request.append(site.has_permission)
-    elif module == "contextlib":
-        return isinstance(cells.get("self"), Atomic)
-    else:
-        # decorator_from_middleware()'s is in the functions that it calls.
-        asks = cells_of(cells["_pre_process_request"]) if "_pre_process_request" in cells else {}
-        theirs = "middleware" in asks and not type(asks["middleware"]).__module__.startswith("django.")
-        return not theirs and module.startswith(_HARMLESS) and any(name in cells for name in _CALLS)
-    return True
-
-
-def _call_of(layer: Any) -> Any:
-    """Return the `__call__` of an object if it is Python code and the object holds nothing that it may call."""
-    kind = type(layer)
-    call = kind.__call__
-    if hasattr(layer, "__wrapped__") or type(call) in (WrapperDescriptorType, MethodWrapperType):
+    if kind is not FunctionType:
         raise Unfollowed(_name_of(kind))
-    _refuse_callables(_held_by_object(layer), _name_of(kind))
-    return call
+    if _is_view(layer):
+        return None
+    module, cells = layer.__globals__.get("__name__", ""), cells_of(layer)
+    if module.removeprefix(f"{conf.__package__}.") in _OURS:
+        return layer.__wrapped__
+    for known, name, inner, ask in _KNOWN:
+        if module.startswith(known) and name in cells:
+            ask(cells, path)
+            return None if inner is None else cells[inner]
+    found = None if of_class else _inside_named(layer, cells, path)  # around a method, a check needs its object
+    if found is None:
+        raise Unfollowed(name_of_code(module, layer.__code__))
+    return found
 
 
-def _refuse_owner(owner: Any) -> None:
-    """Refuse the object of a bound method if it may call another view. A class holds nothing of its own."""
-    kind = type(owner)
-    if issubclass(kind, type):
-        return
-    if hasattr(kind, "as_view") or hasattr(owner, "__wrapped__"):
-        raise Unfollowed(_name_of(kind))
-    _refuse_callables(_held_by_object(owner), _name_of(kind))
+def _is_view(function: FunctionType) -> bool:
+    """Is it a plain function, which holds nothing that it might call? `super()` needs the class."""
+    return (
+        function.__name__ != "<lambda>"
+        and not hasattr(function, "__wrapped__")
+        and function.__code__.co_freevars in ((), ("__class__",))
+        and _are_plain(*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+    )
 
 
-def _refuse_callables(values: Iterable[Any], name: str) -> None:
-    """Refuse a layer that holds a view, or a function that may be one, since it may call that."""
-    if any(_may_be_view(each) for value in values for each in (value, *_contained(value))):
-        raise Unfollowed(name)
+def _are_plain(*values: Any) -> bool:
+    return all(type(value) in _PLAIN for value in values)
 
 
-def _may_be_view(value: Any) -> bool:
-    """Can this be called with a request? A class only if it makes views, or objects that can be called."""
-    if issubclass(type(value), type):
-        return hasattr(value, "as_view") or any("__call__" in vars(base) for base in value.__mro__)
-    return callable(value)
-
-
-def _contained(value: Any) -> Iterable[Any]:
-    """Return what a plain collection holds, one level deep."""
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, _COLLECTIONS) else ()
-
-
-def _held_by_object(holder: Any) -> Iterator[Any]:
-    """Yield the values of an object's attributes and slots."""
-    site = any(base.__module__ == _ADMIN[0] for base in type(holder).__mro__)
-    for name, value in getattr(holder, "__dict__", {}).items():
-        if not (site and name in _ACTIONS):
-            yield value
-    for base in type(holder).__mro__:
-        for slot in vars(base).values():
-            if type(slot) is MemberDescriptorType:
-                try:
-                    yield slot.__get__(holder)
-                except AttributeError:  # not set yet
-                    continue
-
-
-def _held_by_function(function: FunctionType) -> Iterator[Any]:
-    """Yield what a function has closed over, except the class that `super()` needs, and its defaults."""
-    yield from (value for name, value in cells_of(function).items() if name != "__class__")
-    yield from function.__defaults__ or ()
-    yield from (function.__kwdefaults__ or {}).values()
-
-
-def _name_of(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _view(request: HttpRequest) -> None: ...
-
-
-async def _async_view(request: HttpRequest) -> None: ...
-
-
-@lru_cache(maxsize=1)
-def _view_origin() -> Origin | None:
-    """Return the origin of what Django's `as_view()` returns."""
-    return origin_of(untraced(View.as_view()))
-
-
-@lru_cache(maxsize=1)
-def _asking() -> frozenset[Origin | None]:
-    """Return the origin of what `user_passes_test` returns, for a sync view and for an async one."""
-    decorate = user_passes_test(bool)
-    return frozenset(origin_of(decorate(each)) for each in (_view, _async_view))  # type: ignore[type-var]
-
-
-@lru_cache(maxsize=1)
-def _method_wrapper() -> Origin | None:
-    """Return the origin of what `method_decorator` returns."""
-    return origin_of(method_decorator(user_passes_test(bool))(_view))
+def _follow_class(cls: type[View], method: str, path: Path) -> None:
+    for base in cls.__mro__:  # each dispatch calls that of its super()
+        dispatch = None if base in _named() else vars(base).get("dispatch")
+        if dispatch is not None and _follow(dispatch, path, of_class=True) not in _dispatches():
+            raise Unfollowed(f"{_name_of(base)}.dispatch()")
+    if (handler := getattr(cls, method.lower(), None)) is not None:
+        _follow(handler, path, of_class=True)
 
 
 def _dispatches() -> tuple[Any, ...]:
@@ -257,3 +190,57 @@ def _dispatches() -> tuple[Any, ...]:
 
     asking = (mixins.LoginRequiredMixin, mixins.PermissionRequiredMixin, mixins.UserPassesTestMixin)
     return tuple(untraced(cls.dispatch) for cls in (View, *asking))
+
+
+# ----------------------------------------------------------------------------------------------- what a project names
+
+
+def _named() -> list[Any]:
+    return [import_string(path) for path in conf.get("REPLAY_THROUGH")]
+
+
+def _inside_named(layer: FunctionType, cells: dict[str, Any], path: Path) -> Any:
+    """Return the view inside of what a decorator of REPLAY_THROUGH returns: around a view of ours it is the same, but for that."""
+    view = _async_view if iscoroutinefunction(layer) else _view
+    for decorate in _named():
+        known = None if isinstance(decorate, type) else _around(decorate, view)
+        if type(known) is FunctionType and _made_of(known) == _made_of(layer):
+            ours = cells_of(known)
+            others = [name for name, value in ours.items() if name not in cells or cells[name] != value]
+            if len(others) == 1 and ours[others[0]] is view and others[0] in cells:
+                path.checks.append(functools.partial(_reaches, known))
+                return cells[others[0]]
+    return None
+
+
+def _made_of(function: FunctionType) -> tuple[Any, ...]:
+    return origin_of(function), function.__defaults__, function.__kwdefaults__
+
+
+@lru_cache(maxsize=64)
+def _around(decorate: Any, view: Any) -> Any:
+    return decorate(view)
+
+
+class _Reached(HttpResponse):
+    """The view would have run."""
+
+
+def _view(*_: Any, **__: Any) -> HttpResponse:
+    return _Reached()
+
+
+async def _async_view(*_: Any, **__: Any) -> HttpResponse:
+    return _Reached()
+
+
+def _reaches(decorated: Any, *args: Any, **kwargs: Any) -> bool:
+    return isinstance(_called(decorated, *args, **kwargs), _Reached)
+
+
+def _called(check: Any, *args: Any, **kwargs: Any) -> Any:
+    return async_to_sync(check)(*args, **kwargs) if iscoroutinefunction(check) else check(*args, **kwargs)
+
+
+def _name_of(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"

@@ -68,15 +68,14 @@ def ending_of(response: HttpResponseBase, policy: Resolved) -> WorkResult:
 
 
 def capture(response: HttpResponseBase, policy: Resolved, limit: int) -> Outcome:
-    """Return what is stored of a response. A body of more than `limit` bytes is not stored.
+    """Return what is stored of a response. A body of more than `limit` bytes is not stored; of `no-store`, only an empty one.
 
     It is `MISSING` then: the work counts as done.
     """
     if not policy.store_body:
         return Outcome(status=response.status_code, headers=tuple(_named(response, policy)), body=MISSING)
-    body: bytes | Missing = MISSING
-    if not _is_private(response):
-        body = _stream(response, policy, limit) if response.streaming else _content(response)
+    limit = 0 if _is_private(response) else limit
+    body = _stream(response, policy, limit) if response.streaming else _content(response)
     plain = None
     if body is not MISSING and "Content-Encoding" in response.headers:
         plain = _without_coding(response, body, limit)
@@ -115,8 +114,9 @@ def _without_coding(response: HttpResponseBase, body: bytes, limit: int) -> byte
 
 def is_storable(response: HttpResponseBase, policy: Policy, limit: int) -> bool:
     """Would `capture()` store the body, as far as can be told without reading a stream or rendering?"""
-    if _is_private(response) or not policy.store_body:
+    if not policy.store_body:
         return False
+    limit = 0 if _is_private(response) else limit
     if response.streaming:
         return _is_buffered(response, policy, limit)
     return not getattr(response, "is_rendered", True) or len(_content(response)) <= limit
@@ -178,6 +178,8 @@ def _stream(response: Any, policy: Policy, limit: int) -> bytes | Missing:
 
 
 def _is_buffered(response: Any, policy: Policy, limit: int) -> bool:
+    if _is_private(response):
+        return False
     small_file = isinstance(response, FileResponse) and _declared_length(response) <= limit
     return not response.is_async and (small_file or policy.buffer_stream)
 

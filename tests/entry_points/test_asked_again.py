@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial, update_wrapper
+from operator import attrgetter, itemgetter
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
 from django.contrib import admin
 from django.contrib.admin.views.decorators import staff_member_required
 from django.contrib.auth.decorators import login_required
+from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.contrib.auth.mixins import LoginRequiredMixin, UserPassesTestMixin
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
-from django.test import Client
+from django.shortcuts import redirect
+from django.test import AsyncClient, Client
 from django.urls import URLResolver, path
 from django.utils.decorators import decorator_from_middleware, method_decorator
+from django.utils.module_loading import import_string
 from django.views import View
 from django.views.decorators.cache import cache_page
 from django.views.decorators.csrf import csrf_exempt, csrf_protect
@@ -77,37 +85,25 @@ class Checked:
     def __call__(self, request: HttpRequest) -> Any:
         return checked(self.view, request)
 
-
-class CheckedInSlots:
-    """The same with the view in a slot, and another slot that is never set."""
-
-    __slots__ = ("unset", "view")
-
-    def __init__(self, view: Any) -> None:
-        self.view = view
-
-    def __call__(self, request: HttpRequest) -> Any:
-        return checked(self.view, request)
+    run = __call__
 
 
-class CheckedInList:
-    """The same with the view in a list."""
-
-    def __init__(self, *views: Any) -> None:
-        self.views = [*views]
-
-    def __call__(self, request: HttpRequest) -> Any:
-        return checked(self.views[0], request)
+@dataclass
+class Held:
+    view: Any
 
 
-class Site:
-    """An object whose method is the view, and checks before it calls another."""
+class Clerks(admin.ModelAdmin):  # type: ignore[type-arg]
+    @admin.options.csrf_protect_m
+    def pay(self, request: HttpRequest) -> HttpResponse:
+        return pay(request)
 
-    def __init__(self, view: Any) -> None:
-        self.views = {"pay": view}
 
-    def serve(self, request: HttpRequest) -> Any:
-        return checked(self.views["pay"], request)
+class StricterSite(admin.AdminSite):
+    """It checks more than `has_permission()` says."""
+
+    def admin_view(self, view: Any, cacheable: bool = False) -> Any:
+        return silently(super().admin_view(view, cacheable))
 
 
 class Proxy:
@@ -133,22 +129,27 @@ class Proxy:
         return checked(self._view, request)
 
 
-def among(*views: Any) -> Any:
-    """A gate that has its view in a tuple."""
+def holding(holder: Any, find: Callable[[Any], Any]) -> Any:
+    """A gate that holds its view one step deeper, and finds it there at each request."""
 
     def check(request: HttpRequest) -> Any:
-        return checked(views[0], request)
+        return checked(find(holder), request)
 
     return check
 
 
-def made_from(cls: Any) -> Any:
-    """A gate that makes its view of a class at each request."""
-
-    def check(request: HttpRequest) -> Any:
-        return checked(cls.as_view(), request)
-
-    return check
+#: Where a gate may hold its view, and how it finds it there.
+HOLDERS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
+    "namespace": (SimpleNamespace(view=pay), attrgetter("view")),
+    "dataclass": (Held(pay), attrgetter("view")),
+    "runner": (Checked(pay), attrgetter("run")),
+    "nested-dict": ({"of": {"the": pay}}, lambda held: held["of"]["the"]),
+    "mapping-proxy": (MappingProxyType({"view": pay}), itemgetter("view")),
+    "partial": (functools.partial(pay), lambda held: held),
+    "list": ([[pay]], lambda held: held[0][0]),
+    "class": (Pay, lambda held: held.as_view()),
+    "name": (f"{pay.__module__}.{pay.__name__}", import_string),
+}
 
 
 def by_default(view: Any) -> Any:
@@ -160,12 +161,8 @@ def by_default(view: Any) -> Any:
     return check
 
 
-class Calling:
-    """An object that is the view."""
-
-    @method_decorator(staff_member_required)
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        return pay(request)
+def with_default(request: HttpRequest, currency: str = "inr", *, cents: bool = False) -> HttpResponse:
+    return pay(request)
 
 
 class StaffMiddleware:
@@ -221,16 +218,6 @@ class ByOwnHandler(Pay):
         return pay(request)
 
 
-class Teller:
-    """An object whose method is the view, and that also holds things that are not views."""
-
-    def __init__(self) -> None:
-        self.model, self.kinds = User, {"one": int}
-
-    def pay(self, request: HttpRequest) -> HttpResponse:
-        return pay(request)
-
-
 class BySuper(ByTest):
     """Its handler closes over its class, for `super()`."""
 
@@ -268,15 +255,70 @@ def lying(view: Any) -> Any:
     return vary_on_cookie(check)
 
 
+def for_role(role: str) -> Any:
+    """A decorator of the project with an argument."""
+
+    def decorate(view: Any) -> Any:
+        def check(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+            return view(request, *args, **kwargs) if getattr(request.user, role) else redirect("/login/")
+
+        async def acheck(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+            user = await request.auser()
+            return await view(request, *args, **kwargs) if getattr(user, role) else redirect("/login/")
+
+        return update_wrapper(acheck if iscoroutinefunction(view) else check, view)
+
+    return decorate
+
+
+for_staff = for_role("is_staff")
+
+
+async def awaited(request: HttpRequest) -> HttpResponse:
+    return await sync_to_async(pay)(request)
+
+
+@method_decorator(for_staff, name="dispatch")
+class ByNamedDecorator(Pay):
+    @method_decorator(silently)
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return pay(request)
+
+
+class BareDecorator(Pay):
+    """Its handler is decorated as a function is: the check gets the object in place of the request."""
+
+    @silently
+    def post(self, request: HttpRequest) -> HttpResponse: ...
+
+
+#: What a project names, and views behind that.
+HERE = "tests.entry_points.test_asked_again"
+THROUGH = [f"{HERE}.{name}" for name in ("staff_only", "silently", "for_staff")]
+NAMED: dict[str, Any] = {
+    "own": staff_only(pay),
+    "without-wraps": silently(pay),
+    "nested": csrf_exempt(staff_only(login_required(silently(pay)))),
+    "with-argument": for_staff(pay),
+    "class": staff_only(Pay.as_view()),
+    "methods": ByNamedDecorator.as_view(),
+}
+#: Views behind what is like it.
+NOT_NAMED: dict[str, Any] = {
+    "another-argument": for_role("is_superuser")(pay),
+    "named-around-another": staff_only(by_default(pay)),
+    "bare-decorator": BareDecorator.as_view(),
+}
+
+
 #: Wrappers that can be looked through, so their checks can be repeated.
 ASKED: dict[str, Any] = {
     "partial": functools.partial(staff_member_required(pay)),
     "partial-of-a-class": functools.partial(staff_member_required(Pay.as_view())),
-    "object": Calling(),
     "setup": BySetup.as_view(),
     "test": ByTest.as_view(),
     "super": BySuper.as_view(),
-    "admin-view-of-a-method": admin.site.admin_view(Teller().pay, cacheable=True),
+    "admin-view-of-a-method": admin.site.admin_view(Clerks(User, admin.site).pay, cacheable=True),
     "test-and-ours": ByTestWithGuardedPut.as_view(),
     "dispatch-decorator": ByDjangosDecorator.as_view(),
     "admin-view": admin.site.admin_view(pay, cacheable=True),
@@ -302,12 +344,10 @@ UNFOLLOWED: dict[str, Any] = {
     "own-on-handler": ByOwnHandler.as_view(),
     "as-view": OwnAsView.as_view(),
     "lying": lying(pay),
-    "slots-around": CheckedInSlots(pay),
-    "list-around": CheckedInList(pay),
-    "tuple-around": among(pay),
-    "class-around": made_from(Pay),
+    **{f"in-a-{name}": holding(*held) for name, held in HOLDERS.items()},
     "default-around": by_default(pay),
-    "bound-method": Site(pay).serve,
+    "bound-method": Checked(pay).run,
+    "login-middleware": decorator_from_middleware(LoginRequiredMiddleware)(pay),
     "bound-dispatch": ByOwnHandler().dispatch,
     "proxy": Proxy(login_required(pay)),
     "proxy-of-a-class": Proxy(Pay.as_view()),
@@ -319,7 +359,7 @@ OPEN: dict[str, Any] = {
     "class": Pay.as_view(),
     "logged-in": login_required(pay),
     "partial": functools.partial(pay),
-    "bound-method": Teller().pay,
+    "default": with_default,
 }
 #: The guard is below the checks.
 BELOW: dict[str, Any] = {
@@ -332,6 +372,8 @@ urlpatterns = [
     *(path(f"unfollowed/{name}/", view) for name, view in UNFOLLOWED.items()),
     *(path(f"open/{name}/", view) for name, view in OPEN.items()),
     *(path(f"below/{name}/", view) for name, view in BELOW.items()),
+    *(path(f"named/{name}/", view) for name, view in NAMED.items()),
+    path("named-async/", for_staff(awaited)),
     path("exempt/", idempotency_exempt(staff_only(pay))),
 ]
 
@@ -373,11 +415,45 @@ def test_what_cannot_be_followed_is_not_replayed(send: Send, staff: User, name: 
         withdraw(staff)
 
 
-@pytest.mark.parametrize("name", UNFOLLOWED)
+@pytest.mark.parametrize("name", ["own", "dispatch"])
 def test_a_project_may_answer_for_its_replays(send: Send, settings: Settings, name: str) -> None:
     """With AUTHORIZE_REPLAY the project decides about each replay itself."""
     settings.IDEMPOTENCY = {"AUTHORIZE_REPLAY": lambda request, outcome: request.user.is_staff}
     assert [send(f"unfollowed/{name}").status_code, send(f"unfollowed/{name}")["Idempotent-Replayed"]] == [201, "true"]
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_decorator_that_the_project_names_is_asked(send: Send, staff: User, settings: Settings, name: str) -> None:
+    """It is run again around a view of ours: only a request that reaches that gets the replay."""
+    settings.IDEMPOTENCY = {"REPLAY_THROUGH": THROUGH}
+    assert [send(f"named/{name}").status_code, send(f"named/{name}")["Idempotent-Replayed"]] == [201, "true"]
+    withdraw(staff)
+    refused = send(f"named/{name}")
+    assert (refused.status_code, refused.json()["code"], effects()) == (403, "replay-refused", 1)
+
+
+def test_an_async_decorator_that_the_project_names_is_asked(staff: User, settings: Settings) -> None:
+    settings.IDEMPOTENCY = {"REPLAY_THROUGH": THROUGH, "GUARANTEE": "lease"}
+    client = AsyncClient()
+    client.force_login(staff)
+    send = partial(async_to_sync(client.post), "/named-async/", headers={"Idempotency-Key": KEY})
+    assert [send().status_code, send()["Idempotent-Replayed"]] == [201, "true"]
+    withdraw(staff)
+    assert (send().json()["code"], effects()) == ("replay-refused", 1)
+
+
+@pytest.mark.parametrize("name", NOT_NAMED)
+def test_what_is_like_a_named_decorator_is_not_followed(settings: Settings, name: str) -> None:
+    """The same code with another argument, an unknown layer below, a method without its object."""
+    settings.IDEMPOTENCY = {"REPLAY_THROUGH": THROUGH}
+    assert unfollowed(NOT_NAMED[name], "POST") is not None
+
+
+def test_a_dispatch_that_the_project_names_is_not_asked(settings: Settings) -> None:
+    """Of a view class that it names, a project says that its `dispatch()` checks no access."""
+    assert unfollowed(ByDispatch.as_view(), "POST") == f"{HERE}.ByDispatch.dispatch()"
+    settings.IDEMPOTENCY = {"REPLAY_THROUGH": [f"{HERE}.ByDispatch"]}
+    assert unfollowed(ByDispatch.as_view(), "POST") is None
 
 
 @pytest.mark.parametrize("name", OPEN)
@@ -393,6 +469,13 @@ def test_no_route_of_the_admin_is_lost() -> None:
     views = list(routes_of(admin.site.urls[0]))
     assert len(views) > 10
     assert [(view, layer) for view in views if (layer := unfollowed(view, "POST")) is not None] == []
+
+
+def test_a_site_that_checks_more() -> None:
+    """Its `admin_view()` is code of the project, wherever Django calls it."""
+    site = StricterSite()
+    views = [*routes_of(site.get_urls()), *routes_of(Clerks(User, site).get_urls())]
+    assert {view for view in views if unfollowed(view, "POST") is None} == {site.login}
 
 
 def routes_of(patterns: Any) -> Iterator[Any]:

@@ -181,9 +181,10 @@ ROUTES: dict[str, tuple[str, str]] = {
             "asked again."
         ),
         (
-            "Put @idempotent() below it, directly on the view or on the class (if the view itself calls what checks access, on what "
-            "that calls), so that it is asked each time; python manage.py idempotency_routes names all such views. Or type "
-            f'"AUTHORIZE_REPLAY": "dotted.path" in IDEMPOTENCY, and ask there; or put @idempotency_exempt on the view, or name it in "EXEMPT"; or {SILENCE}.'
+            "Put @idempotent() below it, directly on the view or on the class (if it is the view, on that), so that it is asked each "
+            "time; python manage.py idempotency_routes names all such views. Where you cannot edit them, type "
+            '"REPLAY_THROUGH": ["dotted.path.of.the.decorator"] in IDEMPOTENCY, if that may be run again before a replay; or '
+            f'"AUTHORIZE_REPLAY": "dotted.path", and ask there; or name the view in "EXEMPT"; or {SILENCE}.'
         ),
     ),
     "E067": (
