@@ -16,9 +16,9 @@ from django.views import View
 from ..core.policy import Policy
 from ..graphql.hook import library_view
 from ..http.atomic_requests import atomic_requests, leave_atomic_requests, non_atomic_aliases, non_atomic_aliases_of
-from ..http.markers import EXEMPT, LEAVES, POLICY, UNSAFE_HANDLERS, next_method, with_own_dispatch
+from ..http.markers import EXEMPT, LEAVES, POLICY, UNSAFE_HANDLERS, next_method
 from ..http.unguarded import watched
-from .refusing import refuse_access_decorator
+from .refusing import refuse_access_decorator, refuse_other_handler, refuse_unreached
 from .views import guarded_view
 
 
@@ -34,22 +34,9 @@ def guarded_class(cls: type[Any], policy: Policy) -> type[Any]:
         from ..graphql.views import guard  # needs graphql-core, which such a class has loaded
 
         return guard(cls, library, policy)
-    _refuse_answer_in_dispatch(cls)
     guard_handlers(cls, [name for name in UNSAFE_HANDLERS if hasattr(cls, name)], policy)
     _guard_subclasses(cls, policy)
     return cls
-
-
-def _refuse_answer_in_dispatch(cls: type[Any]) -> None:
-    """Refuse a class without a handler to guard whose `dispatch()` is not Django's: it may respond there."""
-    if any(hasattr(cls, name) for name in UNSAFE_HANDLERS):
-        return
-    if (base := with_own_dispatch(cls)) is not None:
-        raise ImproperlyConfigured(
-            f"@idempotent() on {cls.__name__} guards post(), put(), patch() and delete(), but it has none of them: "
-            f"{base.__name__} responds in dispatch(). Put @idempotent() on a function that calls "
-            f"{cls.__name__}.as_view()(request), below what authenticates the client."
-        )
 
 
 def _guard_subclasses(cls: type[Any], policy: Policy) -> None:
@@ -61,7 +48,7 @@ def _guard_subclasses(cls: type[Any], policy: Policy) -> None:
             handler = getattr(klass, name, None)
             if handler is not None and not hasattr(handler, POLICY) and not hasattr(handler, EXEMPT):
                 _guard_handler(klass, name, policy, on=next_method(klass, "dispatch"))
-        _refuse_answer_in_dispatch(klass)
+        refuse_unreached(klass)
         begun(klass, **kwargs)  # last: the policy of the nearest base wins
 
     cls.__init_subclass__ = classmethod(__init_subclass__)  # type: ignore[assignment]
@@ -69,33 +56,38 @@ def _guard_subclasses(cls: type[Any], policy: Policy) -> None:
 
 def guard_handlers(cls: type[Any], names: list[str], policy: Policy) -> None:
     """Guard a class's handlers, so that mixins such as LoginRequiredMixin run first, and leave ATOMIC_REQUESTS."""
+    refuse_unreached(cls)
     dispatch = next_method(cls, "dispatch")
     non_atomic = non_atomic_aliases(dispatch)
     for name in names:
         _guard_handler(cls, name, policy, on=dispatch)
-    if any(iscoroutinefunction(getattr(cls, name)) for name in names):
-        return  # Django itself refuses ATOMIC_REQUESTS for async views
+    # Django itself refuses ATOMIC_REQUESTS for async views.
+    leaves = not any(iscoroutinefunction(getattr(cls, name)) for name in names)
 
-    @functools.wraps(dispatch)
-    def leaving(self: View, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        handler = getattr(self, (request.method or "").lower(), None)
-        with (
-            nullcontext() if hasattr(handler, POLICY) else atomic_requests(non_atomic | non_atomic_aliases_of(request))
-        ):
-            return dispatch(self, request, *args, **kwargs)
+    if leaves:
 
-    setattr(leaving, LEAVES, True)
+        @functools.wraps(dispatch)
+        def leaving(self: View, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+            handler = getattr(self, (request.method or "").lower(), None)
+            left = hasattr(handler, POLICY)
+            with nullcontext() if left else atomic_requests(non_atomic | non_atomic_aliases_of(request)):
+                return dispatch(self, request, *args, **kwargs)
+
+        setattr(leaving, LEAVES, True)
+        cls.dispatch = leaving
     as_view = next_method(cls, "as_view")
 
     @functools.wraps(as_view)
-    def leaving_view(klass: type[Any], *args: Any, **kwargs: Any) -> Any:
+    def watched_view(klass: type[Any], *args: Any, **kwargs: Any) -> Any:
         # Not on dispatch: all views of the class share its mark, with what non_atomic_requests() adds for one of them.
-        return leave_atomic_requests(watched(as_view(klass, *args, **kwargs), policy))
+        view = watched(as_view(klass, *args, **kwargs), klass, policy)
+        return leave_atomic_requests(view) if leaves else view
 
-    cls.dispatch = leaving
-    cls.as_view = classonlymethod(leaving_view)
+    cls.as_view = classonlymethod(watched_view)
 
 
 def _guard_handler(cls: type[Any], name: str, policy: Policy, *, on: Callable[..., Any]) -> None:
-    refuse_access_decorator(getattr(cls, name), f"{cls.__name__}.{name}")
+    handler = getattr(cls, name)
+    refuse_access_decorator(handler, f"{cls.__name__}.{name}")
+    refuse_other_handler(handler, f"{cls.__name__}.{name}")
     setattr(cls, name, guarded_view(next_method(cls, name), policy, on=on))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import functools
+import inspect
+from collections.abc import Iterator
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
+from django.views import View
 
-from ..http.markers import rest_class, view_class
+from ..http.markers import UNSAFE_HANDLERS, rest_class, view_class
 from ..ninja import hook
 
 
@@ -39,6 +42,53 @@ def refuse_access_decorator(view: Any, name: str) -> None:
             f"@idempotent() above the access decorator of {name} would replay without asking it. Swap the two lines; on "
             "a class, put the access decorator on its dispatch."
         )
+
+
+def refuse_other_handler(handler: Any, name: str) -> None:
+    """Refuse a method that takes no request: it is a handler of a framework, which makes the response of what it returns."""
+    try:
+        inspect.signature(handler).bind_partial(None, None)
+    except TypeError:
+        raise ImproperlyConfigured(
+            f"@idempotent() on {name}: it takes no request, so it is not a handler of Django's View. Put @idempotent() on a "
+            "function that takes a request and returns a response, below what authenticates the client."
+        ) from None
+
+
+def refuse_unreached(cls: type[Any]) -> None:
+    """Refuse a class whose own `dispatch()` or `as_view()` is not seen to reach the handlers: it would pass the guard by."""
+    handlers = [name for name in UNSAFE_HANDLERS if hasattr(cls, name)]
+    for base in cls.__mro__[: cls.__mro__.index(View)]:
+        for name, leads in ("dispatch", {"dispatch", "getattr", *handlers}), ("as_view", {"as_view"}):
+            method = vars(base).get(name)
+            method = inspect.unwrap(getattr(method, "__func__", method))
+            if method is None or method.__module__.startswith("django.") or (name == "as_view" and not handlers):
+                continue
+            if not handlers or not leads & _used(cls, method):
+                raise ImproperlyConfigured(
+                    f"@idempotent() on {cls.__name__} guards post(), put(), patch() and delete(), and {base.__name__} responds in "
+                    f"{name}() without them: no super().{name}() is seen there. Put @idempotent() on a function that calls "
+                    f"{cls.__name__}.as_view()(request), below what authenticates the client."
+                )
+
+
+def _used(cls: type[Any], method: Any) -> set[str]:
+    """Return the names that a method uses, with those of the methods of its class that are among them."""
+    found, waiting = set[str](), [method]
+    while waiting:
+        new = set(_names(getattr(inspect.unwrap(waiting.pop()), "__code__", None))) - found
+        found |= new
+        members = (getattr(cls, name, None) for name in new - {*View.http_method_names})
+        waiting += [each for each in members if inspect.isfunction(each) and each.__module__ != View.__module__]
+    return found
+
+
+def _names(code: Any) -> Iterator[str]:
+    """Yield the names that a function uses, and those inside of it."""
+    if code is not None:
+        yield from code.co_names
+        for inner in code.co_consts:
+            yield from _names(inner) if inspect.iscode(inner) else ()
 
 
 def name_of(view: Any) -> str:

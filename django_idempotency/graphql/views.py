@@ -81,8 +81,8 @@ class _GuardedView(View):
         view = super().as_view(**initkwargs)
         setattr(view, POLICY, cls.idempotency_policy)
         if iscoroutinefunction(view):  # Django itself refuses ATOMIC_REQUESTS for it
-            return watched(view, cls.idempotency_policy)
-        non_atomic, watching = non_atomic_aliases(view), watched(view, cls.idempotency_policy)
+            return watched(view, cls, cls.idempotency_policy)
+        non_atomic, watching = non_atomic_aliases(view), watched(view, cls, cls.idempotency_policy)
 
         @functools.wraps(watching)
         def leaving(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:

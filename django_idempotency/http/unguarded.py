@@ -17,11 +17,12 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from ..core.policy import SAFE_METHODS, Policy
-from ..errors import KeyAhead, KeyExpired, KeyMalformed
+from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed
 from ..instrumentation.observer import anotify_unguarded, notify_unguarded
 from ..instrumentation.outcomes import UNGUARDED, UNKEYED
 from .counting import count
 from .facts import facts_of
+from .markers import POLICY
 from .spoken import spoken_to
 from .status import HeaderStatus, note, noted, stamp
 
@@ -82,21 +83,34 @@ def note_unreached(request: HttpRequest, response: HttpResponseBase) -> None:
         note(request, HeaderStatus.REFUSED)
 
 
-def watched(view: Callable[..., Any], policy: Policy) -> Callable[..., Any]:
-    """Wrap the view of a class with guarded handlers, to report when `dispatch()` responds without reaching one."""
+def watched(view: Callable[..., Any], cls: type[Any], policy: Policy) -> Callable[..., Any]:
+    """Wrap the view of a class with guarded handlers, to notice when `dispatch()` responds without reaching one.
 
-    def passes(request: HttpRequest, response: Any) -> bool:
+    A refusal is reported. A response that says more was made without the guard: raises `ConfigurationError`.
+    """
+
+    def is_passed_by(request: HttpRequest, response: Any) -> bool:
         """Has nothing been noted about a keyed request?"""
-        silent = noted(request) is None and isinstance(response, HttpResponseBase)
-        return silent and request.method not in SAFE_METHODS and facts_of(request).carries_key(policy)
+        if noted(request) is not None or not isinstance(response, HttpResponseBase) or request.method in SAFE_METHODS:
+            return False
+        if not facts_of(request).carries_key(policy):
+            return False
+        name = (request.method or "").lower()
+        if response.status_code < REDIRECTS and hasattr(getattr(cls, name, None), POLICY):
+            raise ConfigurationError(
+                f"{cls.__name__} responded without calling {name}(), where @idempotent() guards it: nothing has guarded this "
+                f"request. Let dispatch() call super().dispatch(), or put @idempotent() on a function that calls "
+                f"{cls.__name__}.as_view()(request), below what authenticates the client."
+            )
+        note_unreached(request, response)
+        return True
 
     if iscoroutinefunction(view):
 
         @functools.wraps(view)
         async def awatching(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
             response = await view(request, *args, **kwargs)
-            if passes(request, response):
-                note_unreached(request, response)
+            if is_passed_by(request, response):
                 await areport_unguarded(request)
             return stamp(request, response)
 
@@ -105,8 +119,7 @@ def watched(view: Callable[..., Any], policy: Policy) -> Callable[..., Any]:
     @functools.wraps(view)
     def watching(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         response = view(request, *args, **kwargs)
-        if passes(request, response):
-            note_unreached(request, response)
+        if is_passed_by(request, response):
             report_unguarded(request)
         return stamp(request, response)
 

@@ -67,6 +67,10 @@ def raising(error: type[Exception]) -> Callable[[HttpRequest], HttpResponse]:
     return view
 
 
+def bare(request: HttpRequest) -> HttpResponse:
+    return raising(Http404)(request)
+
+
 class Mixed(IdempotentViewMixin, APIView):
     authentication_classes = (SessionAuthentication,)
 
@@ -81,7 +85,7 @@ urlpatterns = [
     path("own/", idempotent()(raising(LookupError))),
     path("answered/", idempotent()(answered(raising(Http404)))),
     path("answered-own/", idempotent()(answered(raising(LookupError)))),
-    path("bare/", raising(Http404)),
+    path("bare/", bare),
 ]
 
 Send = Callable[..., Any]

@@ -99,6 +99,56 @@ class InDispatch(View):
         return pay(request)
 
 
+class Frozen(View):
+    """As a controller of django-modern-rest: it has found its handlers before a decorator replaces them."""
+
+    def __init_subclass__(cls) -> None:
+        cls.endpoints = {"POST": vars(cls).get("post")}
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        return type(self).endpoints[request.method](self, request)  # type: ignore[attr-defined]
+
+
+class FrozenView(View):
+    """The same in its as_view()."""
+
+    @classmethod
+    def as_view(cls, **initkwargs: Any) -> Any:
+        return lambda request: post(cls(), request)
+
+
+class Sometimes(View):
+    """It leads to its handlers, except where it does not."""
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        if "passes" in request.GET:
+            return apay(request) if self.view_is_async else pay(request)
+        if "refuses" in request.GET:
+            return self.refused() if self.view_is_async else HttpResponse(status=403)
+        return super().dispatch(request, *args, **kwargs)
+
+    async def refused(self) -> HttpResponse:
+        return HttpResponse(status=403)
+
+
+class Inside(View):
+    """It calls its super() in a method of its own, like those of allauth."""
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        return self.handle(request, *args, **kwargs)
+
+    def handle(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        def run() -> Any:
+            return super(Inside, self).dispatch(request, *args, **kwargs)
+
+        return run()
+
+
+class ByHand(View):
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        return self.post(request)  # type: ignore[attr-defined]
+
+
 def made(*bases: type[Any], **members: Any) -> Any:
     """Make a class, as a class statement would: decorating a class changes it."""
     return type("Made", bases, members)
@@ -145,7 +195,7 @@ def mixed(base: type[Any], handler: Any, **policy: Any) -> Any:
 
 
 GUARDED = None
-#: It is guarded, and the checks in its own dispatch() cannot be repeated before a replay.
+#: It is guarded, and may hide a check that cannot be repeated before a replay.
 NOT_REPLAYED = "not replayed"
 
 #: Shape and entry point → the callback, or what raises, and the sentence that refuses it (`None`: it is guarded).
@@ -177,6 +227,25 @@ SHAPES: dict[str, tuple[Callable[[], Any], str | None]] = {
         lambda: made(idempotent()(made(View)), dispatch=InDispatch.dispatch),
         r"responds in dispatch\(\)",
     ),
+    "class with frozen handlers": (lambda: idempotent()(made(Frozen, post=post)), r"no super\(\).dispatch\(\)"),
+    "async class with frozen handlers": (
+        lambda: idempotent(**LEASE)(made(Frozen, post=apost)),
+        r"responds in dispatch\(\)",
+    ),
+    "subclass with frozen handlers": (
+        lambda: made(idempotent()(made(View)), post=post, dispatch=Frozen.dispatch),
+        r"responds in dispatch\(\)",
+    ),
+    "method with frozen handlers": (lambda: on_method(idempotent(), Frozen).as_view(), r"responds in dispatch\(\)"),
+    "class with a frozen view": (lambda: idempotent()(made(FrozenView, post=post)), r"no super\(\).as_view\(\)"),
+    "dispatch with a function": (lambda: idempotent()(made(Inside, post=post)).as_view(), GUARDED),
+    "dispatch that calls its handler": (lambda: idempotent()(made(ByHand, post=post)).as_view(), GUARDED),
+    "dispatch that calls its super": (lambda: idempotent()(made(Sometimes, post=post)).as_view(), GUARDED),
+    "async dispatch that calls its super": (
+        lambda: idempotent(**LEASE)(made(Sometimes, post=apost)).as_view(),
+        GUARDED,
+    ),
+    "handler that takes no request": (lambda: idempotent()(made(View, post=lambda self: 1)), "takes no request"),
     "as_view": (lambda: idempotent()(InDispatch.as_view()), "on the class"),
     "function around as_view": (lambda: idempotent()(calls(InDispatch.as_view())), GUARDED),
     "class of DRF": (lambda: idempotent()(made(APIView, post=rest_post, permission_classes=())).as_view(), GUARDED),
@@ -228,9 +297,9 @@ SHAPES: dict[str, tuple[Callable[[], Any], str | None]] = {
     # ---- the middleware
     "middleware: function": (lambda: pay, GUARDED),
     "middleware: partial": (lambda: functools.partial(pay), GUARDED),
-    "middleware: instance": (Callable_, GUARDED),
-    "middleware: instance with slots": (Slotted, GUARDED),
-    "middleware: bound method": (lambda: Site().pay, GUARDED),
+    "middleware: instance": (Callable_, NOT_REPLAYED),
+    "middleware: instance with slots": (Slotted, NOT_REPLAYED),
+    "middleware: bound method": (lambda: Site().pay, NOT_REPLAYED),
     "middleware: class that answers in dispatch": (InDispatch.as_view, NOT_REPLAYED),
     "middleware: async function": (lambda: apay, "is async"),
     "middleware: class of DRF": (lambda: made(APIView, post=rest_post, permission_classes=()).as_view(), GUARDED),
@@ -296,10 +365,15 @@ def test_a_callable_without_attributes_under_atomic_requests(
     assert Client().post("/it/").status_code == 201
 
 
-def test_a_dispatch_that_passes_a_handler_by(settings: Settings, admin_user: User, caplog: Any) -> None:
-    """This cannot be known before the view responds: its response and the log say that it was not guarded."""
+@pytest.mark.parametrize("method", [post, apost], ids=["sync", "async"])
+def test_a_dispatch_that_passes_its_handler_by(settings: Settings, admin_user: User, method: Any) -> None:
+    """What could not be seen before raises, so that nobody takes the response for a guarded one. A refusal is one."""
     settings.MIDDLEWARE = settings.MIDDLEWARE[:-1]
-    answers = send(idempotent()(made(InDispatch, post=post)).as_view, settings, admin_user)
-    assert [answer[HEADER] for answer in answers] == ["unguarded"] * 2
-    assert [record.idempotency["reason"] for record in caplog.records] == ["not-reached"] * 2
-    assert HEADER not in Client().post("/it/")
+    policy = {} if method is post else LEASE
+    route(settings, idempotent(**policy)(made(Sometimes, post=method)).as_view())
+    client = Client()
+    client.force_login(admin_user)
+    with pytest.raises(ConfigurationError, match=r"without calling post\(\)"):
+        client.post("/it/?passes", headers={"Idempotency-Key": "k"})
+    assert client.post("/it/?refuses", headers={"Idempotency-Key": "k"})[HEADER] == "refused"
+    assert client.post("/it/?passes").status_code == 201
