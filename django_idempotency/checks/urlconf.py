@@ -72,6 +72,11 @@ class Route:
         return re.split(r"[<\\^$.|?*+()\[\]{}]", self.path, maxsplit=1)[0]
 
     @property
+    def serves_all(self) -> bool:
+        """Does the path begin with a part that any text matches, also one with slashes?"""
+        return re.match(r"/\W*(<path:|(\(\?P<\w+>|\()?\.[*+])", self.path) is not None
+
+    @property
     def example(self) -> str:
         """A path like those that the route matches, with an `x` for each part that varies."""
         found, depth = [], 0
@@ -130,11 +135,11 @@ def are_exempt(leading: list[Route]) -> bool:
 def seem_exempt(leading: list[Route]) -> bool:
     """Does EXEMPT cover these routes, if an expression that covers an example of one covers it all?
 
-    Not of a route without a constant beginning: it may serve every path.
+    Not of a route that may serve every path.
     """
     expressions = [entry.test for entry in exemptions() if entry.kind == "regex"]
     return all(
-        are_exempt([route]) or (route.head != "/" and any(test.search(route.example) for test in expressions))
+        are_exempt([route]) or (not route.serves_all and any(test.search(route.example) for test in expressions))
         for route in leading
     )
 

@@ -57,14 +57,37 @@ def test_routes_that_seem_exempt(configure: Configure) -> None:
     assert check_replays() == []
 
 
+def route_to(settings: Settings, route: Any) -> None:
+    settings.ROOT_URLCONF = urlconf = ModuleType("urlconf")
+    urlconf.urlpatterns = [route]  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(
-    "route", [re_path(".*", UNFOLLOWED["own"]), path("<path:rest>", UNFOLLOWED["own"])], ids=["regex", "path"]
+    "route",
+    [
+        path("<slug:organizer>/<slug:event>/orders/", UNFOLLOWED["own"]),
+        path("<slug:organizer>/", UNFOLLOWED["own"]),
+        re_path(r"^(?P<organizer>[^/]+)/control/.*$", UNFOLLOWED["own"]),
+    ],
+)
+def test_a_route_that_begins_with_a_variable(configure: Configure, settings: Settings, route: Any) -> None:
+    """It seems exempt as any other, as in a project whose shops are its first segment."""
+    route_to(settings, route)
+    configure(EXEMPT=[r"regex:^/(?!api/)"])
+    assert check_replays() == []
+
+
+@pytest.mark.parametrize(
+    "route",
+    [
+        re_path(".*", UNFOLLOWED["own"]),
+        re_path("^(?P<rest>.+)/$", UNFOLLOWED["own"]),
+        path("<path:rest>", UNFOLLOWED["own"]),
+    ],
 )
 def test_a_route_for_every_path_does_not_seem_exempt(configure: Configure, settings: Settings, route: Any) -> None:
     """It serves the API, too, although its example is outside."""
-    urlconf = ModuleType("urlconf")
-    urlconf.urlpatterns = [route]  # type: ignore[attr-defined]
-    settings.ROOT_URLCONF = urlconf
+    route_to(settings, route)
     configure(EXEMPT=[r"regex:^/(?!api/)"])
     assert "W077" in hints(check_replays())
     configure(EXEMPT=["path:/"])

@@ -135,8 +135,8 @@ ROUTES: dict[str, tuple[str, str]] = {
     "W096": (
         "%(view)s looks as if its responses contain secrets, and they are stored for a replay.",
         (
-            "Put @idempotent(store_body=False) on it, or @idempotency_exempt if a second secret is better than none; "
-            "if it returns none, type store_body=True in its policy."
+            "Type store_body=False in its policy, store_body=True if it returns none, or put @idempotency_exempt on it if a second "
+            'secret is better than none. If you cannot edit the view, name it in "EXEMPT".'
         ),
     ),
     "W134": (
@@ -144,7 +144,9 @@ ROUTES: dict[str, tuple[str, str]] = {
             "%(view)s has a block atomic(durable=True), which cannot begin inside an atomic guard: each request with a key "
             "raises DurableInsideGuard."
         ),
-        'Type guarantee="lease" in its policy, or exempt the view: @idempotency_exempt, or an entry in "EXEMPT".',
+        (
+            'Type guarantee="lease" in its policy, or put @idempotency_exempt on it. If you cannot edit the view, name it in "EXEMPT".'
+        ),
     ),
     "W093": (
         (
