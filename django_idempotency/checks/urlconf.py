@@ -23,9 +23,9 @@ from ..http.markers import (
     carriers,
     handler_of,
     is_exempt,
+    own_methods,
     own_policy,
     view_class,
-    with_own_dispatch,
 )
 from .catalogue import shown
 
@@ -187,7 +187,7 @@ def _responds_in_dispatch(cls: type[View]) -> bool:
     if hasattr(cls, "initialize_request"):  # REST framework's: a ViewSet's handlers are those of its callback
         return False
     handled = any(hasattr(cls, name) for name in View.http_method_names if name != "options")
-    return not handled and with_own_dispatch(cls) is not None
+    return not handled and next(own_methods(cls, "dispatch"), None) is not None
 
 
 def _required_methods(callback: Any) -> set[str] | None:

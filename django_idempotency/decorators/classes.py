@@ -16,7 +16,7 @@ from django.views import View
 from ..core.policy import Policy
 from ..graphql.hook import library_view
 from ..http.atomic_requests import atomic_requests, leave_atomic_requests, non_atomic_aliases, non_atomic_aliases_of
-from ..http.markers import EXEMPT, LEAVES, POLICY, UNSAFE_HANDLERS, next_method
+from ..http.markers import EXEMPT, POLICY, UNSAFE_HANDLERS, next_method
 from ..http.unguarded import watched
 from .refusing import refuse_access_decorator, refuse_other_handler, refuse_unreached
 from .views import guarded_view
@@ -73,7 +73,6 @@ def guard_handlers(cls: type[Any], names: list[str], policy: Policy) -> None:
             with nullcontext() if left else atomic_requests(non_atomic | non_atomic_aliases_of(request)):
                 return dispatch(self, request, *args, **kwargs)
 
-        setattr(leaving, LEAVES, True)
         cls.dispatch = leaving
     as_view = next_method(cls, "as_view")
 

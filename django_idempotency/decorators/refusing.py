@@ -10,7 +10,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.views import View
 
-from ..http.markers import UNSAFE_HANDLERS, rest_class, view_class
+from ..http.markers import UNSAFE_HANDLERS, own_methods, rest_class, view_class
 from ..ninja import hook
 
 
@@ -58,13 +58,11 @@ def refuse_other_handler(handler: Any, name: str) -> None:
 def refuse_unreached(cls: type[Any]) -> None:
     """Refuse a class whose own `dispatch()` or `as_view()` is not seen to reach the handlers: it would pass the guard by."""
     handlers = [name for name in UNSAFE_HANDLERS if hasattr(cls, name)]
-    for base in cls.__mro__[: cls.__mro__.index(View)]:
-        for name, leads in ("dispatch", {"dispatch", "getattr", *handlers}), ("as_view", {"as_view"}):
-            method = vars(base).get(name)
-            method = inspect.unwrap(getattr(method, "__func__", method))
-            if method is None or method.__module__.startswith("django.") or (name == "as_view" and not handlers):
+    for name, leads in ("dispatch", {"dispatch", "getattr", *handlers}), ("as_view", {"as_view"}):
+        for base, method in own_methods(cls, name):
+            if handlers and leads & _used(cls, method):
                 continue
-            if not handlers or not leads & _used(cls, method):
+            if handlers or name == "dispatch":
                 raise ImproperlyConfigured(
                     f"@idempotent() on {cls.__name__} guards post(), put(), patch() and delete(), and {base.__name__} responds in "
                     f"{name}() without them: no super().{name}() is seen there. Put @idempotent() on a function that calls "

@@ -121,7 +121,12 @@ _KNOWN: tuple[tuple[str, str, str | None, Callable[[dict[str, Any], Path], None]
     ("django.views.generic.base", "initkwargs", None, _as_view),
 )
 #: Our modules whose wrappers check no access: around the handlers and the dispatch of a decorated class.
-_OURS = ("decorators.views", "decorators.classes", "http.unguarded", "http.markers")
+_OURS = (
+    "django_idempotency.decorators.views",
+    "django_idempotency.decorators.classes",
+    "django_idempotency.http.unguarded",
+    "django_idempotency.http.markers",
+)
 #: Django's, besides the view of a class: the methods that an admin site and its model admins have for views.
 _ADMINS = ("django.contrib.admin.sites.AdminSite", "django.contrib.admin.options.BaseModelAdmin")
 #: What a partial and the parameters of a view may hold: none of it can be called.
@@ -147,7 +152,7 @@ def _inside(layer: Any, path: Path, *, of_class: bool) -> Any:
     if _is_view(layer):
         return None
     module, cells = layer.__globals__.get("__name__", ""), cells_of(layer)
-    if module.removeprefix(f"{conf.__package__}.") in _OURS:
+    if module in _OURS:
         return layer.__wrapped__
     for known, name, inner, ask in _KNOWN:
         if module.startswith(known) and name in cells:
@@ -219,7 +224,10 @@ def _made_of(function: FunctionType) -> tuple[Any, ...]:
 
 @lru_cache(maxsize=64)
 def _around(decorate: Any, view: Any) -> Any:
-    return decorate(view)
+    try:
+        return decorate(view)
+    except Exception:  # noqa: BLE001 - it is the project's, and not for such a view
+        return None
 
 
 class _Reached(HttpResponse):

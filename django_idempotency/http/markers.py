@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
@@ -19,9 +19,6 @@ from .ninja_views import operation_of
 POLICY = "idempotency_policy"
 #: The middleware does not guard this view.
 EXEMPT = "idempotency_exempt"
-#: It is a `dispatch()` of ours.
-LEAVES = "idempotency_leaves"
-
 #: Why a decorated handler cannot be guarded: found when its class was made, raised when it is used.
 REFUSAL = "idempotency_refusal"
 
@@ -152,13 +149,13 @@ def below_api_view(handler: Any) -> Any:
     return cells_of(handler).get("func")
 
 
-def with_own_dispatch(cls: type[Any]) -> type[Any] | None:
-    """Return which of a view's classes has a `dispatch()` of its own, neither Django's nor ours: it may respond there."""
+def own_methods(cls: type[Any], name: str) -> Iterator[tuple[type[Any], Any]]:
+    """Yield a view's classes that have a method of their own, neither Django's nor ours, and that without its decorators."""
     for base in cls.__mro__[: cls.__mro__.index(View)]:
-        dispatch = vars(base).get("dispatch")
-        if dispatch is not None and not hasattr(dispatch, LEAVES) and base.__module__.partition(".")[0] != "django":
-            return base
-    return None
+        if (found := vars(base).get(name)) is not None:
+            method = inspect.unwrap(getattr(found, "__func__", found))
+            if not str(getattr(method, "__module__", "")).startswith("django."):
+                yield base, method
 
 
 def next_method(cls: type[Any], name: str) -> Callable[..., Any]:

@@ -53,6 +53,13 @@ class _Passage:
     #: The exchange that the middleware opened, not that of an inner guard.
     exchange: Exchange | None = None
 
+    def meets_again(self, request: HttpRequest) -> bool:
+        """Has process_view seen this request before? From now on it has."""
+        if self.request is not request:
+            return False
+        seen, self.seen = self.seen, True
+        return seen
+
 
 def _passage(request: HttpRequest) -> _Passage | None:
     found: _Passage | None = getattr(request, _PASSAGE, None)
@@ -68,15 +75,6 @@ def _begun(request: HttpRequest, *, in_loop: bool) -> Iterator[_Passage]:
         yield passage
     finally:
         setattr(request, _PASSAGE, None)
-
-
-def _was_seen(request: HttpRequest) -> bool:
-    """Has process_view seen the request before? From now on it has."""
-    passage = _passage(request)
-    seen = passage is not None and passage.seen
-    if passage is not None:
-        passage.seen = True
-    return seen
 
 
 def _closing(request: HttpRequest, *, in_loop: bool) -> _Passage:
@@ -190,7 +188,7 @@ class IdempotencyMiddleware:
         self, request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> HttpResponseBase | None:
         """Claim and open the guard; return a response only for a replay or a problem."""
-        if _was_seen(request):
+        if (passage := getattr(request, _PASSAGE, None)) is not None and passage.meets_again(request):
             return None
         guarded_alias.set(None)
         try:
@@ -223,7 +221,7 @@ class IdempotencyMiddleware:
             return await sync_to_async(type(self).process_view)(self, request, callback, args, kwargs)
         asks_project = bool(conf.get("EXEMPT"))  # its functions may query a database
         try:
-            if _was_seen(request) or (
+            if ((passage := _passage(request)) is not None and passage.meets_again(request)) or (
                 await sync_to_async(passes)(request, callback) if asks_project else passes(request, callback)
             ):
                 return None

@@ -93,7 +93,7 @@ class Held:
     view: Any
 
 
-class Clerks(admin.ModelAdmin):  # type: ignore[type-arg]
+class Clerks(admin.ModelAdmin):
     @admin.options.csrf_protect_m
     def pay(self, request: HttpRequest) -> HttpResponse:
         return pay(request)
@@ -271,7 +271,26 @@ def for_role(role: str) -> Any:
     return decorate
 
 
-for_staff = for_role("is_staff")
+def with_role_by_default(role: str) -> Any:
+    """The same as a default of its wrapper."""
+
+    def decorate(view: Any) -> Any:
+        def check(request: HttpRequest, *, role: str = role) -> Any:
+            return view(request) if getattr(request.user, role) else redirect("/login/")
+
+        return check
+
+    return decorate
+
+
+for_staff, for_staff_by_default = for_role("is_staff"), with_role_by_default("is_staff")
+
+
+def choosy(view: Any) -> Any:
+    """A decorator that not every view can have."""
+    if view.__module__ != __name__:
+        raise TypeError
+    return silently(view)
 
 
 async def awaited(request: HttpRequest) -> HttpResponse:
@@ -289,23 +308,26 @@ class BareDecorator(Pay):
     """Its handler is decorated as a function is: the check gets the object in place of the request."""
 
     @silently
-    def post(self, request: HttpRequest) -> HttpResponse: ...
+    def post(self, request: HttpRequest) -> HttpResponse:
+        return pay(request)
 
 
 #: What a project names, and views behind that.
 HERE = "tests.entry_points.test_asked_again"
-THROUGH = [f"{HERE}.{name}" for name in ("staff_only", "silently", "for_staff")]
+THROUGH = [f"{HERE}.{name}" for name in ("choosy", "staff_only", "silently", "for_staff", "for_staff_by_default")]
 NAMED: dict[str, Any] = {
     "own": staff_only(pay),
     "without-wraps": silently(pay),
     "nested": csrf_exempt(staff_only(login_required(silently(pay)))),
     "with-argument": for_staff(pay),
+    "with-default": for_staff_by_default(pay),
     "class": staff_only(Pay.as_view()),
     "methods": ByNamedDecorator.as_view(),
 }
 #: Views behind what is like it.
 NOT_NAMED: dict[str, Any] = {
     "another-argument": for_role("is_superuser")(pay),
+    "another-default": with_role_by_default("is_superuser")(pay),
     "named-around-another": staff_only(by_default(pay)),
     "bare-decorator": BareDecorator.as_view(),
 }

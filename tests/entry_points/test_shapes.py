@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from adrf.decorators import api_view as async_api_view
@@ -102,11 +102,13 @@ class InDispatch(View):
 class Frozen(View):
     """As a controller of django-modern-rest: it has found its handlers before a decorator replaces them."""
 
+    endpoints: ClassVar[dict[str, Any]]
+
     def __init_subclass__(cls) -> None:
         cls.endpoints = {"POST": vars(cls).get("post")}
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        return type(self).endpoints[request.method](self, request)  # type: ignore[attr-defined]
+        return type(self).endpoints[str(request.method)](self, request)
 
 
 class FrozenView(View):
