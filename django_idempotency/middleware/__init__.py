@@ -201,7 +201,7 @@ class IdempotencyMiddleware:
                 adapted: HttpResponseBase | None = run_with_mixin(callback, request, args, kwargs)
                 return adapted
             exchange = self._admit(request, callback, args, kwargs, getattr(request, "user", None))
-            return None if exchange is None else self._open(request, callback, exchange)
+            return None if exchange is None else self._open_in_thread(request, callback, exchange)
         except Problem as problem:
             return problem_response(problem, request)
         except (ConfigurationError, ImproperlyConfigured) as error:
@@ -227,7 +227,7 @@ class IdempotencyMiddleware:
                 return None
             user = await user_of(request, POLICY)
             exchange = await sync_to_async(self._admit)(request, callback, args, kwargs, user)
-            return None if exchange is None else await self._aopen(request, exchange)
+            return None if exchange is None else await self._open_in_loop(request, exchange)
         except Problem as problem:
             return await aproblem_response(problem, request)
         except (ConfigurationError, ImproperlyConfigured) as error:
@@ -247,7 +247,7 @@ class IdempotencyMiddleware:
             return problem_response(exception, request)
         return None
 
-    def _open(self, request: HttpRequest, callback: Any, exchange: Exchange) -> HttpResponseBase | None:
+    def _open_in_thread(self, request: HttpRequest, callback: Any, exchange: Exchange) -> HttpResponseBase | None:
         passage = _closing(request, in_loop=False)
         leave_while_guarded(callback)
         if (replay := exchange.open()) is None:
@@ -255,7 +255,7 @@ class IdempotencyMiddleware:
             guarded_alias.set(exchange.atomic_alias)
         return replay
 
-    async def _aopen(self, request: HttpRequest, exchange: Exchange) -> HttpResponseBase | None:
+    async def _open_in_loop(self, request: HttpRequest, exchange: Exchange) -> HttpResponseBase | None:
         passage = _closing(request, in_loop=True)
         if (replay := await exchange.aopen()) is None:
             passage.exchange = exchange
