@@ -180,8 +180,10 @@ def _are_plain(*values: Any) -> bool:
 
 def _follow_class(cls: type[View], method: str, path: Path) -> None:
     for base in cls.__mro__:  # each dispatch calls that of its super()
-        dispatch = None if base in _named() else vars(base).get("dispatch")
-        if dispatch is not None and _follow(dispatch, path, of_class=True) not in _dispatches():
+        dispatch = vars(base).get("dispatch")
+        if dispatch is None or untraced(dispatch) in _dispatches() or base in _named():
+            continue
+        if _follow(dispatch, path, of_class=True) not in _dispatches():
             raise Unfollowed(f"{_name_of(base)}.dispatch()")
     if (handler := getattr(cls, method.lower(), None)) is not None:
         _follow(handler, path, of_class=True)

@@ -6,8 +6,7 @@ It comes after every middleware that has a `process_view`, since a request that 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -66,15 +65,11 @@ def _passage(request: HttpRequest) -> _Passage | None:
     return found if found is not None and found.request is request else None
 
 
-@contextmanager
-def _begun(request: HttpRequest, *, in_loop: bool) -> Iterator[_Passage]:
+def _begin(request: HttpRequest, *, in_loop: bool) -> _Passage:
     passage = _Passage(request, in_loop)
     setattr(request, _PASSAGE, passage)
     note(request, None)  # the same request may be sent through again
-    try:
-        yield passage
-    finally:
-        setattr(request, _PASSAGE, None)
+    return passage
 
 
 def _closing(request: HttpRequest, *, in_loop: bool) -> _Passage:
@@ -116,7 +111,8 @@ class IdempotencyMiddleware:
     # ------------------------------------------------------------------------------------------------- the response
 
     def _call(self, request: HttpRequest, get_response: Callable[[HttpRequest], HttpResponseBase]) -> HttpResponseBase:
-        with _begun(request, in_loop=False) as passage:
+        passage = _begin(request, in_loop=False)
+        try:
             try:
                 response = get_response(request)
             except BaseException as error:
@@ -135,12 +131,15 @@ class IdempotencyMiddleware:
                 return passage.exchange.settle(response)
             except Problem as problem:
                 return problem_response(problem, request)
+        finally:
+            setattr(request, _PASSAGE, None)
 
     async def _acall(self, request: HttpRequest) -> HttpResponseBase:
         if not self._runs_async(request):
             # One hop: claim, view, settle and COMMIT in one thread call, which a disconnecting client cannot cancel.
             return await run_to_completion(sync_to_async(self._call)(request, async_to_sync(self.get_response)))
-        with _begun(request, in_loop=True) as passage:
+        passage = _begin(request, in_loop=True)
+        try:
             try:
                 response: HttpResponseBase = await self.get_response(request)
             except BaseException as error:
@@ -158,6 +157,8 @@ class IdempotencyMiddleware:
                 return await run_to_completion(passage.exchange.asettle(response))
             except Problem as problem:
                 return await aproblem_response(problem, request)
+        finally:
+            setattr(request, _PASSAGE, None)
 
     def _judge(self, request: HttpRequest, response: HttpResponseBase) -> None:
         """Report a keyed request that no entry point has handled."""
