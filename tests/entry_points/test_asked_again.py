@@ -27,7 +27,7 @@ from django.urls import URLResolver, path
 from django.utils.decorators import decorator_from_middleware, method_decorator
 from django.utils.module_loading import import_string
 from django.views import View
-from django.views.decorators.cache import cache_page
+from django.views.decorators.cache import cache_control, cache_page
 from django.views.decorators.csrf import csrf_exempt, csrf_protect
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.gzip import gzip_page
@@ -346,7 +346,9 @@ ASKED: dict[str, Any] = {
     "admin-view": admin.site.admin_view(pay, cacheable=True),
     "in-harmless": csrf_exempt(transaction.atomic(gzip_page(sensitive_post_parameters()(staff_member_required(pay))))),
     "around-harmless": staff_member_required(
-        require_http_methods(["POST"])(vary_on_headers("X")(csrf_protect(cache_page(1)(pay))))
+        require_http_methods(["POST"])(
+            vary_on_headers("X")(csrf_protect(cache_page(1)(cache_control(private=True)(pay))))
+        )
     ),
     "condition": staff_member_required(condition(lambda request: None)(pay)),
 }
