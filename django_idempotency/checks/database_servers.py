@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.checks import CheckMessage
 
-from ..http.atomic_requests import asks_for_transaction, non_atomic_aliases
-from ..http.ninja_views import is_ninja
 from ..stores.orm.dialects import Dialect, InnoDB, PostgreSQL, SQLite, dialect_class
 from .catalogue import finding
-from .urlconf import is_rest, views
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
@@ -70,20 +67,9 @@ def _pooled(connection: BaseDatabaseWrapper, cursor: Any, facts: dict[str, Any])
     granted = {name: int(number) for name, number in cursor.fetchall()}
     free = granted["max_connections"] - granted["superuser_reserved_connections"]
     limits = [free, *(granted[name] for name in ("role", "database") if granted[name] >= 0)]  # -1: no limit
-    each, said = 1, f"a pool of {size}"
-    if granted.get("sees_commits") and _claims_beside(connection.alias):
-        each, said = 2, f"{said}, one outside of it beside each of these for claims under ATOMIC_REQUESTS"
-    if each * size + APART > min(limits):
-        fits = max(1, (min(limits) - APART) // each)
-        yield finding("W078", needed=each * size + APART, pool=said, limit=min(limits), fits=fits, **facts)
-
-
-def _claims_beside(using: str) -> bool:
-    """May a request claim over a second connection of its thread (see `BaseStore.beside()`)? Only DRF and ninja views do."""
-    return any(
-        (is_ninja(callback) or is_rest(callback)) and asks_for_transaction(using, non_atomic_aliases(callback))
-        for callback, _ in views()
-    )
+    if size + APART > min(limits):
+        fits = max(1, min(limits) - APART)
+        yield finding("W078", needed=size + APART, size=size, limit=min(limits), fits=fits, **facts)
 
 
 #: For libpq, the client's library. The last is in milliseconds.
@@ -94,7 +80,6 @@ _GRANTED = """
     SELECT name, setting FROM pg_settings WHERE name IN ('max_connections', 'superuser_reserved_connections')
     UNION ALL SELECT 'role', rolconnlimit::text FROM pg_roles WHERE rolname = current_user
     UNION ALL SELECT 'database', datconnlimit::text FROM pg_database WHERE datname = current_database()
-    UNION ALL SELECT 'sees_commits', CASE current_setting('transaction_isolation') WHEN 'read committed' THEN '1' ELSE '0' END
 """
 
 _SESSION = ["client_connection_check_interval", "idle_in_transaction_session_timeout"]

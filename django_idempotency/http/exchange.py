@@ -155,7 +155,7 @@ class Exchange(DecidingExchange):
 
     def _room(self, block: Block | None) -> AbstractContextManager[None]:
         """Return the context of the claim, in which the guard learns what it takes over."""
-        return nullcontext() if block is None else block.room(self.operation.store, leases=self._leases)
+        return nullcontext() if block is None else block.room(leases=self._leases)
 
     async def aopen(self) -> HttpResponseBase | None:
         """See open()."""

@@ -20,7 +20,6 @@ from .database_checks import check_database
 
 if TYPE_CHECKING:
     from django.core.checks import CheckMessage
-    from django.db.backends.base.base import BaseDatabaseWrapper
 
 
 class Guard:
@@ -221,10 +220,6 @@ class BaseStore(ABC):
     def after_commit(self, call: Callable[[], None]) -> None:
         """Call it once this thread's writes are committed: at once if each write is committed separately."""
         call()
-
-    def beside(self) -> BaseDatabaseWrapper | None:
-        """Return a connection that commits a claim at once, beside an open transaction of this thread; `None`: none can."""
-        return None
 
     # ----------------------------------------------------------------------------------------------- for an operator
 

@@ -3,11 +3,9 @@
 DRF authenticates and checks permissions inside the transaction of ATOMIC_REQUESTS. The owner of the key is known only
 after that. Rows locked by then must stay locked, so the guard cannot begin a transaction of its own:
 
-    BEGIN ─ permissions ──── lock row ─ handler ─ store response ─ COMMIT
-                        └─ claim ─ commit, over a second connection
+    BEGIN ─ permissions ─ claim ─ lock row ─ handler ─ store response ─ COMMIT
 
-The claim is committed at once, as usual, if a second connection can do that (see `BaseStore.beside()`). Otherwise it joins the
-transaction.
+The claim joins that transaction: a duplicate waits for it, for at most a second, and a crash leaves no trace of it.
 """
 
 from __future__ import annotations
@@ -16,16 +14,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from django.db import Error, connections, transaction
-
-from ..errors import StoreUnavailable
-
-if TYPE_CHECKING:
-    from django.db.backends.base.base import BaseDatabaseWrapper
-
-    from .base import BaseStore
+from django.db import connections, transaction
 
 
 class Block:
@@ -42,8 +33,6 @@ class Block:
         #: Are its writes committed? Known only if `noted`, or after take().
         self.committed = False
         self._heard: Callable[[], None] | None = None
-        #: The second connection that claims for it.
-        self.beside: BaseDatabaseWrapper | None = None
 
     def __enter__(self) -> None:
         self.joined = connections[self.using].in_atomic_block
@@ -73,18 +62,13 @@ class Block:
         """Is `atomic` the object that Django's connection has for this block?"""
         return atomic is self._atomic
 
-    def room(self, store: BaseStore, *, leases: bool) -> AbstractContextManager[None]:
-        """Return the context in which a claim is made in a store, whose rows are on this database.
+    def room(self, *, leases: bool) -> AbstractContextManager[None]:
+        """Return the context in which a claim is made in a store whose rows are on this database.
 
-        A lease's claim must be committed before this transaction ends. So without a second connection, what this
-        transaction has written so far is committed. Inside an outer transaction the claim joins: a rollback there
-        undoes both. Raises `StoreUnavailable`.
+        A lease's claim must be committed before this transaction ends, so what this transaction has written so far is
+        committed. Inside an outer transaction the claim joins: a rollback there undoes both.
         """
-        try:
-            self.beside = None if self.joined else store.beside()
-        except Error as error:
-            raise StoreUnavailable from error
-        return self._paused() if leases and self.beside is None and not self.joined else self._offered()
+        return self._paused() if leases and not self.joined else self._offered()
 
     @contextmanager
     def _offered(self) -> Iterator[None]:

@@ -17,7 +17,7 @@ from ..core.repeats import Counted, Repeats
 from .base import Audit, BaseStore, Guard, Purged, Scanned
 
 if TYPE_CHECKING:
-    from django.db.backends.base.base import BaseDatabaseWrapper
+    pass
 
 
 class WrappedStore(BaseStore):
@@ -79,9 +79,6 @@ class WrappedStore(BaseStore):
 
     def after_commit(self, call: Callable[[], None]) -> None:
         self.store.after_commit(call)
-
-    def beside(self) -> BaseDatabaseWrapper | None:
-        return self.store.beside()
 
     def wait(self, ticket: Ticket, *, seconds: float) -> None:
         self.store.wait(ticket, seconds=seconds)

@@ -13,14 +13,11 @@ from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 from django.db import OperationalError, connection, connections
 from django.db.migrations.recorder import MigrationRecorder
-from django.db.transaction import non_atomic_requests
-from django.urls import path
 from pytest_django import Settings
 
 from django_idempotency.checks.database_servers import on_server
 from django_idempotency.checks.databases import check_databases, check_deployment, check_migrations
 from django_idempotency.stores.orm.dialects import Dialect, PostgreSQL, registry
-from testproject.payments.views import BareChargeView
 
 from .conftest import Configure, hints
 
@@ -183,7 +180,6 @@ GRANTED = {
     "superuser_reserved_connections": "3",
     "role": "-1",
     "database": "-1",
-    "sees_commits": "1",
 }
 
 
@@ -205,39 +201,6 @@ def test_a_pool_and_what_stands_beside_it(pool: Any, granted: dict[str, str], li
     assert list(found) == ([] if limit is None else ["W078"])
     if limit is not None:
         assert f'"max_size": {max(1, int(limit) - 2)}}}' in found["W078"]
-
-
-def plain(request: Any) -> None:
-    """Neither REST framework's view nor ninja's: its claim comes before its transaction."""
-
-
-@pytest.fixture
-def atomic_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", True)
-
-
-@pytest.mark.usefixtures("atomic_requests")
-@pytest.mark.parametrize(
-    ("size", "granted", "view", "limit"),
-    [
-        (48, {}, BareChargeView.as_view(), "97"),  # twice 48, and two
-        (47, {}, BareChargeView.as_view(), None),
-        (4, {"role": "9"}, BareChargeView.as_view(), "9"),
-        (95, {}, plain, None),
-        (95, {}, non_atomic_requests(BareChargeView.as_view()), None),
-        (95, {"sees_commits": "0"}, BareChargeView.as_view(), None),  # the claim joins
-    ],
-)
-def test_claims_beside_a_pool(
-    size: int, granted: dict[str, str], view: Any, limit: str | None, settings: Settings
-) -> None:
-    """W078: under ATOMIC_REQUESTS a DRF view may hold two connections per request, and only one is from the pool."""
-    settings.ROOT_URLCONF = type("URLs", (), {"urlpatterns": [path("there/", view)]})
-    options = {**LIBPQ, "pool": {"max_size": size}}
-    found = server("postgresql", answers={**POSTGRESQL, **GRANTED, **granted}, options=options)
-    assert list(found) == ([] if limit is None else ["W078"])
-    if limit is not None:
-        assert f'"max_size": {(int(limit) - 2) // 2}}}' in found["W078"]
 
 
 MYSQL = {"wait_timeout": "60", "innodb_rollback_on_timeout": "OFF"}

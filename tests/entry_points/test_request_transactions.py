@@ -26,7 +26,6 @@ from django_idempotency import Policy, idempotent
 from django_idempotency.core.records import Guarantee, Status
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.rest_framework import IdempotentViewMixin
-from django_idempotency.stores.orm import beside
 from testproject.payments.models import Effect
 from tests.stores.helpers import connection_id, elsewhere, kill
 
@@ -289,12 +288,22 @@ def test_without_a_key_nothing_differs(user: User, connect: Connect, way: str, o
 
 
 @rows_are_locked
-@pytest.mark.parametrize("url", ["/withdrawing/", "/leased-withdrawing/"])
-@pytest.mark.parametrize("key", [None, KEY])
-def test_a_permissions_lock_holds_in_the_handler(user: User, connect: Connect, url: str, key: str | None) -> None:
-    """The lock holds with and without a key; others see the claim meanwhile, so that a crash leaves its trace."""
+@pytest.mark.parametrize(
+    ("url", "key", "found"),
+    [
+        ("/withdrawing/", None, {"locked": True, "claimed": False}),
+        ("/withdrawing/", KEY, {"locked": True, "claimed": False}),
+        ("/leased-withdrawing/", None, {"locked": True, "claimed": False}),
+        # What stood before its claim is committed with it.
+        ("/leased-withdrawing/", KEY, {"locked": False, "claimed": True}),
+    ],
+)
+def test_a_permissions_lock_holds_in_the_handler(
+    user: User, connect: Connect, url: str, key: str | None, found: dict[str, bool]
+) -> None:
+    """With a key and without; the claim is in the same transaction, so others see it only after the COMMIT."""
     first = connect(url, user)(key=key)
-    assert (first.status_code, first.json()) == (201, {"locked": True, "claimed": key is not None})
+    assert (first.status_code, first.json()) == (201, found)
 
 
 @rows_are_locked
@@ -353,20 +362,12 @@ def test_a_caller_without_a_urlconf(user: User) -> None:
     assert not [query for query in queries if query["sql"].startswith(("BEGIN", "SAVEPOINT"))]
 
 
-@pytest.mark.skipif("connection.vendor == 'sqlite'", reason="SQLite has one writer")
-def test_the_second_connection_ends_with_the_request(user: User, connect: Connect) -> None:
-    """The second connection ends as Django's own does with CONN_MAX_AGE = 0."""
-    assert connect("/mixed/nothing/", user)({"how": "201"}).status_code == 201
-    other, _facts = beside._KEPT.connections["default"]
-    assert other.connection is None
-
-
 @pytest.mark.skipif("connection.vendor != 'postgresql'", reason="PostgreSQL's snapshots and schemas")
 @pytest.mark.parametrize(
     "setting", ["default_transaction_isolation = 'repeatable read'", "search_path = 'public', 'pg_catalog'"]
 )
-def test_where_a_second_connection_would_not_do(user: User, connect: Connect, setting: str) -> None:
-    """A second connection may have another snapshot or schema, without the claim: the claim joins; retries replay."""
+def test_under_other_snapshots_and_schemas(user: User, connect: Connect, setting: str) -> None:
+    """The claim is in the transaction of the view, so it finds the same table; retries replay."""
     send = connect("/mixed/nothing/", user)
     connection.ensure_connection()
     with connection.cursor() as cursor:

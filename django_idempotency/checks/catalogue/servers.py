@@ -46,7 +46,7 @@ DEPLOYED: dict[str, tuple[str, str]] = {
     ),
     "W078": (
         (
-            'A process may open %(needed)s connections to DATABASES["%(using)s"] (%(pool)s, and two outside it: '
+            'A process may open %(needed)s connections to DATABASES["%(using)s"] (a pool of %(size)s, and two outside it: '
             'for the heartbeat, and for settles that are retried), but PostgreSQL grants "%(user)s" only %(limit)s.'
         ),
         (

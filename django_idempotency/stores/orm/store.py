@@ -19,10 +19,8 @@ from ...core.records import Guarantee, Record, Settlement, Ticket
 from ...core.repeats import Counted, Repeats
 from ...errors import IdempotencyError, LostRace
 from ..base import Audit, BaseStore, Guard, Purged, Scanned
-from ..blocks import offered
 from ..database_checks import check_database
 from .active_guards import ACTIVE_GUARDS
-from .beside import beside
 from .checks import check_dialect
 from .claiming import claim
 from .executing import fetched, written
@@ -57,10 +55,7 @@ class ORMStore(BaseStore):
     # -------------------------------------------------------------------------------------------------------- claim
 
     def claim(self, ticket: Ticket) -> Record:
-        block = offered(self.using)
-        beside = None if block is None else block.beside
-        connection = connections[self.using] if beside is None else beside
-        return claim(self._statements, connection, ticket, combine=self.combine)
+        return claim(self._statements, self._connection, ticket, combine=self.combine)
 
     async def aclaim(self, ticket: Ticket) -> Record:
         """See claim()."""
@@ -176,9 +171,6 @@ class ORMStore(BaseStore):
 
     def after_commit(self, call: Callable[[], None]) -> None:
         transaction.on_commit(call, using=self.using, robust=True)
-
-    def beside(self) -> BaseDatabaseWrapper | None:
-        return beside(self._connection)
 
     # ----------------------------------------------------------------------------------------------- for an operator
 

@@ -104,14 +104,6 @@ class Dialect:
         """Return a transaction that begins with the lock and settles with its COMMIT; `None`: Django begins and commits it."""
         return None
 
-    def beside(self, connection: BaseDatabaseWrapper) -> str | None:
-        """Return a query for what must be equal on a second connection that claims beside one with a transaction.
-
-        Its first column says whether the transaction sees what the other one commits; the next ones, how an unqualified
-        name is resolved. `None`: it does not see that, or the two would wait for each other.
-        """
-        return None
-
     def waiting(self, seconds: float) -> tuple[str, str, str] | None:
         """Return the parts before, inside and after a SELECT that waits for a row's lock; `None` if it cannot wait."""
         return None

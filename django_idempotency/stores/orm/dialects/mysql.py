@@ -23,10 +23,6 @@ class InnoDB(Dialect):
     def ends_transaction(self, sql: object) -> bool:
         return ends_transaction(sql, InnoDB.vendor)
 
-    def beside(self, connection: BaseDatabaseWrapper) -> str | None:
-        committed = getattr(connection, "isolation_level", "") == "read committed"
-        return "SELECT TRUE, DATABASE()" if committed else None
-
     def purge(self, connection: BaseDatabaseWrapper, table: str, chosen: str, given: list[Any]) -> list[Any]:
         """Delete in two statements: a DELETE of more than one table returns no rows."""
         rows = chosen.format(columns="id, purge_at")

@@ -66,9 +66,6 @@ class PostgreSQL(Dialect):
     def own_transaction(self, connection: BaseDatabaseWrapper) -> WorkTransaction | None:
         return PostgreSQLTransaction(connection, self.transaction_id) if self.combines(connection) else None
 
-    def beside(self, connection: BaseDatabaseWrapper) -> str:
-        return "SELECT current_setting('transaction_isolation') = 'read committed', current_setting('search_path')"
-
     def waiting(self, seconds: float) -> tuple[str, str, str] | None:
         patience = max(1, int(seconds * 1000))  # 0 means no limit
         return "", f", set_config('lock_timeout', '{patience}ms', true) AS a", "FOR SHARE"
