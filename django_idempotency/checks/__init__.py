@@ -8,7 +8,6 @@ from .audit import check_audit
 from .client import check_client
 from .cors import check_cors
 from .databases import check_databases, check_deployment, check_migrations
-from .durable import check_durable
 from .exceptions import check_exceptions
 from .functions import check_functions
 from .issuing import check_issuing
@@ -50,7 +49,6 @@ def register() -> None:
         check_exceptions,
         check_issuing,
         check_secrets,
-        check_durable,
     ):
         checks.register(check, TAG, checks.Tags.urls)
     checks.register(check_migrations, TAG, checks.Tags.database)

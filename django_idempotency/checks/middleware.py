@@ -13,7 +13,6 @@ from django.utils.module_loading import import_string
 
 from ..middleware import IdempotencyMiddleware
 from .catalogue import finding
-from .sources import tree_of
 
 
 def check_middleware(**_: Any) -> list[CheckMessage]:
@@ -57,8 +56,18 @@ def _may_answer(middleware: Any, hook: str) -> bool:
     method = getattr(middleware, hook, None) if inspect.isclass(middleware) else None
     if method is None:
         return False
-    tree = tree_of(method)
+    tree = _tree_of(method)
     return tree is None or any(isinstance(node, ast.Raise) or _returns_something(node) for node in ast.walk(tree))
+
+
+def _tree_of(function: Any) -> ast.Module | None:
+    """Return the syntax tree of a function; `None` if it has no source that can be read."""
+    try:
+        source = inspect.getsource(function)
+        # An indented source stays as it is: the lines of a string in it may begin at column 0.
+        return ast.parse(f"if 1:\n{source}" if source[0].isspace() else source)
+    except Exception:  # noqa: BLE001 - a file that has changed, or a source too deep, raises almost anything
+        return None
 
 
 def _returns_something(node: ast.AST) -> bool:

@@ -139,15 +139,6 @@ ROUTES: dict[str, tuple[str, str]] = {
             'secret is better than none. If you cannot edit the view, name it in "EXEMPT".'
         ),
     ),
-    "W134": (
-        (
-            "%(view)s has a block atomic(durable=True), which cannot begin inside an atomic guard: each request with a key "
-            "raises DurableInsideGuard."
-        ),
-        (
-            'Type guarantee="lease" in its policy, or put @idempotency_exempt on it. If you cannot edit the view, name it in "EXEMPT".'
-        ),
-    ),
     "W093": (
         (
             'The policy of %(view)s has %(field)s, which needs a cache that all processes share and that counts in one step, and CACHES["%(alias)s"] is a %(backend)s: '
