@@ -22,7 +22,6 @@ EXTRAS = {
     "drf_spectacular",
     "graphql",
     "httpx",
-    "httpx2",
     "hypothesis",
     "ninja",
     "ninja_extra",

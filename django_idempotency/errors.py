@@ -373,9 +373,10 @@ class CallInTransaction(ConfigurationError):
 
 
 class CallWithoutName(ConfigurationError):
-    """Nothing names this outgoing call, and its transport has require_names=True. Nothing was sent.
+    """Nothing names this outgoing call. Nothing was sent.
 
-    Make it inside `with outgoing("order-17"):`, or in a step; with httpx, type extensions={"idempotency": "order-17"}.
+    Make it inside `with outgoing("order-17"):`, or in a step, in its own thread; with httpx, type
+    extensions={"idempotency": "order-17"}. If it may be sent without a key, type require_names=False.
     """
 
 

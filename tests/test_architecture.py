@@ -113,8 +113,7 @@ RINGS: dict[str, dict[str, Row]] = {
             "asgiref django",
         ),
         "client.httpx": row("client", "httpx"),
-        "client.httpx2": row("client", "httpx2"),
-        "client.requests": row("client core errors", "requests urllib3"),
+        "client.requests": row("client errors", "requests urllib3"),
     },
     "what looks at all of it": {
         "testing": row(

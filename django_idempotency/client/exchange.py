@@ -10,21 +10,22 @@ from dataclasses import dataclass, replace
 
 from asgiref.sync import sync_to_async
 
+from ..concurrency.cancellation import run_to_completion
 from ..core import outgoing
-from ..core.outgoing import BROKEN, ENDED, NOT_SENT, CallState, Verdict
-from ..errors import ConfigurationError, DeadlinePassed
+from ..core.outgoing import BROKEN, ENDED, NOT_SENT, SAFE_METHODS, CallState, Verdict
+from ..errors import CallWithoutName, ConfigurationError, DeadlinePassed, StreamedRequest
 from ..functions.deadlines import remaining
 from ..stores.base import utcnow
 from .budget import RetryBudget, budget_of
 from .ledger import Ledger, Started
 from .messages import Answer, CallFacts, OutgoingRequest, is_replayed, reference_of
-from .names import CallName
+from .names import CallName, name_of
 from .providers import LONGEST_DEADLINE, provider
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """How a transport retries. Durations are in seconds."""
+    """How a client retries. Durations are in seconds."""
 
     provider: str
     #: The most retries of one request.
@@ -34,9 +35,9 @@ class Terms:
     #: The longest pause before the first retry, which doubles each time, and the longest of all.
     base: float = 0.5
     longest: float = 10.0
-    #: Is a request that nothing names refused, if its method is not safe?
-    require_names: bool = False
-    #: Shared by all transports of the process that call the same host; `None`: that one.
+    #: Is a request that nothing names refused, if its method is not safe? Otherwise it passes as it is, and once.
+    require_names: bool = True
+    #: Shared by all clients of the process that call the same host; `None`: that one.
     budget: RetryBudget | None = None
 
     def __post_init__(self) -> None:
@@ -57,96 +58,154 @@ class Errors:
     broken: tuple[type[Exception], ...]
 
 
+def exchange_for(
+    terms: Terms,
+    errors: Errors,
+    *,
+    method: str,
+    name: str | None,
+    key: str | None,
+    read: Callable[[], OutgoingRequest | None],
+) -> Exchange | None:
+    """Return the call that a request makes; `None`: it passes as it is. `read` returns `None` for a stream.
+
+    `name` and `key` are what the request itself has. Raises `CallWithoutName`, `StreamedRequest`, and what `name_of()`
+    raises.
+    """
+    if method in SAFE_METHODS:
+        return None
+    found = name_of(name, key, read)
+    if found is None:
+        if terms.require_names:
+            raise CallWithoutName
+        return None
+    if (request := read()) is None:
+        raise StreamedRequest
+    return Exchange(terms, errors, found, request)
+
+
 class Exchange:
-    """One call of one process. `run()` and `arun()` send with what the transport gives them: a key, and seconds left."""
+    """One call of one process. `run()` and `arun()` send with what the client gives them: a key, and seconds left.
+
+    Whatever ends it, the row of its last attempt is ended with it: what may have begun is unknown, and nobody sends later
+    what its caller was told has failed.
+    """
+
+    #: The attempt that is written down and not ended.
+    _open: Started | None = None
+    #: What is known of it, should it end now, and its response.
+    _verdict = NOT_SENT
+    _answer: Answer | None = None
 
     def __init__(self, terms: Terms, errors: Errors, name: CallName, request: OutgoingRequest) -> None:
         if name.resumption is not None and name.resumption.provider != terms.provider:
             raise ConfigurationError(
-                f'The "CLIENT" of the provider {name.resumption.provider!r} has a transport for {terms.provider!r}, so the call '
+                f'The "CLIENT" of the provider {name.resumption.provider!r} is a client of {terms.provider!r}, so the call '
                 "would be made twice. Nothing was sent."
             )
         self._terms, self._errors, self._name = terms, errors, name
         self._ledger = Ledger(provider(terms.provider), name, request, margin=terms.deadline)
         self._budget = budget_of(request.host) if terms.budget is None else terms.budget
-        self._ends = time.monotonic() + min(terms.deadline, _or_infinite(remaining()))
+        self._began = time.monotonic()
+        self._ends = self._began + min(terms.deadline, _or_infinite(remaining()))
         self._retries = 0
+        #: Did every attempt before the last one do nothing, as far as anybody here has seen?
         self._clean = False
-        self._attempts = 0
+
+    def took(self) -> float:
+        """Return for how long it has run (seconds)."""
+        return time.monotonic() - self._began
 
     def run(self, send: Callable[[str, float], Answer]) -> Answer:
         """Make the call. Raises what the last attempt raised, and what `Ledger.start()` raises."""
         self._require_time()
-        while True:
-            started = self._ledger.start()
-            if isinstance(started, Answer):
-                return self._answered(started, CallState.SUCCEEDED)
-            self._note(started)
-            try:
-                answer = send(started.key, self._left())
-            except Exception as error:
-                verdict, pause = self._failed(error)
-                if pause is None:
-                    self._ledger.end(started, self._ending(verdict), None)
-                    raise
-            else:
-                verdict, pause = self._judged(answer)
-                if pause is None:
-                    self._ledger.end(started, self._ending(verdict), answer)
-                    return self._answered(self._with_facts(answer, started), self._ending(verdict))
-            self._clean = outgoing.stays_clean(verdict, clean=self._clean)
-            time.sleep(pause)
-            if self._left() <= 0:
-                self._ledger.end(started, self._ending(verdict), None)
-                raise DeadlinePassed
+        try:
+            while True:
+                started = self._start()
+                if isinstance(started, Answer):
+                    return self._answered(started, CallState.SUCCEEDED)
+                self._note(BROKEN)  # until its response is here
+                try:
+                    answer = send(started.key, self._left())
+                except Exception as error:
+                    if (pause := self._failed(error)) is None:
+                        raise
+                else:
+                    if (pause := self._judged(answer)) is None:
+                        return self._answered(self._with_facts(answer, started), self._ending())
+                time.sleep(pause)
+                self._require_time()
+        finally:
+            self._end()
 
     async def arun(self, send: Callable[[str, float], Awaitable[Answer]]) -> Answer:
         """See run()."""
         self._require_time()
-        while True:
-            started = await sync_to_async(self._ledger.start)()
-            if isinstance(started, Answer):
-                return self._answered(started, CallState.SUCCEEDED)
-            self._note(started)
-            try:
-                answer = await send(started.key, self._left())
-            except Exception as error:
-                verdict, pause = self._failed(error)
-                if pause is None:
-                    await sync_to_async(self._ledger.end)(started, self._ending(verdict), None)
-                    raise
-            else:
-                verdict, pause = self._judged(answer)
-                if pause is None:
-                    await sync_to_async(self._ledger.end)(started, self._ending(verdict), answer)
-                    return self._answered(self._with_facts(answer, started), self._ending(verdict))
-            self._clean = outgoing.stays_clean(verdict, clean=self._clean)
-            await asyncio.sleep(pause)
-            if self._left() <= 0:
-                await sync_to_async(self._ledger.end)(started, self._ending(verdict), None)
-                raise DeadlinePassed
+        try:
+            while True:
+                started = await run_to_completion(sync_to_async(self._start)())
+                if isinstance(started, Answer):
+                    return self._answered(started, CallState.SUCCEEDED)
+                self._note(BROKEN)  # until its response is here
+                try:
+                    answer = await send(started.key, self._left())
+                except Exception as error:
+                    if (pause := self._failed(error)) is None:
+                        raise
+                else:
+                    if (pause := self._judged(answer)) is None:
+                        return self._answered(self._with_facts(answer, started), self._ending())
+                await asyncio.sleep(pause)
+                self._require_time()
+        except GeneratorExit:
+            self._open = None  # nothing can be awaited any more: its row stays open, as that of a dead process
+            raise
+        finally:
+            if self._open is not None:
+                await run_to_completion(sync_to_async(self._end)())
+
+    # ------------------------------------------------------------------------------------------------------ its row
+
+    def _start(self) -> Started | Answer:
+        """See Ledger.start(). The attempt is not sent yet."""
+        started = self._ledger.start()
+        if isinstance(started, Answer):
+            self._open = None
+            return started
+        # Another process may have sent the same call since our last attempt.
+        alone = self._open is not None and started.attempts == self._open.attempts + 1
+        self._clean = started.first or (alone and outgoing.stays_clean(self._verdict, clean=self._clean))
+        self._open = started
+        self._note(NOT_SENT)
+        return started
+
+    def _end(self) -> None:
+        """End the row of the last attempt, unless that is done."""
+        started, self._open = self._open, None
+        if started is not None:
+            self._ledger.end(started, self._ending(), self._answer)
+
+    def _note(self, verdict: Verdict, answer: Answer | None = None) -> None:
+        self._verdict, self._answer = verdict, answer
 
     # ---------------------------------------------------------------------------------------------------- decisions
 
-    def _note(self, started: Started) -> None:
-        """Look whether another process has sent the same call since our last attempt."""
-        self._clean = started.first or (self._clean and started.attempts == self._attempts + 1)
-        self._attempts = started.attempts
-
-    def _failed(self, error: Exception) -> tuple[Verdict, float | None]:
-        """Say what an exception means, and how long to wait; `None`: do not retry."""
+    def _failed(self, error: Exception) -> float | None:
+        """Note what an exception means. Return how long to wait; `None`: do not retry."""
         verdict = NOT_SENT if self._errors.not_sent(error) else BROKEN
-        if not isinstance(error, self._errors.broken):
-            return replace(verdict, retry=False), None
-        return verdict, self._pause(verdict, 0.0)
+        self._note(verdict)
+        return self._pause(verdict, 0.0) if isinstance(error, self._errors.broken) else None
 
-    def _judged(self, answer: Answer) -> tuple[Verdict, float | None]:
+    def _judged(self, answer: Answer) -> float | None:
         """See _failed(), for a response."""
         headers = answer.by_name
-        verdict = outgoing.judge(answer.status, headers, answer.body)
+        verdict = outgoing.judge(answer.status, headers)
+        self._note(verdict, answer)
         if verdict.state is CallState.SUCCEEDED:
             self._budget.earn()
-        return verdict, self._pause(verdict, outgoing.retry_after(headers.get("retry-after"), now=utcnow()))
+        if not verdict.retry:
+            return None
+        return self._pause(verdict, outgoing.retry_after(headers.get("retry-after"), now=utcnow()))
 
     def _pause(self, verdict: Verdict, floor: float) -> float | None:
         if not verdict.retry or self._retries >= self._terms.retries:
@@ -158,15 +217,18 @@ class Exchange:
         self._retries += 1
         return pause
 
-    def _ending(self, verdict: Verdict) -> CallState:
-        return outgoing.ending(verdict, clean=self._clean, resuming=self._name.resumption is not None)
+    def _ending(self) -> CallState:
+        return outgoing.ending(self._verdict, clean=self._clean, resuming=self._name.resumption is not None)
 
     def _left(self) -> float:
         return self._ends - time.monotonic()
 
     def _require_time(self) -> None:
-        if self._left() <= 0:
+        if self._left() > 0:
+            return
+        if self._open is None:
             raise DeadlinePassed
+        raise DeadlinePassed("The deadline passed before the call was sent again. Its last attempt had no result.")
 
     def _with_facts(self, answer: Answer, started: Started) -> Answer:
         facts = CallFacts(

@@ -1,26 +1,149 @@
-"""Transports for httpx: `httpx.Client(transport=IdempotentTransport("stripe"))`."""
+"""Clients of httpx whose calls outlive their process: `IdempotentClient("stripe", base_url=...)`.
+
+They wrap a client's `send()`, not its transport: the request that was meant comes through there once, and what httpx
+makes of it does not, such as an auth flow's request for a token. So the name is the request's own, whichever transport,
+proxy or mount carries it.
+"""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import asyncio
+import time
+from dataclasses import fields
+from datetime import timedelta
+from typing import Any
 
 import httpx
 
-from .httpx_transports import AsyncTransport, SyncTransport
+from .exchange import Errors, Exchange, Terms, exchange_for
+from .messages import Answer, OutgoingRequest, wire_free
+from .providers import provider
 
-__all__ = ["AsyncIdempotentTransport", "IdempotentTransport"]
+__all__ = ["AsyncIdempotentClient", "IdempotentClient"]
+
+#: The extension of a request that names its call, and of a response that says how it went.
+EXTENSION = "idempotency"
+_TERMS = frozenset(field.name for field in fields(Terms))
+_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_ERRORS = Errors(
+    not_sent=lambda error: isinstance(error, _NOT_SENT),
+    broken=(httpx.NetworkError, httpx.TimeoutException, httpx.RemoteProtocolError),
+)
 
 
-class IdempotentTransport(SyncTransport, httpx.BaseTransport):
-    """Gives each named call a key that is committed before it is sent, and retries it. See `Terms` for the options.
+class IdempotentClient(httpx.Client):
+    """Gives each named call a key that is committed before it is sent, and retries it.
 
-    `transport` is what it sends with, an `HTTPTransport()` by default.
+    `options` are those of `Terms`, and of `httpx.Client`. A redirect of a named call is not followed.
     """
 
-    library: ClassVar[Any] = httpx
+    def __init__(self, provider: str, **options: Any) -> None:
+        self._terms, options = _split(provider, options)
+        super().__init__(**options)
+
+    def send(self, request: httpx.Request, **how: Any) -> httpx.Response:
+        """Send a request, again if it makes sense, and return its response; or one that is stored."""
+        exchange, send = _exchange_for(request, self._terms), super().send
+        if exchange is None:
+            return send(request, **how)
+        how = {**how, "stream": True, "follow_redirects": False}
+
+        def attempt(key: str, left: float) -> Answer:
+            _prepare(request, self._terms, key, left)
+            ends = time.monotonic() + left
+            response, body = send(request, **how), bytearray()
+            try:
+                for part in response.iter_bytes():
+                    body += part
+                    if time.monotonic() > ends:
+                        raise _late(request)
+            finally:
+                response.close()
+            return _answer(response, bytes(body))
+
+        return _response(request, exchange.run(attempt), exchange)
 
 
-class AsyncIdempotentTransport(AsyncTransport, httpx.AsyncBaseTransport):
-    """See IdempotentTransport, for `httpx.AsyncClient`."""
+class AsyncIdempotentClient(httpx.AsyncClient):
+    """See IdempotentClient, for asyncio."""
 
-    library: ClassVar[Any] = httpx
+    def __init__(self, provider: str, **options: Any) -> None:
+        self._terms, options = _split(provider, options)
+        super().__init__(**options)
+
+    async def send(self, request: httpx.Request, **how: Any) -> httpx.Response:
+        """See IdempotentClient.send()."""
+        exchange, send = _exchange_for(request, self._terms), super().send
+        if exchange is None:
+            return await send(request, **how)
+        how = {**how, "stream": False, "follow_redirects": False}
+
+        async def attempt(key: str, left: float) -> Answer:
+            _prepare(request, self._terms, key, left)
+            try:
+                response = await asyncio.wait_for(send(request, **how), left)
+            except (TimeoutError, asyncio.TimeoutError) as error:  # two classes before Python 3.11
+                raise _late(request) from error
+            return _answer(response, response.content)
+
+        return _response(request, await exchange.arun(attempt), exchange)
+
+
+def _split(provider: str, options: dict[str, Any]) -> tuple[Terms, dict[str, Any]]:
+    """Return our options, and those of httpx."""
+    ours = {name: options[name] for name in _TERMS & options.keys()}
+    return Terms(provider=provider, **ours), {name: value for name, value in options.items() if name not in _TERMS}
+
+
+def _exchange_for(request: httpx.Request, terms: Terms) -> Exchange | None:
+    return exchange_for(
+        terms,
+        _ERRORS,
+        method=request.method,
+        name=request.extensions.get(EXTENSION),
+        key=request.headers.get(provider(terms.provider).header),
+        read=lambda: _read(request),
+    )
+
+
+def _read(request: httpx.Request) -> OutgoingRequest | None:
+    try:
+        body = request.content
+    except httpx.RequestNotRead:
+        return None
+    headers = tuple(request.headers.multi_items())
+    return OutgoingRequest(method=request.method, url=str(request.url), headers=headers, body=body)
+
+
+def _prepare(request: httpx.Request, terms: Terms, key: str, left: float) -> None:
+    """Give an attempt its key, and no more time than is left."""
+    request.headers[provider(terms.provider).header] = key
+    given = request.extensions.get("timeout", {})
+    timeout = {part: _shorter(given.get(part), left) for part in ("connect", "read", "write", "pool")}
+    request.extensions = {**request.extensions, "timeout": timeout}
+
+
+def _shorter(given: float | None, left: float) -> float:
+    return left if given is None else min(given, left)
+
+
+def _late(request: httpx.Request) -> httpx.ReadTimeout:
+    return httpx.ReadTimeout("The response was not complete when the deadline passed.", request=request)
+
+
+def _answer(response: httpx.Response, body: bytes) -> Answer:
+    return Answer(status=response.status_code, headers=wire_free(tuple(response.headers.multi_items())), body=body)
+
+
+def _response(request: httpx.Request, answer: Answer, exchange: Exchange) -> httpx.Response:
+    """Return a response of httpx: the same one for a new and for a stored answer."""
+    response = httpx.Response(
+        answer.status,
+        headers=list(answer.headers),
+        stream=httpx.ByteStream(answer.body),
+        request=request,
+        extensions={EXTENSION: answer.facts},
+    )
+    response.read()
+    response.elapsed = timedelta(seconds=exchange.took())
+    return response

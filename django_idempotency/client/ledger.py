@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from django.db import Error, IntegrityError, router, transaction
+from django.db import IntegrityError, router, transaction
 from django.db.models import Q, QuerySet
 
 from ..core.hashing import record_id
@@ -172,7 +172,7 @@ class Ledger:
             if state is not CallState.SUCCEEDED:
                 mine = mine.filter(attempts=started.attempts, state=CallState.OPEN.value)
             mine.update(**values)
-        except Error:  # InterfaceError, of a connection that was closed meanwhile, is no DatabaseError
+        except Exception:  # any driver's, and a header that a column cannot hold
             logger.exception("The end of a call to %s could not be written. It stays open.", self._provider.alias)
         if meters.active:
             meters.outgoing(self._provider.alias, state.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import time
 from io import BytesIO
 from typing import Any
 
@@ -10,11 +11,9 @@ import requests
 import urllib3
 from requests.adapters import HTTPAdapter
 
-from ..core.outgoing import SAFE_METHODS
-from ..errors import CallWithoutName, ConfigurationError, StreamedRequest
-from .exchange import Errors, Exchange, Terms
+from ..errors import ConfigurationError
+from .exchange import Errors, Exchange, Terms, exchange_for
 from .messages import Answer, OutgoingRequest, wire_free
-from .names import name_of
 from .providers import provider
 
 __all__ = ["IdempotentAdapter"]
@@ -65,9 +64,15 @@ class IdempotentAdapter(HTTPAdapter):
 
         def send(key: str, left: float) -> Answer:
             request.headers[provider(self._terms.provider).header] = key
-            response = self._wrapped.send(request, stream=False, timeout=_shorter(timeout, left), **how)
-            headers = wire_free(tuple(response.headers.items()))
-            return Answer(status=response.status_code, headers=headers, body=response.content or b"")
+            ends = time.monotonic() + left
+            response = self._wrapped.send(request, stream=True, timeout=_shorter(timeout, left), **how)
+            try:
+                body = _body(response, ends)
+            except urllib3.exceptions.HTTPError as error:
+                raise requests.exceptions.ConnectionError(error, request=request) from error
+            finally:
+                response.close()
+            return Answer(status=response.status_code, headers=wire_free(tuple(response.headers.items())), body=body)
 
         return self._response(request, exchange.run(send))
 
@@ -76,17 +81,14 @@ class IdempotentAdapter(HTTPAdapter):
         self._wrapped.close()
 
     def _exchange_for(self, request: requests.PreparedRequest) -> Exchange | None:
-        method, url = request.method or "GET", request.url or ""
-        if method in SAFE_METHODS:
-            return None
-        name = name_of(None, _text(request.headers.get(provider(self._terms.provider).header)))
-        if name is None:
-            if self._terms.require_names:
-                raise CallWithoutName
-            return None
-        headers = tuple((key, _text(value) or "") for key, value in request.headers.items())
-        outgoing = OutgoingRequest(method=method, url=url, headers=headers, body=_body(request.body))
-        return Exchange(self._terms, _ERRORS, name, outgoing)
+        return exchange_for(
+            self._terms,
+            _ERRORS,
+            method=request.method or "GET",
+            name=None,
+            key=_text(request.headers.get(provider(self._terms.provider).header)),
+            read=lambda: _read(request),
+        )
 
     def _response(self, request: requests.PreparedRequest, answer: Answer) -> requests.Response:
         raw = urllib3.HTTPResponse(
@@ -101,14 +103,24 @@ class IdempotentAdapter(HTTPAdapter):
         return response
 
 
-def _body(body: Any) -> bytes:
-    if body is None:
-        return b""
+def _body(response: requests.Response, ends: float) -> bytes:
+    """Read a response as it arrives, until the time that it has has ended."""
+    body = bytearray()
+    while part := response.raw.read1(65536, decode_content=True):
+        body += part
+        if time.monotonic() > ends:
+            raise requests.exceptions.ReadTimeout("The response was not complete when the deadline passed.")
+    return bytes(body)
+
+
+def _read(request: requests.PreparedRequest) -> OutgoingRequest | None:
+    body: Any = request.body or b""
     if isinstance(body, str):
-        return body.encode()
-    if isinstance(body, (bytes, bytearray)):
-        return bytes(body)
-    raise StreamedRequest
+        body = body.encode()
+    if not isinstance(body, (bytes, bytearray)):
+        return None
+    headers = tuple((name, _text(value) or "") for name, value in request.headers.items())
+    return OutgoingRequest(method=request.method or "", url=request.url or "", headers=headers, body=bytes(body))
 
 
 def _text(value: str | bytes | None) -> str | None:

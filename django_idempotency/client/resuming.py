@@ -70,7 +70,13 @@ def resume(call: OutgoingCall, client: Any, *, using: str) -> Resumed:
     if call.request is None:
         raise ImproperlyConfigured('There was no "CLIENT" when it was made, so its request is not stored.')
     request = unpack_request(call.pk, bytes(call.request))
-    resumption = Resumption(name=call.name, key=call.key, provider=call.provider, attempts=call.attempts)
+    resumption = Resumption(
+        name=call.name,
+        key=call.key,
+        provider=call.provider,
+        attempts=call.attempts,
+        digest=bytes(call.digest),
+    )
     try:
         with resuming(resumption):
             send(client, request)
@@ -80,14 +86,15 @@ def resume(call: OutgoingCall, client: Any, *, using: str) -> Resumed:
         return Resumed.TAKEN
     if not resumption.taken:
         raise ImproperlyConfigured(
-            f'The "CLIENT" of the provider {call.provider!r} has none of our transports, so the call was sent past them.'
+            f'The "CLIENT" of the provider {call.provider!r} is none of ours, and has no adapter of ours, so the call was sent '
+            "past the ledger."
         )
     state = OutgoingCall.objects.using(using).values_list("state", flat=True).get(pk=call.pk)
     return Resumed.LEFT if CallState(state) in UNFINISHED else Resumed.FINISHED
 
 
 def send(client: Any, request: OutgoingRequest) -> None:
-    """Send a request with a client of httpx or httpx2, or a session of requests."""
+    """Send a request with a client of httpx, or a session of requests."""
     if hasattr(client, "build_request"):
         client.request(request.method, request.url, headers=list(request.headers), content=request.body)
         return

@@ -7,7 +7,6 @@ name does.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -25,8 +24,6 @@ UNCERTAIN: Final = frozenset({408, 409})
 TOO_EARLY: Final = frozenset({425, 429})
 #: Headers with which a provider says whether another attempt makes sense, the first one first. The last is Adyen's.
 SHOULD_RETRY: Final = ("stripe-should-retry", "x-should-retry", "transient-error")
-#: Problem documents above this (bytes) are not read.
-MAX_PROBLEM: Final = 64 * 1024
 
 
 class CallState(str, Enum):
@@ -34,8 +31,8 @@ class CallState(str, Enum):
 
     OPEN = "open"  # being sent; or its process died
     SUCCEEDED = "succeeded"
-    REFUSED = "refused"  # after an attempt whose effect is unknown
-    VOID = "void"  # nothing was carried out: that is proven
+    REFUSED = "refused"  # the last response, or that there was no connection, says that nothing was carried out
+    VOID = "void"  # nothing was carried out: a person has found that out
     UNKNOWN = "unknown"  # its process gave up, and reported an error
     HELD = "held"  # a person decides
     GIVEN_UP = "given_up"  # its step was given up, so nobody sends it any more
@@ -55,18 +52,19 @@ class Verdict:
     state: CallState
     #: Does another attempt make sense?
     retry: bool
-    #: Does the provider itself say that nothing was carried out, by any attempt?
-    proven: bool = False
 
 
 #: The request did not leave this host: no connection was made.
-NOT_SENT: Final = Verdict(state=CallState.VOID, retry=True)
+NOT_SENT: Final = Verdict(state=CallState.REFUSED, retry=True)
 #: The connection broke, or no response came in time.
 BROKEN: Final = Verdict(state=CallState.UNKNOWN, retry=True)
 
 
-def judge(status: int, headers: Mapping[str, str], body: bytes = b"") -> Verdict:
-    """Say what a response means. Names of headers are in lower case."""
+def judge(status: int, headers: Mapping[str, str]) -> Verdict:
+    """Say what a response means. Names of headers are in lower case.
+
+    None proves that nothing was carried out: a transport or a proxy may have sent the request before, and hidden that.
+    """
     if 200 <= status < 300:
         return Verdict(state=CallState.SUCCEEDED, retry=False)
     if status < 400:  # 303 See Other is how many respond to a POST that they carried out: its key stays
@@ -74,11 +72,9 @@ def judge(status: int, headers: Mapping[str, str], body: bytes = b"") -> Verdict
     uncertain = status in UNCERTAIN or status >= 500
     told = _should_retry(headers)
     retry = (uncertain or status in TOO_EARLY) if told is None else told
-    if says_safe_new_key(headers, body):
-        return Verdict(state=CallState.VOID, retry=retry, proven=True)
     if uncertain or (retry and status not in TOO_EARLY):
         return Verdict(state=CallState.UNKNOWN, retry=retry)
-    return Verdict(state=CallState.VOID, retry=retry)
+    return Verdict(state=CallState.REFUSED, retry=retry)
 
 
 def _should_retry(headers: Mapping[str, str]) -> bool | None:
@@ -89,34 +85,19 @@ def _should_retry(headers: Mapping[str, str]) -> bool | None:
     return None
 
 
-def says_safe_new_key(headers: Mapping[str, str], body: bytes) -> bool:
-    """Does a problem document (RFC 9457) say `"safe_new_key": true`: no request with this key was carried out?"""
-    if "json" not in headers.get("content-type", "") or len(body) > MAX_PROBLEM:
-        return False
-    try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(document, dict) and document.get("safe_new_key") is True
-
-
 def ending(verdict: Verdict, *, clean: bool, resuming: bool = False) -> CallState:
-    """Say in which state a call ends. `clean`: every attempt before this one is proven to have done nothing.
+    """Say in which state a call ends. `clean`: every attempt before this one was refused, too, or not sent.
 
     `resuming`: a call that nobody waits for stays open, so that it is sent again later.
     """
-    if verdict.state in (CallState.SUCCEEDED, CallState.REFUSED):
-        return verdict.state
-    if verdict.state is CallState.VOID and (clean or verdict.proven):
-        return CallState.VOID
-    if verdict.state is CallState.VOID and not verdict.retry:
-        return CallState.REFUSED
-    return CallState.OPEN if resuming else CallState.UNKNOWN
+    if verdict.state is CallState.UNKNOWN or (verdict.state is CallState.REFUSED and verdict.retry and not clean):
+        return CallState.OPEN if resuming else CallState.UNKNOWN
+    return verdict.state
 
 
 def stays_clean(verdict: Verdict, *, clean: bool) -> bool:
-    """Is it still proven after this attempt that nothing was carried out?"""
-    return verdict.proven or (clean and verdict.state is CallState.VOID)
+    """Was every attempt refused, this one included?"""
+    return clean and verdict.state is CallState.REFUSED
 
 
 def retry_after(value: str | None, *, now: datetime) -> float:
@@ -126,11 +107,9 @@ def retry_after(value: str | None, *, now: datetime) -> float:
         return float(min(int(text[:10]), 10**9))
     try:
         date = parsedate_to_datetime(text)
-    except ValueError:
+        return max(0.0, (date.replace(tzinfo=date.tzinfo or timezone.utc) - now).total_seconds())
+    except (ValueError, OverflowError):
         return 0.0
-    if date.tzinfo is None:
-        date = date.replace(tzinfo=timezone.utc)
-    return max(0.0, (date - now).total_seconds())
 
 
 def pause(retry: int, *, floor: float, base: float, longest: float, random: Callable[[], float]) -> float:
@@ -144,7 +123,7 @@ def pause(retry: int, *, floor: float, base: float, longest: float, random: Call
 class Next(Enum):
     """What a request under a name does."""
 
-    #: Send it, with a new key: it is the first, or nothing was carried out before.
+    #: Send it, with a new key: it is the first, or a person says that nothing was carried out.
     FIRST = "first"
     #: Send it again with the stored key.
     AGAIN = "again"

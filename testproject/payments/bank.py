@@ -24,11 +24,9 @@ if TYPE_CHECKING:
 
 def bank_client() -> httpx.Client:
     """Return a client of the bank. `manage.py idempotency_resume` uses it, too."""
-    import httpx
+    from django_idempotency.client.httpx import IdempotentClient
 
-    from django_idempotency.client.httpx import IdempotentTransport
-
-    return httpx.Client(base_url=settings.BANK_URL, transport=IdempotentTransport("bank"), trust_env=False)
+    return IdempotentClient("bank", base_url=settings.BANK_URL, trust_env=False)
 
 
 def transfer(*, name: str, amount: int, attempt: int) -> dict[str, Any]:

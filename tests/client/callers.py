@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,7 @@ import requests
 from asgiref.sync import async_to_sync
 
 from django_idempotency.client import outgoing
-from django_idempotency.client.httpx import AsyncIdempotentTransport, IdempotentTransport
+from django_idempotency.client.httpx import AsyncIdempotentClient, IdempotentClient
 from django_idempotency.client.messages import CallFacts
 from django_idempotency.client.requests import IdempotentAdapter
 
@@ -34,30 +33,24 @@ def reply(response: Any, facts: CallFacts | None) -> Reply:
     return Reply(status=response.status_code, body=body, facts=facts, headers=headers)
 
 
-def with_httpx(library: Any, transport: Any) -> Callable[..., Reply]:
-    def call(method: str, url: str, name: str | None = None, /, **arguments: Any) -> Reply:
-        terms = arguments.pop("terms", {})
-        extensions = {} if name is None else {"idempotency": name}
-        plain = library.HTTPTransport(verify=False)  # loading certificates takes most of a test's time
-        with library.Client(transport=transport("fake", plain, **{**QUICK, **terms}), trust_env=False) as client:
-            response = client.request(method, url, extensions=extensions, **arguments)
-            return reply(response, response.extensions.get("idempotency"))
-
-    return call
+def client(provider: str = "fake", **options: Any) -> IdempotentClient:
+    """Return a client of httpx. Loading certificates would take most of a test's time."""
+    return IdempotentClient(provider, **{**QUICK, "transport": httpx.HTTPTransport(verify=False), **options})
 
 
-def with_async_httpx(library: Any, transport: Any) -> Callable[..., Reply]:
-    async def acall(method: str, url: str, name: str | None = None, /, **arguments: Any) -> Reply:
-        terms = arguments.pop("terms", {})
-        extensions = {} if name is None else {"idempotency": name}
-        plain = library.AsyncHTTPTransport(verify=False)
-        async with library.AsyncClient(
-            transport=transport("fake", plain, **{**QUICK, **terms}), trust_env=False
-        ) as client:
-            response = await client.request(method, url, extensions=extensions, **arguments)
-            return reply(response, response.extensions.get("idempotency"))
+def with_httpx(method: str, url: str, name: str | None = None, /, **arguments: Any) -> Reply:
+    extensions = {} if name is None else {"idempotency": name}
+    with client(**arguments.pop("terms", {})) as made:
+        response = made.request(method, url, extensions=extensions, **arguments)
+        return reply(response, response.extensions.get("idempotency"))
 
-    return async_to_sync(acall)
+
+async def with_async_httpx(method: str, url: str, name: str | None = None, /, **arguments: Any) -> Reply:
+    terms = {**QUICK, "transport": httpx.AsyncHTTPTransport(verify=False), **arguments.pop("terms", {})}
+    extensions = {} if name is None else {"idempotency": name}
+    async with AsyncIdempotentClient("fake", **terms) as made:
+        response = await made.request(method, url, extensions=extensions, **arguments)
+        return reply(response, response.extensions.get("idempotency"))
 
 
 def with_requests(method: str, url: str, name: str | None = None, /, **arguments: Any) -> Reply:
@@ -74,16 +67,8 @@ def with_requests(method: str, url: str, name: str | None = None, /, **arguments
 
 
 CALLERS: dict[str, Callable[..., Reply]] = {
-    "httpx": with_httpx(httpx, IdempotentTransport),
-    "async httpx": with_async_httpx(httpx, AsyncIdempotentTransport),
+    "httpx": with_httpx,
+    "async httpx": async_to_sync(with_async_httpx),
     "requests": with_requests,
 }
 BROKEN: tuple[type[Exception], ...] = (httpx.TransportError, requests.ConnectionError, requests.Timeout)
-if sys.version_info >= (3, 11):  # httpx2 needs it
-    import httpx2
-
-    from django_idempotency.client import httpx2 as ours
-
-    CALLERS["httpx2"] = with_httpx(httpx2, ours.IdempotentTransport)
-    CALLERS["async httpx2"] = with_async_httpx(httpx2, ours.AsyncIdempotentTransport)
-    BROKEN = (*BROKEN, httpx2.TransportError)

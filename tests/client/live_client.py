@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import httpx
 
-from django_idempotency.client.httpx import IdempotentTransport
+from django_idempotency.client.httpx import IdempotentClient
 
 
 def new_client() -> httpx.Client:
-    transport = IdempotentTransport("fake", httpx.HTTPTransport(verify=False), base=0.01)
-    return httpx.Client(transport=transport, trust_env=False)
+    return IdempotentClient("fake", transport=httpx.HTTPTransport(verify=False), base=0.01)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,6 +34,8 @@ class Failure:
     #: Set by the provider when the request has arrived; then it waits for `proceed`.
     arrived: threading.Event | None = None
     proceed: threading.Event | None = None
+    #: Seconds between two bytes of its body.
+    drips: float = 0
 
 
 LOST = Failure(works=True)  # it is done, and nobody hears of it
@@ -86,7 +89,7 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             self.connection.close()
         else:
-            self.respond(failure.status, failure.headers, failure.body)
+            self.respond(failure.status, failure.headers, failure.body, drips=failure.drips)
 
     def do_PUT(self) -> None:
         self.do_POST()
@@ -104,11 +107,16 @@ class Handler(BaseHTTPRequestHandler):
             provider.responses[str(key)] = answer.encode()
             return False, answer.encode()
 
-    def respond(self, status: int, headers: dict[str, str], body: bytes) -> None:
+    def respond(self, status: int, headers: dict[str, str], body: bytes, *, drips: float = 0) -> None:
         self.send_response(status)
         for name, value in {"Content-Type": "application/json", **headers, "Content-Length": str(len(body))}.items():
             self.send_header(name, value)
         self.end_headers()
+        if drips:
+            for byte in body:
+                self.wfile.write(bytes([byte]))
+                time.sleep(drips)
+            return
         self.wfile.write(body)
 
     def log_message(self, *args: Any) -> None:

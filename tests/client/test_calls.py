@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import json
 import socket
+import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from types import SimpleNamespace
@@ -11,13 +16,14 @@ from uuid import UUID
 
 import httpx
 import pytest
+from asgiref.sync import async_to_sync
 from django.db import InterfaceError, connection, transaction
 from requests.adapters import HTTPAdapter
 from urllib3 import Retry
 
 from django_idempotency.client import outgoing
 from django_idempotency.client.budget import RetryBudget
-from django_idempotency.client.httpx import IdempotentTransport
+from django_idempotency.client.ledger import Ledger
 from django_idempotency.client.models import OutgoingCall
 from django_idempotency.client.requests import IdempotentAdapter
 from django_idempotency.core.outgoing import CallState
@@ -39,7 +45,7 @@ from django_idempotency.stores.base import utcnow
 
 from ..support.meters import RecordingMeter, installed
 from .callers import BROKEN as BROKEN_ERRORS
-from .callers import QUICK, Reply
+from .callers import Reply, client, with_async_httpx, with_httpx
 from .provider import BROKEN, LOST, Failure, Provider
 
 Call = Callable[..., Reply]
@@ -120,7 +126,7 @@ def test_not_retried(call: Call, provider: Provider, failure: Failure) -> None:
     provider.plan = [failure]
     assert call("POST", provider.url, "order-17", json=AMOUNT).status == failure.status
     assert len(provider.seen) == 1
-    assert row().state == ("unknown" if failure.status == 500 else "void")
+    assert row().state == ("unknown" if failure.status == 500 else "refused")
 
 
 def test_given_up(call: Call, provider: Provider) -> None:
@@ -142,24 +148,24 @@ def test_broken_to_the_end(call: Call, provider: Provider) -> None:
 
 
 def test_nothing_listens(call: Call, provider: Provider) -> None:
-    """A call that never left is void, and needs nobody: the next one under its name has another key."""
+    """A call that never left, as far as can be seen, waits for nobody, and keeps its key: something may have sent it."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
     with pytest.raises(BROKEN_ERRORS):
-        call("POST", f"http://127.0.0.1:{port}/", "order-17", json=AMOUNT)
-    first = row()
-    assert (first.state, first.attempts) == ("void", 4)
-    assert call("POST", provider.url, "order-17", json=AMOUNT).status == 200
-    assert row().key != first.key
+        call("POST", url, "order-17", json=AMOUNT)
+    assert (row().state, row().attempts) == ("refused", 4)
+    with pytest.raises(CallChanged):
+        call("POST", provider.url, "order-17", json=AMOUNT)
 
 
-def test_corrected_after_a_refusal(call: Call, provider: Provider) -> None:
-    """A declined card was not charged: another card is another request, with another key."""
+def test_refused(call: Call, provider: Provider) -> None:
+    """A refusal frees neither name nor key: a transport beneath may have sent it before. The same may come again."""
     provider.plan = [Failure(status=402)]
     call("POST", provider.url, "order-17", json={"card": "declined"})
-    assert call("POST", provider.url, "order-17", json={"card": "good"}).status == 200
-    assert len(set(provider.keys)) == 2
-    assert (row().state, row().attempts) == ("succeeded", 1)
+    with pytest.raises(CallChanged):
+        call("POST", provider.url, "order-17", json={"card": "good"})
+    assert call("POST", provider.url, "order-17", json={"card": "declined"}).status == 200
+    assert len(set(provider.keys)) == 1
 
 
 def test_refused_after_an_unknown_attempt(call: Call, provider: Provider) -> None:
@@ -183,16 +189,11 @@ def test_a_redirect_may_be_a_success(call: Call, provider: Provider) -> None:
     assert len(provider.effects) == 1
 
 
-def test_a_redirect_that_is_followed(db: None, provider: Provider) -> None:
-    """The next address is another request under the same name."""
+def test_a_redirect_is_not_followed(db: None, provider: Provider) -> None:
+    """The next address is another request, whatever the client follows otherwise."""
     provider.plan = [Failure(status=307, headers={"Location": "/elsewhere"})]
-    transport = IdempotentTransport("fake", httpx.HTTPTransport(verify=False), **QUICK)
-    with (
-        httpx.Client(transport=transport, trust_env=False, follow_redirects=True) as client,
-        outgoing("order-17"),
-        pytest.raises(CallChanged),
-    ):
-        client.post(provider.url, json=AMOUNT)
+    with client(follow_redirects=True) as made, outgoing("order-17"):
+        assert made.post(provider.url, json=AMOUNT).status_code == 307
     assert len(provider.seen) == 1
 
 
@@ -224,7 +225,7 @@ def test_a_response_that_cannot_be_sealed(call: Call, provider: Provider, monkey
     assert len(provider.seen) == 1
 
 
-@pytest.mark.parametrize(("status", "state"), [(503, "unknown"), (429, "void")])
+@pytest.mark.parametrize(("status", "state"), [(503, "unknown"), (429, "refused")])
 def test_a_pause_that_outlasts_the_deadline(
     call: Call, provider: Provider, monkeypatch: pytest.MonkeyPatch, status: int, state: str
 ) -> None:
@@ -251,14 +252,6 @@ def test_an_adapter_that_retries_by_itself(retries: Any) -> None:
     with pytest.raises(ConfigurationError, match="max_retries=0"):
         IdempotentAdapter("fake", HTTPAdapter(max_retries=retries))
     IdempotentAdapter("fake", HTTPAdapter(max_retries=Retry(total=False)))
-
-
-def test_safe_new_key(call: Call, provider: Provider) -> None:
-    """What the provider proves counts, even after an unknown attempt."""
-    safe = Failure(status=422, headers={"Content-Type": "application/problem+json"}, body=b'{"safe_new_key": true}')
-    provider.plan = [BROKEN, safe]
-    assert call("POST", provider.url, "order-17", json=AMOUNT).status == 422
-    assert row().state == "void"
 
 
 @pytest.mark.parametrize("change", ["body", "url", "method"])
@@ -304,21 +297,18 @@ def test_another_header(call: Call, provider: Provider, providers: dict[str, Any
 
 
 def test_unnamed(call: Call, provider: Provider) -> None:
-    """It passes once, as it is: nobody may repeat it."""
+    """It is refused, since nobody could repeat it; or it passes once, as it is."""
+    with pytest.raises(CallWithoutName, match="outgoing"):
+        call("POST", provider.url, json=AMOUNT)
+    assert provider.seen == []
     provider.plan = [Failure(status=503)]
-    assert call("POST", provider.url, json=AMOUNT).status == 503
+    assert call("POST", provider.url, json=AMOUNT, terms={"require_names": False}).status == 503
     assert provider.keys == [None]
     assert not OutgoingCall.objects.exists()
 
 
-def test_names_can_be_required(call: Call, provider: Provider) -> None:
-    with pytest.raises(CallWithoutName, match="outgoing"):
-        call("POST", provider.url, json=AMOUNT, terms={"require_names": True})
-    assert provider.seen == []
-
-
 def test_safe_methods_pass(call: Call, provider: Provider) -> None:
-    assert call("GET", provider.url, "order-17", terms={"require_names": True}).status == 200
+    assert call("GET", provider.url, "order-17").status == 200
     assert provider.keys == [None]
     assert not OutgoingCall.objects.exists()
 
@@ -385,7 +375,7 @@ def test_retry_after_beyond_the_deadline(call: Call, provider: Provider) -> None
     provider.plan = [Failure(status=429, headers={"Retry-After": "31"})]
     assert call("POST", provider.url, "order-17", json=AMOUNT).status == 429
     assert len(provider.seen) == 1
-    assert row().state == "void"
+    assert row().state == "refused"
 
 
 def test_the_deadline_of_the_host(call: Call, provider: Provider) -> None:
@@ -399,8 +389,6 @@ def test_the_deadline_of_the_host(call: Call, provider: Provider) -> None:
 
 def test_a_slow_provider(call: Call, provider: Provider) -> None:
     """An attempt takes no longer than what is left, whatever timeout its client has."""
-    import threading
-
     slow = Failure(works=True, arrived=threading.Event(), proceed=threading.Event())
     provider.plan = [slow]
     with pytest.raises(BROKEN_ERRORS):
@@ -417,7 +405,138 @@ def test_the_budget_ends_retries(call: Call, provider: Provider) -> None:
     assert len(provider.seen) == 20 + 10
 
 
+def test_dripped_bytes(call: Call, provider: Provider) -> None:
+    """Each byte comes in time, and all of them do not."""
+    provider.plan = [Failure(status=200, body=b" " * 200, drips=0.05)]
+    began = time.monotonic()
+    with pytest.raises(BROKEN_ERRORS):
+        call("POST", provider.url, "order-17", json=AMOUNT, terms={"deadline": 0.4})
+    assert time.monotonic() - began < 5
+    assert row().state == "unknown"
+
+
+def test_a_header_hides_no_success(call: Call, provider: Provider) -> None:
+    provider.plan = [Failure(status=201, headers={"Retry-After": "Mon, 23 Nov 2026 12:00:30 +9999999999"})]
+    assert call("POST", provider.url, "order-17", json=AMOUNT).status == 201
+    assert row().state == "succeeded"
+
+
+# ------------------------------------------------------------------------------------------------- what leaves the call
+
+
+async def _never(request: httpx.Request) -> httpx.Response:
+    await asyncio.sleep(60)
+    raise AssertionError
+
+
+async def _busy(request: httpx.Request) -> httpx.Response:
+    return httpx.Response(429, headers={"Retry-After": "8"})
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("respond", "state"), [(_never, "unknown"), (_busy, "refused")], ids=["sent", "pausing"])
+def test_cut(providers: dict[str, Any], respond: Any, state: str) -> None:
+    """A caller that stops waiting has got an error: its call does not stay open, to be sent when nobody expects it."""
+
+    async def cut() -> None:
+        terms = {"transport": httpx.MockTransport(respond)}
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(with_async_httpx("POST", "http://x", "order-17", json=AMOUNT, terms=terms), 0.2)
+
+    async_to_sync(cut)()
+    assert (row().state, row().attempts) == (state, 1)
+
+
+@pytest.mark.django_db
+def test_cut_while_it_is_written_down(providers: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its row is committed, and nothing was sent: it ends."""
+    start = Ledger.start
+
+    async def cut() -> None:
+        loop = asyncio.get_running_loop()
+        sent: list[httpx.Request] = []
+        terms = {"transport": httpx.MockTransport(sent.append)}  # type: ignore[arg-type]
+        task = loop.create_task(with_async_httpx("POST", "http://x", "order-17", json=AMOUNT, terms=terms))
+
+        def cutting(self: Ledger) -> Any:
+            started = start(self)
+            loop.call_soon_threadsafe(task.cancel)
+            return started
+
+        monkeypatch.setattr(Ledger, "start", cutting)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert sent == []
+
+    async_to_sync(cut)()
+    assert row().state == "refused"
+
+
+@pytest.mark.django_db
+def test_interrupted(providers: dict[str, Any]) -> None:
+    def interrupt(request: httpx.Request) -> httpx.Response:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), client(transport=httpx.MockTransport(interrupt)) as made:
+        made.post("http://x", json=AMOUNT, extensions={"idempotency": "order-17"})
+    assert row().state == "unknown"
+
+
+# ------------------------------------------------------------------------------------- what a client of httpx adds
+
+
+class Tokens(httpx.Auth):
+    """OAuth's client credentials: each request asks for a token first."""
+
+    requires_response_body = True
+
+    def auth_flow(self, request: httpx.Request) -> Any:
+        response = yield httpx.Request("POST", request.url.join("/token"), data={"grant_type": "client_credentials"})
+        request.headers["Authorization"] = f"Bearer {response.json()['id']}"
+        yield request
+
+
+@pytest.mark.parametrize("call", [with_httpx, async_to_sync(with_async_httpx)], ids=["httpx", "async httpx"])
+def test_a_request_for_a_token(db: None, provider: Provider, call: Call) -> None:
+    """The block names the charge, and not what is sent for it: the token has no key, and is not stored."""
+    for _ in range(2):
+        with outgoing("order-17"):
+            reply = call("POST", f"{provider.url}/charges", json=AMOUNT, terms={"auth": Tokens()})
+        assert reply.body["id"] == "ch_2"
+    assert provider.keys == [None, row().key]
+    assert provider.seen[1][2]["authorization"] == "Bearer ch_1"
+    assert b"ch_1" not in base64.b64decode(json.loads(bytes(row().response or b""))[1])
+
+
+@pytest.mark.parametrize("beside", ["proxy", "mounts"])
+def test_a_transport_beside_ours(db: None, provider: Provider, beside: str) -> None:
+    """Whatever carries the request, it is written down first."""
+    plain = httpx.HTTPTransport(verify=False)
+    options: dict[str, Any] = {"proxy": provider.url, "verify": False, "transport": None}
+    with client(**options if beside == "proxy" else {"mounts": {"all://": plain}}) as made, outgoing("order-17"):
+        made.post("http://charges.invalid/" if beside == "proxy" else provider.url, json=AMOUNT)
+    assert provider.keys == [row().key]
+    assert row().state == "succeeded"
+
+
 # -------------------------------------------------------------------------------------------------------------- steps
+
+
+def test_in_a_thread_of_a_step(call: Call, provider: Provider, step: RunningStep) -> None:
+    """The step's name does not reach there: the call is refused, and not sent without a key."""
+    raised: list[BaseException] = []
+
+    def body() -> None:
+        try:
+            call("POST", provider.url, json=AMOUNT)
+        except CallWithoutName as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    thread.join()
+    assert len(raised) == 1
+    assert provider.seen == []
 
 
 @pytest.fixture
@@ -476,6 +595,6 @@ def test_how_calls_ended_is_counted(call: Call, provider: Provider) -> None:
         call("POST", f"{provider.url}/charges", "order-18", json=AMOUNT)
         for _ in range(2):
             call("POST", f"{provider.url}/charges", "order-17", json=AMOUNT)
-        call("POST", f"{provider.url}/charges", None, json=AMOUNT)
+        call("POST", f"{provider.url}/charges", None, json=AMOUNT, terms={"require_names": False})
     assert [outcome for _, outcome in meter.calls] == ["refused", "succeeded", "replayed"]
     assert len({provider for provider, _ in meter.calls}) == 1

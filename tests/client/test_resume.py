@@ -12,7 +12,6 @@ import requests
 from django.core.management import CommandError, call_command
 
 from django_idempotency.client import outgoing
-from django_idempotency.client.httpx import IdempotentTransport
 from django_idempotency.client.ledger import id_of
 from django_idempotency.client.messages import OutgoingRequest, pack_request, unpack_request
 from django_idempotency.client.models import OutgoingCall
@@ -22,8 +21,10 @@ from django_idempotency.errors import CallResponseNotStored
 from django_idempotency.stores.base import utcnow
 from django_idempotency.stores.sealed import CannotOpen
 
+from . import callers
 from .callers import QUICK
 from .provider import LOST, Failure, Provider
+from .test_calls import Tokens
 
 pytestmark = [pytest.mark.any_database, pytest.mark.django_db]
 AMOUNT = {"amount": 2499}
@@ -31,8 +32,7 @@ HERE = __name__
 
 
 def httpx_client() -> httpx.Client:
-    transport = IdempotentTransport("fake", httpx.HTTPTransport(verify=False), **QUICK)
-    return httpx.Client(transport=transport, trust_env=False, headers={"Authorization": "Bearer secret"})
+    return callers.client(headers={"Authorization": "Bearer secret"})
 
 
 def requests_session() -> requests.Session:
@@ -48,7 +48,7 @@ def bare_client() -> httpx.Client:
 
 
 def other_client() -> httpx.Client:
-    return httpx.Client(transport=IdempotentTransport("other", httpx.HTTPTransport(verify=False)), trust_env=False)
+    return callers.client("other")
 
 
 @pytest.fixture(params=["httpx_client", "requests_session"])
@@ -100,6 +100,18 @@ def test_finished(provider: Provider, client: str) -> None:
     call.refresh_from_db()
     assert (call.state, call.attempts, call.request, call.reference) == ("succeeded", 5, None, "req_first")
     assert run() == "Nothing to resume."
+
+
+def oauth_client() -> httpx.Client:
+    return callers.client(auth=Tokens())
+
+
+def test_a_client_that_asks_for_a_token(provider: Provider, providers: dict[str, Any]) -> None:
+    """What is sent for the token is another request, and passes; the call is finished."""
+    providers["CLIENT"] = f"{HERE}.oauth_client"
+    call = died(provider)
+    assert run() == "1 call finished."
+    assert provider.keys == [None, call.key]
 
 
 def test_repeated_headers(provider: Provider, client: str) -> None:
@@ -170,7 +182,7 @@ def test_a_provider_that_is_down(provider: Provider, resumable: None) -> None:
 @pytest.mark.parametrize(
     ("client", "words"),
     [
-        ("bare_client", "none of our transports"),
+        ("bare_client", "none of ours"),
         ("other_client", "would be made twice"),
         ("nobody", "nobody"),
     ],

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import httpx
 import pytest
 from pytest_django import Settings
 
 from django_idempotency import idempotent_function
-from django_idempotency.client.httpx import IdempotentTransport
 from django_idempotency.client.models import OutgoingCall
 from django_idempotency.errors import ConfigurationError
 from django_idempotency.functions import current_operation
 
 from ..functions.helpers import LEASES, Clock
 from ..steps.work import Crash
-from .callers import QUICK
+from .callers import client
 from .provider import LOST, Provider
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -27,9 +25,8 @@ DIES: list[bool] = []
 
 def send(path: str) -> str:
     """Make one call, without naming it."""
-    plain = httpx.HTTPTransport(verify=False)
-    with httpx.Client(transport=IdempotentTransport("fake", plain, **QUICK), trust_env=False) as client:
-        return str(client.post(f"{URL[0]}/{path}", json={"amount": 5}).status_code)
+    with client() as made:
+        return str(made.post(f"{URL[0]}/{path}", json={"amount": 5}).status_code)
 
 
 def charge(*, idempotency_key: str) -> str:
