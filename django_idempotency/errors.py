@@ -202,6 +202,15 @@ class OperationCancelled(Problem):
     status, code, title = 409, "operation-cancelled", "The operation was cancelled"
 
 
+class OperationUndone(OperationCancelled):
+    """This operation was carried out in part, and that was undone: nothing of it remains.
+
+    No later request with its key is carried out. Send it with a new key to try again.
+    """
+
+    code, title = "operation-undone", "The operation was undone"
+
+
 class KeyUnknown(Problem):
     """No request with this idempotency key is known. Either none has arrived, or its retention has ended."""
 
@@ -297,7 +306,7 @@ class OperationUnknown(StoreUnavailable):
 
 
 class OutcomeUnknown(Problem):
-    """The connection broke while the result was being committed. Send the request again with the same key to find out."""
+    """The result could not be written down, or the connection broke meanwhile. Send the request again with the same key to find out."""
 
     status, code, title = 503, "outcome-unknown", "The outcome is unknown"
     retry_after = "1"

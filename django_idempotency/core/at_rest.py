@@ -14,7 +14,7 @@ from typing import Final
 
 from .failures import is_failure
 from .hashing import framed, octets
-from .records import CANCELLATION, MISSING, REASON, TRACE, Outcome, OutcomeKind, Record, Ticket, kind_of
+from .records import CANCELLATIONS, MISSING, REASON, TRACE, Outcome, OutcomeKind, Record, Ticket, kind_of
 
 #: The one header of a sealed response; its value holds the others. No header has a colon in its name.
 SEALED: Final = ":sealed"
@@ -55,8 +55,8 @@ def _hashed(secret: str | bytes, kind: bytes, *texts: str) -> str:
 
 def erasure(outcome: Outcome | None) -> Outcome:
     """Return what stays of a response after its data was erased: its status, or 410 if there was none."""
-    if outcome == CANCELLATION:
-        return CANCELLATION
+    if outcome in CANCELLATIONS:
+        return outcome
     return Outcome(status=410 if outcome is None else outcome.status, headers=_ERASURE, body=MISSING)
 
 
@@ -78,6 +78,6 @@ def readable(outcome: Outcome) -> Outcome | None:
 
 def says_nothing(outcome: Outcome) -> bool:
     """Is it one of our own marks, and not a response? Those are not sealed: they say the same of every key."""
-    if outcome == CANCELLATION or outcome.headers == _ERASURE or is_failure(outcome):
+    if outcome in CANCELLATIONS or outcome.headers == _ERASURE or is_failure(outcome):
         return True
     return kind_of(outcome) is OutcomeKind.HELD and outcome.body is MISSING

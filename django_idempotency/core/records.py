@@ -116,6 +116,11 @@ class Outcome(NamedTuple):
 #: What a cancellation stores in place of a response. No header has a colon in its name.
 CANCELLATION = Outcome(status=409, headers=((":cancelled", "true"),), body=b"")
 
+#: The same of an operation whose steps were all undone: nothing of it remains.
+UNDONE = Outcome(status=409, headers=((":undone", "true"),), body=b"")
+
+CANCELLATIONS: Final = (CANCELLATION, UNDONE)
+
 #: The name of an unusual reason phrase among the stored headers. No header has a colon in its name.
 REASON: Final = ":reason"
 

@@ -1,4 +1,4 @@
-"""What a problem says about its operation: running · completed · held · unknown.
+"""What a problem says about its operation: running · completed · held · undone · unknown.
 
 No problem says that the operation was not applied. That a key has no record does not prove it: an earlier request may
 have run while idempotency was switched off or only observed, or past a store that was down, or its record may have
@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import Enum
 
 from . import rules
-from .records import CANCELLATION, OutcomeKind, Record, Status, kind_of
+from .records import CANCELLATIONS, UNDONE, OutcomeKind, Record, Status, kind_of
 
 
 class OperationState(Enum):
@@ -19,6 +19,7 @@ class OperationState(Enum):
     RUNNING = "running"
     COMPLETED = "completed"
     HELD = "held"  # a person finds out how far it came
+    UNDONE = "undone"  # it was carried out in part, and nothing of it remains
     UNKNOWN = "unknown"  # it may have been carried out, wholly or in part, or not at all
 
 
@@ -47,6 +48,7 @@ STANDINGS: dict[str, OperationState | None] = {
     "replay-refused": OperationState.COMPLETED,
     "replay-unchecked": OperationState.COMPLETED,
     "operation-cancelled": OperationState.UNKNOWN,  # an earlier request may have done it, or a part of it
+    "operation-undone": OperationState.UNDONE,
     "record-unreadable": OperationState.UNKNOWN,
     "store-unavailable": OperationState.UNKNOWN,  # this request did nothing, but an earlier one may have
     "transaction-lost": OperationState.UNKNOWN,
@@ -61,6 +63,8 @@ def standing(code: str, *, record: Record | None = None) -> OperationState | Non
 
 def state_of(record: Record) -> OperationState:
     """Return what a record says about its operation. One that failed may have been carried out in part."""
-    if record.status is Status.COMPLETED and record.outcome != CANCELLATION:
+    if record.outcome == UNDONE:
+        return OperationState.UNDONE
+    if record.status is Status.COMPLETED and record.outcome not in CANCELLATIONS:
         return OperationState.HELD if kind_of(record.outcome) is OutcomeKind.HELD else OperationState.COMPLETED
     return OperationState.RUNNING if rules.leased(record) else OperationState.UNKNOWN

@@ -9,6 +9,7 @@ at the next position: an owner that is late finds it there, and goes no further.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
@@ -54,6 +55,8 @@ class StepRow(NamedTuple):
 OWING = (StepState.STARTED, StepState.DONE, StepState.UNDOING)
 #: The states that only giving up writes.
 _GIVEN_UP = (StepState.UNDOING, StepState.UNDONE, StepState.SKIPPED, StepState.BARRIER)
+#: The states of rows whose steps have no effect, or none any more.
+_WITHOUT_EFFECT = (StepState.FAILED, StepState.UNDONE, StepState.SKIPPED, StepState.BARRIER)
 
 
 class StepAction(Enum):
@@ -111,6 +114,11 @@ def undo_action(row: StepRow, *, remembered: bool = True) -> UndoAction:
     if row.state is StepState.UNDOING and not remembered:
         return UndoAction.HOLD
     return UndoAction.UNDO if row.state in (StepState.DONE, StepState.UNDOING) else UndoAction.NOTHING
+
+
+def leaves_nothing(rows: Iterable[StepRow]) -> bool:
+    """Does nothing remain of what the steps of these rows did?"""
+    return all(row.state in _WITHOUT_EFFECT for row in rows)
 
 
 def owes_undo(row: StepRow) -> bool:

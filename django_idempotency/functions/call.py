@@ -35,7 +35,9 @@ class FunctionCall:
     #: What the work sees, once it runs; or `on_takeover`.
     current: CurrentOperation
 
-    def __init__(self, terms: FunctionTerms, payload: Any, key: str) -> None:
+    def __init__(self, terms: FunctionTerms, payload: Any, key: str, *, reports: bool = True) -> None:
+        #: Is its failure reported to somebody who can make it again? Otherwise it is left as one that has crashed.
+        self.reports = reports
         self.terms = terms
         self.policy = policy = terms.resolved()
         self.payload = payload

@@ -26,9 +26,9 @@ def finish(record: Record, stored: bytes) -> str:
     ended: tuple[type[Exception], ...] = (OperationCancelled, *terms.kept)
     try:
         if terms.is_async:
-            async_to_sync(arun)(terms, tuple(call.args), call.kwargs, call.key)
+            async_to_sync(arun)(terms, tuple(call.args), call.kwargs, call.key, reports=False)
         else:
-            run(terms, tuple(call.args), call.kwargs, call.key)
+            run(terms, tuple(call.args), call.kwargs, call.key, reports=False)
     except ended:
         return ""
     except IdempotencyError as error:

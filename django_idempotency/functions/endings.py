@@ -19,6 +19,7 @@ from ..errors import (
     HeldForPerson,
     IdempotencyError,
     OperationHeld,
+    OutcomeUnknown,
     StoreUnavailable,
     is_answer,
 )
@@ -26,7 +27,7 @@ from ..instrumentation.traces import traced
 from ..runtime.registry import body_limit
 from ..runtime.takeovers import HELD_FOR, HoldForReview, RunAgain, UseResult
 from ..serialization.results import Unstorable, dump_error
-from ..steps.endings import acompleted, completed, ending_by_steps, is_unfinished
+from ..steps.endings import acompleted, can_be_undone, completed, ending_by_steps, is_unfinished
 from .call import FunctionCall
 from .executions import suspends
 
@@ -66,7 +67,9 @@ def end_of_result(call: FunctionCall, result: Any) -> CallEnd:
             f"{call.terms.name} returned a {type(result).__name__}, which runs after the call: nothing would be guarded. "
             "Guard the function that makes it, or return a list."
         )
-    if (decided := ending_by_steps(call.current)) is not None and decided.is_held:
+    if (decided := ending_by_steps(call.current)) is not None and decided.is_final:
+        if decided.outcome is None:
+            return CallEnd(work_result=decided.work_result, returned=result)
         # The function went on after a step that must be looked into.
         return CallEnd(**decided._asdict(), raised=call.naming(HeldForPerson()))
     if is_unfinished(call.current):
@@ -89,10 +92,11 @@ def end_of_error(call: FunctionCall, error: BaseException) -> CallEnd:
         leases = call.policy.guarantee is Guarantee.LEASE  # no transaction lasts that long
         return CallEnd(work_result=WorkResult.SUSPENDED) if leases else _failed(error)
     decided = ending_by_steps(call.current)
-    if decided is not None and (decided.is_held or not is_answer(error, kept)):
+    if decided is not None and (decided.is_final or not is_answer(error, kept)):
         return CallEnd(**decided._asdict())
     if not is_answer(error, kept) or is_unfinished(call.current):
-        return _failed(error) if isinstance(error, Exception) else CallEnd(work_result=WorkResult.CUT)
+        fails = call.reports and isinstance(error, Exception)
+        return _failed(error) if fails else CallEnd(work_result=WorkResult.CUT)
     call.operation.set_rollback()
     try:
         outcome = _outcome(call, OutcomeKind.ERROR, dump_error(error, kept))
@@ -156,6 +160,13 @@ async def asettle(call: FunctionCall, end: CallEnd) -> None:
     await run_to_completion(call.operation.asettle(end.work_result, end.outcome, end.ttl))
     if call.operation.left_as is SettledState.COMPLETED:
         await acompleted(call.current)
+
+
+def reported(call: FunctionCall, end: CallEnd) -> Any:
+    """Return the result, or raise the error: `OutcomeUnknown` for what may still be undone and is not written down."""
+    if call.operation.left_as is None and end.raised is None and can_be_undone(call.current):
+        raise call.naming(OutcomeUnknown())
+    return end.result()
 
 
 def _outcome(call: FunctionCall, kind: OutcomeKind, body: bytes) -> Outcome:

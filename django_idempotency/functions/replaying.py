@@ -6,13 +6,14 @@ from typing import Any
 
 from ..core import rules
 from ..core.at_rest import readable
-from ..core.records import CANCELLATION, Outcome, OutcomeKind, kind_of
+from ..core.records import CANCELLATIONS, UNDONE, Outcome, OutcomeKind, kind_of
 from ..core.rules import Busy, Execute, Mismatch, Replay, Verdict
 from ..errors import (
     HeldForPerson,
     IdempotencyError,
     InProgress,
     OperationCancelled,
+    OperationUndone,
     Problem,
     RecordUnreadable,
     RequestMismatch,
@@ -67,8 +68,8 @@ def remembered(terms: FunctionTerms, stored: Outcome) -> Any:
     """Return the result in an outcome, or raise its exception, `ResponseNotStored`, `RecordUnreadable` or `HeldForPerson`."""
     if (outcome := readable(stored)) is None:
         raise RecordUnreadable
-    if outcome == CANCELLATION:
-        raise OperationCancelled
+    if outcome in CANCELLATIONS:
+        raise OperationUndone if outcome == UNDONE else OperationCancelled
     kind = kind_of(outcome)
     if kind is OutcomeKind.HELD:
         raise HeldForPerson

@@ -20,7 +20,17 @@ from ..runtime.transactions import arefuse_open_transactions
 from ..steps.endings import aleft_by, left_by
 from .call import FunctionCall, source_of
 from .current import SwitchedOffOperation, Unguarded
-from .endings import CallEnd, asettle, end_decided, end_of_error, end_of_result, end_undecided, leaving, settle
+from .endings import (
+    CallEnd,
+    asettle,
+    end_decided,
+    end_of_error,
+    end_of_result,
+    end_undecided,
+    leaving,
+    reported,
+    settle,
+)
 from .keys import best_effort_key, go_without_key, key_of
 from .replaying import replayed
 from .stored_calls import dump_call
@@ -28,7 +38,7 @@ from .terms import FunctionTerms
 
 
 def begin(
-    terms: FunctionTerms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | None
+    terms: FunctionTerms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | None, reports: bool = True
 ) -> FunctionCall | SwitchedOffOperation | Unguarded:
     """Return the call, or the context in which to run the function unguarded. Raises only before anything has run."""
     payload = terms.payload(args, kwargs)
@@ -41,21 +51,21 @@ def begin(
             meters.request(source_of(terms), MISSING if required else UNKEYED)
         go_without_key(terms)
         return Unguarded()
-    return FunctionCall(terms, payload, key)
+    return FunctionCall(terms, payload, key, reports=reports)
 
 
 # --------------------------------------------------------------------------------------------------------------- sync
 
 
 def run(
-    terms: FunctionTerms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | None = None
+    terms: FunctionTerms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | None = None, reports: bool = True
 ) -> tuple[Any, bool]:
-    """Run a call, or replay the first one. Return the result, and whether it is a replay.
+    """Run a call, or replay the first one. Return the result, and whether it is a replay. `reports`: see `FunctionCall`.
 
     Raises `InProgress`, `RequestMismatch`, `ResponseNotStored`, `HeldForPerson`, `StoreUnavailable`, the function's own
     exceptions, and those of `AtomicOperation.settle`.
     """
-    call = begin(terms, args, kwargs, key)
+    call = begin(terms, args, kwargs, key, reports)
     if not isinstance(call, FunctionCall):
         with call:
             return terms.function(*args, **kwargs), False
@@ -83,7 +93,7 @@ def _run(call: FunctionCall, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
     if end is None:
         end = _work(call, args, kwargs)
     settle(call, end)
-    return end.result(), False
+    return reported(call, end), False
 
 
 def _decide(call: FunctionCall) -> CallEnd | None:
@@ -113,10 +123,10 @@ def _work(call: FunctionCall, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
 
 
 async def arun(
-    terms: FunctionTerms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | None = None
+    terms: FunctionTerms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | None = None, reports: bool = True
 ) -> tuple[Any, bool]:
     """See run(). A cancellation never frees a key early."""
-    call = begin(terms, args, kwargs, key)
+    call = begin(terms, args, kwargs, key, reports)
     if not isinstance(call, FunctionCall):
         with call:
             return await terms.function(*args, **kwargs), False
@@ -141,7 +151,7 @@ async def arun(
     if end is None:
         end = await _awork(call, args, kwargs)
     await asettle(call, end)
-    return end.result(), False
+    return reported(call, end), False
 
 
 async def _adecide(call: FunctionCall) -> CallEnd | None:

@@ -80,7 +80,7 @@ class EndingExchange:
     def _conclude(self, response: HttpResponseBase) -> tuple[WorkResult, Outcome | None]:
         """Return how a view ends that responded, and what is stored of its response."""
         decided = ending_by_steps(self.handle)
-        if decided is not None and decided.is_held:
+        if decided is not None and decided.is_final:
             self.handle.seconds = decided.ttl
             return decided.work_result, decided.outcome
         raised = self.raised is not None

@@ -21,8 +21,8 @@ from django.utils.translation import get_language
 from ..core import conclusions
 from ..core.conclusions import WorkResult
 from ..core.policy import Policy, Resolved
-from ..core.records import CANCELLATION, MISSING, REASON, TRACE, Missing, Outcome, OutcomeKind, kind_of
-from ..errors import OperationCancelled, OperationHeld, RecordUnreadable, ResponseNotStored
+from ..core.records import CANCELLATIONS, MISSING, REASON, TRACE, UNDONE, Missing, Outcome, OutcomeKind, kind_of
+from ..errors import OperationCancelled, OperationHeld, OperationUndone, RecordUnreadable, ResponseNotStored
 from ..profiles.shipped import DEFAULT
 from . import status
 from .bodies import is_json
@@ -191,7 +191,7 @@ def _declared_length(response: StreamingHttpResponse) -> float:
 
 def is_cancellation(outcome: Outcome | None) -> bool:
     """Does it say that the operation was cancelled before it began?"""
-    return outcome is not None and outcome.headers == CANCELLATION.headers
+    return outcome in CANCELLATIONS
 
 
 def is_held(outcome: Outcome | None) -> bool:
@@ -207,7 +207,7 @@ def rebuild(outcome: Outcome, *, spoken: Spoken = _DEFAULT, original: str = "") 
     HttpResponse refuses line breaks in headers and invalid statuses: then `RecordUnreadable`.
     """
     if is_cancellation(outcome):
-        raise OperationCancelled(headers=FINAL)
+        raise (OperationUndone if outcome == UNDONE else OperationCancelled)(headers=FINAL)
     if is_held(outcome):
         raise OperationHeld(headers=FINAL)
     if outcome.body is MISSING:

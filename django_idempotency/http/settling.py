@@ -10,8 +10,17 @@ from django.http.response import HttpResponseBase
 
 from ..concurrency.threads import in_thread
 from ..core.conclusions import SettledState, WorkResult
-from ..errors import OperationUnknown, Problem, TransactionLost
-from ..steps.endings import acompleted, ahave_begun, aleft_by, completed, have_begun, left_by, problem_of
+from ..errors import OperationUnknown, OutcomeUnknown, Problem, TransactionLost
+from ..steps.endings import (
+    acompleted,
+    ahave_begun,
+    aleft_by,
+    can_be_undone,
+    completed,
+    have_begun,
+    left_by,
+    problem_of,
+)
 from .admission import GUARDED_BY
 from .ending import EndingExchange, refused_after_steps
 from .raised import status_of
@@ -88,7 +97,13 @@ class RunningExchange(EndingExchange):
         finally:
             self._leave()
             self._unscreen()
+        self._require_known()
         return self._stamp(response)
+
+    def _require_known(self) -> None:
+        """Raise `OutcomeUnknown` for an operation that may be undone and whose end is not written down."""
+        if self.operation.left_as is None and can_be_undone(self.handle):
+            raise OutcomeUnknown
 
     async def asettle(self, response: HttpResponseBase) -> HttpResponseBase:
         """See settle()."""
@@ -114,6 +129,7 @@ class RunningExchange(EndingExchange):
         finally:
             self._leave()
             await self._aunscreen()
+        self._require_known()
         return self._stamp(response)
 
     def fail(self, error: BaseException, *, committed: Callable[[], HttpResponseBase | None] = lambda: None) -> Problem:

@@ -34,6 +34,7 @@ _POSSIBLE: tuple[_Possible, ...] = (
     (errors.ScopeRequired, lambda terms: terms.anonymous == "refuse"),
     (errors.ReplayRefused, lambda _: True),
     (errors.OperationCancelled, lambda _: True),
+    (errors.OperationUndone, lambda terms: terms.guarantee is Guarantee.LEASE),
     (errors.OperationHeld, lambda terms: terms.on_takeover is not None and terms.guarantee is Guarantee.LEASE),
     (errors.KeyTooOld, lambda _: True),
     (errors.TooManyKeys, lambda terms: terms.fresh_keys is not None),
@@ -45,7 +46,7 @@ _POSSIBLE: tuple[_Possible, ...] = (
     (errors.RecordUnreadable, lambda _: True),
     (errors.StoreUnavailable, lambda terms: terms.on_store_failure == "closed"),
     (errors.TransactionLost, lambda terms: terms.guarantee is Guarantee.ATOMIC),
-    (errors.OutcomeUnknown, lambda terms: terms.guarantee is Guarantee.ATOMIC),
+    (errors.OutcomeUnknown, lambda _: True),
 )
 
 

@@ -63,7 +63,7 @@ class Block:
             return False
         if error is None:
             self._result = yield from self._step.finish(self._result)
-        elif isinstance(error, Exception) and (yield from self._step.fail(error)):
+        elif (yield from self._step.fail(error)):
             self._result = self._step.result
             return True
         return False

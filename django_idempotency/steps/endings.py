@@ -12,7 +12,8 @@ from django.db import connections
 from ..concurrency.threads import in_thread
 from ..core.conclusions import WorkResult
 from ..core.policy import Resolved
-from ..core.records import CANCELLATION, Outcome, OutcomeKind
+from ..core.records import CANCELLATION, CANCELLATIONS, UNDONE, Outcome, OutcomeKind
+from ..core.steps import owes_undo
 from ..errors import OperationCancelled, OperationHeld, OwnershipLost, Problem
 from ..runtime.takeovers import HELD_FOR
 from .actions import Actions, adrive, drive
@@ -34,13 +35,13 @@ class StepEnding(NamedTuple):
     """How a work ends whose steps have decided it. `ttl` is seconds; `None`: as declared."""
 
     work_result: WorkResult
-    outcome: Outcome
+    outcome: Outcome | None
     ttl: float | None
 
     @property
-    def is_held(self) -> bool:
-        """Must a person decide? Otherwise the work has given up."""
-        return self.ttl is not None
+    def is_final(self) -> bool:
+        """Is its response not stored, whatever it is? Otherwise the work has given up, and that is its last word."""
+        return self.outcome not in CANCELLATIONS
 
 
 def runs_under(handle: StepsHandle, policy: Resolved, *, arguments: Callable[[], bytes | None] | None = None) -> None:
@@ -88,13 +89,20 @@ def ending_by_steps(handle: StepsHandle) -> StepEnding | None:
     if steps is None or steps.journal is None:
         return None
     if steps.given_up:
-        return StepEnding(WorkResult.KEPT, CANCELLATION, None)
-    return None
+        return StepEnding(WorkResult.KEPT, UNDONE if steps.nothing_remains else CANCELLATION, None)
+    # One that was cut may still run: its key stays busy until its lease has ended.
+    return None if steps.cut is None else StepEnding(WorkResult.CUT, None, None)
 
 
 def problem_of(handle: StepsHandle) -> Problem | None:
     """Return what a step or `derive()` raised that has left the work: the client's response is made of that."""
     return handle._problem  # noqa: SLF001 - ours
+
+
+def can_be_undone(handle: StepsHandle) -> bool:
+    """May the steps of a work still be undone? Then nobody is told that it is done before its record says so."""
+    steps = _steps_of(handle)
+    return steps is not None and not steps.given_up and any(map(owes_undo, steps.rows.known))
 
 
 def completed(handle: StepsHandle) -> None:

@@ -182,8 +182,8 @@ class StepsHandle(OperationHandle):
     def _giving_up(self) -> Actions[bool]:
         run = self._run()
         run.check_giving_up()
-        undone = run.journal is not None and (yield from give_up(run.journal))
-        run.given_up = True
+        undone = run.journal is not None and (yield from give_up(run.journal, cut=run.cut))
+        yield from run.gave_up(undone=undone)
         return undone
 
     def _may_have_steps(self) -> bool:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from contextlib import nullcontext
+from enum import Enum
 from typing import Any, NoReturn
 
-from django.db import InterfaceError, OperationalError, transaction
+from django.db import transaction
 
 from ..core.failures import named
 from ..core.steps import StepAction, StepState, action
@@ -35,6 +35,14 @@ from .terms import KEY_ARGUMENT, StepTerms, path_of, takes_key
 logger = logging.getLogger("django_idempotency")
 
 
+class Here(Enum):
+    """How far the transaction of a step has come that writes here."""
+
+    OPEN = 1
+    COMMITTING = 2  # COMMIT was sent; unless it responds, nobody knows
+    COMMITTED = 3
+
+
 class OneStep:
     """A step of an operation."""
 
@@ -45,6 +53,9 @@ class OneStep:
     #: Is it done, so that its body must not run? Then this is what it returned.
     done: bool = False
     result: Any = None
+    #: Of one that writes here: its transaction, and the row that it has written there.
+    here = Here.OPEN
+    written: Any = None
 
     def __init__(self, steps: Steps, terms: StepTerms) -> None:
         self.steps = steps
@@ -62,15 +73,13 @@ class OneStep:
         if takes_key(terms.function):
             kwargs = {**kwargs, KEY_ARGUMENT: self.running.key}
         call = Call(terms.function, args, kwargs, step=self.running, retry=terms.retry)
+        if terms.here:
+            return (yield from self._write_here(call))
         try:
-            if terms.here:
-                return (yield from self._write_here(call))
             result = yield call
-        except Exception as error:
+        except BaseException as error:
             if (yield from self.fail(error)):
                 return self.result
-            # A connection that breaks in COMMIT does not say whether it took place.
-            self.steps.rolled_back = terms.here and not isinstance(error, (OperationalError, InterfaceError))
             raise
         return (yield from self.finish(result))
 
@@ -104,12 +113,15 @@ class OneStep:
         self.steps.open = None
         return self.result if self.done else self._loaded(data)
 
-    def fail(self, error: Exception) -> Actions[bool]:
+    def fail(self, error: BaseException) -> Actions[bool]:
         """Store the exception that the step raised, if that is its result. Otherwise it is repeated, or asked about.
 
         Return whether another owner was faster: then its result counts, and not the exception.
         """
         kept = self.terms.keep
+        if not isinstance(error, Exception):
+            self.steps.cut = self.terms.name
+            return False
         if isinstance(error, (OperationHeld, OperationCancelled, OwnershipLost)):
             return False
         if meters.active:
@@ -211,32 +223,51 @@ class OneStep:
     def _write_here(self, call: Call) -> Actions[Any]:
         """Run the body and write the row in one transaction. If another owner was faster, nothing was written here."""
         try:
-            row, result = yield Query(self._transaction, call)
+            result = yield Query(self._transaction, call)
         except PositionTaken:
             yield from self.steps.rows.reload()
             yield from self._use_other()
             return self.result
-        if row is not None:
-            self.steps.rows.append(row)
-        self.steps.open = None
+        except BaseException as error:
+            if self.here is Here.COMMITTING:
+                self.steps.rows.forget()  # whoever must know asks the database
+            elif self.here is Here.OPEN:
+                if (yield from self.fail(error)):
+                    return self.result
+                self.steps.rolled_back = self.steps.cut is None
+            raise  # if it is committed, by an on_commit callback of the body
+        self._committed()  # in a test's transaction, whose callbacks do not run
         reached(self.terms.name, Border.AFTER)
-        if meters.active:
-            meters.step(STEP_EXECUTED)
         return result
 
-    def _transaction(self, call: Call) -> tuple[Any, Any]:
-        """Return the row that was written, and the stored form of the result."""
+    def _transaction(self, call: Call) -> Any:
+        """Return the stored form of the result."""
         terms, journal = self.terms, self.steps.journal
         using = self.steps.atomic if journal is None else journal.using
         with transaction.atomic(using=using, durable=journal is not None):
-            with nullcontext() if journal is None else only_in(journal.using, f"The step {terms.name!r}"):
+            if journal is None:
                 data = terms.results.dump(call.run())
-            reached(terms.name, Border.DURING)
-            row = None
-            if journal is not None:
+                reached(terms.name, Border.DURING)
+            else:
+                transaction.on_commit(self._committed, using=using)  # the first one, before those of the body
+                with only_in(journal.using, f"The step {terms.name!r}"):
+                    data = terms.results.dump(call.run())
+                reached(terms.name, Border.DURING)
                 watch = self.steps.rows.watch(self.position)
-                row = journal.add(self._entry(), self.position, StepState.DONE, data, watch, contained=False)
-        return row, self._loaded(data)
+                self.written = journal.add(self._entry(), self.position, StepState.DONE, data, watch, contained=False)
+            self.here = Here.COMMITTING
+        return self._loaded(data)
+
+    def _committed(self) -> None:
+        """Note that what the step wrote is committed: the connection says so."""
+        if self.here is Here.COMMITTED:
+            return
+        self.here = Here.COMMITTED
+        if self.written is not None:
+            self.steps.rows.append(self.written)
+        self.steps.open = None
+        if meters.active:
+            meters.step(STEP_EXECUTED)
 
     def _end(self, state: StepState, data: bytes, error: str = "") -> Actions[None]:
         """Write how the step ended; `error` is the class of its exception. Another owner's earlier word counts."""

@@ -10,7 +10,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from ..core.steps import StepState
+from ..core.steps import StepRow, StepState
 from ..runtime.takeovers import HELD_FOR
 from .actions import Actions, Query
 from .journal import Entry, Journal, PositionTaken, Watch
@@ -48,9 +48,13 @@ class Rows:
         age: timedelta = of.read_at - began
         return age + timedelta(seconds=time.monotonic() - self._read_at)
 
+    def forget(self) -> None:
+        """Forget them: one may have been written, or not."""
+        self._read = None
+
     def __bool__(self) -> bool:
-        """Is there any row, as far as that is known?"""
-        return bool(self._read)
+        """May there be any row?"""
+        return self._read is None or bool(self._read)
 
     def at(self, position: int) -> Any:
         """Return the row at a position; `None`: the position is free."""
@@ -64,7 +68,12 @@ class Rows:
     @property
     def are_watched(self) -> bool:
         """Does `idempotency_complete` look at one of them?"""
-        return any(row.due_at is not None for row in self._known)
+        return any(row.due_at is not None for row in self._read or ())
+
+    @property
+    def known(self) -> list[StepRow]:
+        """What decisions need of them."""
+        return [row.row for row in self._read or ()]
 
     def watch(self, position: int) -> Watch:
         """Return what is written about being watched with a row."""
@@ -96,7 +105,8 @@ class Rows:
 
     def append(self, row: Any) -> None:
         """Note a row that was written at the next position."""
-        self._known.append(row)
+        if self._read is not None:
+            self._read.append(row)
 
     def take(self, row: Any, *, anew: bool = False) -> Actions[bool]:
         """Take a step over from an earlier attempt; `anew`: that one had no effect. `False`: another owner was faster."""

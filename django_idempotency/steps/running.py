@@ -10,6 +10,7 @@ from typing import NoReturn
 from .. import conf
 from ..core.lifetime import remembered
 from ..core.records import shortened
+from ..core.steps import leaves_nothing
 from ..errors import OperationCancelled, OwnershipLost
 from .actions import Actions
 from .journal import Journal
@@ -37,6 +38,8 @@ class Steps:
         #: `None`: nothing is remembered. The operation is `atomic`, or idempotency is off.
         self.journal = journal
         self.rows = Rows(journal, resumed=resumed)
+        #: Is this the first attempt?
+        self.first = not resumed
         self.derive = derive
         self._age = age
         self.is_lost = is_lost
@@ -49,14 +52,17 @@ class Steps:
         self.open: str | None = None
         #: Has that one written here, and its transaction was rolled back?
         self.rolled_back = False
-        #: Has it given up?
+        #: The step that was cut by what is no Exception, such as a cancellation: it may still run, as in a thread.
+        self.cut: str | None = None
+        #: Has it given up? And is it known that nothing remains of what it did?
         self.given_up = False
+        self.nothing_remains = False
         #: Must a person decide?
         self.held = False
 
     @property
     def begun(self) -> bool:
-        """Has any step been done, or begun, so that a later attempt must be this operation's?"""
+        """Has any step been done, or begun, or may it have been, so that a later attempt must be this operation's?"""
         return bool(self.rows)
 
     @property
@@ -73,6 +79,13 @@ class Steps:
         if self.journal is None or not self.begun or self.given_up or self.held:
             return False
         return self.rows.are_watched or not self.journal.keeps_results
+
+    def gave_up(self, *, undone: bool) -> Actions[None]:
+        """Note that it has given up. What an earlier attempt began may have left no row."""
+        self.given_up = True
+        if undone and self.first and (self.open is None or self.rolled_back):
+            yield from self.rows.reload()
+            self.nothing_remains = leaves_nothing(self.rows.known)
 
     def look(self) -> Actions[bool]:
         """See `begun`, after reading what earlier attempts have done."""

@@ -54,11 +54,12 @@ class UndoTooOld(NotUndone):
     """The undo was called, and may have had its effect, and its key is older than LIFETIME: it could have it again."""
 
 
-def give_up(journal: Journal, *, by_hand: bool = False) -> Actions[bool]:
+def give_up(journal: Journal, *, by_hand: bool = False, cut: str | None = None) -> Actions[bool]:
     """Undo all steps of an operation. `False`: one could not be undone.
 
     `by_hand`: a person has decided that, so a step is undone as well of which nobody knows whether it had its effect, and
     so is one whose undo may have had it.
+    `cut`: a step that may still run, so that it is too early to ask.
     """
     rows = yield from _bar(journal)
     # Behind the barrier, which a call that is written down now finds. What was sent before is ended, or on its way.
@@ -66,7 +67,7 @@ def give_up(journal: Journal, *, by_hand: bool = False) -> Actions[bool]:
     failed: dict[Any, Exception] = {}
     for row in reversed(rows[:-1]):
         try:
-            yield from _undo(journal, row, by_hand=by_hand, closed=closed)
+            yield from _undo(journal, row, by_hand=by_hand, closed=closed, cut=cut)
         except Exception as error:
             failed[row.pk] = error
             if meters.active:
@@ -104,8 +105,8 @@ def _bar(journal: Journal) -> Actions[list[Any]]:
             continue  # another owner has begun a step meanwhile: that one counts, too
 
 
-def _undo(journal: Journal, row: Any, *, by_hand: bool, closed: bool) -> Actions[None]:
-    if not (yield from _is_owed(journal, row, by_hand=by_hand, closed=closed)):
+def _undo(journal: Journal, row: Any, *, by_hand: bool, closed: bool, cut: str | None) -> Actions[None]:
+    if not (yield from _is_owed(journal, row, by_hand=by_hand, closed=closed, cut=cut)):
         return
     undo, doubtful = function_at(row.undo), is_in_doubt(row.row)
     result = InDoubt(name=row.name, key=row.key) if doubtful else load(row)
@@ -136,15 +137,15 @@ def _undo(journal: Journal, row: Any, *, by_hand: bool, closed: bool) -> Actions
         _count_undone(running.name)
 
 
-def _is_owed(journal: Journal, row: Any, *, by_hand: bool, closed: bool) -> Actions[bool]:
+def _is_owed(journal: Journal, row: Any, *, by_hand: bool, closed: bool, cut: str | None) -> Actions[bool]:
     """Is a step to be undone? Asks about one that broke off. Raises `NotUndone` where nobody knows."""
     known = row.state != StepState.UNDOING or remembered(row.read_at - row.ended_at, lifetime=conf.lifetime(row.name))
     doing = undo_action(row.row, remembered=by_hand or known)
     if doing is UndoAction.HOLD:
         raise UndoTooOld
     if doing is UndoAction.ASK:
-        if not closed:
-            raise NotUndone(f"A call of the step {row.name!r} may be on its way.")
+        if not closed or row.name == cut:
+            raise NotUndone(f"A call of the step {row.name!r} may be on its way, or it was cut, and still runs.")
         yield from _find_out(journal, row, by_hand=by_hand)
         doing = undo_action(row.row)
     return doing is not UndoAction.NOTHING

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from django_idempotency.core.hashing import operation_ref, record_of_ref
-from django_idempotency.core.records import CANCELLATION, Outcome, OutcomeKind, Status
+from django_idempotency.core.records import CANCELLATION, UNDONE, Outcome, OutcomeKind, Status
 from django_idempotency.core.standings import STANDINGS, OperationState, standing, state_of
 
 from .test_rules import record
@@ -20,7 +20,7 @@ UNKNOWN = OperationState.UNKNOWN
 
 def test_nothing_is_said_not_to_have_been_applied() -> None:
     """Not even by a flood or a cancellation that meets no record: an earlier request may have left none."""
-    assert {state.value for state in OperationState} == {"running", "completed", "held", "unknown"}
+    assert {state.value for state in OperationState} == {"running", "completed", "held", "undone", "unknown"}
     assert standing("operation-cancelled") is standing("too-many-keys") is UNKNOWN
 
 
@@ -41,6 +41,7 @@ def test_a_problem_about_no_record_says_nothing() -> None:
         ({"status": Status.COMPLETED, "outcome": None}, COMPLETED),  # unreadable
         ({"status": Status.COMPLETED, "outcome": OutcomeKind.HELD.outcome()}, HELD),
         ({"status": Status.COMPLETED, "outcome": CANCELLATION}, UNKNOWN),
+        ({"status": Status.COMPLETED, "outcome": UNDONE}, OperationState.UNDONE),
     ],
 )
 def test_a_mismatch_says_what_the_record_says(fields: dict[str, Any], state: OperationState) -> None:

@@ -35,6 +35,7 @@ PROBLEMS: dict[type[Problem], tuple[int, str]] = {
     errors.RecordUnreadable: (500, "record-unreadable"),
     errors.ReplayUnchecked: (403, "replay-unchecked"),
     errors.OperationCancelled: (409, "operation-cancelled"),
+    errors.OperationUndone: (409, "operation-undone"),
     errors.KeyUnknown: (404, "key-unknown"),
     errors.StoreUnavailable: (503, "store-unavailable"),
     errors.StoreRefused: (503, "store-unavailable"),
@@ -85,6 +86,7 @@ def test_a_problem_that_may_be_retried_has_retry_after(kind: type[Problem]) -> N
         errors.OperationHeld,
         errors.KeyTooOld,
         errors.OperationCancelled,
+        errors.OperationUndone,
     )
     expected = None if kind in final else "1"
     assert problem_response(kind(), HttpRequest()).get("Retry-After") == expected

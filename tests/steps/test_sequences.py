@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from django_idempotency import idempotent_function
-from django_idempotency.errors import OperationCancelled, OwnershipLost, StepsChanged
+from django_idempotency.errors import OperationCancelled, OutcomeUnknown, OwnershipLost, StepsChanged
 from django_idempotency.steps.borders import Border, watched_by
 from django_idempotency.steps.models import Step
 from django_idempotency.testing.interrupting import Interrupted
@@ -258,7 +258,7 @@ class Operations(RuleBasedStateMachine):
         except Interrupted:
             got = died = True
             self.clock.go(31)
-        except (Declined, OperationCancelled, OwnershipLost, StepsChanged, TimeoutError) as error:
+        except (Declined, OperationCancelled, OutcomeUnknown, OwnershipLost, StepsChanged, TimeoutError) as error:
             got = type(error)
         finally:
             bodies, (WORLD.plan, WORLD.bodies) = WORLD.bodies, outer
@@ -270,8 +270,9 @@ class Operations(RuleBasedStateMachine):
         if before.end is not None:  # a replay
             assert (got, bodies) == (before.end, [])
         elif plan.is_overtaken is not None and plan.is_overtaken == self.overtaken:
-            # Without another step it is not told: its caller gets what it has done, and an event says that it was late.
-            assert got in (OwnershipLost, OperationCancelled, model.end, ("returned", self.expected()))
+            # Without another step it finds out as it ends, and says so if what it has done may be undone.
+            late = (OwnershipLost, OperationCancelled, OutcomeUnknown, model.end, ("returned", self.expected()))
+            assert got in late
         elif died:
             model.crashed = True
         elif got is TimeoutError:

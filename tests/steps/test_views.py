@@ -16,7 +16,7 @@ from django.test import AsyncClient, Client
 
 from django_idempotency.core.records import OutcomeKind, Status, kind_of
 from django_idempotency.core.steps import StepState
-from django_idempotency.errors import ConfigurationError
+from django_idempotency.errors import ConfigurationError, StoreUnavailable
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.runtime import switch
 from django_idempotency.runtime.registry import stores
@@ -81,16 +81,34 @@ def test_a_failure_continues(send: Send, door: str, failure: Any) -> None:
 
 @pytest.mark.parametrize("door", DOORS)
 def test_an_exception_that_gives_up(send: Send, door: str) -> None:
-    """What was done is undone once; the client gets a 500, and each retry that the operation was cancelled."""
+    """What was done is undone once; the client gets a 500, and each retry that nothing of it remains."""
     END.append(Declined())
     assert send(door).status_code == 500
     for _ in range(2):
-        retry = send(door)
-        assert (retry.status_code, retry.json()["code"]) == (409, "operation-cancelled")
+        problem = (retry := send(door)).json()
+        assert (retry.status_code, problem["code"], problem["operation_state"]) == (409, "operation-undone", "undone")
     assert send(door, {"amount": 2}).json()["code"] == "request-mismatch"
     assert (called(), len(work.labels())) == (["charge", "refund"], 2)
     assert states() == ["UNDONE", "UNDONE", "BARRIER"]
     assert not Step.objects.exclude(due_at=None).exists()
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_settle_that_is_not_written(send: Send, door: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No client is told that it is paid while that may be undone."""
+
+    def away(*_: Any) -> bool:
+        raise StoreUnavailable
+
+    monkeypatch.setattr("django_idempotency.engine.settling.SETTLE_PATIENCE", 0.0)
+    monkeypatch.setattr("django_idempotency.engine.lease.deferring.add", lambda _: False)
+    with monkeypatch.context() as outage:
+        outage.setattr(stores["default"], "settle", away)
+        outage.setattr(stores["default"], "asettle", away)
+        response = send(door)
+    assert (response.status_code, response.json()["code"]) == (503, "outcome-unknown")
+    assert response["Idempotency-Status"] == "unknown"
+    assert states() == ["DONE", "DONE"]
 
 
 @pytest.mark.parametrize("door", DOORS)
