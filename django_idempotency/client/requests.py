@@ -18,6 +18,9 @@ from .providers import provider
 
 __all__ = ["IdempotentAdapter"]
 
+#: The most that is read of a response at once (bytes).
+PART = 64 * 1024
+
 
 def _not_sent(error: Exception) -> bool:
     """Was no connection made? requests has one class for that and for a connection that broke; its reason has two."""
@@ -105,8 +108,9 @@ class IdempotentAdapter(HTTPAdapter):
 
 def _body(response: requests.Response, ends: float) -> bytes:
     """Read a response as it arrives, until the time that it has has ended."""
-    body = bytearray()
-    while part := response.raw.read1(65536, decode_content=True):
+    body, raw = bytearray(), response.raw
+    one = hasattr(raw, "read1")  # since urllib3 2.1; without it a part is complete before the time is looked at
+    for part in iter(lambda: raw.read1(PART, decode_content=True), b"") if one else response.iter_content(PART):
         body += part
         if time.monotonic() > ends:
             raise requests.exceptions.ReadTimeout("The response was not complete when the deadline passed.")

@@ -149,10 +149,12 @@ def end_undecided(call: FunctionCall, error: BaseException) -> CallEnd:
 
 
 def settle(call: FunctionCall, end: CallEnd) -> None:
-    """Settle in the store. Raises what `Operation.settle` raises."""
+    """Settle in the store. Raises what `Operation.settle` raises; `OutcomeUnknown` for a result that may still be undone and is not stored."""
     call.operation.settle(end.work_result, end.outcome, end.ttl)
     if call.operation.left_as is SettledState.COMPLETED:
         completed(call.current)
+    elif call.operation.left_as is None and end.work_result is WorkResult.KEPT and can_be_undone(call.current):
+        raise call.naming(OutcomeUnknown())
 
 
 async def asettle(call: FunctionCall, end: CallEnd) -> None:
@@ -160,13 +162,8 @@ async def asettle(call: FunctionCall, end: CallEnd) -> None:
     await run_to_completion(call.operation.asettle(end.work_result, end.outcome, end.ttl))
     if call.operation.left_as is SettledState.COMPLETED:
         await acompleted(call.current)
-
-
-def reported(call: FunctionCall, end: CallEnd) -> Any:
-    """Return the result, or raise the error: `OutcomeUnknown` for what may still be undone and is not written down."""
-    if call.operation.left_as is None and end.raised is None and can_be_undone(call.current):
+    elif call.operation.left_as is None and end.work_result is WorkResult.KEPT and can_be_undone(call.current):
         raise call.naming(OutcomeUnknown())
-    return end.result()
 
 
 def _outcome(call: FunctionCall, kind: OutcomeKind, body: bytes) -> Outcome:

@@ -28,7 +28,6 @@ from .endings import (
     end_of_result,
     end_undecided,
     leaving,
-    reported,
     settle,
 )
 from .keys import best_effort_key, go_without_key, key_of
@@ -93,7 +92,7 @@ def _run(call: FunctionCall, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
     if end is None:
         end = _work(call, args, kwargs)
     settle(call, end)
-    return reported(call, end), False
+    return end.result(), False
 
 
 def _decide(call: FunctionCall) -> CallEnd | None:
@@ -151,7 +150,7 @@ async def arun(
     if end is None:
         end = await _awork(call, args, kwargs)
     await asettle(call, end)
-    return reported(call, end), False
+    return end.result(), False
 
 
 async def _adecide(call: FunctionCall) -> CallEnd | None:

@@ -94,16 +94,12 @@ class RunningExchange(EndingExchange):
             self.operation.settle(ended, outcome, ttl=self.handle.seconds)
             if self.operation.left_as is SettledState.COMPLETED:
                 completed(self.handle)
+            elif self.operation.left_as is None and can_be_undone(self.handle):
+                raise OutcomeUnknown
         finally:
             self._leave()
             self._unscreen()
-        self._require_known()
         return self._stamp(response)
-
-    def _require_known(self) -> None:
-        """Raise `OutcomeUnknown` for an operation that may be undone and whose end is not written down."""
-        if self.operation.left_as is None and can_be_undone(self.handle):
-            raise OutcomeUnknown
 
     async def asettle(self, response: HttpResponseBase) -> HttpResponseBase:
         """See settle()."""
@@ -126,10 +122,11 @@ class RunningExchange(EndingExchange):
             await self.operation.asettle(ended, outcome, ttl=self.handle.seconds)
             if self.operation.left_as is SettledState.COMPLETED:
                 await acompleted(self.handle)
+            elif self.operation.left_as is None and can_be_undone(self.handle):
+                raise OutcomeUnknown
         finally:
             self._leave()
             await self._aunscreen()
-        self._require_known()
         return self._stamp(response)
 
     def fail(self, error: BaseException, *, committed: Callable[[], HttpResponseBase | None] = lambda: None) -> Problem:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from enum import Enum
 from typing import Any, NoReturn
 
 from django.db import transaction
@@ -35,14 +34,6 @@ from .terms import KEY_ARGUMENT, StepTerms, path_of, takes_key
 logger = logging.getLogger("django_idempotency")
 
 
-class Here(Enum):
-    """How far the transaction of a step has come that writes here."""
-
-    OPEN = 1
-    COMMITTING = 2  # COMMIT was sent; unless it responds, nobody knows
-    COMMITTED = 3
-
-
 class OneStep:
     """A step of an operation."""
 
@@ -53,8 +44,7 @@ class OneStep:
     #: Is it done, so that its body must not run? Then this is what it returned.
     done: bool = False
     result: Any = None
-    #: Of one that writes here: its transaction, and the row that it has written there.
-    here = Here.OPEN
+    #: The row of one that writes here: it is written last, so then COMMIT is sent, and unless that responds nobody knows.
     written: Any = None
 
     def __init__(self, steps: Steps, terms: StepTerms) -> None:
@@ -229,13 +219,14 @@ class OneStep:
             yield from self._use_other()
             return self.result
         except BaseException as error:
-            if self.here is Here.COMMITTING:
+            if self.steps.open is None:
+                raise  # by an on_commit callback of the body: it is committed
+            if self.written is not None:
                 self.steps.rows.forget()  # whoever must know asks the database
-            elif self.here is Here.OPEN:
-                if (yield from self.fail(error)):
-                    return self.result
-                self.steps.rolled_back = self.steps.cut is None
-            raise  # if it is committed, by an on_commit callback of the body
+            elif (yield from self.fail(error)):
+                return self.result
+            self.steps.rolled_back = self.written is None and self.steps.cut is None
+            raise
         self._committed()  # in a test's transaction, whose callbacks do not run
         reached(self.terms.name, Border.AFTER)
         return result
@@ -255,17 +246,15 @@ class OneStep:
                 reached(terms.name, Border.DURING)
                 watch = self.steps.rows.watch(self.position)
                 self.written = journal.add(self._entry(), self.position, StepState.DONE, data, watch, contained=False)
-            self.here = Here.COMMITTING
         return self._loaded(data)
 
     def _committed(self) -> None:
         """Note that what the step wrote is committed: the connection says so."""
-        if self.here is Here.COMMITTED:
+        if self.steps.open != self.terms.name:
             return
-        self.here = Here.COMMITTED
+        self.steps.open = None
         if self.written is not None:
             self.steps.rows.append(self.written)
-        self.steps.open = None
         if meters.active:
             meters.step(STEP_EXECUTED)
 
