@@ -12,7 +12,7 @@ from asgiref.sync import sync_to_async
 
 from ..concurrency.cancellation import run_to_completion
 from ..core import outgoing
-from ..core.outgoing import BROKEN, ENDED, NOT_SENT, SAFE_METHODS, CallState, Verdict
+from ..core.outgoing import BROKEN, ENDED, NOT_SENT, SAFE_METHODS, CallState
 from ..errors import CallWithoutName, ConfigurationError, DeadlinePassed, StreamedRequest
 from ..functions.deadlines import remaining
 from ..stores.base import utcnow
@@ -106,8 +106,8 @@ class Exchange:
         self._terms, self._errors, self._name = terms, errors, name
         self._ledger = Ledger(provider(terms.provider), name, request, margin=terms.deadline)
         self._budget = budget_of(request.host) if terms.budget is None else terms.budget
-        self._began = time.monotonic()
-        self._ends = self._began + min(terms.deadline, _or_infinite(remaining()))
+        self._began, left = time.monotonic(), remaining()
+        self._ends = self._began + (terms.deadline if left is None else min(terms.deadline, left))
         self._retries = 0
         #: Did every attempt before the last one do nothing, as far as anybody here has seen?
         self._clean = False
@@ -123,8 +123,8 @@ class Exchange:
             while True:
                 started = self._start()
                 if isinstance(started, Answer):
-                    return self._answered(started, CallState.SUCCEEDED)
-                self._note(BROKEN)  # until its response is here
+                    return self._answered(started)
+                self._verdict = BROKEN  # until its response is here
                 try:
                     answer = send(started.key, self._left())
                 except Exception as error:
@@ -132,7 +132,7 @@ class Exchange:
                         raise
                 else:
                     if (pause := self._judged(answer)) is None:
-                        return self._answered(self._with_facts(answer, started), self._ending())
+                        return self._answered(answer, started)
                 time.sleep(pause)
                 self._require_time()
         finally:
@@ -145,8 +145,8 @@ class Exchange:
             while True:
                 started = await run_to_completion(sync_to_async(self._start)())
                 if isinstance(started, Answer):
-                    return self._answered(started, CallState.SUCCEEDED)
-                self._note(BROKEN)  # until its response is here
+                    return self._answered(started)
+                self._verdict = BROKEN  # until its response is here
                 try:
                     answer = await send(started.key, self._left())
                 except Exception as error:
@@ -154,7 +154,7 @@ class Exchange:
                         raise
                 else:
                     if (pause := self._judged(answer)) is None:
-                        return self._answered(self._with_facts(answer, started), self._ending())
+                        return self._answered(answer, started)
                 await asyncio.sleep(pause)
                 self._require_time()
         except GeneratorExit:
@@ -175,8 +175,7 @@ class Exchange:
         # Another process may have sent the same call since our last attempt.
         alone = self._open is not None and started.attempts == self._open.attempts + 1
         self._clean = started.first or (alone and outgoing.stays_clean(self._verdict, clean=self._clean))
-        self._open = started
-        self._note(NOT_SENT)
+        self._open, self._verdict, self._answer = started, NOT_SENT, None
         return started
 
     def _end(self) -> None:
@@ -185,30 +184,24 @@ class Exchange:
         if started is not None:
             self._ledger.end(started, self._ending(), self._answer)
 
-    def _note(self, verdict: Verdict, answer: Answer | None = None) -> None:
-        self._verdict, self._answer = verdict, answer
-
     # ---------------------------------------------------------------------------------------------------- decisions
 
     def _failed(self, error: Exception) -> float | None:
         """Note what an exception means. Return how long to wait; `None`: do not retry."""
-        verdict = NOT_SENT if self._errors.not_sent(error) else BROKEN
-        self._note(verdict)
-        return self._pause(verdict, 0.0) if isinstance(error, self._errors.broken) else None
+        self._verdict = NOT_SENT if self._errors.not_sent(error) else BROKEN
+        return self._pause(0.0) if isinstance(error, self._errors.broken) else None
 
     def _judged(self, answer: Answer) -> float | None:
         """See _failed(), for a response."""
-        headers = answer.by_name
-        verdict = outgoing.judge(answer.status, headers)
-        self._note(verdict, answer)
-        if verdict.state is CallState.SUCCEEDED:
+        self._verdict, self._answer = outgoing.judge(answer.status, answer.by_name), answer
+        if self._verdict.state is CallState.SUCCEEDED:
             self._budget.earn()
-        if not verdict.retry:
+        if not self._verdict.retry:
             return None
-        return self._pause(verdict, outgoing.retry_after(headers.get("retry-after"), now=utcnow()))
+        return self._pause(outgoing.retry_after(answer.by_name.get("retry-after"), now=utcnow()))
 
-    def _pause(self, verdict: Verdict, floor: float) -> float | None:
-        if not verdict.retry or self._retries >= self._terms.retries:
+    def _pause(self, floor: float) -> float | None:
+        if self._retries >= self._terms.retries:
             return None
         base, longest = self._terms.base, self._terms.longest
         pause = outgoing.pause(self._retries, floor=floor, base=base, longest=longest, random=random.random)
@@ -224,28 +217,22 @@ class Exchange:
         return self._ends - time.monotonic()
 
     def _require_time(self) -> None:
-        if self._left() > 0:
-            return
-        if self._open is None:
-            raise DeadlinePassed
-        raise DeadlinePassed("The deadline passed before the call was sent again. Its last attempt had no result.")
+        if self._left() <= 0:
+            again = "The deadline passed before the call was sent again. Its last attempt had no result."
+            raise DeadlinePassed("" if self._open is None else again)
 
-    def _with_facts(self, answer: Answer, started: Started) -> Answer:
+    def _answered(self, answer: Answer, by: Started | None = None) -> Answer:
+        """Return a response with its facts; one that is stored has them."""
+        if self._name.step is not None and (by is None or self._ending() in ENDED):
+            self._name.step.answered.append(self._name.name)
+        if by is None:
+            return answer
         facts = CallFacts(
             name=self._name.name,
-            key=started.key,
-            attempts=started.attempts,
+            key=by.key,
+            attempts=by.attempts,
             stored=False,
             replayed=is_replayed(answer),
             reference=reference_of(answer),
         )
         return replace(answer, facts=facts)
-
-    def _answered(self, answer: Answer, state: CallState) -> Answer:
-        if self._name.step is not None and state in ENDED:
-            self._name.step.answered.append(self._name.name)
-        return answer
-
-
-def _or_infinite(seconds: float | None) -> float:
-    return float("inf") if seconds is None else seconds
