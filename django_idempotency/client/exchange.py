@@ -84,6 +84,11 @@ def exchange_for(
     return Exchange(terms, errors, found, request)
 
 
+def shorter(timeout: float | None, left: float) -> float:
+    """Return a timeout that is not longer than what is left (seconds)."""
+    return left if timeout is None else min(timeout, left)
+
+
 class Exchange:
     """One call of one process. `run()` and `arun()` send with what the client gives them: a key, and seconds left.
 
@@ -107,7 +112,7 @@ class Exchange:
         self._ledger = Ledger(provider(terms.provider), name, request, margin=terms.deadline)
         self._budget = budget_of(request.host) if terms.budget is None else terms.budget
         self._began, left = time.monotonic(), remaining()
-        self._ends = self._began + (terms.deadline if left is None else min(terms.deadline, left))
+        self._ends = self._began + shorter(left, terms.deadline)
         self._retries = 0
         #: Did every attempt before the last one do nothing, as far as anybody here has seen?
         self._clean = False
@@ -118,12 +123,13 @@ class Exchange:
 
     def run(self, send: Callable[[str, float], Answer]) -> Answer:
         """Make the call. Raises what the last attempt raised, and what `Ledger.start()` raises."""
-        self._require_time()
         try:
             while True:
+                self._require_time()
                 started = self._start()
                 if isinstance(started, Answer):
                     return self._answered(started)
+                self._require_time()
                 self._verdict = BROKEN  # until its response is here
                 try:
                     answer = send(started.key, self._left())
@@ -134,18 +140,18 @@ class Exchange:
                     if (pause := self._judged(answer)) is None:
                         return self._answered(answer, started)
                 time.sleep(pause)
-                self._require_time()
         finally:
             self._end()
 
     async def arun(self, send: Callable[[str, float], Awaitable[Answer]]) -> Answer:
         """See run()."""
-        self._require_time()
         try:
             while True:
+                self._require_time()
                 started = await run_to_completion(sync_to_async(self._start)())
                 if isinstance(started, Answer):
                     return self._answered(started)
+                self._require_time()
                 self._verdict = BROKEN  # until its response is here
                 try:
                     answer = await send(started.key, self._left())
@@ -156,7 +162,6 @@ class Exchange:
                     if (pause := self._judged(answer)) is None:
                         return self._answered(answer, started)
                 await asyncio.sleep(pause)
-                self._require_time()
         except GeneratorExit:
             self._open = None  # nothing can be awaited any more: its row stays open, as that of a dead process
             raise
@@ -219,7 +224,7 @@ class Exchange:
     def _require_time(self) -> None:
         if self._left() <= 0:
             again = "The deadline passed before the call was sent again. Its last attempt had no result."
-            raise DeadlinePassed("" if self._open is None else again)
+            raise DeadlinePassed(again if self._retries else "")
 
     def _answered(self, answer: Answer, by: Started | None = None) -> Answer:
         """Return a response with its facts; one that is stored has them."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from .exchange import Errors, Exchange, Terms, exchange_for
+from .exchange import Errors, Exchange, Terms, exchange_for, shorter
 from .messages import Answer, OutgoingRequest, wire_free
 from .providers import provider
 
@@ -119,12 +119,8 @@ def _prepare(request: httpx.Request, terms: Terms, key: str, left: float) -> Non
     """Give an attempt its key, and no more time than is left."""
     request.headers[provider(terms.provider).header] = key
     given = request.extensions.get("timeout", {})
-    timeout = {part: _shorter(given.get(part), left) for part in ("connect", "read", "write", "pool")}
+    timeout = {part: shorter(given.get(part), left) for part in ("connect", "read", "write", "pool")}
     request.extensions = {**request.extensions, "timeout": timeout}
-
-
-def _shorter(given: float | None, left: float) -> float:
-    return left if given is None else min(given, left)
 
 
 def _late(request: httpx.Request) -> httpx.ReadTimeout:

@@ -12,7 +12,7 @@ import urllib3
 from requests.adapters import HTTPAdapter
 
 from ..errors import ConfigurationError
-from .exchange import Errors, Exchange, Terms, exchange_for
+from .exchange import Errors, Exchange, Terms, exchange_for, shorter
 from .messages import Answer, OutgoingRequest, wire_free
 from .providers import provider
 
@@ -134,5 +134,5 @@ def _text(value: str | bytes | None) -> str | None:
 def _shorter(timeout: Any, left: float) -> Any:
     """Return a timeout, or a pair for connecting and reading, that is not longer than what is left."""
     if isinstance(timeout, tuple):
-        return tuple(left if part is None else min(part, left) for part in timeout)
-    return left if timeout is None else min(timeout, left) if isinstance(timeout, (int, float)) else timeout
+        return tuple(shorter(part, left) for part in timeout)
+    return shorter(timeout, left) if timeout is None or isinstance(timeout, (int, float)) else timeout

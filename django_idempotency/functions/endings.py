@@ -69,11 +69,11 @@ def end_of_result(call: FunctionCall, result: Any) -> CallEnd:
         )
     if (decided := ending_by_steps(call.current)) is not None and decided.is_final:
         if decided.outcome is None:
-            return CallEnd(work_result=decided.work_result, returned=result)
+            return _unended(call, decided.work_result, result)
         # The function went on after a step that must be looked into.
         return CallEnd(**decided._asdict(), raised=call.naming(HeldForPerson()))
     if is_unfinished(call.current):
-        return CallEnd(work_result=WorkResult.FAILED, returned=result)
+        return _unended(call, WorkResult.FAILED, result)
     given_up = call.operation.needs_rollback()
     try:
         outcome = _outcome(call, OutcomeKind.RESULT, call.terms.results.dump(result))
@@ -83,6 +83,13 @@ def end_of_result(call: FunctionCall, result: Any) -> CallEnd:
     if not given_up and call.operation.needs_rollback():
         return _failed(StoreUnavailable(), raised=StoreUnavailable())
     return CallEnd(work_result=WorkResult.KEPT, outcome=outcome, ttl=call.current.seconds, returned=result)
+
+
+def _unended(call: FunctionCall, work_result: WorkResult, result: Any) -> CallEnd:
+    """Return the end of a call that returned although a step has not ended."""
+    if call.reports:
+        return CallEnd(work_result=work_result, returned=result)
+    return CallEnd(work_result=WorkResult.CUT, raised=call.naming(OutcomeUnknown()))
 
 
 def end_of_error(call: FunctionCall, error: BaseException) -> CallEnd:

@@ -20,16 +20,7 @@ from ..runtime.transactions import arefuse_open_transactions
 from ..steps.endings import aleft_by, left_by
 from .call import FunctionCall, source_of
 from .current import SwitchedOffOperation, Unguarded
-from .endings import (
-    CallEnd,
-    asettle,
-    end_decided,
-    end_of_error,
-    end_of_result,
-    end_undecided,
-    leaving,
-    settle,
-)
+from .endings import CallEnd, asettle, end_decided, end_of_error, end_of_result, end_undecided, leaving, settle
 from .keys import best_effort_key, go_without_key, key_of
 from .replaying import replayed
 from .stored_calls import dump_call

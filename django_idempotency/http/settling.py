@@ -11,16 +11,7 @@ from django.http.response import HttpResponseBase
 from ..concurrency.threads import in_thread
 from ..core.conclusions import SettledState, WorkResult
 from ..errors import OperationUnknown, OutcomeUnknown, Problem, TransactionLost
-from ..steps.endings import (
-    acompleted,
-    ahave_begun,
-    aleft_by,
-    can_be_undone,
-    completed,
-    have_begun,
-    left_by,
-    problem_of,
-)
+from ..steps import endings
 from .admission import GUARDED_BY
 from .ending import EndingExchange, refused_after_steps
 from .raised import status_of
@@ -75,7 +66,7 @@ class RunningExchange(EndingExchange):
     def _status(self) -> HeaderStatus:
         if self.degraded:
             return HeaderStatus.DEGRADED
-        left_as, problem = self.operation.left_as, problem_of(self.handle)
+        left_as, problem = self.operation.left_as, endings.problem_of(self.handle)
         of_step = of_problem(problem) if problem is not None and left_as is SettledState.COMPLETED else None
         return of_step or OF_RECORD[left_as]
 
@@ -86,15 +77,15 @@ class RunningExchange(EndingExchange):
             return self._stamp(response)
         try:
             ended, outcome = self._conclude(response)
-            if ended is WorkResult.DROPPED and have_begun(self.handle):
+            if ended is WorkResult.DROPPED and endings.have_begun(self.handle):
                 ended, outcome = refused_after_steps(response)
         except BaseException as error:  # noqa: BLE001 - it is raised again
             self._fail(error)
         try:
             self.operation.settle(ended, outcome, ttl=self.handle.seconds)
             if self.operation.left_as is SettledState.COMPLETED:
-                completed(self.handle)
-            elif self.operation.left_as is None and can_be_undone(self.handle):
+                endings.completed(self.handle)
+            elif self.operation.left_as is None and endings.can_be_undone(self.handle):
                 raise OutcomeUnknown
         finally:
             self._leave()
@@ -114,15 +105,15 @@ class RunningExchange(EndingExchange):
                 if asks
                 else self._conclude(response)
             )
-            if ended is WorkResult.DROPPED and await ahave_begun(self.handle):
+            if ended is WorkResult.DROPPED and await endings.ahave_begun(self.handle):
                 ended, outcome = refused_after_steps(response)
         except BaseException as error:  # noqa: BLE001 - it is raised again
             await self._afail(error)
         try:
             await self.operation.asettle(ended, outcome, ttl=self.handle.seconds)
             if self.operation.left_as is SettledState.COMPLETED:
-                await acompleted(self.handle)
-            elif self.operation.left_as is None and can_be_undone(self.handle):
+                await endings.acompleted(self.handle)
+            elif self.operation.left_as is None and endings.can_be_undone(self.handle):
                 raise OutcomeUnknown
         finally:
             self._leave()
@@ -138,7 +129,7 @@ class RunningExchange(EndingExchange):
         """
         if self.degraded and isinstance(error, OperationUnknown):
             return self._stopped(error)
-        if (left := left_by(self.handle, error)) is not None:
+        if (left := endings.left_by(self.handle, error)) is not None:
             return self._fail_with(left)
         response, error = self._ended(error, committed)
         if response is None:
@@ -156,7 +147,7 @@ class RunningExchange(EndingExchange):
         """See fail()."""
         if self.degraded and isinstance(error, OperationUnknown):
             return self._stopped(error)
-        if (left := await aleft_by(self.handle, error)) is not None:
+        if (left := await endings.aleft_by(self.handle, error)) is not None:
             return await self._afail_with(left)
         # Its handler is the project's, and may query a database.
         known = isinstance(error, Exception) and status_of(error) is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Any
 
 from ..errors import ConfigurationError
@@ -77,9 +76,7 @@ class StepBlock(Block):
         self._enter()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         self._leave()
         return drive(self._end(error))
 
@@ -92,8 +89,6 @@ class AsyncStepBlock(Block):
         self._enter()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         self._leave()
         return await adrive(self._end(error))

@@ -27,6 +27,7 @@ _NOT_ENDED = (
     "A work has ended although its step %r has not: whether that had an effect is not known. So the response is not "
     "remembered, and a retry goes on with the step. Let the exception of a step leave the work, or name it in keep=[…]."
 )
+_CUT = "The step %r was cut, and may still run: its key stays busy until its lease has ended."
 #: What a step raises that ends the work: the client gets it as a problem.
 STEP_PROBLEMS = (OperationHeld, OperationCancelled, OwnershipLost)
 
@@ -90,8 +91,10 @@ def ending_by_steps(handle: StepsHandle) -> StepEnding | None:
         return None
     if steps.given_up:
         return StepEnding(WorkResult.KEPT, UNDONE if steps.nothing_remains else CANCELLATION, None)
-    # One that was cut may still run: its key stays busy until its lease has ended.
-    return None if steps.cut is None else StepEnding(WorkResult.CUT, None, None)
+    if steps.cut is not None:
+        logger.warning(_CUT, steps.cut)
+        return StepEnding(WorkResult.CUT, None, None)
+    return None
 
 
 def problem_of(handle: StepsHandle) -> Problem | None:

@@ -9,6 +9,7 @@ import pytest
 from django.core.management import CommandError
 from django.db import IntegrityError, OperationalError, connection, transaction
 
+from django_idempotency import idempotent_function
 from django_idempotency.errors import InProgress, OperationCancelled, OperationUndone, OutcomeUnknown, StoreUnavailable
 from django_idempotency.runtime.registry import stores
 from django_idempotency.steps.models import Step
@@ -177,6 +178,32 @@ def test_a_call_of_the_command_that_fails(clock: Clock) -> None:
     clock.go(31)
     assert "1 finished" in complete()
     assert (work.labels(), PROVIDER.count("charge"), PROVIDER.count("book")) == (["order visa"], 1, 1)
+
+
+@idempotent_function(key="card", key_prefix="caught-by-name")
+def catch_by_name(card: str) -> str:
+    """Go on after an exception that is no result."""
+    ordering(card)
+    try:
+        return str(operation().step("charge", work.charge, 1, undo=work.refund, ask=work.found_out))
+    except TimeoutError:
+        return "unknown"
+
+
+def test_a_call_of_the_command_that_catches(clock: Clock) -> None:
+    """A step that has not ended is not finished, whatever the function returns."""
+    work.ANSWER.append(lambda asked: asked.run())
+    PROVIDER.breaks["charge"] = Crash()
+    with pytest.raises(Crash):
+        catch_by_name("visa")
+    PROVIDER.fails["charge"] = TimeoutError()
+    for _ in range(2):
+        clock.go(31)
+        assert "finished" not in complete()
+    PROVIDER.fails.clear()
+    clock.go(31)
+    assert "1 finished" in complete()
+    assert PROVIDER.count("charge") == 1
 
 
 @pytest.mark.parametrize("undo", [work.refund, None])
