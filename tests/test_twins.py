@@ -21,6 +21,7 @@ _DRIVES = "the driver has another client for async code"
 #: Twins that are not the same code, and why they cannot be. Decisions do not belong in them.
 DIFFERENT = {
     "batches/running.py process_batch": "an async one also takes an async iterable",
+    "client/exchange.py Exchange.run": "a coroutine that is closed can await nothing",
     "engine/operation.py Operation._notify": _NOTIFIES,
     "functions/call.py FunctionCall.go_without_store": _NOTIFIES,
     "functions/handle.py Handle.answer": "each refuses the other's functions",
