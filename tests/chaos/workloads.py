@@ -100,7 +100,7 @@ class Sagas:
 
     def is_finished(self, response: httpx.Response) -> bool:
         return response.status_code in (201, 410) or (
-            response.status_code == 409 and response.json().get("code") == "operation-cancelled"
+            response.status_code == 409 and response.json().get("code") in ("operation-cancelled", "operation-undone")
         )
 
     def is_abandoned(self, key: str) -> bool:

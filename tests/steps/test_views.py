@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -109,6 +110,24 @@ def test_a_settle_that_is_not_written(send: Send, door: str, monkeypatch: pytest
     assert (response.status_code, response.json()["code"]) == (503, "outcome-unknown")
     assert response["Idempotency-Status"] == "unknown"
     assert states() == ["DONE", "DONE"]
+
+
+async def cut_short(run: Any) -> dict[str, str]:
+    async def slow(*, idempotency_key: str) -> None:
+        await asyncio.sleep(60)
+
+    with suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(run.astep("charge", slow, at="most_once"), 0.1)
+    return {"charge": "too slow"}
+
+
+@pytest.mark.parametrize("door", ASYNC)
+def test_a_step_that_is_cut(send: Send, door: str) -> None:
+    """The view may catch that: its response is not remembered, and its key is busy until the lease has ended."""
+    BODY.append(cut_short)
+    assert send(door).status_code == 201
+    assert send(door).json()["code"] == "in-progress"
+    assert states() == ["STARTED"]
 
 
 @pytest.mark.parametrize("door", DOORS)
