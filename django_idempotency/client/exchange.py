@@ -74,7 +74,7 @@ def exchange_for(
     """
     if method in SAFE_METHODS:
         return None
-    found = name_of(name, key, read)
+    found = name_of(name, key)
     if found is None:
         if terms.require_names:
             raise CallWithoutName

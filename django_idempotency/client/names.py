@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
 from ..errors import CallInTransaction, StepNamesOneCall
 from ..runtime.current_step import RunningStep, current_step
-from .messages import OutgoingRequest
 
 #: As long as the column.
 LONGEST = 255
@@ -24,8 +23,6 @@ class Resumption:
     provider: str
     #: As many attempts as there were when it was found: another process may find it, too.
     attempts: int
-    #: Of its request. Whatever else the client sends meanwhile, such as for a token, is not it.
-    digest: bytes
     #: Has a client of ours sent it?
     taken: bool = False
 
@@ -77,8 +74,8 @@ def checked(name: str) -> str:
     return name
 
 
-def name_of(given: str | None, key: str | None, read: Callable[[], OutgoingRequest | None]) -> CallName | None:
-    """Return what a call is named by; `None`: nothing names it. `read` returns the request.
+def name_of(given: str | None, key: str | None) -> CallName | None:
+    """Return what a call is named by; `None`: nothing names it.
 
     The request's own name comes first, then the block's, then the step's, then the key that the caller has set. Raises
     `CallInTransaction` in a transactional step, and `StepNamesOneCall` for its second unnamed call.
@@ -87,9 +84,6 @@ def name_of(given: str | None, key: str | None, read: Callable[[], OutgoingReque
     if step is not None and step.transactional:
         raise CallInTransaction
     if isinstance(around, Resumption):
-        request = read()
-        if request is None or request.digest != around.digest:
-            return None
         around.taken = True
         return CallName(name=around.name, key=around.key, resumption=around)
     name = around if given is None else given

@@ -70,13 +70,7 @@ def resume(call: OutgoingCall, client: Any, *, using: str) -> Resumed:
     if call.request is None:
         raise ImproperlyConfigured('There was no "CLIENT" when it was made, so its request is not stored.')
     request = unpack_request(call.pk, bytes(call.request))
-    resumption = Resumption(
-        name=call.name,
-        key=call.key,
-        provider=call.provider,
-        attempts=call.attempts,
-        digest=bytes(call.digest),
-    )
+    resumption = Resumption(name=call.name, key=call.key, provider=call.provider, attempts=call.attempts)
     try:
         with resuming(resumption):
             send(client, request)

@@ -114,6 +114,21 @@ def test_a_client_that_asks_for_a_token(provider: Provider, providers: dict[str,
     assert provider.keys == [None, call.key]
 
 
+@pytest.mark.parametrize("requires", [True, False])
+def test_a_client_that_changes_the_request(
+    provider: Provider, providers: dict[str, Any], resumable: None, monkeypatch: pytest.MonkeyPatch, requires: bool
+) -> None:
+    """It would be another request: nothing is sent."""
+    call = died(provider)
+    changing = callers.client(params={"version": "2"}, require_names=requires)
+    monkeypatch.setattr("django_idempotency.client.providers.import_string", lambda path: lambda: changing)
+    with pytest.raises(CommandError, match="Another request"):
+        run()
+    assert provider.seen == []
+    call.refresh_from_db()
+    assert call.state == "open"
+
+
 def test_repeated_headers(provider: Provider, client: str) -> None:
     """Each value is sent again. requests takes a dict, so its session sends them as one list."""
     request = OutgoingRequest(method="POST", url=provider.url, headers=(("X-Tag", "a"), ("X-Tag", "b")), body=b"{}")
