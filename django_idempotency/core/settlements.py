@@ -7,6 +7,9 @@ from .failures import is_failure
 from .records import Outcome, Record, Settlement, Status, Ticket
 from .rules import Execute, operation_begun_by, operation_of
 
+#: Seconds of work after which the deadlines that the claim has set still count: moving them costs an index entry.
+AS_CLAIMED = 1.0
+
 
 def settlement(
     state: SettledState,
@@ -22,14 +25,15 @@ def settlement(
     """Say what the store writes, or `None` for nothing.
 
     `fence` is the record as it was locked before the work, when that was not yet ours: a takeover writes nothing
-    until now. `outcome` is the response, or what a release notes of a failed attempt. A takeover restarts the retention, and so does work that took (`worked`, seconds) longer than its
-    response was to be kept. Otherwise only a response's own `ttl` (seconds) moves it. After a refusal nothing was done, so
-    the operation begins anew with the request that comes next (see `lifetime`).
+    until now. `outcome` is the response, or what a release notes of a failed attempt. A response is kept for its `ttl`
+    (seconds) from here: one of its own moves the deadlines, and so do a takeover and work that took (`worked`, seconds)
+    longer than `AS_CLAIMED`. After a refusal nothing was done, so the operation begins anew with the request that comes
+    next (see `lifetime`).
     """
     if state is SettledState.LEASED:
         return None
     owner = ticket.owner if fence is None else fence.owner
-    if ttl is None and (owner != ticket.owner or worked >= ticket.ttl):
+    if ttl is None and (owner != ticket.owner or worked >= min(AS_CLAIMED, ticket.ttl)):
         ttl = ticket.ttl
     return Settlement(
         status=Status.COMPLETED if state is SettledState.COMPLETED else Status.FREE,
