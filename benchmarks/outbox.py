@@ -8,8 +8,8 @@ from datetime import timedelta
 from django.db import DEFAULT_DB_ALIAS, connection
 from django.test.utils import CaptureQueriesContext
 
-from django_idempotency.outbox.models import Message
-from django_idempotency.outbox.relaying import Relay
+from django_idempotency.contrib.outbox.models import Message
+from django_idempotency.contrib.outbox.relaying import Relay
 from django_idempotency.stores.base import utcnow
 
 from .measuring import Effort, no_collection

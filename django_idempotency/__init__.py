@@ -3,7 +3,7 @@
 Importing this loads no model and no driver.
 """
 
-from .batches import aprocess_batch, process_batch
+from .contrib.batches import aprocess_batch, process_batch
 from .core.policy import Policy
 from .decorators import idempotency_exempt, idempotent, idempotent_form
 from .functions import current_operation, deadline, derive_key, execution, idempotent_function

@@ -53,7 +53,7 @@ DEFAULTS: dict[str, Any] = {
     "CACHE": "default",
     # What publishes the outbox: dotted path of a function publish(message), or of a class with it.
     "OUTBOX_PUBLISHER": None,
-    # Is every event of a key written to the audit trail? It needs the app django_idempotency.audit.
+    # Is every event of a key written to the audit trail? It needs the app django_idempotency.contrib.audit.
     "AUDIT": False,
     # How long the audit trail is kept, in seconds or as a timedelta; None: without end.
     "AUDIT_RETENTION": 365 * 86400,

@@ -28,10 +28,10 @@ INSTALLED_APPS = [
     "rest_framework",
     "rest_framework.authtoken",
     "django_idempotency",
-    "django_idempotency.client",
-    "django_idempotency.outbox",
-    "django_idempotency.audit",
-    "django_idempotency.steps",
+    "django_idempotency.contrib.client",
+    "django_idempotency.contrib.outbox",
+    "django_idempotency.contrib.audit",
+    "django_idempotency.contrib.steps",
     "testproject.payments",
 ]
 

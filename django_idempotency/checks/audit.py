@@ -15,7 +15,7 @@ from ..runtime.registry import stores
 from .catalogue import finding
 from .settings import check_settings
 
-APP = "django_idempotency.audit"
+APP = "django_idempotency.contrib.audit"
 
 
 def check_audit(**_: Any) -> list[CheckMessage]:
@@ -34,7 +34,7 @@ def _installed() -> Iterator[CheckMessage]:
 def _together() -> Iterator[CheckMessage]:
     if not (conf.get("AUDIT") and apps.is_installed(APP)) or conf.get("GUARANTEE") != Guarantee.ATOMIC:
         return
-    from ..audit.models import AuditEvent  # not above: loads the model
+    from ..contrib.audit.models import AuditEvent  # not above: loads the model
 
     trail, records = router.db_for_write(AuditEvent), stores[conf.get("STORE")].using
     if records is not None and records != trail:

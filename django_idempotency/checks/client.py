@@ -26,10 +26,10 @@ def _providers() -> Iterator[CheckMessage]:
     if not isinstance(providers, Mapping):
         yield finding("E120", problem=f"it is a {type_named(providers)}, not a dict")
         return
-    if not apps.is_installed("django_idempotency.client"):
+    if not apps.is_installed("django_idempotency.contrib.client"):
         yield finding("E121")
         return
-    from ..client.providers import problem_of  # not above: loads the app's model
+    from ..contrib.client.providers import problem_of  # not above: loads the app's model
 
     for alias, options in providers.items():
         problem = problem_of(alias, options) or _client(options.get("CLIENT"))

@@ -10,8 +10,8 @@ from django.conf import settings
 from django.core.checks import ERROR, CheckMessage
 
 from .. import conf
+from ..contrib.cors import ALLOW_HEADERS, EXPOSE_HEADERS
 from ..core.records import MISSING
-from ..cors import ALLOW_HEADERS, EXPOSE_HEADERS
 from .catalogue import finding
 from .settings import check_settings
 
@@ -25,7 +25,7 @@ def check_cors(**_: Any) -> list[CheckMessage]:
     profile = conf.profile_of(MISSING, conf.project_settings())
     sent = (profile.field if profile.carrier == "header" else None, profile.first_sent_field, profile.client_field)
     needed = [name.lower() for name in sent if name is not None]
-    imported = "from django_idempotency.cors import ALLOW_HEADERS; " if set(needed) & set(ALLOW_HEADERS) else ""
+    imported = "from django_idempotency.contrib.cors import ALLOW_HEADERS; " if set(needed) & set(ALLOW_HEADERS) else ""
     shown = [name for name in (profile.marker, profile.original, profile.result) if name is not None]
     kept = ["…"] if getattr(settings, "CORS_EXPOSE_HEADERS", ()) else []
     allowed, defaults = "…", ""
@@ -43,7 +43,7 @@ def check_cors(**_: Any) -> list[CheckMessage]:
             "CORS_EXPOSE_HEADERS",
             list(dict.fromkeys([*EXPOSE_HEADERS, *shown])),
             effect="no script of another origin can read that",
-            fix="from django_idempotency.cors import EXPOSE_HEADERS; CORS_EXPOSE_HEADERS = "
+            fix="from django_idempotency.contrib.cors import EXPOSE_HEADERS; CORS_EXPOSE_HEADERS = "
             f"[{', '.join([*_spelled([*EXPOSE_HEADERS, *shown], EXPOSE_HEADERS, 'EXPOSE_HEADERS'), *kept])}]",
         ),
     ]

@@ -12,9 +12,9 @@ from typing import Any
 from django.core.checks import ERROR
 
 from .. import conf
+from ..contrib.graphql.hook import library_view
 from ..core.policy import OBSERVE, SAFE_METHODS, Policy
 from ..core.records import MISSING
-from ..graphql.hook import library_view
 from ..http.exemptions import exemptions
 from ..http.following import unfollowed
 from ..http.markers import (

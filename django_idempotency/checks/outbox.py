@@ -10,7 +10,7 @@ from django.core.checks import CheckMessage
 from django.db import connections, router
 
 from .. import conf
-from ..outbox.publishing import publisher_at
+from ..contrib.outbox.publishing import publisher_at
 from ..stores.database_checks import vendor_of
 from .catalogue import finding, one_line, shown, type_named
 from .settings import check_settings
@@ -28,7 +28,7 @@ def _publisher() -> Iterator[CheckMessage]:
     path = conf.get("OUTBOX_PUBLISHER")
     if path is None:
         return  # relay_outbox also takes it as an option
-    if not apps.is_installed("django_idempotency.outbox"):
+    if not apps.is_installed("django_idempotency.contrib.outbox"):
         yield finding("E046")
     elif not isinstance(path, str):
         yield finding("E045", value=type_named(path), problem="it is not a dotted path")
@@ -40,9 +40,9 @@ def _publisher() -> Iterator[CheckMessage]:
 
 
 def _isolation() -> Iterator[CheckMessage]:
-    if not apps.is_installed("django_idempotency.outbox"):
+    if not apps.is_installed("django_idempotency.contrib.outbox"):
         return
-    from ..outbox.models import Message  # not above: loads the model
+    from ..contrib.outbox.models import Message  # not above: loads the model
 
     using = router.db_for_write(Message)
     level = _level(using, connections.settings[using].get("OPTIONS", {}))

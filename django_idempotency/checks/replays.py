@@ -8,7 +8,7 @@ from typing import Any
 from django.core.checks import CheckMessage
 
 from .. import conf
-from ..graphql.hook import library_view
+from ..contrib.graphql.hook import library_view
 from ..http.following import unfollowed
 from ..http.markers import guards_itself, is_exempt
 from ..http.ninja_views import is_ninja

@@ -11,9 +11,9 @@ from django.core.checks import CheckMessage
 from django.db import connections
 
 from .. import conf
+from ..contrib.graphql.hook import library_view
 from ..core.policy import Policy
 from ..core.records import Guarantee
-from ..graphql.hook import library_view
 from ..http.atomic_requests import AllAliases, can_be_left, cannot_leave, non_atomic_aliases
 from ..http.exemptions import exemptions
 from ..http.introspection import excluded_aliases

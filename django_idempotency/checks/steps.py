@@ -15,15 +15,15 @@ from ..runtime.registry import stores
 from .catalogue import finding
 from .settings import check_settings
 
-APP = "django_idempotency.steps"
+APP = "django_idempotency.contrib.steps"
 
 
 def check_steps(**_: Any) -> list[CheckMessage]:
     """Check that each database into which steps are written may have their table."""
     if not apps.is_installed(APP) or check_settings():
         return []
-    from ..steps.journal import database_of  # not above: loads the model
-    from ..steps.models import Step
+    from ..contrib.steps.journal import database_of  # not above: loads the model
+    from ..contrib.steps.models import Step
 
     found: dict[str, CheckMessage] = {}
     for alias in conf.get("STORES"):

@@ -13,8 +13,8 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from django.urls.resolvers import RegexPattern
 from django.views import View
 
+from ..contrib.graphql.hook import library_view
 from ..core.policy import Policy
-from ..graphql.hook import library_view
 from ..http.exemptions import Exemption, exemptions, within
 from ..http.layers import cells_of, layers_of
 from ..http.markers import (

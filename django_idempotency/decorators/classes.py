@@ -13,8 +13,8 @@ from django.http import HttpRequest
 from django.utils.decorators import classonlymethod
 from django.views import View
 
+from ..contrib.graphql.hook import library_view
 from ..core.policy import Policy
-from ..graphql.hook import library_view
 from ..http.atomic_requests import atomic_requests, leave_atomic_requests, non_atomic_aliases, non_atomic_aliases_of
 from ..http.markers import EXEMPT, POLICY, UNSAFE_HANDLERS, next_method
 from ..http.unguarded import watched
@@ -31,7 +31,7 @@ def guarded_class(cls: type[Any], policy: Policy) -> type[Any]:
 
         return guard_class(cls, policy)
     if (library := library_view(cls)) is not None:
-        from ..graphql.views import guard  # needs graphql-core, which such a class has loaded
+        from ..contrib.graphql.views import guard  # needs graphql-core, which such a class has loaded
 
         return guard(cls, library, policy)
     guard_handlers(cls, [name for name in UNSAFE_HANDLERS if hasattr(cls, name)], policy)

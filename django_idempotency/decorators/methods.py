@@ -10,9 +10,9 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.views import View
 
+from ..contrib.ninja import hook
 from ..core.policy import Policy
 from ..http.markers import REFUSAL, UNSAFE_HANDLERS
-from ..ninja import hook
 from .classes import guard_handlers
 from .refusing import name_of
 from .views import guarded_view
@@ -53,7 +53,7 @@ class Method:
     def _guard(self, owner: type[Any], name: str) -> None:
         setattr(owner, name, self._method)
         if hook.ROUTE in vars(self):
-            from ..ninja.controllers import guard_method  # needs django-ninja-extra, which has made it a route
+            from ..contrib.ninja.controllers import guard_method  # needs django-ninja-extra, which has made it a route
 
             bare = vars(Method(self._method, self._policy))
             vars(self._method).update({name: mark for name, mark in vars(self).items() if name not in bare})

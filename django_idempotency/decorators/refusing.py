@@ -10,8 +10,8 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.views import View
 
+from ..contrib.ninja import hook
 from ..http.markers import UNSAFE_HANDLERS, own_methods, rest_class, view_class
-from ..ninja import hook
 
 
 def refuse_what_cannot_work(view: Any) -> None:

@@ -11,13 +11,13 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 
 from .. import conf
+from ..contrib.ninja import hook
 from ..core.policy import Policy
 from ..core.records import Guarantee
 from ..errors import ConfigurationError
 from ..http.atomic_requests import leave_atomic_requests, non_atomic_aliases, non_atomic_aliases_of
 from ..http.markers import POLICY
 from ..http.running import arun_guarded, run_guarded
-from ..ninja import hook
 from .refusing import name_of
 
 

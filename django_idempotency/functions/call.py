@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..contrib.steps.endings import runs_under
 from ..core.records import CALL_METHOD, Guarantee
 from ..core.rules import Verdict
 from ..engine.atomic import AtomicOperation
@@ -18,7 +19,6 @@ from ..instrumentation.outcomes import DEGRADED, outcome_of
 from ..runtime.registry import store_of
 from ..runtime.tickets import issue
 from ..runtime.transactions import refuse_open_transactions
-from ..steps.endings import runs_under
 from .current import CURRENT, CurrentOperation, Takeover, living
 from .deadlines import remaining
 from .executions import EXECUTION

@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextvars import ContextVar, Token
 from typing import Any
 
+from ..contrib.steps.handle import StepsHandle, StepsSwitchedOff
 from ..engine.operation import Operation
 from ..errors import ResponseNotStored
 from ..runtime.current_step import CURRENT_STEP, RunningStep
 from ..runtime.takeovers import Deciding
-from ..steps.handle import StepsHandle, StepsSwitchedOff
 from .deadlines import remaining
 
 

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ..concurrency.cancellation import run_to_completion
+from ..contrib.steps.endings import acompleted, can_be_undone, completed, ending_by_steps, is_unfinished
 from ..core.conclusions import SettledState, WorkResult
 from ..core.failures import failed_with
 from ..core.records import Guarantee, Outcome, OutcomeKind, shortened
@@ -27,7 +28,6 @@ from ..instrumentation.traces import traced
 from ..runtime.registry import body_limit
 from ..runtime.takeovers import HELD_FOR, HoldForReview, RunAgain, UseResult
 from ..serialization.results import Unstorable, dump_error
-from ..steps.endings import acompleted, can_be_undone, completed, ending_by_steps, is_unfinished
 from .call import FunctionCall
 from .executions import suspends
 

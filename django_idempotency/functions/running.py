@@ -10,6 +10,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 
 from ..concurrency.cancellation import run_to_completion
+from ..contrib.steps.endings import aleft_by, left_by
 from ..core.rules import Execute
 from ..engine.lease import LeaseOperation
 from ..errors import ConfigurationError, DeadlinePassed, StoreUnavailable
@@ -17,7 +18,6 @@ from ..instrumentation.meters import meters
 from ..instrumentation.outcomes import MISSING, UNKEYED
 from ..runtime import switch
 from ..runtime.transactions import arefuse_open_transactions
-from ..steps.endings import aleft_by, left_by
 from .call import FunctionCall, source_of
 from .current import SwitchedOffOperation, Unguarded
 from .endings import CallEnd, asettle, end_decided, end_of_error, end_of_result, end_undecided, leaving, settle

@@ -13,6 +13,7 @@ from datetime import datetime, timezone
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from ..contrib.steps.endings import ending_by_steps, is_unfinished, problem_of, runs_under
 from ..core import conclusions
 from ..core.conclusions import WorkResult
 from ..core.failures import failed_with
@@ -21,7 +22,6 @@ from ..core.records import Outcome
 from ..engine.operation import Operation
 from ..instrumentation.traces import traced
 from ..runtime.registry import body_limit
-from ..steps.endings import ending_by_steps, is_unfinished, problem_of, runs_under
 from .atomic_requests import asks_for_transaction
 from .handle import RequestIdempotency
 from .raised import response_to, status_of

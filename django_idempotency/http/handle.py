@@ -8,14 +8,14 @@ from uuid import uuid4
 
 from django.http import HttpRequest
 
+from ..contrib.steps.handle import StepsHandle, StepsSwitchedOff
+from ..contrib.steps.running import Steps
 from ..core.conclusions import WorkResult
 from ..core.policy import Policy
 from ..core.scope_names import qualified
 from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed
 from ..realms import realm_of
 from ..runtime import switch
-from ..steps.handle import StepsHandle, StepsSwitchedOff
-from ..steps.running import Steps
 from .facts import facts_of
 from .status import HeaderStatus, note
 from .terms import resolve_policy

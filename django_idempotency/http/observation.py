@@ -14,6 +14,7 @@ from django.http.request import RawPostDataException
 from django.http.response import HttpResponseBase
 
 from .. import conf
+from ..contrib.steps.handle import StepsSwitchedOff
 from ..core import conclusions, rules, settlements
 from ..core.conclusions import SettledState, WorkResult
 from ..core.hashing import derived_key, record_id
@@ -24,7 +25,6 @@ from ..core.scope_names import observed
 from ..errors import LeaseInTransaction, ResponseNotStored, StoreUnavailable
 from ..runtime.registry import body_limit, store_of
 from ..runtime.transactions import refuse_open_transactions
-from ..steps.handle import StepsSwitchedOff
 from ..stores.base import BaseStore
 from . import bodies
 from .handle import RequestIdempotency

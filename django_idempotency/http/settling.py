@@ -9,9 +9,9 @@ from django.db import connections
 from django.http.response import HttpResponseBase
 
 from ..concurrency.threads import in_thread
+from ..contrib.steps import endings
 from ..core.conclusions import SettledState, WorkResult
 from ..errors import OperationUnknown, OutcomeUnknown, Problem, TransactionLost
-from ..steps import endings
 from .admission import GUARDED_BY
 from .ending import EndingExchange, refused_after_steps
 from .raised import status_of

@@ -13,13 +13,13 @@ from ..errors import ConfigurationError
 
 #: What `refer()` raises without a trail.
 NOT_INSTALLED = (
-    'refer() writes to the audit trail, which is off. Add "django_idempotency.audit" to INSTALLED_APPS and '
+    'refer() writes to the audit trail, which is off. Add "django_idempotency.contrib.audit" to INSTALLED_APPS and '
     '"AUDIT": True to settings.IDEMPOTENCY, and type: manage.py migrate.'
 )
 
 
 class Trail:
-    """Receives what happens to a key. `django_idempotency.audit` has the one that is shipped."""
+    """Receives what happens to a key. `django_idempotency.contrib.audit` has the one that is shipped."""
 
     def event(self, event: str, operation: Operation, request: Any) -> None:
         """Write an event that has happened. Never raises."""

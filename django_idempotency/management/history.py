@@ -17,9 +17,9 @@ from ..inspection import redaction
 from ..inspection.terminal import plain
 
 if TYPE_CHECKING:
-    from ..audit.timeline import Referred, Timeline
+    from ..contrib.audit.timeline import Referred, Timeline
 
-APP = "django_idempotency.audit"
+APP = "django_idempotency.contrib.audit"
 
 
 def require_trail() -> None:
@@ -34,7 +34,7 @@ def require_trail() -> None:
 def timeline(record: UUID) -> Timeline:
     """Return the timeline of a record. Raises `CommandError`."""
     require_trail()
-    from ..audit.timeline import timeline_of  # not above: loads its models
+    from ..contrib.audit.timeline import timeline_of  # not above: loads its models
 
     try:
         return timeline_of(record)
@@ -45,8 +45,8 @@ def timeline(record: UUID) -> Timeline:
 def referring(typed: str) -> list[Referred]:
     """Return what a reference such as `payment:17` was found with. Raises `CommandError`."""
     require_trail()
-    from ..audit.timeline import referring_to  # not above: loads its models
-    from ..audit.values import parsed
+    from ..contrib.audit.timeline import referring_to  # not above: loads its models
+    from ..contrib.audit.values import parsed
 
     named = parsed(typed)
     if named is None:

@@ -19,6 +19,7 @@ from django.urls import get_resolver
 
 from .. import conf
 from ..concurrency.cancellation import run_to_completion
+from ..contrib.steps.endings import left_by
 from ..core.policy import OBSERVE, SAFE_METHODS
 from ..core.records import Guarantee
 from ..errors import ConfigurationError, OperationUnknown, Problem, TransactionLost
@@ -34,7 +35,6 @@ from ..http.problems import aproblem_response, problem_response
 from ..http.status import note, noted, stamp
 from ..http.terms import resolve_policy
 from ..http.unguarded import areport_unguarded, is_left_unguarded, note_unreached, report_unguarded
-from ..steps.endings import left_by
 from .passing import POLICY, is_keyless, may_refuse, passes
 
 #: On a request: its way through the middleware, until that has its response.

@@ -7,9 +7,9 @@ from typing import Any
 from django.http import HttpRequest
 
 from .. import conf
+from ..contrib.graphql.hook import library_view
 from ..core.policy import SAFE_METHODS, Policy
 from ..errors import ConfigurationError
-from ..graphql.hook import library_view
 from ..http import counting
 from ..http.exemptions import exempted_by
 from ..http.facts import facts_of

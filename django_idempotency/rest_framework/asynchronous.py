@@ -15,6 +15,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from ..concurrency.cancellation import run_to_completion
+from ..contrib.steps.endings import aleft_by
 from ..core.policy import OBSERVE, SAFE_METHODS, Policy
 from ..core.records import Guarantee
 from ..errors import ConfigurationError, Problem
@@ -31,7 +32,6 @@ from ..http.status import HeaderStatus, note, note_problem, stamp
 from ..http.terms import resolve_policy
 from ..http.unguarded import EXEMPT as IS_EXEMPT
 from ..http.unguarded import areport_unguarded, leave_unguarded
-from ..steps.endings import aleft_by
 from . import problems
 from .entry import ViewTerms, finished, judge
 from .problems import DispatchFinished, IdempotencyException

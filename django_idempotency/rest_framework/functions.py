@@ -12,13 +12,13 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from .. import conf
+from ..contrib.steps.endings import left_by
 from ..core.policy import OBSERVE, SAFE_METHODS, Policy
 from ..errors import Problem
 from ..http.atomic_requests import ALL_ALIASES
 from ..http.exchange import exchange_of
 from ..http.facts import facts_of
 from ..http.running import run_guarded
-from ..steps.endings import left_by
 from . import problems
 from .entry import finished
 from .problems import IdempotencyException

@@ -18,6 +18,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from .. import conf
+from ..contrib.steps.endings import left_by
 from ..core.conclusions import SettledState
 from ..core.policy import SAFE_METHODS, Policy
 from ..errors import ConfigurationError, OperationUnknown, Problem
@@ -34,7 +35,6 @@ from ..http.status import HeaderStatus, note, note_problem, stamp
 from ..http.terms import resolve_policy
 from ..http.unguarded import EXEMPT as IS_EXEMPT
 from ..http.unguarded import leave_unguarded, report_unguarded
-from ..steps.endings import left_by
 from . import problems
 from .asynchronous import adispatch
 from .entry import ViewEntry, ViewTerms, finished, headed, judge

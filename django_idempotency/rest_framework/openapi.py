@@ -12,8 +12,8 @@ from typing import Any
 from drf_spectacular.openapi import AutoSchema as SpectacularSchema
 from drf_spectacular.plumbing import ComponentIdentity, ComponentRegistry, ResolvedComponent
 
-from ..publishing.routes import guarding
-from ..publishing.schema import describe
+from ..contrib.publishing.routes import guarding
+from ..contrib.publishing.schema import describe
 from .problems import has_own_handler
 
 

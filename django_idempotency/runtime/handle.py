@@ -71,7 +71,7 @@ class OperationHandle:
 
         It is committed with the work's transaction; with `lease`, or where the trail is in another database, at once.
         The same twice is kept once. `kind` is up to 64 letters, digits, `_`, `.` and `-`; `str(value)` has 1 to 255
-        characters. Raises `ValueError` for others, `ConfigurationError` without the app `django_idempotency.audit`, and
+        characters. Raises `ValueError` for others, `ConfigurationError` without the app `django_idempotency.contrib.audit`, and
         the database's errors.
         """
         trail.required().refer(self._operation, kind, value)

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from ..publishing.tokens import IdempotencyTokenView
+from ..contrib.publishing.tokens import IdempotencyTokenView
 
 urlpatterns = [
     path("idempotency-tokens", IdempotencyTokenView.as_view(), name="idempotency-tokens"),

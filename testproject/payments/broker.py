@@ -9,8 +9,8 @@ from typing import Any
 import pika
 from pika.exceptions import AMQPError, NackError, ShortStringTooLong, UnroutableError, UnsupportedAMQPFieldException
 
-from django_idempotency.outbox import BrokerUnavailable
-from django_idempotency.outbox.models import Message
+from django_idempotency.contrib.outbox import BrokerUnavailable
+from django_idempotency.contrib.outbox.models import Message
 
 #: Topics are its routing keys.
 EXCHANGE = "payments"

@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from pytest_django import Settings
 
-from tests.forms import shop
+from tests.contrib.forms import shop
 
 #: Where `make browser` puts the packages of package.json.
 MODULES = Path(__file__).parents[2] / ".cache" / "browser" / "node_modules"

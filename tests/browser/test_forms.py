@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.forms import shop
-from tests.forms.shop import orders
+from tests.contrib.forms import shop
+from tests.contrib.forms.shop import orders
 
 from .conftest import MODULES, Window
 
@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.any_database,
     pytest.mark.slow,
     pytest.mark.django_db(transaction=True),
-    pytest.mark.urls("tests.forms.shop"),
+    pytest.mark.urls("tests.contrib.forms.shop"),
     pytest.mark.skipif(not MODULES.exists(), reason="make browser fetches htmx and Turbo"),
     pytest.mark.usefixtures("scripts"),
 ]

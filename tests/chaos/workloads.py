@@ -113,7 +113,7 @@ class Sagas:
         from django.core.management import CommandError, call_command
         from django.db.models.functions import Now
 
-        from django_idempotency.steps.models import Step
+        from django_idempotency.contrib.steps.models import Step
 
         due, said, deadline = Step.objects.exclude(due_at=None), io.StringIO(), time.monotonic() + PATIENCE
         left = due.count()
@@ -130,7 +130,7 @@ class Sagas:
         return counted("order")
 
     def broken(self, keys: Collection[str]) -> Iterator[str]:
-        from django_idempotency.steps.models import Step
+        from django_idempotency.contrib.steps.models import Step
 
         from . import sagas
 

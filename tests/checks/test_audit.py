@@ -18,7 +18,7 @@ def codes(check: Any = check_audit) -> list[str]:
 
 
 def without_app(settings: Settings) -> None:
-    settings.INSTALLED_APPS = [app for app in project.INSTALLED_APPS if app != "django_idempotency.audit"]
+    settings.INSTALLED_APPS = [app for app in project.INSTALLED_APPS if app != "django_idempotency.contrib.audit"]
 
 
 def test_the_app_and_the_setting(settings: Settings) -> None:

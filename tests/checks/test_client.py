@@ -68,7 +68,7 @@ def test_invalid(configure: Configure, providers: Any, words: str) -> None:
 def test_not_installed(configure: Configure) -> None:
     """There is no table, so every call would fail."""
     configure(PROVIDERS={"stripe": {"LIFETIME": DAY}})
-    apps = [app for app in settings.INSTALLED_APPS if app != "django_idempotency.client"]
+    apps = [app for app in settings.INSTALLED_APPS if app != "django_idempotency.contrib.client"]
     with override_settings(INSTALLED_APPS=apps):
         (found,) = check_client()
-    assert '"django_idempotency.client" to INSTALLED_APPS' in hints([found])["E121"]
+    assert '"django_idempotency.contrib.client" to INSTALLED_APPS' in hints([found])["E121"]

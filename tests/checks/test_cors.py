@@ -13,7 +13,7 @@ from pytest_django import Settings
 from django_idempotency import conf
 from django_idempotency.checks.cors import check_cors
 from django_idempotency.checks.settings import check_settings
-from django_idempotency.cors import ALLOW_HEADERS, EXPOSE_HEADERS
+from django_idempotency.contrib.cors import ALLOW_HEADERS, EXPOSE_HEADERS
 
 from .conftest import Configure, hints
 
@@ -106,7 +106,7 @@ def test_a_part_of_it(configure: Configure, cors: Settings) -> None:
 def test_a_settings_module_imports_it(tmp_path: Path) -> None:
     """It is imported while the settings are being read."""
     (tmp_path / "site_settings.py").write_text(
-        "from django_idempotency.cors import ALLOW_HEADERS, EXPOSE_HEADERS\n"
+        "from django_idempotency.contrib.cors import ALLOW_HEADERS, EXPOSE_HEADERS\n"
         "SECRET_KEY = 'x'\nCORS_ALLOW_HEADERS = ALLOW_HEADERS\nCORS_EXPOSE_HEADERS = EXPOSE_HEADERS\n"
     )
     script = "import django; django.setup(); from django.conf import settings; print(settings.CORS_ALLOW_HEADERS[0])"

@@ -24,5 +24,5 @@ def test_the_table_of_steps(settings: Settings) -> None:
     assert str(found.id).rpartition(".")[2] == "W132"
     assert '"default"' in found.msg
     assert "idempotency_steps" in str(found.hint)
-    settings.INSTALLED_APPS = [app for app in project.INSTALLED_APPS if app != "django_idempotency.steps"]
+    settings.INSTALLED_APPS = [app for app in project.INSTALLED_APPS if app != "django_idempotency.contrib.steps"]
     assert check_steps() == []

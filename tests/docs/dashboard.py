@@ -25,7 +25,7 @@ from xml.sax.saxutils import escape
 
 from django.core.management import call_command
 
-from django_idempotency.monitoring.dashboard import PANELS, Panel
+from django_idempotency.contrib.monitoring.dashboard import PANELS, Panel
 from testproject.demo.client import Client
 from testproject.demo.server import HOST, Server, serving
 from testproject.demo.stage import Cast, prepare

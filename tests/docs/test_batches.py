@@ -6,9 +6,9 @@ import inspect
 from typing import Any
 
 from django_idempotency import aprocess_batch, process_batch
-from django_idempotency.batches import BatchItem, BatchReport
-from django_idempotency.batches.batch import ITEM_ID
-from django_idempotency.batches.report import OUTCOMES
+from django_idempotency.contrib.batches import BatchItem, BatchReport
+from django_idempotency.contrib.batches.batch import ITEM_ID
+from django_idempotency.contrib.batches.report import OUTCOMES
 
 from .pages import _CODE, checked, code, text
 

@@ -11,10 +11,10 @@ import pytest
 from django.core.management import load_command_class
 from pika import BasicProperties
 
-from django_idempotency import outbox
+from django_idempotency.contrib import outbox
+from django_idempotency.contrib.outbox.management.commands import relay_outbox
+from django_idempotency.contrib.outbox.models import Message
 from django_idempotency.errors import InProgress, RequestMismatch
-from django_idempotency.outbox.management.commands import relay_outbox
-from django_idempotency.outbox.models import Message
 
 from .pages import code, table, text
 from .test_reference import DJANGOS
@@ -22,7 +22,9 @@ from .test_reference import DJANGOS
 
 def test_every_option() -> None:
     """The page has every option with its default."""
-    parser = load_command_class("django_idempotency.outbox", "relay_outbox").create_parser("manage.py", "relay_outbox")
+    parser = load_command_class("django_idempotency.contrib.outbox", "relay_outbox").create_parser(
+        "manage.py", "relay_outbox"
+    )
     ours = {
         action.option_strings[0]: action.default
         for action in parser._actions
@@ -42,7 +44,7 @@ def test_every_argument_of_send() -> None:
 
 def test_names() -> None:
     """The page has what the package exports, and what a publisher may read of a message."""
-    rows = table("reference/python.md", "## django_idempotency.outbox")
+    rows = table("reference/python.md", "## django_idempotency.contrib.outbox")
     listed = " ".join(name for name, _ in rows)
     assert all(f"`{name}" in listed for name in outbox.__all__)
     shown = set(rows[-1][1].partition(":")[2].replace("`", "").replace(" ", "").split(","))

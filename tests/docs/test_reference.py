@@ -114,7 +114,7 @@ def test_every_label_of_the_admin() -> None:
 
 
 def test_every_alert() -> None:
-    rules = yaml.safe_load((ROOT / "django_idempotency/monitoring/rules.yml").read_text())["groups"][0]["rules"]
+    rules = yaml.safe_load((ROOT / "django_idempotency/contrib/monitoring/rules.yml").read_text())["groups"][0]["rules"]
     shown = {code(name): severity for name, _, severity in checked("how-to/alerts.md", "alerts")}
     assert shown == {rule["alert"]: rule["labels"]["severity"] for rule in rules if "alert" in rule}
 

@@ -21,14 +21,14 @@ from pytest_django import Settings
 
 from django_idempotency import Policy, idempotent
 from django_idempotency.conf import resolve
+from django_idempotency.contrib.publishing.keys import IdempotencyKeyView
+from django_idempotency.contrib.publishing.tokens import IdempotencyTokenView
 from django_idempotency.core.contradictions import profile_contradiction
 from django_idempotency.core.key_formats import AHEAD, ISSUED_SAMPLE
 from django_idempotency.core.scope_names import hashed
 from django_idempotency.http.issued import issue
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.profiles import PROFILES, Profile
-from django_idempotency.publishing.keys import IdempotencyKeyView
-from django_idempotency.publishing.tokens import IdempotencyTokenView
 from django_idempotency.rest_framework.tokens import IdempotencyTokenView as RestTokenView
 from testproject.urls import urlpatterns as project_urls
 from tests.support.factories import TokenFactory, UserFactory

@@ -15,9 +15,9 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from django_idempotency import Policy, idempotent
+from django_idempotency.contrib.publishing.policies import published
 from django_idempotency.errors import ConfigurationError, ReplayRefused
 from django_idempotency.http.responses import render
-from django_idempotency.publishing.policies import published
 from django_idempotency.rest_framework import IdempotentViewMixin
 from django_idempotency.runtime.registry import stores
 

@@ -14,10 +14,10 @@ from django.urls import path
 from rest_framework.exceptions import APIException
 from rest_framework.response import Response
 
+from django_idempotency.contrib.publishing.keys import IdempotencyKeyView
 from django_idempotency.core.hashing import operation_ref
 from django_idempotency.core.records import Status
 from django_idempotency.models import IdempotencyRecord
-from django_idempotency.publishing.keys import IdempotencyKeyView
 from testproject.payments.views import ChargeViewSet
 from testproject.urls import urlpatterns as routes
 from tests.support.factories import AdminFactory

@@ -26,12 +26,12 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from django_idempotency import Policy, idempotent
+from django_idempotency.contrib.publishing.keys import IdempotencyKeyView
 from django_idempotency.core.records import Status
 from django_idempotency.errors import ConfigurationError
 from django_idempotency.http.takeovers import Takeover
 from django_idempotency.inspection.status import next_answer
 from django_idempotency.models import IdempotencyRecord
-from django_idempotency.publishing.keys import IdempotencyKeyView
 from django_idempotency.runtime.registry import stores
 from testproject.payments.models import Charge, Effect
 

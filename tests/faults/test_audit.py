@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from django_idempotency.audit.models import AuditEvent
+from django_idempotency.contrib.audit.models import AuditEvent
 from django_idempotency.core.records import Status
 
 from .clients import Customer, assert_first, assert_replay, assert_unanswered, new_key

@@ -11,9 +11,9 @@ from uuid import uuid4
 import pytest
 
 from django_idempotency import idempotent_function
+from django_idempotency.contrib.steps.borders import Border, watched_by
 from django_idempotency.errors import InProgress
 from django_idempotency.functions import current_operation
-from django_idempotency.steps.borders import Border, watched_by
 from tests.docs.pages import table
 
 from ..support.provider import Provider

@@ -19,13 +19,13 @@ from pytest_django.fixtures import Settings
 
 from django_idempotency import idempotent, idempotent_function
 from django_idempotency.checks.settings import check_settings
+from django_idempotency.contrib.outbox import send
+from django_idempotency.contrib.outbox.relaying import Relay
 from django_idempotency.core.records import Status
 from django_idempotency.errors import InProgress, KeyMissing, RequestMismatch, StoreUnavailable
 from django_idempotency.instrumentation.meters import Meter, meters
 from django_idempotency.instrumentation.outcomes import OUTCOMES
 from django_idempotency.models import IdempotencyRecord
-from django_idempotency.outbox import send
-from django_idempotency.outbox.relaying import Relay
 from django_idempotency.runtime.registry import stores
 from django_idempotency.stores.memory import MemoryStore
 from testproject.urls import urlpatterns as project_urls

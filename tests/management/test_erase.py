@@ -14,13 +14,13 @@ from django.core.management import CommandError, call_command
 from django.db import connections, transaction
 from pytest_django import Settings
 
-from django_idempotency import outbox
+from django_idempotency.contrib import outbox
+from django_idempotency.contrib.outbox.models import Message
 from django_idempotency.core.at_rest import ERASED
 from django_idempotency.core.conclusions import SettledState
 from django_idempotency.core.records import Outcome
 from django_idempotency.errors import StoreUnavailable
 from django_idempotency.models import IdempotencyRecord
-from django_idempotency.outbox.models import Message
 from django_idempotency.runtime.registry import stores
 from django_idempotency.stores.hashed import HashedStore
 from django_idempotency.stores.layered import LayeredStore

@@ -14,10 +14,10 @@ import yaml
 from django.core.management import call_command
 from prometheus_client import REGISTRY
 
+from django_idempotency.contrib.monitoring.dashboard import PANELS
 from django_idempotency.instrumentation import prometheus
 from django_idempotency.instrumentation.outcomes import OUTCOMES
 from django_idempotency.management.commands.idempotency_stats import _ABOUT
-from django_idempotency.monitoring.dashboard import PANELS
 
 from ..docs.pages import DOCS, anchors
 from ..support.services import needs_prometheus, program

@@ -12,12 +12,12 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 from pytest_django import Settings
 
-from django_idempotency.client.messages import Answer, pack_answer, unpack_answer
-from django_idempotency.client.models import OutgoingCall
+from django_idempotency.contrib.client.messages import Answer, pack_answer, unpack_answer
+from django_idempotency.contrib.client.models import OutgoingCall
+from django_idempotency.contrib.steps.journal import Entry, Journal
+from django_idempotency.contrib.steps.models import Step
+from django_idempotency.contrib.steps.sealing import load
 from django_idempotency.core.steps import StepState
-from django_idempotency.steps.journal import Entry, Journal
-from django_idempotency.steps.models import Step
-from django_idempotency.steps.sealing import load
 
 pytestmark = pytest.mark.django_db
 

@@ -54,7 +54,7 @@ def produce(producer: str) -> None:
     """Write effects, each with its message."""
     from django.db import transaction
 
-    from django_idempotency import outbox
+    from django_idempotency.contrib import outbox
     from testproject.payments.models import Effect
 
     number = 0

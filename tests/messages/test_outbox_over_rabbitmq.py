@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from django.db import connection
 
-from django_idempotency.outbox.models import Message
+from django_idempotency.contrib.outbox.models import Message
 from testproject.payments.models import Effect
 
 from ..faults.plans import until

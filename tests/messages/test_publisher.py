@@ -9,8 +9,8 @@ import pika
 import pytest
 from pika.spec import Basic
 
-from django_idempotency.outbox import BrokerUnavailable
-from django_idempotency.outbox.models import Message
+from django_idempotency.contrib.outbox import BrokerUnavailable
+from django_idempotency.contrib.outbox.models import Message
 from testproject.payments import broker
 
 

@@ -34,10 +34,10 @@ from strawberry.schema.config import StrawberryConfig
 from strawberry.types import ExecutionResult as StrawberryResult
 
 from django_idempotency import idempotent
+from django_idempotency.contrib.graphql.directives import IDEMPOTENT, directive_key
+from django_idempotency.contrib.graphql.operations import changes
 from django_idempotency.core.records import Status
 from django_idempotency.errors import ConfigurationError
-from django_idempotency.graphql.directives import IDEMPOTENT, directive_key
-from django_idempotency.graphql.operations import changes
 from django_idempotency.models import IdempotencyRecord
 from testproject.payments.models import Effect
 from tests.support.factories import grant

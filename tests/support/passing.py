@@ -9,9 +9,9 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 from unittest import mock
 
-from django_idempotency.client.models import OutgoingCall
+from django_idempotency.contrib.client.models import OutgoingCall
+from django_idempotency.contrib.steps.models import Step
 from django_idempotency.models import IdempotencyRecord, InstantField
-from django_idempotency.steps.models import Step
 
 
 def let_pass(passed: timedelta) -> None:

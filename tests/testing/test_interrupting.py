@@ -8,14 +8,14 @@ import pytest
 from asgiref.sync import async_to_sync
 
 from django_idempotency import idempotent_function
+from django_idempotency.contrib.steps.models import Step
 from django_idempotency.core.steps import StepState
 from django_idempotency.errors import OperationCancelled
-from django_idempotency.steps.models import Step
 from django_idempotency.testing import Interrupted, interrupt_at
 from django_idempotency.testing.clock import elapse
-from tests.steps import work
-from tests.steps.test_resuming import operation
-from tests.steps.work import PROVIDER, Declined
+from tests.contrib.steps import work
+from tests.contrib.steps.test_resuming import operation
+from tests.contrib.steps.work import PROVIDER, Declined
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

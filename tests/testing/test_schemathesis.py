@@ -23,10 +23,10 @@ schemathesis = pytest.importorskip("schemathesis")
 from schemathesis.core.failures import FailureGroup  # noqa: E402
 
 from django_idempotency import idempotent  # noqa: E402
+from django_idempotency.contrib.ninja.openapi import NinjaAPI  # noqa: E402
+from django_idempotency.contrib.publishing.policies import published  # noqa: E402
 from django_idempotency.core.policy import Policy  # noqa: E402
 from django_idempotency.models import IdempotencyRecord  # noqa: E402
-from django_idempotency.ninja.openapi import NinjaAPI  # noqa: E402
-from django_idempotency.publishing.policies import published  # noqa: E402
 from django_idempotency.testing.promises import is_well_formed  # noqa: E402
 from django_idempotency.testing.schemathesis import idempotency  # noqa: E402
 from testproject.payments import views  # noqa: E402

@@ -92,11 +92,11 @@ SETTINGS: dict[str, tuple[str, str]] = {
         "Type pip install 'django-idempotency[encryption]', or leave \"ENCRYPTION_KEYS\" out.",
     ),
     "E110": (
-        'IDEMPOTENCY["AUDIT"] is True, and INSTALLED_APPS has no "django_idempotency.audit": nothing is written.',
-        'Add "django_idempotency.audit" to INSTALLED_APPS, and type python manage.py migrate; or leave "AUDIT" out.',
+        'IDEMPOTENCY["AUDIT"] is True, and INSTALLED_APPS has no "django_idempotency.contrib.audit": nothing is written.',
+        'Add "django_idempotency.contrib.audit" to INSTALLED_APPS, and type python manage.py migrate; or leave "AUDIT" out.',
     ),
     "W111": (
-        'INSTALLED_APPS has "django_idempotency.audit", and IDEMPOTENCY["AUDIT"] is not True: nothing is written.',
+        'INSTALLED_APPS has "django_idempotency.contrib.audit", and IDEMPOTENCY["AUDIT"] is not True: nothing is written.',
         f'Type "AUDIT": True in IDEMPOTENCY, or take the app out. If the trail is to stay off, type {SILENCE}.',
     ),
     "W112": (
@@ -132,7 +132,7 @@ SETTINGS: dict[str, tuple[str, str]] = {
     ),
     "E121": (
         'IDEMPOTENCY["PROVIDERS"] is set, but the client half is not installed: there is no table.',
-        'Add "django_idempotency.client" to INSTALLED_APPS, and type python manage.py migrate idempotency_client.',
+        'Add "django_idempotency.contrib.client" to INSTALLED_APPS, and type python manage.py migrate idempotency_client.',
     ),
     "E063": (
         'IDEMPOTENCY["REALM"] is "django_idempotency.realms.schema", which cannot determine the tenant: %(problem)s.',

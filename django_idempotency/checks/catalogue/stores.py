@@ -67,7 +67,7 @@ STORES: dict[str, tuple[str, str]] = {
     ),
     "E046": (
         'IDEMPOTENCY["OUTBOX_PUBLISHER"] is set, but the outbox is not installed: there is no table.',
-        'Add "django_idempotency.outbox" to INSTALLED_APPS, and type python manage.py migrate.',
+        'Add "django_idempotency.contrib.outbox" to INSTALLED_APPS, and type python manage.py migrate.',
     ),
     "W003": (
         (

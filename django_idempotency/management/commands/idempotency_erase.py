@@ -124,14 +124,14 @@ class Command(ScanningCommand):
 
     def table_of_steps(self) -> str | None:
         """Return the database that has the steps of the store's records; `None`: there are none."""
-        if not apps.is_installed("django_idempotency.steps"):
+        if not apps.is_installed("django_idempotency.contrib.steps"):
             return None
-        from ...steps.housekeeping import table_of  # not above: loads its model
+        from ...contrib.steps.housekeeping import table_of  # not above: loads its model
 
         return table_of(self.store)
 
     def erase_steps(self, using: str, record: Record) -> None:
-        from ...steps.housekeeping import erase  # not above: loads its model
+        from ...contrib.steps.housekeeping import erase  # not above: loads its model
 
         try:
             erase(using, record.id)
@@ -158,9 +158,9 @@ class Command(ScanningCommand):
         )
 
     def erase_trail(self, size: int, *, dry: bool) -> None:
-        if not apps.is_installed("django_idempotency.audit"):
+        if not apps.is_installed("django_idempotency.contrib.audit"):
             return
-        from ...audit.erasing import erase  # not above: loads its models
+        from ...contrib.audit.erasing import erase  # not above: loads its models
 
         try:
             found = erase(self.wanted, size=size, dry=dry)
@@ -171,9 +171,9 @@ class Command(ScanningCommand):
             self.stdout.write(f"The audit trail: {found:,} rows {would}.")
 
     def erase_messages(self, key: str, *, dry: bool) -> None:
-        if not apps.is_installed("django_idempotency.outbox"):
-            raise CommandError('INSTALLED_APPS has no "django_idempotency.outbox", so no message has a key.')
-        from ...outbox.erasing import erase  # not above: loads its model
+        if not apps.is_installed("django_idempotency.contrib.outbox"):
+            raise CommandError('INSTALLED_APPS has no "django_idempotency.contrib.outbox", so no message has a key.')
+        from ...contrib.outbox.erasing import erase  # not above: loads its model
 
         try:
             erased, left = erase(key, dry=dry)
@@ -185,9 +185,9 @@ class Command(ScanningCommand):
         self.stdout.write(f"The outbox: {erased:,} messages {would}{busy}.")
 
     def erase_calls(self, name: str, *, dry: bool) -> None:
-        if not apps.is_installed("django_idempotency.client"):
-            raise CommandError('INSTALLED_APPS has no "django_idempotency.client", so no call has a name.')
-        from ...client.housekeeping import erase  # not above: loads its model
+        if not apps.is_installed("django_idempotency.contrib.client"):
+            raise CommandError('INSTALLED_APPS has no "django_idempotency.contrib.client", so no call has a name.')
+        from ...contrib.client.housekeeping import erase  # not above: loads its model
 
         erased, left = erase(name, dry=dry)
         self.left += left

@@ -80,9 +80,9 @@ class Command(ScanningCommand):
             time.sleep(options["sleep"])
 
     def reseal_trail(self, size: int, *, dry: bool) -> None:
-        if not apps.is_installed("django_idempotency.audit"):
+        if not apps.is_installed("django_idempotency.contrib.audit"):
             return
-        from ...audit.resealing import reseal  # not above: loads its models
+        from ...contrib.audit.resealing import reseal  # not above: loads its models
 
         try:
             for batch in reseal(size=size, dry=dry):
@@ -92,17 +92,17 @@ class Command(ScanningCommand):
             raise CommandError(f"The audit trail cannot be resealed: {error}") from error
 
     def reseal_steps(self, size: int, *, dry: bool) -> None:
-        if not apps.is_installed("django_idempotency.steps"):
+        if not apps.is_installed("django_idempotency.contrib.steps"):
             return
-        from ...steps.housekeeping import reseal, table_of  # not above: loads its model
+        from ...contrib.steps.housekeeping import reseal, table_of  # not above: loads its model
 
         if (using := table_of(self.store)) is not None:
             self.reseal_rows("values of steps", reseal(using, size=size, dry=dry), dry=dry)
 
     def reseal_calls(self, size: int, *, dry: bool) -> None:
-        if not apps.is_installed("django_idempotency.client"):
+        if not apps.is_installed("django_idempotency.contrib.client"):
             return
-        from ...client.housekeeping import reseal  # not above: loads its model
+        from ...contrib.client.housekeeping import reseal  # not above: loads its model
 
         self.reseal_rows("parts of outgoing calls", reseal(size=size, dry=dry), dry=dry)
 

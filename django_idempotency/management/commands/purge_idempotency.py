@@ -65,7 +65,11 @@ class Command(ProgressCommand):
                 self.count(store, options["limit"])
             else:
                 self.purge(store, options["batch_size"], options["limit"], options["sleep"])
-            if self.alias == "default" and conf.get("PROVIDERS") and apps.is_installed("django_idempotency.client"):
+            if (
+                self.alias == "default"
+                and conf.get("PROVIDERS")
+                and apps.is_installed("django_idempotency.contrib.client")
+            ):
                 self.purge_calls(options)
             self.purge_steps(store, options)
             self.purge_trail(options)
@@ -124,7 +128,7 @@ class Command(ProgressCommand):
 
     def purge_calls(self, options: dict[str, Any]) -> None:
         """Delete ended calls whose retention is over."""
-        from ...client.housekeeping import expired_calls, purge  # not above: loads its model
+        from ...contrib.client.housekeeping import expired_calls, purge  # not above: loads its model
 
         with self.explaining("The outgoing calls cannot be purged. Is their table migrated?"):
             if not options["dry_run"]:
@@ -135,9 +139,9 @@ class Command(ProgressCommand):
 
     def purge_steps(self, store: BaseStore, options: dict[str, Any]) -> None:
         """Delete steps whose retention is over, unless one waits to be undone."""
-        if not apps.is_installed("django_idempotency.steps"):
+        if not apps.is_installed("django_idempotency.contrib.steps"):
             return
-        from ...steps.housekeeping import expired, purge, table_of  # not above: loads its model
+        from ...contrib.steps.housekeeping import expired, purge, table_of  # not above: loads its model
 
         with self.explaining("The steps cannot be purged:"):
             if (using := table_of(store)) is None:
@@ -150,9 +154,9 @@ class Command(ProgressCommand):
 
     def purge_trail(self, options: dict[str, Any]) -> None:
         """Delete what has reached AUDIT_RETENTION. It is one trail for all stores."""
-        if not apps.is_installed("django_idempotency.audit"):
+        if not apps.is_installed("django_idempotency.contrib.audit"):
             return
-        from ...audit.purging import count_due, edge, purge  # not above: loads its models
+        from ...contrib.audit.purging import count_due, edge, purge  # not above: loads its models
 
         if (before := edge()) is None:
             return

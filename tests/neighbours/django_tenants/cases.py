@@ -19,9 +19,12 @@ from django.test import Client, override_settings
 from django.utils import timezone
 from django_tenants.utils import schema_context, tenant_context
 
-from django_idempotency import idempotent_function, outbox
+from django_idempotency import idempotent_function
 from django_idempotency.checks.databases import check_databases
 from django_idempotency.checks.tenants import check_tenants
+from django_idempotency.contrib import outbox
+from django_idempotency.contrib.outbox.models import Message
+from django_idempotency.contrib.outbox.relaying import Relay
 from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import Guarantee, Outcome
 from django_idempotency.core.rules import Execute
@@ -29,8 +32,6 @@ from django_idempotency.engine.heartbeat import heartbeat
 from django_idempotency.engine.lease import LeaseOperation
 from django_idempotency.errors import ConfigurationError
 from django_idempotency.models import IdempotencyRecord
-from django_idempotency.outbox.models import Message
-from django_idempotency.outbox.relaying import Relay
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket
 from testproject.payments.models import Effect

@@ -20,7 +20,7 @@ SHARED_APPS = [
     "tests.neighbours.django_tenants",
     "django.contrib.contenttypes",
     "django_idempotency",
-    "django_idempotency.outbox",
+    "django_idempotency.contrib.outbox",
 ]
 TENANT_APPS = ["django.contrib.contenttypes", "django.contrib.auth", "testproject.payments"]
 INSTALLED_APPS = [*SHARED_APPS, *(app for app in TENANT_APPS if app not in SHARED_APPS)]

@@ -5,4 +5,4 @@ from __future__ import annotations
 from tests.neighbours.django_tenants.settings import *  # noqa: F403 - these settings, but for one
 from tests.neighbours.django_tenants.settings import TENANT_APPS
 
-TENANT_APPS = [*TENANT_APPS, "django_idempotency", "django_idempotency.outbox"]
+TENANT_APPS = [*TENANT_APPS, "django_idempotency", "django_idempotency.contrib.outbox"]

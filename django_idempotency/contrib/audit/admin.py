@@ -1,0 +1,199 @@
+"""The trail in Django's admin: read-only lists, and a section of a record's page."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from django.apps import apps
+from django.contrib import admin
+from django.contrib.admin import AdminSite
+from django.core.paginator import Paginator
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.template.loader import render_to_string
+from django.urls import NoReverseMatch, reverse
+from django.utils.functional import cached_property
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import gettext_lazy as _
+
+from ...admin.panels import PANELS
+from ...core.hashing import record_id
+from ...core.scope_names import spellings
+from ...inspection import redaction
+from ...models import IdempotencyRecord
+from ...stores.base import BaseStore
+from .models import AuditEvent, Reference
+from .timeline import Referred, entry_of, hashes_of, referred_of, referring_to, timeline_of
+from .values import parsed
+
+if TYPE_CHECKING:
+    ModelAdmin = admin.ModelAdmin[Any]
+else:
+    ModelAdmin = admin.ModelAdmin
+
+#: The most rows of a list that are counted, and so paged through.
+COUNTED = 10_000
+NOTHING = mark_safe("")
+
+
+class TrailPanel:
+    """The timeline and the references on a record's page, and the search for `payment:17`."""
+
+    def section(self, request: HttpRequest, record_id: UUID, site: AdminSite, store: BaseStore) -> SafeString:
+        if not request.user.has_perm("idempotency_audit.view_auditevent"):
+            return NOTHING
+        known = timeline_of(record_id)
+        context = {
+            "entries": [(entry, redaction.text(entry.request)) for entry in known.entries],
+            "cut": known.cut,
+            "references": [(each, linked(each, request, site)) for each in known.references],
+        }
+        return render_to_string("admin/idempotency_audit/timeline.html", context, request)
+
+    def find(self, request: HttpRequest, term: str) -> list[UUID]:
+        named = parsed(term)
+        if named is None or not request.user.has_perm("idempotency_audit.view_reference"):
+            return []
+        return [found.record for found in referring_to(*named)]
+
+
+PANELS.append(TrailPanel())
+
+
+def linked(reference: Referred, request: HttpRequest, site: AdminSite) -> SafeString | str:
+    """Return a reference's value, as a link where its kind names a model with an admin that the viewer may open."""
+    try:
+        model = apps.get_model(reference.kind)
+    except (LookupError, ValueError):
+        return reference.value
+    shown = site._registry.get(model)  # noqa: SLF001 - is_registered() names no admin
+    if shown is None or not shown.has_view_permission(request):
+        return reference.value
+    opts = model._meta
+    with suppress(NoReverseMatch):
+        url = reverse(f"{site.name}:{opts.app_label}_{opts.model_name}_change", args=[reference.value])
+        return format_html('<a href="{}">{}</a>', url, reference.value)
+    return reference.value
+
+
+class BoundedPaginator(Paginator):  # type: ignore[type-arg]
+    """Pages through the first `COUNTED` rows: to count all of them would read the table."""
+
+    @cached_property
+    def count(self) -> int:
+        rows: Any = self.object_list
+        return int(rows[:COUNTED].count())
+
+
+class TrailAdmin(ModelAdmin):
+    """A list that nobody changes, newest first, and counted only so far."""
+
+    paginator = BoundedPaginator
+    ordering = ("-pk",)
+    sortable_by = ()
+    show_full_result_count = False
+    list_per_page = 50
+    actions = None
+    search_fields = ("pk",)  # shows the search bar; get_search_results() searches
+
+    class Media:
+        css = {"all": ("django_idempotency/admin.css",)}  # noqa: RUF012 - Django's own shape
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
+        """Allow none: each would scan the table."""
+        return False
+
+    @admin.display(description=_("key and scope"))
+    def whose(self, row: Any) -> SafeString:
+        shown = format_html('<code>{}</code><br><span class="quiet">{}</span>', row.key, row.scope)
+        opts = IdempotencyRecord._meta
+        with suppress(NoReverseMatch):
+            url = reverse(f"{self.admin_site.name}:{opts.app_label}_{opts.model_name}_change", args=[row.record])
+            return format_html('<a href="{}">{}</a>', url, shown)
+        return shown
+
+
+@admin.register(AuditEvent)
+class AuditEventAdmin(TrailAdmin):
+    list_display = ("at", "label", "attempt", "outcome", "request", "actor_shown", "whose")
+    list_display_links = ("at",)
+    fields = (
+        *("at", "label", "attempt", "outcome", "request", "owner"),
+        *("actor_shown", "request_id_shown", "reason_shown", "whose"),
+    )
+    readonly_fields = ("label", "actor_shown", "request_id_shown", "reason_shown", "whose")
+    search_help_text = _("Scope and key, separated by a space (“user:auth.user:7 order-42”), or a record's id.")
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        term = search_term.strip()
+        return (queryset.filter(record__in=records_named(term)) if term else queryset), False
+
+    @admin.display(description=_("event"))
+    def label(self, row: AuditEvent) -> SafeString:
+        entry = entry_of(row)
+        return format_html(
+            '<span class="idempotency-label {}" title="{}">{}</span>', entry.colour, entry.meaning, entry.event
+        )
+
+    @admin.display(description=_("actor"), empty_value="-")
+    def actor_shown(self, row: AuditEvent) -> str | None:
+        return entry_of(row).actor or None
+
+    @admin.display(description=_("request id"), empty_value="-")
+    def request_id_shown(self, row: AuditEvent) -> str | None:
+        return entry_of(row).request_id or None
+
+    @admin.display(description=_("reason"), empty_value="-")
+    def reason_shown(self, row: AuditEvent) -> str | None:
+        return entry_of(row).reason or None
+
+
+@admin.register(Reference)
+class ReferenceAdmin(TrailAdmin):
+    list_display = ("shown", "kind", "whose", "at")
+    list_display_links = ("shown",)
+    fields = ("shown", "kind", "whose", "operation", "at")
+    readonly_fields = ("shown", "whose")
+    search_help_text = _("A reference with its kind (“payment:17”), or its value alone.")
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        term = search_term.strip()
+        if not term:
+            return queryset, False
+        named = parsed(term)
+        typed = queryset.filter(value_hash__in=hashes_of(term))
+        return typed if named is None else typed | queryset.filter(
+            kind=named[0], value_hash__in=hashes_of(named[1])
+        ), False
+
+    @admin.display(description=_("value"))
+    def shown(self, row: Reference) -> str:
+        return referred_of(row).value
+
+
+def records_named(term: str) -> list[UUID]:
+    """Return the ids that a search term may mean: a record's own, or those of a scope and a key."""
+    with suppress(ValueError):
+        return [UUID(term)]
+    words = term.split(" ")
+    return [
+        record_id(scope, " ".join(words[border:]))
+        for border in range(1, min(len(words), 10))
+        for scope in spellings(" ".join(words[:border]))
+    ]

@@ -1,0 +1,97 @@
+"""The outcome of a batch, record by record."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...errors import BatchFailed, ConfigurationError, RequestMismatch
+
+#: The outcomes of a record. Each has its own field in a report.
+OUTCOMES = ("succeeded", "replayed", "busy", "failed", "not_started")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchItem:
+    """The outcome of one record."""
+
+    #: Its position in the batch, from 0.
+    index: int
+    record: Any = field(repr=False)
+    #: The id that `item_id` selected; `None` if it found none.
+    id: Any = None
+    result: Any = field(default=None, repr=False)
+    #: The error that it failed with, or the reason that it was not started.
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class BatchReport:
+    """The outcome of each record. Every record is in one of the five tuples, in the order of the batch."""
+
+    #: The handler's name in the store and in logs.
+    name: str
+    #: The number of records with each outcome.
+    counts: Mapping[str, int]
+    #: They ran.
+    succeeded: tuple[BatchItem, ...]
+    #: An earlier call had carried them out. If its result was not stored, `error` is `ResponseNotStored`.
+    replayed: tuple[BatchItem, ...]
+    #: They are running elsewhere.
+    busy: tuple[BatchItem, ...]
+    #: They raised.
+    failed: tuple[BatchItem, ...]
+    #: The deadline came, the store was unavailable, or an earlier record of an ordered group failed; see `error`.
+    not_started: tuple[BatchItem, ...]
+
+    def __str__(self) -> str:
+        return ", ".join(f"{self.counts[outcome]:,} {outcome.replace('_', ' ')}" for outcome in OUTCOMES)
+
+    def __repr__(self) -> str:
+        return f"<BatchReport of {self.name}: {self}>"
+
+    @property
+    def total(self) -> int:
+        """The number of records."""
+        return sum(self.counts.values())
+
+    @property
+    def mismatched(self) -> tuple[BatchItem, ...]:
+        """Return the `failed` records whose key was used for another payload: a retry cannot succeed."""
+        return tuple(item for item in self.failed if isinstance(item.error, RequestMismatch))
+
+    @property
+    def failures(self) -> tuple[BatchItem, ...]:
+        """Return the records to retry, in the order of the batch: busy, failed and not started."""
+        return tuple(sorted((*self.busy, *self.failed, *self.not_started), key=lambda item: item.index))
+
+    def batch_item_failures(self, *, handled: Iterable[BatchItem] = ()) -> dict[str, list[dict[str, Any]]]:
+        """Return the result of a Lambda function with which SQS redelivers the failures and deletes all others.
+
+        Those in `handled`, such as `report.mismatched` once dead-lettered, are also deleted. Raises
+        `ConfigurationError` for a failure without an id, because SQS could not identify it.
+        """
+        elsewhere = {item.index for item in handled}
+        failures = [item for item in self.failures if item.index not in elsewhere]
+        for item in failures:
+            if item.id in (None, ""):
+                raise ConfigurationError(
+                    f"Record {item.index} of this batch has no id. Type item_id=…, a JMESPath expression or a function of "
+                    "the record."
+                ) from item.error
+        return {"batchItemFailures": [{"itemIdentifier": item.id} for item in failures]}
+
+    def raise_for_failures(self) -> None:
+        """Raise `BatchFailed` if there are failures. Its cause is the first one's error."""
+        failures = self.failures
+        if not failures:
+            return
+        kinds = Counter(type(item.error).__name__ for item in failures)
+        raise BatchFailed(
+            f"{len(failures):,} of {self.total:,} records of {self.name} did not complete "
+            f"({', '.join(f'{count:,} {kind}' for kind, count in kinds.most_common())}). "
+            "Run the batch again: those that did are replayed.",
+            report=self,
+        ) from failures[0].error

@@ -1,0 +1,243 @@
+"""One call: write the attempt down, send it, read the response, wait, and again. For every library, sync and async."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from asgiref.sync import sync_to_async
+
+from ...concurrency.cancellation import run_to_completion
+from ...core import outgoing
+from ...core.outgoing import BROKEN, ENDED, NOT_SENT, SAFE_METHODS, CallState
+from ...errors import CallWithoutName, ConfigurationError, DeadlinePassed, StreamedRequest
+from ...functions.deadlines import remaining
+from ...stores.base import utcnow
+from .budget import RetryBudget, budget_of
+from .ledger import Ledger, Started
+from .messages import Answer, CallFacts, OutgoingRequest, is_replayed, reference_of
+from .names import CallName, name_of
+from .providers import LONGEST_DEADLINE, provider
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """How a client retries. Durations are in seconds."""
+
+    provider: str
+    #: The most retries of one request.
+    retries: int = 3
+    #: All attempts and pauses of one request end within this time, and within the host's `deadline()`.
+    deadline: float = 30.0
+    #: The longest pause before the first retry, which doubles each time, and the longest of all.
+    base: float = 0.5
+    longest: float = 10.0
+    #: Is a request that nothing names refused, if its method is not safe? Otherwise it passes as it is, and once.
+    require_names: bool = True
+    #: Shared by all clients of the process that call the same host; `None`: that one.
+    budget: RetryBudget | None = None
+
+    def __post_init__(self) -> None:
+        if self.retries < 0 or not 0 < self.deadline <= LONGEST_DEADLINE or self.base < 0 or self.longest < 0:
+            raise ValueError(
+                "retries, base and longest are not negative, and deadline is a positive number of seconds, at most "
+                f"{LONGEST_DEADLINE:g}."
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errors:
+    """The exceptions of an HTTP library."""
+
+    #: Was no connection made, so that nothing was sent?
+    not_sent: Callable[[Exception], bool]
+    #: The connection broke, or the response did not come in time. No other exception is retried.
+    broken: tuple[type[Exception], ...]
+
+
+def exchange_for(
+    terms: Terms,
+    errors: Errors,
+    *,
+    method: str,
+    name: str | None,
+    key: str | None,
+    read: Callable[[], OutgoingRequest | None],
+) -> Exchange | None:
+    """Return the call that a request makes; `None`: it passes as it is. `read` returns `None` for a stream.
+
+    `name` and `key` are what the request itself has. Raises `CallWithoutName`, `StreamedRequest`, and what `name_of()`
+    raises.
+    """
+    if method in SAFE_METHODS:
+        return None
+    found = name_of(name, key)
+    if found is None:
+        if terms.require_names:
+            raise CallWithoutName
+        return None
+    if (request := read()) is None:
+        raise StreamedRequest
+    return Exchange(terms, errors, found, request)
+
+
+def shorter(timeout: float | None, left: float) -> float:
+    """Return a timeout that is not longer than what is left (seconds)."""
+    return left if timeout is None else min(timeout, left)
+
+
+class Exchange:
+    """One call of one process. `run()` and `arun()` send with what the client gives them: a key, and seconds left.
+
+    Whatever ends it, the row of its last attempt is ended with it: what may have begun is unknown, and nobody sends later
+    what its caller was told has failed.
+    """
+
+    #: The attempt that is written down and not ended.
+    _open: Started | None = None
+    #: What is known of it, should it end now, and its response.
+    _verdict = NOT_SENT
+    _answer: Answer | None = None
+
+    def __init__(self, terms: Terms, errors: Errors, name: CallName, request: OutgoingRequest) -> None:
+        if name.resumption is not None and name.resumption.provider != terms.provider:
+            raise ConfigurationError(
+                f'The "CLIENT" of the provider {name.resumption.provider!r} is a client of {terms.provider!r}, so the call '
+                "would be made twice. Nothing was sent."
+            )
+        self._terms, self._errors, self._name = terms, errors, name
+        self._ledger = Ledger(provider(terms.provider), name, request, margin=terms.deadline)
+        self._budget = budget_of(request.host) if terms.budget is None else terms.budget
+        self._began, left = time.monotonic(), remaining()
+        self._ends = self._began + shorter(left, terms.deadline)
+        self._retries = 0
+        #: Did every attempt before the last one do nothing, as far as anybody here has seen?
+        self._clean = False
+
+    def took(self) -> float:
+        """Return for how long it has run (seconds)."""
+        return time.monotonic() - self._began
+
+    def run(self, send: Callable[[str, float], Answer]) -> Answer:
+        """Make the call. Raises what the last attempt raised, and what `Ledger.start()` raises."""
+        try:
+            while True:
+                self._require_time()
+                started = self._start()
+                if isinstance(started, Answer):
+                    return self._answered(started)
+                self._require_time()
+                self._verdict = BROKEN  # until its response is here
+                try:
+                    answer = send(started.key, self._left())
+                except Exception as error:
+                    if (pause := self._failed(error)) is None:
+                        raise
+                else:
+                    if (pause := self._judged(answer)) is None:
+                        return self._answered(answer, started)
+                time.sleep(pause)
+        finally:
+            self._end()
+
+    async def arun(self, send: Callable[[str, float], Awaitable[Answer]]) -> Answer:
+        """See run()."""
+        try:
+            while True:
+                self._require_time()
+                started = await run_to_completion(sync_to_async(self._start)())
+                if isinstance(started, Answer):
+                    return self._answered(started)
+                self._require_time()
+                self._verdict = BROKEN  # until its response is here
+                try:
+                    answer = await send(started.key, self._left())
+                except Exception as error:
+                    if (pause := self._failed(error)) is None:
+                        raise
+                else:
+                    if (pause := self._judged(answer)) is None:
+                        return self._answered(answer, started)
+                await asyncio.sleep(pause)
+        except GeneratorExit:
+            self._open = None  # nothing can be awaited any more: its row stays open, as that of a dead process
+            raise
+        finally:
+            if self._open is not None:
+                await run_to_completion(sync_to_async(self._end)())
+
+    # ------------------------------------------------------------------------------------------------------ its row
+
+    def _start(self) -> Started | Answer:
+        """See Ledger.start(). The attempt is not sent yet."""
+        started = self._ledger.start()
+        if isinstance(started, Answer):
+            self._open = None
+            return started
+        # Another process may have sent the same call since our last attempt.
+        alone = self._open is not None and started.attempts == self._open.attempts + 1
+        self._clean = started.first or (alone and outgoing.stays_clean(self._verdict, clean=self._clean))
+        self._open, self._verdict, self._answer = started, NOT_SENT, None
+        return started
+
+    def _end(self) -> None:
+        """End the row of the last attempt, unless that is done."""
+        started, self._open = self._open, None
+        if started is not None:
+            self._ledger.end(started, self._ending(), self._answer)
+
+    # ---------------------------------------------------------------------------------------------------- decisions
+
+    def _failed(self, error: Exception) -> float | None:
+        """Note what an exception means. Return how long to wait; `None`: do not retry."""
+        self._verdict = NOT_SENT if self._errors.not_sent(error) else BROKEN
+        return self._pause(0.0) if isinstance(error, self._errors.broken) else None
+
+    def _judged(self, answer: Answer) -> float | None:
+        """See _failed(), for a response."""
+        self._verdict, self._answer = outgoing.judge(answer.status, answer.by_name), answer
+        if self._verdict.state is CallState.SUCCEEDED:
+            self._budget.earn()
+        if not self._verdict.retry:
+            return None
+        return self._pause(outgoing.retry_after(answer.by_name.get("retry-after"), now=utcnow()))
+
+    def _pause(self, floor: float) -> float | None:
+        if self._retries >= self._terms.retries:
+            return None
+        base, longest = self._terms.base, self._terms.longest
+        pause = outgoing.pause(self._retries, floor=floor, base=base, longest=longest, random=random.random)
+        if pause >= self._left() or not self._budget.spend():
+            return None
+        self._retries += 1
+        return pause
+
+    def _ending(self) -> CallState:
+        return outgoing.ending(self._verdict, clean=self._clean, resuming=self._name.resumption is not None)
+
+    def _left(self) -> float:
+        return self._ends - time.monotonic()
+
+    def _require_time(self) -> None:
+        if self._left() <= 0:
+            again = "The deadline passed before the call was sent again. Its last attempt had no result."
+            raise DeadlinePassed(again if self._retries else "")
+
+    def _answered(self, answer: Answer, by: Started | None = None) -> Answer:
+        """Return a response with its facts; one that is stored has them."""
+        if self._name.step is not None and (by is None or self._ending() in ENDED):
+            self._name.step.answered.append(self._name.name)
+        if by is None:
+            return answer
+        facts = CallFacts(
+            name=self._name.name,
+            key=by.key,
+            attempts=by.attempts,
+            stored=False,
+            replayed=is_replayed(answer),
+            reference=reference_of(answer),
+        )
+        return replace(answer, facts=facts)

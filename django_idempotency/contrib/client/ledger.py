@@ -1,0 +1,239 @@
+"""Writes calls down: before the first byte of each attempt, and after the response. Every statement is its own commit."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+from django.db import IntegrityError, router, transaction
+from django.db.models import Q, QuerySet
+
+from ...core.hashing import record_id
+from ...core.outgoing import UNFINISHED, CallState, KnownCall, Next, next_for
+from ...errors import (
+    CallChanged,
+    CallHeld,
+    CallInTransaction,
+    CallResponseNotStored,
+    LostRace,
+    OperationCancelled,
+)
+from ...instrumentation.meters import meters
+from ...runtime.transactions import in_open_transaction
+from ...stores.orm.clock import Clock
+from ...stores.sealed import CannotOpen
+from .messages import Answer, CallFacts, OutgoingRequest, pack_answer, pack_request, reference_of, unpack_answer
+from .models import OutgoingCall
+from .names import CallName
+from .providers import LONGEST_DEADLINE, Provider
+
+logger = logging.getLogger("django_idempotency")
+
+#: Tries of a start that others overtake.
+TRIES = 10
+#: How long after its attempt was written down a call may be on its way: longer than any transport's deadline.
+ON_ITS_WAY = timedelta(seconds=LONGEST_DEADLINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """An attempt that is committed, and may be sent."""
+
+    key: str
+    attempts: int
+    #: Is it the first attempt under this key?
+    first: bool
+
+
+class Ledger:
+    """The row of one call. `margin` is how long an attempt may take."""
+
+    def __init__(self, provider: Provider, name: CallName, request: OutgoingRequest, *, margin: float) -> None:
+        self._provider, self._name, self._request = provider, name, request
+        self._margin = timedelta(seconds=margin)
+        self._digest = request.digest
+        self._id = id_of(provider.alias, name.name)
+        self._using = router.db_for_write(OutgoingCall)
+
+    @property
+    def _rows(self) -> QuerySet[OutgoingCall]:
+        return OutgoingCall.objects.using(self._using).filter(pk=self._id)
+
+    def start(self) -> Started | Answer:
+        """Commit an attempt before it is sent; or return the response of an earlier one.
+
+        Raises `CallInTransaction`, `CallChanged`, `CallHeld` and `CallResponseNotStored`; and `LostRace` if others write
+        the same row all the time.
+        """
+        if in_open_transaction(self._using):
+            raise CallInTransaction
+        for _ in range(TRIES):
+            row: Any = self._rows.defer("request").annotate(read_at=Clock()).first()
+            step = next_for(_known(row), digest=self._digest, lifetime=self._provider.lifetime, margin=self._margin)
+            self._refuse_others_resumption(row, step)
+            if step is Next.MISMATCH:
+                raise CallChanged
+            if row is not None and step is Next.REPLAY:
+                answer = self._stored(row)
+                if meters.active:
+                    meters.outgoing(self._provider.alias, "replayed")
+                return answer
+            if row is not None and step is Next.HOLD:
+                hold(row, self._using)
+                raise CallHeld
+            if step is Next.STOP:
+                raise OperationCancelled
+            if started := self._first(row) if step is Next.FIRST or row is None else self._again(row):
+                self._refuse_given_up(started)
+                return started
+        raise LostRace
+
+    def _refuse_given_up(self, started: Started) -> None:
+        """Raise `OperationCancelled` if the step of an attempt, which is committed, has been given up.
+
+        Who gives up writes that down before it looks for calls. So it finds this one, or this one finds that.
+        """
+        may_send = None if self._name.step is None else self._name.step.may_send
+        if may_send is not None and not may_send():
+            self.end(started, CallState.GIVEN_UP, None)
+            raise OperationCancelled
+
+    def _first(self, row: OutgoingCall | None) -> Started | None:
+        """Write the first attempt. `row`: what is there, of which nothing was carried out.
+
+        A key of the caller's or of a step, which others can compute, is never replaced.
+        """
+        new = OutgoingCall(
+            id=self._id,
+            provider=self._provider.alias,
+            name=self._name.name,
+            key=self._name.key or str(uuid4()),
+            operation="" if self._name.step is None else self._name.step.operation,
+            method=self._request.method,
+            url=self._request.shown_url,
+            digest=self._digest,
+            state=CallState.OPEN.value,
+            attempts=1,
+            first_sent=Clock(),
+            last_sent=Clock(),
+            request=self._packed_request(),
+            reference="",
+        )
+        if row is not None:
+            values = {field.attname: getattr(new, field.attname) for field in new._meta.concrete_fields}
+            del values["id"]
+            written = self._rows.filter(key=row.key, attempts=row.attempts, state=row.state).update(**values)
+            return Started(key=new.key, attempts=1, first=True) if written else None
+        try:
+            with transaction.atomic(
+                using=self._using
+            ):  # in a test, another's row must not break the test's transaction
+                new.save(force_insert=True, using=self._using)
+        except IntegrityError:
+            return None
+        return Started(key=new.key, attempts=1, first=True)
+
+    def _again(self, row: OutgoingCall) -> Started | None:
+        values: dict[str, Any] = {"state": CallState.OPEN.value, "attempts": row.attempts + 1, "last_sent": Clock()}
+        if row.state == CallState.REFUSED.value:  # it had ended, so its request was dropped
+            values["request"] = self._packed_request()
+        if not self._rows.filter(key=row.key, attempts=row.attempts, state=row.state).update(**values):
+            return None
+        if self._name.resumption is not None:
+            self._name.resumption.attempts = row.attempts + 1
+        return Started(key=row.key, attempts=row.attempts + 1, first=False)
+
+    def _packed_request(self) -> bytes | None:
+        """Return what the call is resumed with; `None`: it cannot be."""
+        if self._provider.client is None:
+            return None
+        return pack_request(self._id, self._request, key_header=self._provider.header)
+
+    def end(self, started: Started, state: CallState, answer: Answer | None) -> None:
+        """Write how an attempt ended. Raises nothing that would hide a charge from the caller.
+
+        A database that fails now is logged: the call stays open, and is resumed. So is a response that cannot be packed:
+        the call succeeds without it.
+        """
+        status = None if answer is None else answer.status
+        values: dict[str, Any] = {"state": state.value, "response_status": status}
+        if answer is not None:
+            values["reference"] = reference_of(answer)
+        if state not in UNFINISHED:
+            values["request"] = None
+        if state is CallState.SUCCEEDED and answer is not None and len(answer.body) <= self._provider.max_body:
+            values["response"] = self._packed_answer(answer)
+        try:
+            # A success counts, whatever another process has written of the same key. Nothing else overrides another.
+            mine = self._rows.filter(key=started.key).exclude(state=CallState.SUCCEEDED.value)
+            if state is not CallState.SUCCEEDED:
+                mine = mine.filter(attempts=started.attempts, state=CallState.OPEN.value)
+            mine.update(**values)
+        except Exception:  # any driver's, and a header that a column cannot hold
+            logger.exception("The end of a call to %s could not be written. It stays open.", self._provider.alias)
+        if meters.active:
+            meters.outgoing(self._provider.alias, state.value)
+
+    def _packed_answer(self, answer: Answer) -> bytes | None:
+        try:
+            return pack_answer(self._id, answer)
+        except Exception:
+            logger.exception("A response of %s could not be stored. Its call succeeded.", self._provider.alias)
+            return None
+
+    def _refuse_others_resumption(self, row: OutgoingCall | None, step: Next) -> None:
+        """Raise `LostRace` if a call that is resumed has moved on since it was found."""
+        if (resumption := self._name.resumption) is None:
+            return
+        if row is None or step is Next.FIRST or row.attempts != resumption.attempts:
+            raise LostRace
+
+    def _stored(self, row: OutgoingCall) -> Answer:
+        if row.response is None or row.response_status is None:
+            raise CallResponseNotStored
+        try:
+            answer = unpack_answer(self._id, bytes(row.response), status=row.response_status)
+        except (CannotOpen, ValueError) as error:
+            raise CallResponseNotStored from error
+        facts = CallFacts(
+            name=self._name.name,
+            key=row.key,
+            attempts=row.attempts,
+            stored=True,
+            replayed=True,
+            reference=row.reference,
+        )
+        return Answer(status=answer.status, headers=answer.headers, body=answer.body, facts=facts)
+
+
+def _known(row: Any) -> KnownCall | None:
+    if row is None:
+        return None
+    return KnownCall(state=CallState(row.state), digest=bytes(row.digest), age=row.read_at - row.first_sent)
+
+
+def give_up(operation: str) -> bool:
+    """Close the calls of an operation's steps for good, but those that may be on their way. Are there none of those?"""
+    calls = OutgoingCall.objects.using(router.db_for_write(OutgoingCall)).filter(operation=operation)
+    sent = Q(state=CallState.OPEN.value, last_sent__gt=Clock(-ON_ITS_WAY))
+    calls.exclude(sent).filter(state__in=[state.value for state in UNFINISHED]).update(
+        state=CallState.GIVEN_UP.value, request=None
+    )
+    return not calls.filter(sent).exists()
+
+
+def hold(row: OutgoingCall, using: str) -> bool:
+    """Hold a call for a person, unless it has moved on. Return whether it is held now."""
+    seen = OutgoingCall.objects.using(using).filter(pk=row.pk, key=row.key, attempts=row.attempts, state=row.state)
+    held = bool(seen.update(state=CallState.HELD.value))
+    if held and meters.active:
+        meters.outgoing(row.provider, CallState.HELD.value)
+    return held
+
+
+def id_of(provider: str, name: str) -> UUID:
+    """Name the row of a call."""
+    return record_id(provider, name)

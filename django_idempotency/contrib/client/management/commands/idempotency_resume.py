@@ -1,0 +1,130 @@
+"""Finish outgoing calls whose process died. Several may run."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from contextlib import ExitStack, closing
+from datetime import timedelta
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+from django.db import Error, router
+
+from .....management.arguments import duration, positive
+from .....management.progress import ProgressCommand
+from ...ledger import hold
+from ...models import OutgoingCall
+from ...providers import provider
+from ...resuming import Resumed, due, expired, paged, resume
+
+#: The most reasons, and the most calls, that are printed.
+MOST_REASONS, MOST_LINES = 5, 50
+
+
+class Command(ProgressCommand):
+    help = (
+        "List outgoing calls whose process died. With --send, send them again with their keys, and hold for a person those "
+        "whose key their provider may have forgotten. A step's calls are sent by its next attempt only. Bounded, and several "
+        "may run at once. The exit status of --send is 1 if calls are left or held."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--provider", metavar="ALIAS", help='In IDEMPOTENCY["PROVIDERS"]; all.')
+        parser.add_argument(
+            "--older-than",
+            type=duration,
+            default=300.0,
+            metavar="TIME",
+            help="Only calls that nobody has sent for this long; 5m. Longer than the deadline of your transports.",
+        )
+        parser.add_argument("--limit", type=positive, metavar="CALLS", help="Send no more than these; all.")
+        parser.add_argument(
+            "--unanswered", action="store_true", help="Also calls whose process gave up, and said so to its caller."
+        )
+        parser.add_argument("--send", action="store_true", help="Send them; otherwise they are listed.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        self.verbosity: int = options["verbosity"]
+        self.using = router.db_for_write(OutgoingCall)
+        self.limit: int | None = options["limit"]
+        self.counted = Counter[Resumed]()
+        self.reasons = Counter[str]()
+        self.reported = time.monotonic()
+        where = {
+            "using": self.using,
+            "older": timedelta(seconds=options["older_than"]),
+            "alias": options["provider"],
+        }
+        try:
+            if not options["send"]:
+                self.list(due(**where, unanswered=options["unanswered"]))
+                return
+            with ExitStack() as clients:
+                self.hold(where)
+                self.resume(where, clients, unanswered=options["unanswered"])
+        except KeyboardInterrupt:
+            self.end_progress()
+            raise CommandError(f"Interrupted. {self.so_far()}", returncode=130) from None
+        except Error as error:
+            self.end_progress()
+            raise CommandError(
+                f"The calls in {self.using!r} cannot be read. Is the table migrated? {error}\n{self.so_far()}"
+            ) from error
+        self.end_progress()
+        self.report()
+
+    def hold(self, where: dict[str, Any]) -> None:
+        """Hold what its provider may have forgotten, however its process ended."""
+        for call in expired(**where):
+            if hold(call, self.using):
+                self.counted[Resumed.HELD] += 1
+
+    def resume(self, where: dict[str, Any], clients: ExitStack, *, unanswered: bool) -> None:
+        """Send one call after the other. One that another worker takes first is its own."""
+        known: dict[str, Any] = {}
+        for call in paged(due(**where, unanswered=unanswered).filter(operation="").defer("response")):
+            if self.limit is not None and self.counted.total() - self.counted[Resumed.HELD] >= self.limit:
+                break
+            self.counted[self.outcome(call, known, clients)] += 1
+            self.progress()
+
+    def outcome(self, call: OutgoingCall, known: dict[str, Any], clients: ExitStack) -> Resumed:
+        """Send a call, and say what became of it. What keeps it from being sent is one of the reasons."""
+        try:
+            of = provider(call.provider)
+            if call.provider not in known:
+                known[call.provider] = clients.enter_context(closing(of.new_client()))
+            return resume(call, known[call.provider], using=self.using)
+        except Exception as error:  # noqa: BLE001 - the project's client, the network, its keys
+            self.reasons[f"{call.provider}: {type(error).__name__}: {error}"] += 1
+            return Resumed.LEFT
+
+    # --------------------------------------------------------------------------------------------------------- output
+
+    def list(self, found: Any) -> None:
+        for call in found.defer("request", "response")[:MOST_LINES]:
+            whose = "  its step sends it" if call.operation else ""
+            self.say(f"{call.last_sent:%Y-%m-%d %H:%M:%S}Z  {call.provider}  {call.name}  {call.state}{whose}")
+        self.say(f"{calls(found.count())} due.")
+
+    def report(self) -> None:
+        left, held = self.counted[Resumed.LEFT], self.counted[Resumed.HELD]
+        if not (left or held):
+            self.say(self.so_far())
+            return
+        reasons = "".join(f"\n{count:,} x {reason}" for reason, count in self.reasons.most_common(MOST_REASONS))
+        person = " Decide about those that are held in the admin." if held else ""
+        raise CommandError(f"{self.so_far()}{person}{reasons}")
+
+    def so_far(self) -> str:
+        if not self.counted:
+            return "Nothing to resume."
+        found = [f"{calls(self.counted[Resumed.FINISHED])} finished"]
+        words = {Resumed.LEFT: "left", Resumed.HELD: "held for a person", Resumed.TAKEN: "taken by another process"}
+        found += [f"{self.counted[each]:,} {word}" for each, word in words.items() if self.counted[each]]
+        return f"{', '.join(found)}."
+
+
+def calls(count: int) -> str:
+    return f"{count:,} call{'' if count == 1 else 's'}"

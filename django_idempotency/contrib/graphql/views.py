@@ -1,0 +1,208 @@
+"""The guard of a GraphQL view: directly around the library's `dispatch()`, inside what its class puts before that."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, cast
+
+from asgiref.sync import iscoroutinefunction
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.utils.decorators import classonlymethod
+from django.views import View
+
+from ... import conf
+from ...concurrency.threads import in_thread
+from ...core.policy import OBSERVE, SAFE_METHODS, Policy
+from ...core.records import Guarantee
+from ...errors import Problem
+from ...http import bodies
+from ...http.admission import is_covered
+from ...http.atomic_requests import (
+    atomic_requests,
+    leave_atomic_requests,
+    non_atomic_aliases,
+    non_atomic_aliases_of,
+)
+from ...http.exchange import exchange_of
+from ...http.facts import facts_of
+from ...http.handle import WITHOUT_KEY
+from ...http.markers import POLICY
+from ...http.observing import observation_of
+from ...http.problems import aproblem_response, problem_response
+from ...http.running import arun_guarded, run_guarded
+from ...http.status import stamp
+from ...http.unguarded import READS, areport_unguarded, leave_unguarded, report_unguarded, watched
+from . import operations
+from .execution import Execution, watching, watching_schema
+
+
+def guard(cls: type[Any], library: type[Any], policy: Policy) -> type[Any]:
+    """Return a subclass of a GraphQL view whose mutations are guarded.
+
+    Raises `ImproperlyConfigured` for a policy without `authorize_replay`, and for an async view without a lease.
+    """
+    if conf.field(policy, "authorize_replay") is None:
+        raise ImproperlyConfigured(
+            f"@idempotent() on {cls.__name__} needs authorize_replay: a replay runs no resolver, so it would skip their "
+            "access checks. Type authorize_replay=may_replay, a function of request and outcome that repeats them; or "
+            "authorize_replay=lambda request, outcome: True, if there are none."
+        )
+    is_async = iscoroutinefunction(library.dispatch)
+    if is_async and conf.field(policy, "guarantee") != Guarantee.LEASE:
+        raise ImproperlyConfigured(
+            f"{cls.__name__} is async, and no transaction can cover it. "
+            'Type @idempotent(guarantee="lease", …), or take the sync GraphQLView.'
+        )
+    bases: tuple[type[Any], ...] = (cls,)
+    if not issubclass(cls, _GuardedView):
+        # This subclass of the library's view comes between that and all other bases in the MRO: their dispatch(), such
+        # as LoginRequiredMixin's, runs before the guard.
+        mixin = _AsyncGuardedView if is_async else _GuardedView
+        bases = (
+            (mixin, cls) if cls is library else (cls, types.new_class(f"Guarded{library.__name__}", (mixin, library)))
+        )
+    names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__, POLICY: policy}
+    return types.new_class(cls.__name__, bases, exec_body=lambda body: body.update(names))
+
+
+class _GuardedView(View):
+    """Comes directly before the library's view in the MRO. An instance serves one request."""
+
+    idempotency_policy: Policy
+    schema: Any = None
+    execution_context_class: Any = None
+    #: What the library executes of a guarded request.
+    _execution: Execution | None = None
+
+    @classonlymethod
+    def as_view(cls, **initkwargs: Any) -> Any:  # noqa: N805
+        """Leave ATOMIC_REQUESTS: a claim must be committed first. A request without a key gets its transaction back."""
+        view = super().as_view(**initkwargs)
+        setattr(view, POLICY, cls.idempotency_policy)
+        if iscoroutinefunction(view):  # Django itself refuses ATOMIC_REQUESTS for it
+            return watched(view, cls, cls.idempotency_policy)
+        non_atomic, watching = non_atomic_aliases(view), watched(view, cls, cls.idempotency_policy)
+
+        @functools.wraps(watching)
+        def leaving(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+            concerned = _is_concerned(request, cls.idempotency_policy)
+            with nullcontext() if concerned else atomic_requests(non_atomic | non_atomic_aliases_of(request)):
+                return watching(request, *args, **kwargs)
+
+        return leave_atomic_requests(leaving)
+
+    def execute_graphql_request(self, *args: Any, **kwargs: Any) -> Any:
+        """Let graphene execute an operation."""
+        with self._watched():
+            return super().execute_graphql_request(*args, **kwargs)  # type: ignore[misc]
+
+    def execute_single(self, *args: Any, **kwargs: Any) -> Any:
+        """Let strawberry execute an operation."""
+        with self._watched():
+            return super().execute_single(*args, **kwargs)  # type: ignore[misc]
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Guard the request if it may change something and carries a key."""
+        policy, call = self.idempotency_policy, functools.partial(super().dispatch, request, *args, **kwargs)
+        if not _is_concerned(request, policy):
+            return call()
+        try:
+            changes = self._changes(request)
+        except Problem as problem:
+            return problem_response(problem, request)
+        non_atomic = non_atomic_aliases_of(request)
+        if changes:
+            self._execution = Execution()
+            return run_guarded(
+                request, policy, lambda: self._judged(request, call()), source=request, non_atomic=non_atomic
+            )
+        if facts_of(request).carries_key(policy):
+            leave_unguarded(request, READS)
+            report_unguarded(request)
+        with atomic_requests(non_atomic):
+            return stamp(request, call())
+
+    def _changes(self, request: HttpRequest) -> bool:
+        _require_bounded(request, self.idempotency_policy)
+        read = operations.changes_graphene if self._is_graphene else operations.changes_strawberry
+        return read(self, request)
+
+    @property
+    def _is_graphene(self) -> bool:
+        return hasattr(self, "parse_body")
+
+    def _watched(self) -> AbstractContextManager[None]:
+        if self._execution is None:
+            return nullcontext()
+        if self._is_graphene:
+            self.execution_context_class = watching(self.execution_context_class)
+        elif (schema := watching_schema(self.schema)) is None:
+            return nullcontext()
+        else:
+            self.schema = schema
+        return self._execution.watched()
+
+    def _judged(self, request: HttpRequest, response: Any) -> Any:
+        """Let what was executed decide whether the response is stored."""
+        judge = exchange_of(request) or observation_of(request)
+        if judge is not None and self._execution is not None and self._execution.was_asked:
+            judge.weigh(response, has_begun=self._execution.has_begun)
+        return response
+
+
+class _AsyncGuardedView(_GuardedView):
+    """The same before strawberry's async view, under a lease."""
+
+    async def execute_single(self, *args: Any, **kwargs: Any) -> Any:
+        """See _GuardedView.execute_single()."""
+        with self._watched():
+            return await super(_GuardedView, self).execute_single(*args, **kwargs)  # type: ignore[misc]
+
+    async def dispatch(  # type: ignore[override]
+        self, request: HttpRequest, *args: Any, **kwargs: Any
+    ) -> HttpResponseBase:
+        """See _GuardedView.dispatch()."""
+        policy = self.idempotency_policy
+        call: Callable[[], Any] = functools.partial(super(_GuardedView, self).dispatch, request, *args, **kwargs)
+        if not _is_concerned(request, policy):
+            return cast("HttpResponseBase", await call())
+        try:
+            _require_bounded(request, policy)
+        except Problem as problem:
+            return await aproblem_response(problem, request)
+        if await operations.achanges_strawberry(self, request):
+            self._execution = Execution()
+
+            async def respond() -> HttpResponseBase:
+                judged = functools.partial(self._judged, request, await call())
+                # The project's `keep` may query the ORM, which refuses calls from an event loop.
+                asks = callable(conf.field(policy, "keep"))
+                return cast(
+                    "HttpResponseBase", await in_thread(judged, close=connections.close_all) if asks else judged()
+                )
+
+            return await arun_guarded(request, policy, respond)
+        if facts_of(request).carries_key(policy):
+            leave_unguarded(request, READS)
+            await areport_unguarded(request)
+        return stamp(request, cast("HttpResponseBase", await call()))
+
+
+def _is_concerned(request: HttpRequest, policy: Policy) -> bool:
+    """Does a request have a key that guards it, or may it need one?"""
+    if not hasattr(request, "idempotency"):
+        request.idempotency = WITHOUT_KEY  # type: ignore[attr-defined]
+    if request.method in SAFE_METHODS or is_covered(request):
+        return False
+    return facts_of(request).asks_for_guard(policy)
+
+
+def _require_bounded(request: HttpRequest, policy: Policy) -> None:
+    if conf.field(policy, "mode") != OBSERVE:
+        bodies.require_bounded(request, conf.field(policy, "max_request_body"))

@@ -1,0 +1,241 @@
+"""One request to a guarded operation: the guard opens where ninja calls the function, and closes around the response.
+
+So it comes after ninja's authentication, throttling and validation, and includes everything that turns a result into a
+response: renderers, response schemas, exception handlers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from asgiref.sync import sync_to_async
+from django.db import connections
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from ...concurrency.cancellation import run_to_completion
+from ...concurrency.threads import in_thread
+from ...core.policy import SAFE_METHODS, Policy
+from ...core.records import Guarantee
+from ...errors import ConfigurationError, OperationUnknown, Problem, TransactionLost
+from ...http.admission import is_guarded, key_to_guard
+from ...http.atomic_requests import non_atomic_aliases_of
+from ...http.exchange import Exchange
+from ...http.facts import facts_of
+from ...http.identity import Key
+from ...http.keys import user_of
+from ...http.observing import aconclude, conclude
+from ...http.responses import render
+from ...http.status import stamp
+from ...http.terms import resolve_policy
+from ...http.unguarded import areport_unguarded, note_unreached, report_unguarded
+from ..steps.endings import aleft_by, left_by
+from .callers import caller_of
+from .problems import aproblem_response, problem_response
+from .transactions import refuse_transaction, transactions_around
+
+if TYPE_CHECKING:
+    from ninja import NinjaAPI
+
+#: On a request: the call of its operation.
+CALL = "_idempotency_ninja_call"
+#: Errors in the function that the guard answers: derive() without a store, a query after the transaction was lost.
+_OURS = (OperationUnknown, TransactionLost)
+
+
+class OperationFinished(BaseException):
+    """Carries a finished response out of ninja, past exception handlers and renderers."""
+
+    def __init__(self, response: HttpResponseBase) -> None:
+        super().__init__()
+        self.response = response
+
+
+class Stopped(BaseException):
+    """Carries a problem of the function out of ninja, so that no exception handler of the API turns it into a 500."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__()
+        self.problem = problem
+
+
+class OperationCall:
+    """One request to a guarded operation."""
+
+    exchange: Exchange | None = None
+    #: Has ninja called the function? Before that, it may refuse the request.
+    _reached = False
+
+    def __init__(self, request: HttpRequest, api: NinjaAPI, policy: Policy, *, decorated: bool = False) -> None:
+        self.request = request
+        self.policy = policy
+        self._api = api
+        #: Does `decorate_view` wrap the operation?
+        self._decorated = decorated
+        self._transactions = transactions_around(request)
+        self._response: HttpResponseBase | None = None
+
+    # ------------------------------------------------------------------------------------------------- around ninja
+
+    def run(self, operation: Callable[[], HttpResponseBase]) -> HttpResponseBase:
+        """Run an operation, ninja's own checks included."""
+        response = self._run(operation)
+        if self._decorated and self.exchange is not None:
+            self._transactions.begin()
+        return response
+
+    def _run(self, operation: Callable[[], HttpResponseBase]) -> HttpResponseBase:
+        setattr(self.request, CALL, self)
+        try:
+            with ExitStack() as ending:
+                ending.push(self._end_transactions)
+                self._response = operation()
+                if self.exchange is not None:
+                    render(self._response)
+        except OperationFinished as finished:  # writes of the checks are kept
+            return finished.response
+        except BaseException as error:
+            if self.exchange is not None:
+                committed = self._response if self._transactions.opened.committed else None
+                return self._respond(self.exchange.fail(_met(error), committed=lambda: committed))
+            raise
+        finally:
+            delattr(self.request, CALL)
+        if self.exchange is None:
+            self._judge(self._response)
+            report_unguarded(self.request)
+            if not self._transactions.opened.blocks:
+                conclude(self.request, self._response)
+            return stamp(self.request, self._response)
+        try:
+            return self.exchange.settle(self._response)
+        except Problem as problem:
+            return self._respond(problem)
+
+    def _end_transactions(self, *raised: Any) -> None:
+        if self.exchange is not None:
+            self._transactions.end(*raised)
+
+    async def arun(self, operation: Callable[[], Awaitable[HttpResponseBase]]) -> HttpResponseBase:
+        """See run(). Django refuses ATOMIC_REQUESTS for async views."""
+        setattr(self.request, CALL, self)
+        try:
+            response = await operation()
+            if self.exchange is not None and not getattr(response, "is_rendered", True):
+                await in_thread(render, response, close=connections.close_all)
+        except OperationFinished as finished:
+            return finished.response
+        except GeneratorExit as closed:  # nothing can be awaited any more, and an aborted run writes nothing
+            if self.exchange is not None:
+                self.exchange.fail(closed)
+            raise
+        except BaseException as error:
+            if self.exchange is not None:
+                return await self._arespond(await run_to_completion(self.exchange.afail(_met(error))))
+            raise
+        finally:
+            delattr(self.request, CALL)
+        if self.exchange is None:
+            self._judge(response)
+            await areport_unguarded(self.request)
+            await aconclude(self.request, response)
+            return stamp(self.request, response)
+        try:
+            return await run_to_completion(self.exchange.asettle(response))
+        except Problem as problem:
+            return await self._arespond(problem)
+
+    def _judge(self, response: HttpResponseBase) -> None:
+        """Note the status of a keyed request that ninja has responded to before its function was called."""
+        request = self.request
+        if (
+            not self._reached
+            and request.method not in SAFE_METHODS
+            and facts_of(request).carries_key(self.policy)
+            and not is_guarded(request)
+        ):
+            note_unreached(request, response)
+
+    # ------------------------------------------------------------------------------------------- around the function
+
+    def enter(self, function: Callable[[], Any]) -> Any:
+        """Open the guard, if the request carries a key, and call the function."""
+        self._reached = True
+        try:
+            if (key := key_to_guard(self.request, self.policy, by="ninja")) is not None:
+                self._open(key)
+        except Problem as problem:
+            raise OperationFinished(self._respond(problem)) from problem
+        if self.exchange is None:
+            report_unguarded(self.request)
+        try:
+            return function()
+        except _OURS as problem:
+            raise self._stopped(problem) from problem
+        except Exception as error:
+            if self.exchange is not None and (left := left_by(self.exchange.handle, error)) is not None:
+                raise Stopped(left) from error
+            raise
+
+    def _stopped(self, problem: Problem) -> BaseException:
+        """Return what to raise for a problem that the guard answers, not the project."""
+        return problem if self.exchange is None else Stopped(problem)
+
+    def _open(self, key: Key) -> None:
+        user = getattr(self.request, "user", None)
+        if (exchange := self._exchange(key, user)) is None:
+            return
+        refuse_transaction(self.request)
+        if (response := exchange.open(self._transactions.opened)) is not None:
+            raise OperationFinished(response)
+        self.exchange = exchange
+
+    async def aenter(self, function: Callable[[], Awaitable[Any]]) -> Any:
+        """See enter()."""
+        self._reached = True
+        try:
+            if (key := key_to_guard(self.request, self.policy, by="ninja")) is not None:
+                await self._aopen(key)
+        except Problem as problem:
+            raise OperationFinished(await self._arespond(problem)) from problem
+        if self.exchange is None:
+            await areport_unguarded(self.request)
+        try:
+            return await function()
+        except _OURS as problem:
+            raise self._stopped(problem) from problem
+        except Exception as error:
+            if self.exchange is not None and (left := await aleft_by(self.exchange.handle, error)) is not None:
+                raise Stopped(left) from error
+            raise
+
+    async def _aopen(self, key: Key) -> None:
+        user = await user_of(self.request, self.policy)
+        exchange = await sync_to_async(self._exchange)(key, user)
+        if exchange is None:
+            return
+        if exchange.policy.guarantee is Guarantee.ATOMIC:  # the settings have changed since it was decorated
+            raise ConfigurationError('An async operation cannot be "atomic". Type guarantee="lease".')
+        if (response := await exchange.aopen()) is not None:
+            raise OperationFinished(response)
+        self.exchange = exchange
+
+    def _exchange(self, key: Key, user: Any) -> Exchange | None:
+        terms = resolve_policy(self.policy)
+        user = caller_of(self.request, user, terms)
+        non_atomic = non_atomic_aliases_of(self.request)
+        return Exchange.of(self.request, terms, key=key, user=user, source=self.request, non_atomic=non_atomic)
+
+    def _respond(self, problem: Problem) -> HttpResponseBase:
+        return problem_response(problem, self.request, self._api)
+
+    async def _arespond(self, problem: Problem) -> HttpResponseBase:
+        """See _respond()."""
+        return await aproblem_response(problem, self.request, self._api)
+
+
+def _met(error: BaseException) -> BaseException:
+    """Return the problem that a function ran into."""
+    return error.problem if isinstance(error, Stopped) else error

@@ -1,0 +1,29 @@
+"""Methods of django-ninja-extra's controllers. Imported once there is one: it needs that package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from asgiref.sync import iscoroutinefunction
+from ninja_extra.constants import ROUTE_OBJECT
+from ninja_extra.reflect import reflect
+
+from ...core.policy import Policy
+from .hook import contribute
+from .operations import guard_operation
+
+
+def guard_method(method: Callable[..., Any], policy: Policy, guard: Callable[..., Any]) -> None:
+    """Guard a method that is a route: after the permissions of its controller.
+
+    The package turns it into a function that takes the request and finds the controller: `guard` takes that one.
+    """
+    route = reflect.get_metadata_or_raise_exception(ROUTE_OBJECT, method)
+    route.view_func, route.is_async = method, iscoroutinefunction(method)
+
+    def guard_route(operation: Any) -> None:
+        operation.view_func = guard(operation.view_func, policy)
+        guard_operation(operation, policy)
+
+    contribute(method, guard_route)

@@ -1,0 +1,99 @@
+"""Guarded operations of ninja. Imported once there is one: it needs ninja."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from asgiref.sync import iscoroutinefunction
+from django.core.exceptions import ImproperlyConfigured
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from ninja.operation import Operation, PathView
+
+from ...core.policy import Policy
+from ...http.atomic_requests import atomic_requests, guarded_alias, leave_atomic_requests, non_atomic_aliases
+from ...http.markers import POLICY
+from ...http.ninja_views import operation_of
+from ...http.observing import conclude
+from .calls import OperationCall
+from .transactions import Transactions
+
+
+class GuardedOperation(Operation):
+    """Mixed into the class of an operation, and kept in the copies that ninja makes of it for each API."""
+
+    idempotency_policy: Policy
+
+    def run(self, request: HttpRequest, **kw: Any) -> HttpResponseBase:
+        """Run the operation under guard."""
+        call = OperationCall(request, self.api, self.idempotency_policy, decorated="run" in vars(self))
+        return call.run(functools.partial(super().run, request, **kw))
+
+
+class AsyncGuardedOperation(Operation):
+    """The same for an async operation."""
+
+    idempotency_policy: Policy
+
+    async def run(self, request: HttpRequest, **kw: Any) -> HttpResponseBase:  # type: ignore[override]
+        """See GuardedOperation.run()."""
+        operation: Any = functools.partial(super().run, request, **kw)
+        return await OperationCall(request, self.api, self.idempotency_policy).arun(operation)
+
+
+def guard_operation(operation: Operation, policy: Policy) -> None:
+    """Guard an operation that ninja has just made."""
+    cls = type(operation)
+    guard = AsyncGuardedOperation if iscoroutinefunction(cls.run) else GuardedOperation
+    members = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, POLICY: policy}
+    operation.__class__ = type(cls.__name__, (guard, cls), members)
+
+
+def _leaving(get_view: Callable[[PathView], Callable[..., Any]]) -> Callable[[PathView], Callable[..., Any]]:
+    """Let the view of a path with guarded operations leave ATOMIC_REQUESTS, and open the same transactions itself.
+
+    Ninja makes one view per path, and offers no hook for it.
+    """
+
+    @functools.wraps(get_view)
+    def get_leaving_view(self: PathView) -> Callable[..., Any]:
+        view = get_view(self)
+        if iscoroutinefunction(view) or not any(hasattr(operation, POLICY) for operation in self.operations):
+            return view  # Django itself refuses ATOMIC_REQUESTS for async views
+
+        @functools.wraps(view)
+        def leaving(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+            policy = getattr(operation_of(view, request.method or ""), POLICY, None)
+            non_atomic = non_atomic_aliases(leaving)
+            with (
+                atomic_requests(non_atomic, but=guarded_alias.get())
+                if policy is None
+                else Transactions(non_atomic).around(request, policy)
+            ):
+                response = view(request, *args, **kwargs)
+            conclude(request, response)
+            return response
+
+        return leave_atomic_requests(leaving)
+
+    return get_leaving_view
+
+
+def _probed(request: HttpRequest) -> None: ...
+
+
+def _prepare() -> None:
+    """Change how ninja makes the view of a path. Raises `ImproperlyConfigured` for an unknown version of ninja."""
+    probe = PathView()
+    probe.add_operation("/", ["POST"], _probed)
+    if operation_of(probe.get_view(), "POST") is not probe.operations[0]:
+        raise ImproperlyConfigured(
+            "@idempotent() does not know this version of django-ninja. Install one that it was tested with: "
+            '"django-ninja>=1.7,<1.8".'
+        )
+    PathView.get_view = _leaving(PathView.get_view)  # type: ignore[method-assign, assignment]
+
+
+_prepare()

@@ -1,0 +1,137 @@
+"""The messages that wait for a relay, and why. Read-only, except that an operator may retry messages at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.admin.views.main import ChangeList
+from django.contrib.contenttypes.models import ContentType
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.timesince import timesince
+from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext_lazy as _
+
+from ...inspection import redaction
+from ...inspection.ticked import TickedAdmin
+from ...stores.base import utcnow
+from ...stores.sealed import CannotOpen
+from .models import Message
+from .sealing import open_message
+
+Messages = QuerySet[Message]
+#: The position and the key of a message.
+Row = tuple[int, str]
+
+#: Messages that are retried in one statement: after an outage, every waiting message may be ticked.
+TOGETHER = 1000
+
+
+class MessageChangeList(ChangeList):
+    def get_queryset(self, request: HttpRequest, exclude_parameters: list[str | None] | None = None) -> Messages:
+        """Leave out large fields that the list does not show."""
+        return super().get_queryset(request, exclude_parameters).defer("payload", "headers")
+
+
+@admin.register(Message)
+class MessageAdmin(TickedAdmin):
+    list_display = ("topic", "key", "age", "attempts", "last_error", "not_before")
+    fields = (
+        *("message_id", "topic", "key", "created_at", "masked_headers", "masked_payload"),
+        *("attempts", "last_error", "not_before"),
+    )
+    readonly_fields = ("masked_headers", "masked_payload")
+    ordering = ("pk",)
+    actions = ("try_again",)
+    show_full_result_count = False
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return MessageChangeList
+
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
+        """Allow none: ?payload__token__startswith= would reveal what is masked."""
+        return False
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Message | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Message | None = None) -> bool:
+        return False
+
+    def has_retry_permission(self, request: HttpRequest) -> bool:
+        permission = f"{self.opts.app_label}.retry_message"
+        return self.has_view_permission(request) and request.user.has_perm(permission)
+
+    @admin.display(description=_("age"), ordering="pk")
+    def age(self, message: Message) -> str:
+        return timesince(message.created_at)
+
+    @admin.display(description=_("headers"))
+    def masked_headers(self, message: Message) -> SafeString | str:
+        return shown(message, "headers")
+
+    @admin.display(description=_("payload"))
+    def masked_payload(self, message: Message) -> SafeString | str:
+        return shown(message, "payload")
+
+    @admin.action(permissions=["retry"], description=_("Try again now"))
+    def try_again(self, request: HttpRequest, queryset: Messages) -> None:
+        """End the back-off of the ticked messages, and of the first message of their key, which they wait for."""
+        count = ticked = 0
+        for some in batched(queryset.values_list("pk", "key").iterator(TOGETHER), TOGETHER):
+            keys = {key for _, key in some if key}
+            waiting = Q(pk__in=[pk for pk, _ in some]) | Q(key__in=keys)
+            failed = self.get_queryset(request).filter(waiting, not_before__gt=utcnow())
+            # Not NULL: a relay looks for due retries among messages that have failed.
+            count += failed.update(not_before=utcnow())
+            ticked += len(some)
+        self._log(request, queryset, ticked)
+        self.message_user(
+            request, ngettext("%d message will be retried now.", "%d messages will be retried now.", count) % count
+        )
+
+    def _log(self, request: HttpRequest, queryset: Messages, ticked: int) -> None:
+        """Write the ticked messages to the admin's log: each, or only their number if there are too many to read."""
+        user: Any = request.user
+        if ticked <= TOGETHER:
+            LogEntry.objects.log_actions(user.pk, queryset, CHANGE, "Tried again.")
+            return
+        LogEntry.objects.create(
+            user_id=user.pk,
+            content_type=ContentType.objects.get_for_model(Message),
+            object_repr=f"{ticked:,} messages",
+            action_flag=CHANGE,
+            change_message="Tried again.",
+        )
+
+
+def batched(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
+    """Yield lists of `size` rows; the last may be shorter."""
+    rest = iter(rows)
+    while some := list(islice(rest, size)):
+        yield some
+
+
+def shown(message: Message, name: str) -> SafeString | str:
+    """Show a field of a message, opened if it is sealed."""
+    try:
+        open_message(message)
+    except CannotOpen:
+        return gettext("Sealed, and no key of ENCRYPTION_KEYS opens it.")
+    return masked(getattr(message, name))
+
+
+def masked(value: Any) -> SafeString:
+    """Show JSON with its secrets masked, as a stored response is shown."""
+    return format_html("<pre>{}</pre>", redaction.json_text(json.dumps(value, cls=DjangoJSONEncoder)) or "")

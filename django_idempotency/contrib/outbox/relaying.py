@@ -1,0 +1,194 @@
+"""Take due messages, publish them, delete the confirmed ones: one transaction per batch.
+
+When a message fails, the later ones of its key wait with it. When a relay dies, its locks are freed, and what it had
+published since its last COMMIT is published again under the same ids.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from django.db import connections, transaction
+
+from ...errors import ConfigurationError
+from ...inspection import redaction
+from ...instrumentation.meters import meters
+from ...stores.base import utcnow
+from .models import Message
+from .publishing import AWAY, Publish, refuse_promise
+from .sealing import open_message
+from .taking import Taker
+
+logger = logging.getLogger("django_idempotency")
+
+#: Seconds after which a batch publishes no further message: it holds locks, and a server may end idle transactions.
+#: In a database without row locks, all writers wait meanwhile.
+LONGEST, LONGEST_ALONE = 5.0, 0.2
+#: Seconds until a failed message is retried: the first pause, doubled with each attempt, and the longest.
+BACK_OFF, LONGEST_BACK_OFF = 1, 300
+
+_USERINFO = re.compile(r"//[^/@\s]+@")
+
+
+@dataclass(slots=True)
+class RelayedBatch:
+    """The outcome of the messages that a relay took."""
+
+    published: list[Message] = field(default_factory=list)
+    failed: list[Message] = field(default_factory=list)
+    #: Why the batch ended early: the broker was unavailable.
+    away: Exception | None = None
+
+    def __bool__(self) -> bool:
+        """Was anything tried?"""
+        return bool(self.published or self.failed)
+
+    @property
+    def positions(self) -> list[int]:
+        """The positions of all messages that were tried."""
+        return [message.pk for message in (*self.published, *self.failed)]
+
+
+class Relay:
+    """Publishes from the database `using`, up to `size` messages per batch, until `stopping` returns true.
+
+    `once`: only messages that are due now, so that none is tried twice.
+    """
+
+    def __init__(
+        self,
+        publish: Publish,
+        *,
+        using: str,
+        size: int = 100,
+        once: bool = False,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._publish = publish
+        self._using = using
+        self._once = once
+        self._stopping = stopping
+        self._taker = Taker(using=using, size=size, due_at=utcnow() if once else None)
+        #: After a batch with failures, only messages that have never failed are taken for as long as that batch took:
+        #: otherwise attempts that time out could take all of the time.
+        self._rather_new_until = 0.0
+
+    def batch(self) -> RelayedBatch:
+        """Publish due messages, and delete those that the broker has confirmed.
+
+        Runs at most five statements, however large the batch; one more for each message that failed, and for each 1,000
+        that wait or that other relays hold. Raises what the database raises; messages that were published by then are
+        published again. Raises `ConfigurationError` on a connection that is not in autocommit, where the deletion would
+        not be committed, and on one that a publisher has left in another schema.
+        """
+        connection = connections[self._using]
+        if not (connection.in_atomic_block or connection.get_autocommit()):  # atomic() would not COMMIT
+            raise ConfigurationError(
+                f"The connection {self._using!r} is not in autocommit, so what is published would not be forgotten. "
+                'Take "AUTOCOMMIT": False out of DATABASES; the relay opens its own transactions.'
+            )
+        if not self._taker.locks_rows and not self._taker.any_due():
+            return RelayedBatch()  # takes no lock
+        began = time.monotonic()
+        rather_new = began < self._rather_new_until
+        with transaction.atomic(using=self._using, durable=True):
+            batch = self._published(self._taker.take(rather_new=rather_new))
+            stayed = not batch.published or self._taker.forget(batch.published)
+            for message in batch.failed:  # each by its position: see forget()
+                stayed = self._taker.note(message) and stayed
+            if not stayed:
+                raise ConfigurationError(
+                    f"The publisher has left the connection {self._using!r} in another schema, or has deleted messages. "
+                    "All of the batch is published again. Let the publisher restore the schema: with schema_context(…)."
+                )
+        if batch.failed and not (rather_new or self._once):
+            self._rather_new_until = 2 * time.monotonic() - began
+        return batch
+
+    def _published(self, taken: Sequence[Message]) -> RelayedBatch:
+        batch, waiting = RelayedBatch(), set[str]()
+        until = time.monotonic() + (LONGEST if self._taker.locks_rows else LONGEST_ALONE)
+        for message in taken:
+            if self._stopping() or (batch and time.monotonic() > until):
+                break
+            if message.key in waiting:
+                continue
+            try:
+                self._publish_apart(message)
+            except Exception as error:  # noqa: BLE001 - the project's publisher
+                _count(message, "failed")
+                batch.failed.append(_note(message, error))
+                if isinstance(error, AWAY):
+                    batch.away = error
+                    break
+                if message.key:
+                    waiting.add(message.key)
+            else:
+                _count(message, "published")
+                batch.published.append(message)
+        return batch
+
+    def _publish_apart(self, message: Message) -> None:
+        """Publish in a savepoint: what a failed publisher wrote is undone, since others share the transaction."""
+        own = _Savepoint(self._using)
+        try:
+            with connections[self._using].execute_wrapper(own):
+                open_message(message)
+                refuse_promise(self._publish(message))
+        except Exception:
+            own.roll_back()
+            raise
+
+
+def _count(message: Message, outcome: str) -> None:
+    if meters.active:
+        meters.published(outcome, max(0.0, (utcnow() - message.created_at).total_seconds()))
+
+
+class _Savepoint:
+    """A savepoint that is made before the publisher's first statement on our connection."""
+
+    def __init__(self, using: str) -> None:
+        self._using = using
+        self._id: str | None = None
+
+    def __call__(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if self._id is None:
+            self._id = ""  # making it runs a statement itself
+            self._id = connections[self._using].savepoint()
+        return execute(sql, params, many, context)
+
+    def roll_back(self) -> None:
+        if self._id:
+            transaction.set_rollback(False, using=self._using)
+            connections[self._using].savepoint_rollback(self._id)
+
+
+def _note(message: Message, error: Exception) -> Message:
+    """Note on a message why it failed, and when to retry it."""
+    message.attempts += 1
+    wait = min(BACK_OFF * 2 ** min(message.attempts - 1, 30), LONGEST_BACK_OFF)
+    message.not_before = utcnow() + timedelta(seconds=wait)
+    message.last_error = describe_error(error)
+    logger.warning(
+        "Message %s to %s was not published, attempt %d: %s",
+        message.message_id,
+        message.topic,
+        message.attempts,
+        message.last_error,
+    )
+    return message
+
+
+def describe_error(error: BaseException) -> str:
+    """Return an error's message, shortened, on one line and without secrets."""
+    said = _USERINFO.sub("//[redacted]@", redaction.text(" ".join(str(error).split())))
+    # PostgreSQL rejects U+0000, and every database half a surrogate pair. A note must not stop the relay.
+    said = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in said)
+    return f"{type(error).__name__}: {said}"[:255].removesuffix(": ")

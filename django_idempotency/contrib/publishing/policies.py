@@ -1,0 +1,177 @@
+"""A policy as its clients need to know it. The same object is in the schema, on the page and in the command.
+
+The IETF draft (section 2.1) asks a server to publish how long a key lives, and what it looks like.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+from ... import conf, errors
+from ...core.conclusions import WorkResult, classify_status
+from ...core.field_values import rate
+from ...core.key_formats import ANY, DATED, ISSUED, ISSUED_PATTERN, ISSUED_SAMPLE, VERSIONS
+from ...core.policy import MIN_SHARED_KEY, Policy, Resolved
+from ...core.records import Guarantee
+from ...errors import Problem
+from ...http.problems import status_of
+from ...profiles import Profile
+
+#: A problem, and whether a request under a policy may get it.
+_Possible = tuple[type[Problem], Callable[[Resolved], bool]]
+
+_POSSIBLE: tuple[_Possible, ...] = (
+    (errors.KeyMissing, lambda terms: terms.required is True),
+    (errors.KeyMalformed, lambda _: True),
+    (errors.KeyUnsupported, lambda terms: terms.profile.unsupported_status is not None),
+    (errors.KeyTooShort, lambda terms: terms.anonymous == "shared"),
+    (errors.KeyForeign, lambda terms: terms.key_format == ISSUED),
+    (errors.KeyExpired, lambda terms: terms.key_format in DATED or terms.profile.window > 0),
+    (errors.KeyAhead, lambda terms: terms.key_format in DATED or terms.profile.window > 0),
+    (errors.ScopeRequired, lambda terms: terms.anonymous == "refuse"),
+    (errors.ReplayRefused, lambda _: True),
+    (errors.OperationCancelled, lambda _: True),
+    (errors.OperationUndone, lambda terms: terms.guarantee is Guarantee.LEASE),
+    (errors.OperationHeld, lambda terms: terms.on_takeover is not None and terms.guarantee is Guarantee.LEASE),
+    (errors.KeyTooOld, lambda _: True),
+    (errors.TooManyKeys, lambda terms: terms.fresh_keys is not None),
+    (errors.PossibleDuplicate, lambda terms: terms.suspect is not None and terms.suspect_action == "refuse"),
+    (errors.InProgress, lambda _: True),
+    (errors.ResponseNotStored, lambda _: True),
+    (errors.RequestTooLarge, lambda terms: terms.max_request_body is not None and terms.fingerprint != "headers"),
+    (errors.RequestMismatch, lambda _: True),
+    (errors.RecordUnreadable, lambda _: True),
+    (errors.StoreUnavailable, lambda terms: terms.on_store_failure == "closed"),
+    (errors.TransactionLost, lambda terms: terms.guarantee is Guarantee.ATOMIC),
+    (errors.OutcomeUnknown, lambda _: True),
+)
+
+
+def published(policy: Policy, *, varies: bool = False) -> dict[str, Any]:
+    """Return a policy as JSON can express it: `carrier`, `format`, `required`, `lifetime` (ISO 8601), and so on.
+
+    `varies`: the view chooses another one for some requests, so whether a key is required is left out.
+    Raises `ValueError` if the policy contradicts the settings.
+    """
+    terms = conf.resolve(policy)
+    profile = terms.profile
+    return {
+        "carrier": _carrier(profile),
+        **_first_sent(profile),
+        "derived": terms.key is not None,
+        "format": _format(terms),
+        **({} if varies else {"required": terms.required is True}),
+        "lifetime": iso_duration(terms.ttl),
+        "scope": _scope(terms),
+        "guarantee": terms.guarantee.value,
+        "busy": {"then": terms.on_busy, **({"wait": iso_duration(terms.wait)} if terms.on_busy == "wait" else {})},
+        "compared": _compared(terms),
+        **_screening(terms),
+        "remembered": _remembered(terms),
+        "replays": _replays(terms),
+        "problems": {problem.code: status_of(problem, profile) for problem in problems_of(policy)},
+    }
+
+
+def _screening(terms: Resolved) -> dict[str, Any]:
+    """Return how many new keys a client may make, and what happens to the same request under another key."""
+    found: dict[str, Any] = {}
+    if terms.fresh_keys is not None:
+        count, span = rate(terms.fresh_keys)
+        found["new_keys"] = {"limit": count, "window": iso_duration(span)}
+    if terms.suspect is not None and terms.suspect_action == "refuse":
+        found["duplicates"] = {"within": iso_duration(terms.within), "then": "refuse"}
+    return found
+
+
+def _carrier(profile: Profile) -> dict[str, Any]:
+    """Return where the key is, and that it is in quotes there if nothing else is understood."""
+    quoted = profile.carrier == "header" and profile.spelling == "quoted"
+    return {"in": profile.carrier, "name": profile.field, **({"spelling": "quoted"} if quoted else {})}
+
+
+def _first_sent(profile: Profile) -> dict[str, Any]:
+    """Return what must come with the key: when the request was first sent, and how long it may be repeated."""
+    if profile.first_sent_field is None:
+        return {}
+    window = iso_duration(profile.window)
+    return {"first_sent": {"in": "header", "name": profile.first_sent_field, "window": window}}
+
+
+def problems_of(policy: Policy) -> list[type[Problem]]:
+    """Return the problems that a request under a policy may get, in the order in which they are looked for."""
+    terms = conf.resolve(policy)
+    return [problem for problem, possible in _POSSIBLE if possible(terms)]
+
+
+def _format(terms: Resolved) -> dict[str, Any]:
+    """Return what a key looks like, in the words of JSON Schema."""
+    wanted, profile = terms.key_format, terms.profile
+    if wanted in VERSIONS:
+        version = VERSIONS[str(wanted)]
+        return {"format": "uuid", **({"x-uuid-version": version} if version else {})}
+    if wanted == ISSUED:
+        length = len(ISSUED_SAMPLE)
+        return {"minLength": length, "maxLength": length, "pattern": f"^{ISSUED_PATTERN}$", "x-issued": True}
+    lengths = {
+        "minLength": MIN_SHARED_KEY if terms.anonymous == "shared" else 1,
+        "maxLength": profile.max_length,
+    }
+    pattern = profile.pattern
+    if wanted != ANY:
+        pattern = wanted.pattern if isinstance(wanted, re.Pattern) else wanted
+    return {**lengths, **({"pattern": f"^(?:{pattern})$"} if pattern else {})}
+
+
+def _scope(terms: Resolved) -> str:
+    """Say whose keys never meet."""
+    if terms.anonymous == "shared":
+        return "all clients"
+    return "user" if terms.scope is None else "client"
+
+
+def _remembered(terms: Resolved) -> dict[str, Any]:
+    """Return the classes of statuses that are replayed, and which of their statuses are not."""
+    chosen = terms.keep
+    wanted = frozenset() if chosen is None or callable(chosen) else frozenset(chosen)
+    known = [status.value for status in HTTPStatus if status.value >= 200]
+    kept = [status for status in known if _is_kept(status, wanted, terms.profile)]
+    classes = sorted({status // 100 for status in kept})
+    return {
+        "statuses": [f"{first}XX" for first in classes],
+        "except": [status for status in known if status // 100 in classes and status not in kept],
+        "chosen": callable(chosen),
+    }
+
+
+def _compared(terms: Resolved) -> str:
+    """Say what makes a request another one under the same key."""
+    known = {"request": "request", "raw": "request", "headers": "headers"}
+    return known.get(terms.fingerprint, "selected") if isinstance(terms.fingerprint, str) else "selected"
+
+
+def _replays(terms: Resolved) -> dict[str, Any]:
+    """Return how a replay is told from a first response, and in what else it differs from that."""
+    profile = terms.profile
+    return {
+        **({"marker": {"name": profile.marker, "value": "true"}} if profile.marker else {}),
+        **({"statuses": {str(first): replay for first, replay in profile.replays_as}} if profile.replays_as else {}),
+        "body": "first" if terms.on_replay is None else "current",
+    }
+
+
+def _is_kept(status: int, wanted: frozenset[int], profile: Profile) -> bool:
+    return classify_status(status, True if status in wanted else None, profile.remembers) is WorkResult.KEPT
+
+
+def iso_duration(seconds: float) -> str:
+    """Return a duration as ISO 8601 has it, without the parts that are zero: `P1D`, `PT1H30M`."""
+    minutes, left = divmod(seconds, 60)
+    hours, minutes = divmod(int(minutes), 60)
+    days, hours = divmod(hours, 24)
+    parts = ((hours, "H"), (minutes, "M"), (left, "S"))
+    time = "".join(f"{part:g}{unit}" for part, unit in parts if part)
+    return f"P{f'{days}D' if days else ''}{f'T{time}' if time else ''}" if days or time else "PT0S"

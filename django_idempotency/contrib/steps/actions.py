@@ -1,0 +1,114 @@
+"""What steps need from outside, so that each decision is written once for sync and async code.
+
+A decision is a generator: it yields an action and gets back the result, or the exception.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from asgiref.sync import async_to_sync
+from django.db import connections
+
+from ...concurrency import driving
+from ...concurrency.threads import in_thread
+from ...errors import ConfigurationError
+from ...runtime.current_step import CURRENT_STEP, RunningStep
+from .terms import is_async
+
+T = TypeVar("T")
+
+
+class Action(Protocol):
+    """One thing that takes time or may fail."""
+
+    def run(self) -> Any:
+        """Do it in this thread."""
+
+    async def arun(self) -> Any:
+        """See run()."""
+
+
+Actions = Generator[Action, Any, T]
+
+
+class Query:
+    """Read or write the table of steps."""
+
+    def __init__(self, query: Callable[..., Any], *given: Any) -> None:
+        self._query = query
+        self._given = given
+
+    def run(self) -> Any:
+        return self._query(*self._given)
+
+    async def arun(self) -> Any:
+        return await in_thread(self._query, *self._given, close=connections.close_all)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Call a function of the project."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    #: What runs, for the calls that the function makes.
+    step: RunningStep | None = None
+    #: Calls it, and repeats it if it fails.
+    retry: Callable[..., Any] | None = None
+    #: May a coroutine function be driven from sync code? Those that give up are: a command has no event loop, and Django
+    #: calls process_exception() of an async view in a thread.
+    drives_async: bool = False
+
+    def run(self) -> Any:
+        if is_async(self.function) and not self.drives_async:
+            raise ConfigurationError(
+                f"{getattr(self.function, '__name__', self.function)} is async: in async code, await astep(…)."
+            )
+        called = async_to_sync(self.function) if is_async(self.function) else self.function
+        with entered(self.step):
+            result = self._called(called)
+        if inspect.iscoroutine(result):
+            result.close()
+            raise ConfigurationError(f"{self.function!r} returned a coroutine, which has not run: await astep(…).")
+        return result
+
+    async def arun(self) -> Any:
+        with entered(self.step):
+            if is_async(self.function):
+                result = self._called(self.function)
+            else:
+                result = await in_thread(self._called, self.function, close=connections.close_all)
+            return await result if inspect.isawaitable(result) else result
+
+    def _called(self, function: Callable[..., Any]) -> Any:
+        if self.retry is None:
+            return function(*self.args, **self.kwargs)
+        return self.retry(function, *self.args, **self.kwargs)
+
+
+class entered:  # noqa: N801 - used as a function
+    """The context in which a step's body runs."""
+
+    def __init__(self, step: RunningStep | None) -> None:
+        self._step = step
+
+    def __enter__(self) -> None:
+        self._token = CURRENT_STEP.set(self._step)
+
+    def __exit__(self, *_: object) -> None:
+        CURRENT_STEP.reset(self._token)
+
+
+def drive(actions: Actions[T]) -> T:
+    """Run all actions in this thread, and return the result of the decision."""
+    return driving.drive(actions, lambda action: action.run())
+
+
+async def adrive(actions: Actions[T]) -> T:
+    """See drive()."""
+    return await driving.adrive(actions, lambda action: action.arun())

@@ -1,0 +1,161 @@
+"""What a view says about one step, checked before anything runs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from asgiref.sync import iscoroutinefunction
+from django.utils.module_loading import import_string
+
+from ...core.steps import Repeats
+from ...errors import ConfigurationError
+from ...serialization.results import FunctionResults, results_for
+
+#: The argument in which a function that calls elsewhere gets the step's key.
+KEY_ARGUMENT = "idempotency_key"
+#: The longest name (characters).
+LONGEST_NAME = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepTerms:
+    """The terms of one step. Raises `ConfigurationError` for terms that can never work."""
+
+    name: str
+    #: `None`: a block.
+    function: Callable[..., Any] | None = None
+    undo: Callable[..., Any] | None = None
+    repeats: Repeats = Repeats.AT_LEAST_ONCE
+    ask: Callable[..., Any] | None = None
+    #: Does it write to the database of the steps, in one transaction with its result?
+    here: bool = False
+    #: The exceptions that are its result: nothing was done.
+    keep: tuple[type[Exception], ...] = ()
+    retry: Callable[..., Any] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name.strip() or len(self.name) > LONGEST_NAME:
+            raise ConfigurationError(f"A step's name is a text of 1 to {LONGEST_NAME} characters, not {self.name!r}.")
+        if self.here and self.repeats is Repeats.AT_MOST_ONCE:
+            raise ConfigurationError(
+                f'step({self.name!r}, at="most_once") writes here, so it is done exactly once without it: leave it out.'
+            )
+        if self.ask is not None and self.here:
+            raise ConfigurationError(f"step({self.name!r}, ask=…) writes here: it never breaks off halfway.")
+        for given, what in ((self.undo, "undo"), (self.ask if self.undo else None, "ask")):
+            if given is not None and path_of(given) == "":
+                raise ConfigurationError(
+                    f"step({self.name!r}, {what}={given!r}): another process may have to call it, so give a function of a "
+                    "module, not a lambda, a method or a function inside another."
+                )
+
+    @property
+    def starts(self) -> bool:
+        """Is its start committed before its body runs? If it were not, a crash would leave nothing to undo or to ask about."""
+        return not self.here and (self.undo is not None or self.repeats is Repeats.AT_MOST_ONCE)
+
+    @property
+    def results(self) -> FunctionResults:
+        """How its results are stored. An undo may have to read them in another process."""
+        return results_of(None if self.undo is not None and path_of(self.function) == "" else self.function)
+
+
+def terms_of(
+    name: str,
+    function: Callable[..., Any] | None,
+    *,
+    undo: Callable[..., Any] | None,
+    at: str,
+    ask: Callable[..., Any] | None,
+    here: bool | None,
+    keep: Sequence[type[Exception]],
+    retry: Callable[..., Any] | None,
+) -> StepTerms:
+    """Return the terms of a step as it was called. Raises `ConfigurationError`."""
+    try:
+        repeats = Repeats(at)
+    except ValueError:
+        raise ConfigurationError(f'step({name!r}, at={at!r}): at is "least_once" or "most_once".') from None
+    if here and function is None:
+        raise ConfigurationError(f"step({name!r}, here=True) as a block: what writes here is given as a function.")
+    for given in (function if here is None else None, undo):
+        if given is not None and takes_anything(given):
+            raise ConfigurationError(
+                f"step({name!r}): {given!r} takes any keyword, so nobody can tell whether it wants {KEY_ARGUMENT}. Wrap it in a "
+                f"function that says so, such as def {name.replace('-', '_')}(…, *, {KEY_ARGUMENT})."
+            )
+    if here is None:
+        here = function is not None and not takes_key(function)
+    if function is not None and not here and is_lambda(function) and not takes_key(function):
+        raise ConfigurationError(
+            f"step({name!r}): {function!r} has no argument {KEY_ARGUMENT}, so it cannot get the step's key, and a repetition "
+            f"would be another call. Write def {name.replace('-', '_')}(…, *, {KEY_ARGUMENT})."
+        )
+    return StepTerms(
+        name=name, function=function, undo=undo, repeats=repeats, ask=ask, here=here, keep=tuple(keep), retry=retry
+    )
+
+
+def takes_key(function: Callable[..., Any]) -> bool:
+    """Does a function have an argument for the step's key? Then it calls elsewhere."""
+    try:
+        return _takes_key(function)
+    except TypeError:  # cannot be hashed
+        return _takes_key.__wrapped__(function)
+
+
+@lru_cache(maxsize=512)
+def _takes_key(function: Callable[..., Any]) -> bool:
+    try:
+        return KEY_ARGUMENT in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # some builtins have none
+        return False
+
+
+def takes_anything(function: Callable[..., Any]) -> bool:
+    """Does a function take any keyword, and not the key by its name?"""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return True
+    return KEY_ARGUMENT not in parameters and any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+
+
+def is_lambda(function: Callable[..., Any]) -> bool:
+    """Is it a function without a name?"""
+    return getattr(function, "__name__", "") == "<lambda>"
+
+
+def path_of(function: Callable[..., Any] | None) -> str:
+    """Return the dotted path under which another process finds a function; "" if there is none."""
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
+    if function is None or not module or "<" in name:
+        return ""
+    try:
+        return f"{module}.{name}" if import_string(f"{module}.{name}") is function else ""
+    except ImportError:
+        return ""
+
+
+def function_at(path: str) -> Callable[..., Any] | None:
+    """Return the function of a path, or `None`. Raises `ImportError` if it is gone."""
+    found: Callable[..., Any] | None = import_string(path) if path else None
+    return found
+
+
+@lru_cache(maxsize=512)
+def results_of(function: Callable[..., Any] | None) -> FunctionResults:
+    """Return how the results of a step's function are stored. Those of a block are plain data."""
+    return results_for(_untyped if function is None else function)
+
+
+def _untyped() -> None: ...
+
+
+def is_async(function: Callable[..., Any] | None) -> bool:
+    """Is it a coroutine function?"""
+    return function is not None and iscoroutinefunction(function)
