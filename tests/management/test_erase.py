@@ -184,8 +184,8 @@ def test_messages() -> None:
     with transaction.atomic():
         for key in ("user-42", "user-42", "USER-42", ""):
             outbox.send("mail", {"to": "secret"}, key=key)
-    assert "2 messages would be deleted" in erase("--outbox-key", "user-42", "--dry-run")
-    assert "2 messages deleted" in erase("--outbox-key", "user-42")
+    assert "2 waiting messages would be erased" in erase("--outbox-key", "user-42", "--dry-run")
+    assert "2 waiting messages erased" in erase("--outbox-key", "user-42")
     assert sorted(Message.objects.values_list("key", flat=True)) == ["", "USER-42"]
 
 
@@ -207,7 +207,7 @@ def test_a_message_that_a_relay_holds() -> None:
         relay.rollback()
     finally:
         relay.close()
-    assert "1 messages deleted" in erase("--outbox-key", key)
+    assert "1 waiting messages erased" in erase("--outbox-key", key)
 
 
 @pytest.mark.any_database

@@ -1,5 +1,10 @@
 """The app."""
 
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from django.apps import AppConfig
@@ -8,7 +13,32 @@ from django.core.signals import setting_changed
 from django.utils.translation import gettext_lazy as _
 
 from ... import conf
+from ...extensions import Erased, Extension, Purging
 from ...instrumentation.trail import trail
+
+
+class AuditTrail(Extension):
+    """The tables of the trail, one for all stores."""
+
+    def purging(self, alias: str, store: Any) -> Iterable[Purging]:
+        from .purging import count_due, edge, purge  # not above: loads the models
+
+        if (before := edge()) is None:
+            return ()
+        return (Purging(kind="audit row", purge=partial(purge, before), due=partial(count_due, before)),)
+
+    def erase(self, options: Mapping[str, Any], *, scopes: frozenset[str], size: int, dry: bool) -> Iterator[Erased]:
+        """Erase to whom events happened. That they happened stays."""
+        if scopes:
+            from .erasing import erase  # not above: loads the models
+
+            yield Erased(kind="audit rows", erased=erase(scopes, size=size, dry=dry))
+
+    def reseal(self, store: Any, *, size: int, dry: bool) -> Iterator[tuple[str, Counter[Any]]]:
+        from .resealing import reseal  # not above: loads the models
+
+        for batch in reseal(size=size, dry=dry):
+            yield "audit rows", batch
 
 
 class AuditConfig(AppConfig):
@@ -17,6 +47,7 @@ class AuditConfig(AppConfig):
     name = "django_idempotency.contrib.audit"
     label = "idempotency_audit"
     verbose_name = _("Idempotency: audit")
+    extension = AuditTrail()
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:

@@ -32,6 +32,11 @@ def expired_calls() -> QuerySet[OutgoingCall]:
     return OutgoingCall.objects.using(router.db_for_write(OutgoingCall)).filter(wanted, state__in=_ENDED)
 
 
+def count_due(*, limit: int) -> int:
+    """Count what a purge would delete, up to `limit`."""
+    return expired_calls()[:limit].count()
+
+
 def purge(*, limit: int) -> int:
     """Delete up to `limit` calls whose retention is over, by their primary keys, and return how many."""
     found = list(expired_calls().order_by("state", "last_sent").values_list("pk", flat=True)[:limit])

@@ -1,7 +1,29 @@
 """The app."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
 from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
+
+from ...extensions import Erased, Extension
+
+
+class Messages(Extension):
+    """The table of messages. The relay deletes what it has published."""
+
+    def add_erase_arguments(self, parser: Any) -> Iterable[str]:
+        parser.add_argument("--outbox-key", metavar="KEY", help="Delete the waiting messages with this key.")
+        return ("outbox_key",)
+
+    def erase(self, options: Mapping[str, Any], *, scopes: frozenset[str], size: int, dry: bool) -> Iterator[Erased]:
+        if options["outbox_key"] is not None:
+            from .erasing import erase  # not above: loads the model
+
+            erased, left = erase(options["outbox_key"], dry=dry)
+            yield Erased(kind="waiting messages", erased=erased, left=left, held_by="a relay holds")
 
 
 class OutboxConfig(AppConfig):
@@ -10,4 +32,5 @@ class OutboxConfig(AppConfig):
     name = "django_idempotency.contrib.outbox"
     label = "idempotency_outbox"
     verbose_name = _("Idempotency: outbox")
+    extension = Messages()
     default_auto_field = "django.db.models.BigAutoField"

@@ -1,7 +1,40 @@
 """The app."""
 
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any
+
 from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
+
+from ...extensions import Extension, Purging
+
+
+class StepsOfRecords(Extension):
+    """The table of steps, in the database that has the store's records."""
+
+    def purging(self, alias: str, store: Any) -> Iterable[Purging]:
+        from .housekeeping import count_due, purge, table_of  # not above: loads the model
+
+        if (using := table_of(store)) is None:
+            return ()
+        return (Purging(kind="step", purge=partial(purge, using), due=partial(count_due, using)),)
+
+    def erase_record(self, store: Any, record: Any) -> None:
+        from .housekeeping import erase, table_of  # not above: loads the model
+
+        if (using := table_of(store)) is not None:
+            erase(using, record.id)
+
+    def reseal(self, store: Any, *, size: int, dry: bool) -> Iterator[tuple[str, Counter[Any]]]:
+        from .housekeeping import reseal, table_of  # not above: loads the model
+
+        if (using := table_of(store)) is not None:
+            for batch in reseal(using, size=size, dry=dry):
+                yield "values of steps", batch
 
 
 class StepsConfig(AppConfig):
@@ -10,4 +43,5 @@ class StepsConfig(AppConfig):
     name = "django_idempotency.contrib.steps"
     label = "idempotency_steps"
     verbose_name = _("Idempotency: steps")
+    extension = StepsOfRecords()
     default_auto_field = "django.db.models.BigAutoField"

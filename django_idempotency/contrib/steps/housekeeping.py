@@ -62,6 +62,11 @@ def expired(using: str) -> Any:
     return rows.filter(known, purge_at__lt=Clock()).exclude(run__in=owing).exclude(record__in=living)
 
 
+def count_due(using: str, *, limit: int) -> int:
+    """Count what a purge would look at, up to `limit`."""
+    return int(expired(using)[:limit].count())
+
+
 def purge(using: str, *, limit: int) -> int:
     """Look at up to `limit` rows whose retention is over, and delete them. Return how many. Raises `LostRace`.
 

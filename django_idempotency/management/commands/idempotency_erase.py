@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from django.apps import apps
 from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 from django.db import DatabaseError
@@ -21,6 +20,7 @@ from ...core.interventions import Intervention
 from ...core.records import Record
 from ...core.scope_names import observed, spellings
 from ...errors import ConfigurationError
+from ...extensions import Extension, extensions
 from ...inspection.terminal import plain
 from ...instrumentation.trail import trail
 from ...runtime.registry import records_of, stores
@@ -43,43 +43,54 @@ class Command(ScanningCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--scope", metavar="SCOPE", help='Whose: "user:42", "user:auth.user:42", "scope:shop-7".')
         parser.add_argument("--realm", metavar="NAME", help="The realm of the scope, if the scope does not name it.")
-        parser.add_argument("--outbox-key", metavar="KEY", help="Delete the waiting messages with this key.")
-        parser.add_argument("--call", metavar="NAME", help="Erase what is stored of outgoing calls with this name.")
+        self.others = [name for extension in extensions() for name in extension.add_erase_arguments(parser)]
         super().add_arguments(parser)
         parser.add_argument("--dry-run", action="store_true", help="Only count what would be erased.")
         parser.add_argument("--no-input", action="store_false", dest="asks", help="Do not ask for confirmation.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        scope, key, call = options["scope"], options["outbox_key"], options["call"]
-        if scope is None and key is None and call is None:
-            raise CommandError('Type --scope and whose data it is, such as "user:42"; or --outbox-key, or --call.')
-        if not (options["dry_run"] or self.confirmed(options)):
+        named = [options[name] for name in ("scope", *self.others) if options[name] is not None]
+        if not named:
+            others = ", or ".join(f"--{name.replace('_', '-')}" for name in self.others)
+            raise CommandError(f'Type --scope and whose data it is, such as "user:42"{others and f"; or {others}"}.')
+        if not (options["dry_run"] or self.confirmed(named, asks=options["asks"])):
             raise CommandError("Nothing was erased.")
         self.left = 0
-        if key is not None:
-            self.erase_messages(key, dry=options["dry_run"])
-        if call is not None:
-            self.erase_calls(call, dry=options["dry_run"])
-        if scope is not None:
-            self.wanted = scopes_of(scope, options["realm"])
+        self.wanted: frozenset[str] = frozenset()
+        if options["scope"] is not None:
+            self.wanted = scopes_of(options["scope"], options["realm"])
             self.elsewhere = Counter[str]()
             for alias in self.aliases(options["store"]):
                 super().handle(*args, **{**options, "store": alias})
-            self.erase_trail(options["batch_size"], dry=options["dry_run"])
+        for extension in extensions():
+            self.erase_beside(extension, options)
+        if options["scope"] is not None:
             self.name_others()
         if self.left:
             raise CommandError(
                 f"{self.left:,} left: a request, a relay, a provider or a person holds them. Type the command again in a while."
             )
 
-    def confirmed(self, options: dict[str, Any]) -> bool:
-        if not options["asks"]:
+    def erase_beside(self, extension: Extension, options: dict[str, Any]) -> None:
+        """Erase what an app keeps beside the records."""
+        dry = options["dry_run"]
+        try:
+            for each in extension.erase(options, scopes=self.wanted, size=options["batch_size"], dry=dry):
+                self.left += each.left
+                would = "would be erased" if dry else "erased"
+                busy = f", {each.left:,} left, which {each.held_by}" if each.left else ""
+                self.stdout.write(f"{each.erased:,} {each.kind} {would}{busy}.")
+        except DatabaseError as error:
+            raise CommandError(f"What is kept beside the records cannot be erased: {error}") from error
+        except ConfigurationError as error:
+            raise CommandError(str(error)) from error
+
+    def confirmed(self, named: list[str], *, asks: bool) -> bool:
+        if not asks:
             return True
         if not sys.stdin.isatty():
             raise CommandError("Nobody can be asked here. Type --no-input to erase, or --dry-run to count.")
-        which = " and ".join(
-            plain(each) for each in (options["scope"], options["outbox_key"], options["call"]) if each is not None
-        )
+        which = " and ".join(map(plain, named))
         return input(f"Erase what is stored of {which}? It cannot be undone. Type yes: ").strip().lower() == "yes"
 
     def aliases(self, chosen: str | None) -> Iterator[str]:
@@ -97,7 +108,7 @@ class Command(ScanningCommand):
 
     def look(self, **options: Any) -> None:
         self.store = stores.outermost(self.store)  # so that a change reaches every front
-        steps = self.table_of_steps()
+        beside = extensions()
         self.seen, counted = 0, Counter[Intervention]()
         try:
             for record in self.records(options["batch_size"]):
@@ -107,9 +118,9 @@ class Command(ScanningCommand):
                 if options["dry_run"]:
                     counted[Intervention.DONE] += 1
                 else:
-                    # First its steps: after a crash in between, the record is still found by its scope.
-                    if steps is not None and interventions.forgotten(record) is not Intervention.BUSY:
-                        self.erase_steps(steps, record)
+                    # First what is kept beside it: after a crash in between, the record is still found by its scope.
+                    if interventions.forgotten(record) is not Intervention.BUSY:
+                        self.erase_of(record, beside)
                     counted[self.patiently(partial(self.store.forget, record.id, audit=noted))] += 1
         finally:
             erased, left = counted[Intervention.DONE], counted[Intervention.BUSY]
@@ -122,21 +133,12 @@ class Command(ScanningCommand):
         if self.unreadable:
             self.stdout.write(f"{self.unreadable:,} records cannot be read, and were left.")
 
-    def table_of_steps(self) -> str | None:
-        """Return the database that has the steps of the store's records; `None`: there are none."""
-        if not apps.is_installed("django_idempotency.contrib.steps"):
-            return None
-        from ...contrib.steps.housekeeping import table_of  # not above: loads its model
-
-        return table_of(self.store)
-
-    def erase_steps(self, using: str, record: Record) -> None:
-        from ...contrib.steps.housekeeping import erase  # not above: loads its model
-
+    def erase_of(self, record: Record, beside: list[Extension]) -> None:
         try:
-            erase(using, record.id)
+            for extension in beside:
+                extension.erase_record(self.store, record)
         except DatabaseError as error:
-            raise CommandError(f"The steps cannot be erased: {error}") from error
+            raise CommandError(f"What is kept beside a record cannot be erased: {error}") from error
 
     def note(self, record: Record) -> None:
         """Count records that may belong to the same person, in another realm or database."""
@@ -156,44 +158,6 @@ class Command(ScanningCommand):
             *(facts[name] for name in ("user", "erased", "store", "left")),
             extra={"idempotency": facts},
         )
-
-    def erase_trail(self, size: int, *, dry: bool) -> None:
-        if not apps.is_installed("django_idempotency.contrib.audit"):
-            return
-        from ...contrib.audit.erasing import erase  # not above: loads its models
-
-        try:
-            found = erase(self.wanted, size=size, dry=dry)
-        except DatabaseError as error:
-            raise CommandError(f"The audit trail cannot be erased: {error}") from error
-        if found:
-            would = "would be erased" if dry else "erased: what happened stays, and not to whom"
-            self.stdout.write(f"The audit trail: {found:,} rows {would}.")
-
-    def erase_messages(self, key: str, *, dry: bool) -> None:
-        if not apps.is_installed("django_idempotency.contrib.outbox"):
-            raise CommandError('INSTALLED_APPS has no "django_idempotency.contrib.outbox", so no message has a key.')
-        from ...contrib.outbox.erasing import erase  # not above: loads its model
-
-        try:
-            erased, left = erase(key, dry=dry)
-        except ConfigurationError as error:
-            raise CommandError(str(error)) from error
-        self.left += left
-        would = "would be deleted" if dry else "deleted, and are never published"
-        busy = f", {left:,} left, which a relay holds" if left else ""
-        self.stdout.write(f"The outbox: {erased:,} messages {would}{busy}.")
-
-    def erase_calls(self, name: str, *, dry: bool) -> None:
-        if not apps.is_installed("django_idempotency.contrib.client"):
-            raise CommandError('INSTALLED_APPS has no "django_idempotency.contrib.client", so no call has a name.')
-        from ...contrib.client.housekeeping import erase  # not above: loads its model
-
-        erased, left = erase(name, dry=dry)
-        self.left += left
-        would = "would be erased" if dry else "erased"
-        busy = f", {left:,} left, which have not ended" if left else ""
-        self.stdout.write(f"Outgoing calls: {erased:,} {would}{busy}.")
 
 
 def scopes_of(typed: str, realm: str | None) -> frozenset[str]:

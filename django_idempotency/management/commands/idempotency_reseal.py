@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from django.apps import apps
 from django.core.management.base import CommandError, CommandParser
 from django.db import DatabaseError
 
+from ...extensions import extensions
 from ...runtime.registry import stores
 from ...stores.sealed import Resealing, SealedStore
 from ...stores.wrapper import layers
@@ -33,7 +33,7 @@ class Command(ScanningCommand):
         parser.add_argument("--dry-run", action="store_true", help="Only count what would be resealed.")
 
     def look(self, **options: Any) -> None:
-        self.counted, self.trail = Counter[Resealing](), Counter[Resealing]()
+        self.counted = Counter[Resealing]()
         self.store = stores.outermost(self.store)
         store = next((layer for layer in layers(self.store) if isinstance(layer, SealedStore)), None)
         if store is None:
@@ -41,23 +41,21 @@ class Command(ScanningCommand):
                 'IDEMPOTENCY["ENCRYPTION_KEYS"] is empty, so there is nothing to seal with and nothing to open with. To '
                 'store responses unsealed again, type "ENCRYPTION_KEYS": [None, the keys that open them].'
             )
+        dry = options["dry_run"]
         self.reseal(store, options)
-        self.reseal_trail(options["batch_size"], dry=options["dry_run"])
-        self.reseal_steps(options["batch_size"], dry=options["dry_run"])
-        self.reseal_calls(options["batch_size"], dry=options["dry_run"])
+        beside = self.reseal_beside(size=options["batch_size"], dry=dry)
         self.end_progress()
-        if options["dry_run"]:
+        if dry:
             self.stdout.write(f"{self.counted[Resealing.DONE]:,} of {self.seen:,} responses would be resealed.")
-            if trail := self.trail[Resealing.DONE]:
-                self.stdout.write(f"{trail:,} rows of the audit trail would be resealed.")
-            return
-        self.stdout.write(self.so_far())
-        if trail := self.trail[Resealing.DONE]:
-            self.stdout.write(f"{trail:,} rows of the audit trail resealed.")
-        if closed := self.trail[Resealing.CLOSED]:
+        else:
+            self.stdout.write(self.so_far())
+        for kind, counted in beside.items():
+            if done := counted[Resealing.DONE]:
+                self.stdout.write(f"{done:,} {kind} {'would be ' if dry else ''}resealed.")
+        if closed := [f"{n:,} {kind}" for kind, counted in beside.items() if (n := counted[Resealing.CLOSED])]:
             raise CommandError(
-                f"{closed:,} rows of the audit trail cannot be opened, and were left as they are. Add the key that has sealed "
-                "them to ENCRYPTION_KEYS, and type the command again."
+                f"{' and '.join(closed)} cannot be opened, and were left as they are. Add the key that has sealed them to "
+                "ENCRYPTION_KEYS, and type the command again."
             )
         if closed := self.counted[Resealing.CLOSED]:
             raise CommandError(
@@ -79,48 +77,17 @@ class Command(ScanningCommand):
             self.progress()
             time.sleep(options["sleep"])
 
-    def reseal_trail(self, size: int, *, dry: bool) -> None:
-        if not apps.is_installed("django_idempotency.contrib.audit"):
-            return
-        from ...contrib.audit.resealing import reseal  # not above: loads its models
-
-        try:
-            for batch in reseal(size=size, dry=dry):
-                self.trail += batch
-                self.progress()
-        except DatabaseError as error:
-            raise CommandError(f"The audit trail cannot be resealed: {error}") from error
-
-    def reseal_steps(self, size: int, *, dry: bool) -> None:
-        if not apps.is_installed("django_idempotency.contrib.steps"):
-            return
-        from ...contrib.steps.housekeeping import reseal, table_of  # not above: loads its model
-
-        if (using := table_of(self.store)) is not None:
-            self.reseal_rows("values of steps", reseal(using, size=size, dry=dry), dry=dry)
-
-    def reseal_calls(self, size: int, *, dry: bool) -> None:
-        if not apps.is_installed("django_idempotency.contrib.client"):
-            return
-        from ...contrib.client.housekeeping import reseal  # not above: loads its model
-
-        self.reseal_rows("parts of outgoing calls", reseal(size=size, dry=dry), dry=dry)
-
-    def reseal_rows(self, what: str, batches: Iterator[Counter[Resealing]], *, dry: bool) -> None:
-        counted = Counter[Resealing]()
-        try:
-            for batch in batches:
-                counted += batch
-                self.progress()
-        except DatabaseError as error:
-            raise CommandError(f"The {what} cannot be resealed: {error}") from error
-        if done := counted[Resealing.DONE]:
-            self.stdout.write(f"{done:,} {what} {'would be ' if dry else ''}resealed.")
-        if closed := counted[Resealing.CLOSED]:
-            raise CommandError(
-                f"{closed:,} {what} cannot be opened, and were left as they are. Add the key that has sealed them to "
-                "ENCRYPTION_KEYS, and type the command again."
-            )
+    def reseal_beside(self, *, size: int, dry: bool) -> dict[str, Counter[Resealing]]:
+        """Reseal what apps keep beside the records. Return what became of it, by its plural."""
+        found: defaultdict[str, Counter[Resealing]] = defaultdict(Counter)
+        for extension in extensions():
+            try:
+                for kind, batch in extension.reseal(self.store, size=size, dry=dry):
+                    found[kind] += batch
+                    self.progress()
+            except DatabaseError as error:
+                raise CommandError(f"What is kept beside the records cannot be resealed: {error}") from error
+        return found
 
     def so_far(self) -> str:
         return f"{self.counted[Resealing.DONE]:,} responses resealed. {super().so_far()}"

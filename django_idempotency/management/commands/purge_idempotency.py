@@ -9,12 +9,12 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import Any, TypeVar
 
-from django.apps import apps
 from django.core.management.base import CommandError, CommandParser
 from django.db import DatabaseError
 
 from ... import conf
 from ...errors import LostRace, StoreUnavailable
+from ...extensions import Extension, extensions
 from ...inspection.failures import MISCONFIGURED, advice, reason
 from ...runtime.registry import stores
 from ...stores.base import BaseStore
@@ -33,8 +33,8 @@ class Command(ProgressCommand):
     #: It is needed most when something is wrong, perhaps with a route that has nothing to do with it.
     requires_system_checks = ()
     help = (
-        "Delete expired records that no request holds, outgoing calls that ended long ago, and what has reached the end of "
-        "AUDIT_RETENTION. Each batch is a transaction of its own, so the command can be "
+        "Delete expired records that no request holds, and what the installed apps keep beside them and need no more. "
+        "Each batch is a transaction of its own, so the command can be "
         "interrupted, run beside traffic, and run several times at once."
     )
 
@@ -65,14 +65,8 @@ class Command(ProgressCommand):
                 self.count(store, options["limit"])
             else:
                 self.purge(store, options["batch_size"], options["limit"], options["sleep"])
-            if (
-                self.alias == "default"
-                and conf.get("PROVIDERS")
-                and apps.is_installed("django_idempotency.contrib.client")
-            ):
-                self.purge_calls(options)
-            self.purge_steps(store, options)
-            self.purge_trail(options)
+            for extension in extensions():
+                self.purge_beside(extension, store, options)
         except MISCONFIGURED as error:
             raise CommandError(advice(error, self.alias, conf.get("STORES"))) from error
         except StoreUnavailable as error:
@@ -126,46 +120,19 @@ class Command(ProgressCommand):
 
     # --------------------------------------------------------------------------------------------- the tables of apps
 
-    def purge_calls(self, options: dict[str, Any]) -> None:
-        """Delete ended calls whose retention is over."""
-        from ...contrib.client.housekeeping import expired_calls, purge  # not above: loads its model
-
-        with self.explaining("The outgoing calls cannot be purged. Is their table migrated?"):
-            if not options["dry_run"]:
-                if self.purge_rows("outgoing call", purge, options):
-                    self.say(f"{self.deleted:,} outgoing calls deleted.")
-            elif count := expired_calls()[: options["limit"] or COUNTED].count():
-                self.say(f"{count:,} outgoing calls would be deleted.")
-
-    def purge_steps(self, store: BaseStore, options: dict[str, Any]) -> None:
-        """Delete steps whose retention is over, unless one waits to be undone."""
-        if not apps.is_installed("django_idempotency.contrib.steps"):
-            return
-        from ...contrib.steps.housekeeping import expired, purge, table_of  # not above: loads its model
-
-        with self.explaining("The steps cannot be purged:"):
-            if (using := table_of(store)) is None:
-                return
-            if not options["dry_run"]:
-                if self.purge_rows("step", partial(purge, using), options):
-                    self.say(f"{rows(self.deleted, 'step')} deleted.")
-            elif count := expired(using)[: options["limit"] or COUNTED].count():
-                self.say(f"{rows(count, 'step')} would be deleted.")
-
-    def purge_trail(self, options: dict[str, Any]) -> None:
-        """Delete what has reached AUDIT_RETENTION. It is one trail for all stores."""
-        if not apps.is_installed("django_idempotency.contrib.audit"):
-            return
-        from ...contrib.audit.purging import count_due, edge, purge  # not above: loads its models
-
-        if (before := edge()) is None:
-            return
-        with self.explaining("The audit trail cannot be purged:"):
-            if not options["dry_run"]:
-                if self.purge_rows("audit row", partial(purge, before), options):
-                    self.say(self.so_far())
-            elif due := count_due(before, limit=options["limit"] or COUNTED):
-                self.say(f"{rows(due, 'audit row')} would be deleted.")
+    def purge_beside(self, extension: Extension, store: BaseStore, options: dict[str, Any]) -> None:
+        """Delete, or count, what an app keeps beside the records."""
+        try:
+            found = list(extension.purging(self.alias, store))
+        except DatabaseError as error:
+            raise CommandError(f"A table beside the records cannot be purged. Is it migrated? {error}") from error
+        for rows_of in found:
+            with self.explaining(f"The {rows_of.kind}s cannot be purged. Is their table migrated?"):
+                if not options["dry_run"]:
+                    if self.purge_rows(rows_of.kind, rows_of.purge, options):
+                        self.say(self.so_far())
+                elif due := rows_of.due(limit=options["limit"] or COUNTED):
+                    self.say(f"{rows(due, rows_of.kind)} would be deleted.")
 
     def purge_rows(self, kind: str, purge: Callable[..., int], options: dict[str, Any]) -> int:
         """Delete the rows of an app in batches, within what the limit leaves, and return how many."""

@@ -123,7 +123,7 @@ class TestErasing:
         post(api)
         pay(order=17)
         said = run("idempotency_erase", "--scope", f"user:{user.pk}", asks=False)
-        assert "The audit trail: 2 rows erased" in said
+        assert "2 audit rows erased" in said
         mine = AuditEvent.objects.exclude(scope=pay.idempotency.scope).order_by("pk")
         assert [(each.event, each.outcome, each.attempt) for each in mine] == [
             ("claimed", "", 1),
@@ -144,7 +144,9 @@ class TestErasing:
     def test_a_dry_run(self) -> None:
         pay(order=17)
         before = everything()
-        assert "3 rows would be erased" in run("idempotency_erase", "--scope", pay.idempotency.scope, dry_run=True)
+        assert "3 audit rows would be erased" in run(
+            "idempotency_erase", "--scope", pay.idempotency.scope, dry_run=True
+        )
         assert everything() == before
 
 
@@ -189,7 +191,7 @@ class TestSealing:
         pay(order=4711)
         plain = everything()
         self.use(settings, [FIRST])
-        assert "3 rows of the audit trail resealed" in run("idempotency_reseal")
+        assert "3 audit rows resealed" in run("idempotency_reseal")
         assert not AuditEvent.objects.filter(sealed=None).exists()
         assert set(AuditEvent.objects.values_list("actor", flat=True)) == {""}
         pay(order=4712)
@@ -198,7 +200,7 @@ class TestSealing:
         assert "6 rows of the audit trail resealed" in run("idempotency_reseal")
         assert "audit" not in run("idempotency_reseal")
         self.use(settings, [FIRST])
-        with pytest.raises(CommandError, match="6 rows of the audit trail cannot be opened"):
+        with pytest.raises(CommandError, match="6 audit rows cannot be opened"):
             run("idempotency_reseal")
         self.use(settings, [None, SECOND])
         run("idempotency_reseal")

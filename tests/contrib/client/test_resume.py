@@ -293,7 +293,7 @@ def test_purge(provider: Provider, resumable: None) -> None:
     call_command("purge_idempotency", "--dry-run", stdout=out)
     assert "3 outgoing calls would be deleted." in out.getvalue()
     call_command("purge_idempotency", "--batch-size", "2", stdout=out)
-    assert "3 outgoing calls deleted." in out.getvalue()
+    assert "3 outgoing calls deleted" in out.getvalue()
     assert set(OutgoingCall.objects.values_list("state", flat=True)) == {"unknown", "held", "open"}
 
 
@@ -303,7 +303,7 @@ def test_purge_of_a_provider_that_is_gone(provider: Provider, resumable: None, s
     settings.IDEMPOTENCY = {"PROVIDERS": {"other": {"LIFETIME": timedelta(hours=1)}}}
     out = StringIO()
     call_command("purge_idempotency", stdout=out)
-    assert "1 outgoing calls deleted." in out.getvalue()
+    assert "1 outgoing call deleted" in out.getvalue()
 
 
 def test_erase(provider: Provider, resumable: None) -> None:
@@ -311,7 +311,7 @@ def test_erase(provider: Provider, resumable: None) -> None:
     post(httpx_client(), provider.url, "alice@example.org")
     out = StringIO()
     call_command("idempotency_erase", "--call", "alice@example.org", "--dry-run", stdout=out)
-    assert "1 would be erased" in out.getvalue()
+    assert "1 outgoing calls would be erased" in out.getvalue()
     call_command("idempotency_erase", "--call", "alice@example.org", "--no-input", stdout=out)
     assert "Outgoing calls: 1 erased." in out.getvalue()
     call = OutgoingCall.objects.get()

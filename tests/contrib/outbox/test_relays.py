@@ -24,7 +24,7 @@ from .publishers import FILE, PAUSE
 
 pytestmark = [pytest.mark.faults, committed]
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 Start = Callable[..., subprocess.Popen[str]]
 
 

@@ -27,7 +27,7 @@ from .helpers import committed, sent, waiting
 
 def test_importing_it_loads_no_model() -> None:
     """Settings and modules of any app may import it."""
-    script = "import sys; from django_idempotency import outbox; print([m for m in sys.modules if 'models' in m and 'idem' in m])"
+    script = "import sys; from django_idempotency.contrib import outbox; print([m for m in sys.modules if 'models' in m and 'idem' in m])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
 
