@@ -97,6 +97,14 @@ DEFAULTS: dict[str, Any] = {
     "PROFILE": "default",
 }
 
+#: Settings of an app that is optional.
+OF_APPS = {
+    "OUTBOX_PUBLISHER": "django_idempotency.contrib.outbox",
+    "AUDIT": "django_idempotency.contrib.audit",
+    "AUDIT_RETENTION": "django_idempotency.contrib.audit",
+    "PROVIDERS": "django_idempotency.contrib.client",
+}
+
 #: Settings whose callables may be given as a dotted path.
 IMPORTED = (
     *("SCOPE", "REALM", "KEY", "FINGERPRINT", "KEEP", "HEADERS", "AUTHORIZE_REPLAY"),

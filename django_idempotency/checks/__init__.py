@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from django.core import checks
 
-from .audit import check_audit
-from .client import check_client
 from .cors import check_cors
 from .databases import check_databases, check_deployment, check_migrations
 from .exceptions import check_exceptions
@@ -14,12 +12,10 @@ from .issuing import check_issuing
 from .memory import check_memory
 from .middleware import check_middleware
 from .operations import check_operations
-from .outbox import check_outbox
 from .replays import check_replays
 from .routes import check_routes
 from .secrets import check_secrets
 from .settings import check_environment, check_settings
-from .steps import check_steps
 from .store_servers import check_servers
 from .tenants import check_hosts, check_tenants
 
@@ -35,10 +31,6 @@ def register() -> None:
         check_cors,
         check_databases,
         check_functions,
-        check_client,
-        check_outbox,
-        check_audit,
-        check_steps,
         check_tenants,
     ):
         checks.register(check, TAG)

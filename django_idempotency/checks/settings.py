@@ -10,6 +10,7 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings as django_settings
 from django.core.checks import CheckMessage
 from django.utils.module_loading import import_string
@@ -82,6 +83,8 @@ def _names(declared: Mapping[Any, Any]) -> Iterator[CheckMessage]:
             yield finding(
                 "E002", name=name, close=closest(str(name).upper(), conf.DEFAULTS), known=", ".join(conf.DEFAULTS)
             )
+        elif declared[name] and (app := conf.OF_APPS.get(name)) is not None and not apps.is_installed(app):
+            yield finding("E110", name=name, app=app)
 
 
 # ------------------------------------------------------------------------------------------------------- each alone
@@ -96,7 +99,7 @@ def _fields() -> Iterator[CheckMessage]:
             yield finding("E004", name=name, value=shown(conf.get(name)), error=shown(error), function=field)
             continue
         if (expected := complaint(field, value)) is not None:
-            yield _senseless(name, expected)
+            yield senseless(name, expected)
         elif isinstance(value, (str, Selector)) and field in SELECTING and value not in FINGERPRINTS:
             yield from _expression(name, value)
     if conf.get("KEY") is not None and conf.get("ANONYMOUS") == "shared":
@@ -140,7 +143,8 @@ def complaint(field: str, value: Any) -> str | None:
     return None
 
 
-def _senseless(name: str, expected: str) -> CheckMessage:
+def senseless(name: str, expected: str) -> CheckMessage:
+    """Build the message for a setting whose value cannot be used."""
     if name in conf.IMPORTED:
         expected = expected.replace("a function of", "a function (or the dotted path of one) of")
     return finding(
@@ -154,10 +158,10 @@ def _senseless(name: str, expected: str) -> CheckMessage:
 
 def _durations() -> Iterator[CheckMessage]:
     if (expected := complaint("lease", conf.get("CLAIM_LEASE"))) is not None:
-        yield _senseless("CLAIM_LEASE", expected)
+        yield senseless("CLAIM_LEASE", expected)
     lifetime = conf.get("LIFETIME")
     if complaint("lease", lifetime) is not None or seconds(lifetime) <= MARGIN.total_seconds():
-        yield _senseless("LIFETIME", "more than a minute, in seconds or as a timedelta: what your providers remember")
+        yield senseless("LIFETIME", "more than a minute, in seconds or as a timedelta: what your providers remember")
     if complaint("ttl", conf.get("TTL")) is not None:
         return
     ttl = seconds(conf.get("TTL"))
@@ -173,11 +177,11 @@ def _http() -> Iterator[CheckMessage]:
     request_id = conf.get("REQUEST_ID_HEADER")
     if request_id is not None and not is_free(request_id):
         expected = "None, or the name of a header that HTTP itself does not use: letters, digits and hyphens"
-        yield _senseless("REQUEST_ID_HEADER", expected)
+        yield senseless("REQUEST_ID_HEADER", expected)
     docs = conf.get("PROBLEM_DOCS")
     if docs is not None and not (isinstance(docs, str) and _PAGE.fullmatch(docs)):
         expected = 'None, or the URL of a page without a fragment, such as "https://api.example.com/problems/"'
-        yield _senseless("PROBLEM_DOCS", expected)
+        yield senseless("PROBLEM_DOCS", expected)
 
 
 def _profile() -> Iterator[CheckMessage]:
@@ -204,12 +208,9 @@ def _secrets() -> Iterator[CheckMessage]:
 
 
 def _encryption() -> Iterator[CheckMessage]:
-    for name in ("HASH_KEYS", "COUNT_REPLAYS", "AUDIT"):
+    for name in ("HASH_KEYS", "COUNT_REPLAYS"):
         if not isinstance(conf.get(name), bool):
-            yield _senseless(name, "True or False")
-    kept = conf.get("AUDIT_RETENTION")
-    if kept is not None and (expected := complaint("ttl", kept)) is not None:
-        yield _senseless("AUDIT_RETENTION", f"None, or {expected}")
+            yield senseless(name, "True or False")
     keys = conf.get("ENCRYPTION_KEYS")
     if (problem := key_problem(keys)) is not None:
         yield finding("E098", problem=problem)
@@ -225,14 +226,14 @@ def _metrics() -> Iterator[CheckMessage]:
 def _suspects() -> Iterator[CheckMessage]:
     entries = conf.get("SUSPECTS")
     if not isinstance(entries, (list, tuple)):
-        yield _senseless("SUSPECTS", f"A list of dicts, not {type_named(entries)}")
+        yield senseless("SUSPECTS", f"A list of dicts, not {type_named(entries)}")
         return
     now = datetime.now(timezone.utc)
     for entry in entries:
         try:
             search_of(entry, since=now, until=now)
         except Unsearchable as error:
-            yield _senseless("SUSPECTS", str(error).rstrip("."))
+            yield senseless("SUSPECTS", str(error).rstrip("."))
 
 
 def _exemptions() -> Iterator[CheckMessage]:
@@ -254,7 +255,7 @@ def _replay_through() -> Iterator[CheckMessage]:
     except Exception:  # noqa: BLE001 - importing runs the project's code
         known = False
     if not known:
-        yield _senseless("REPLAY_THROUGH", "REPLAY_THROUGH is a list of dotted paths of decorators and of view classes")
+        yield senseless("REPLAY_THROUGH", "REPLAY_THROUGH is a list of dotted paths of decorators and of view classes")
 
 
 def _is_secret(value: Any) -> bool:

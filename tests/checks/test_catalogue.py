@@ -6,17 +6,23 @@ import re
 from pathlib import Path
 
 from django_idempotency.checks import catalogue
-from django_idempotency.checks.catalogue import CATALOGUE
+from django_idempotency.checks.catalogue import CATALOGUE as CORE
 from django_idempotency.checks.catalogue.databases import DATABASES
 from django_idempotency.checks.catalogue.routes import MIDDLEWARE, ROUTES
 from django_idempotency.checks.catalogue.servers import DEPLOYED
 from django_idempotency.checks.catalogue.settings import SETTINGS
 from django_idempotency.checks.catalogue.stores import STORES
+from django_idempotency.contrib.audit.checks import CHECKS as AUDIT
+from django_idempotency.contrib.client.checks import CHECKS as CLIENT
+from django_idempotency.contrib.outbox.checks import CHECKS as OUTBOX
+from django_idempotency.contrib.steps.checks import CHECKS as STEPS
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "checks.md"
 FOLDER = Path(catalogue.__file__).parent
 PACKAGE = FOLDER.parent.parent
+#: The core's, then those of the apps.
+CATALOGUE = {**CORE, **STEPS, **CLIENT, **OUTBOX, **AUDIT}
 
 
 def row(code: str) -> str:
@@ -33,7 +39,7 @@ def test_the_docs_have_every_check() -> None:
 
 def test_every_code_is_one_check() -> None:
     """No code is in two parts of the catalogue."""
-    parts = (SETTINGS, STORES, MIDDLEWARE, ROUTES, DATABASES, DEPLOYED)
+    parts = (SETTINGS, STORES, MIDDLEWARE, ROUTES, DATABASES, DEPLOYED, STEPS, CLIENT, OUTBOX, AUDIT)
     assert len(CATALOGUE) == sum(map(len, parts))
 
 
@@ -41,7 +47,8 @@ def test_every_check_can_happen_and_is_tested() -> None:
     """Every code has a place that finds it and a test that names it."""
     texts = {*FOLDER.iterdir(), PACKAGE / "stores" / "check_messages.py"}
     finding = "".join(path.read_text() for path in PACKAGE.rglob("*.py") if path not in texts)
-    testing = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    tests = (*Path(__file__).parent.glob("test_*.py"), *Path(__file__).parents[1].glob("contrib/*/test_checks.py"))
+    testing = "".join(path.read_text() for path in tests)
     assert [code for code in CATALOGUE if f'"{code}"' not in finding] == []
     assert [code for code in CATALOGUE if f'"{code}"' not in testing] == []
 

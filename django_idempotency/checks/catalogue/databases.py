@@ -49,11 +49,4 @@ DATABASES: dict[str, tuple[str, str]] = {
             f"pool two connections more than a process has threads, and {SILENCE}."
         ),
     ),
-    "W065": (
-        (
-            'The outbox is in the database "%(using)s", whose isolation level is "%(level)s": a relay does not see what is '
-            "committed while it scans, so messages with the same key may be sent out of order."
-        ),
-        'Take "isolation_level" out of DATABASES["%(using)s"]["OPTIONS"]: Django\'s own default is READ COMMITTED.',
-    ),
 }

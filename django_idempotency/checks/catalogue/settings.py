@@ -92,47 +92,12 @@ SETTINGS: dict[str, tuple[str, str]] = {
         "Type pip install 'django-idempotency[encryption]', or leave \"ENCRYPTION_KEYS\" out.",
     ),
     "E110": (
-        'IDEMPOTENCY["AUDIT"] is True, and INSTALLED_APPS has no "django_idempotency.contrib.audit": nothing is written.',
-        'Add "django_idempotency.contrib.audit" to INSTALLED_APPS, and type python manage.py migrate; or leave "AUDIT" out.',
-    ),
-    "W111": (
-        'INSTALLED_APPS has "django_idempotency.contrib.audit", and IDEMPOTENCY["AUDIT"] is not True: nothing is written.',
-        f'Type "AUDIT": True in IDEMPOTENCY, or take the app out. If the trail is to stay off, type {SILENCE}.',
-    ),
-    "W112": (
-        (
-            'The store "%(store)s" keeps its records in the database "%(records)s", and the audit trail is in "%(trail)s": an '
-            "event is not committed with the response that it is about."
-        ),
-        (
-            "Type a router of DATABASE_ROUTERS whose db_for_write() and allow_migrate() put the app idempotency_audit into "
-            f'"%(records)s". If a crash may lose an event, type {SILENCE}.'
-        ),
-    ),
-    "W132": (
-        (
-            'The steps of operations in the store "%(store)s" are written to the database "%(using)s", where your routers allow '
-            "no table of them."
-        ),
-        (
-            "Type a router of DATABASE_ROUTERS whose allow_migrate() puts the app idempotency_steps into "
-            f'"%(using)s". If no step runs under this store, type {SILENCE}.'
-        ),
+        'IDEMPOTENCY["%(name)s"] is for the app "%(app)s", which INSTALLED_APPS does not have: nothing is done.',
+        'Add "%(app)s" to INSTALLED_APPS, and type python manage.py migrate; or leave "%(name)s" out.',
     ),
     "E043": (
         'IDEMPOTENCY["%(name)s"] = %(value)s cannot select: %(problem)s.',
         "Type %(fix)s.",
-    ),
-    "E120": (
-        'IDEMPOTENCY["PROVIDERS"] cannot be used: %(problem)s.',
-        (
-            'Type "PROVIDERS": {"stripe": {"LIFETIME": timedelta(hours=24), "CLIENT": "shop.providers.stripe_client"}}, with '
-            "what your provider publishes."
-        ),
-    ),
-    "E121": (
-        'IDEMPOTENCY["PROVIDERS"] is set, but the client half is not installed: there is no table.',
-        'Add "django_idempotency.contrib.client" to INSTALLED_APPS, and type python manage.py migrate idempotency_client.',
     ),
     "E063": (
         'IDEMPOTENCY["REALM"] is "django_idempotency.realms.schema", which cannot determine the tenant: %(problem)s.',

@@ -58,17 +58,6 @@ STORES: dict[str, tuple[str, str]] = {
             '"OPTIONS": {"cache": "%(cache)s", "prefix": "idempotency-%(other)s"}} to "STORES".'
         ),
     ),
-    "E045": (
-        'IDEMPOTENCY["OUTBOX_PUBLISHER"] = %(value)s cannot publish: %(problem)s.',
-        (
-            'Type "OUTBOX_PUBLISHER": "shop.broker.Publisher", the dotted path of a class with a method publish(message), '
-            "or of a function publish(message)."
-        ),
-    ),
-    "E046": (
-        'IDEMPOTENCY["OUTBOX_PUBLISHER"] is set, but the outbox is not installed: there is no table.',
-        'Add "django_idempotency.contrib.outbox" to INSTALLED_APPS, and type python manage.py migrate.',
-    ),
     "W003": (
         (
             'IDEMPOTENCY["STORES"]["%(alias)s"] is a MemoryStore: other processes do not see its records, '

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from django.apps import AppConfig
+from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.translation import gettext_lazy as _
@@ -51,6 +52,10 @@ class AuditConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
+        from ...checks import TAG
+        from .checks import check_audit  # not above: loads the models
+
+        checks.register(check_audit, TAG)
         attach()
         setting_changed.connect(_reattach)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from django.apps import AppConfig
+from django.core import checks
 from django.utils.translation import gettext_lazy as _
 
 from ... import conf
@@ -52,9 +53,12 @@ class ClientConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Let an operation that gives up close the calls of its steps."""
+        """Register the checks, and let an operation that gives up close the calls of its steps."""
         from ...runtime.current_step import CLOSERS
+        from ...checks import TAG
+        from .checks import check_client
         from .ledger import give_up
 
         if give_up not in CLOSERS:
             CLOSERS.append(give_up)
+        checks.register(check_client, TAG)

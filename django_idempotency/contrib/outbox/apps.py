@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from django.apps import AppConfig
+from django.core import checks
 from django.utils.translation import gettext_lazy as _
 
 from ...extensions import Erased, Extension
@@ -34,3 +35,9 @@ class OutboxConfig(AppConfig):
     verbose_name = _("Idempotency: outbox")
     extension = Messages()
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from ...checks import TAG
+        from .checks import check_outbox  # not above: loads the model
+
+        checks.register(check_outbox, TAG)

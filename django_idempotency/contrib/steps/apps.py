@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from django.apps import AppConfig
+from django.core import checks
 from django.utils.translation import gettext_lazy as _
 
 from ...extensions import Extension, Purging
@@ -45,3 +46,9 @@ class StepsConfig(AppConfig):
     verbose_name = _("Idempotency: steps")
     extension = StepsOfRecords()
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from ...checks import TAG
+        from .checks import check_steps  # not above: loads the model
+
+        checks.register(check_steps, TAG)

@@ -196,7 +196,7 @@ class TestSealing:
         assert set(AuditEvent.objects.values_list("actor", flat=True)) == {""}
         pay(order=4712)
         self.use(settings, [SECOND, FIRST])
-        assert "6 rows of the audit trail would be resealed" in run("idempotency_reseal", "--dry-run")
+        assert "6 audit rows would be resealed" in run("idempotency_reseal", "--dry-run")
         assert "6 rows of the audit trail resealed" in run("idempotency_reseal")
         assert "audit" not in run("idempotency_reseal")
         self.use(settings, [FIRST])

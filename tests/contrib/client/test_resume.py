@@ -313,7 +313,7 @@ def test_erase(provider: Provider, resumable: None) -> None:
     call_command("idempotency_erase", "--call", "alice@example.org", "--dry-run", stdout=out)
     assert "1 outgoing calls would be erased" in out.getvalue()
     call_command("idempotency_erase", "--call", "alice@example.org", "--no-input", stdout=out)
-    assert "Outgoing calls: 1 erased." in out.getvalue()
+    assert "1 outgoing calls erased." in out.getvalue()
     call = OutgoingCall.objects.get()
     assert (call.name, call.url, call.request, call.response) == ("#erased", "", None, None)
     with pytest.raises(CallResponseNotStored):

@@ -9,9 +9,10 @@ import pytest
 from django.conf import settings
 from django.test import override_settings
 
-from django_idempotency.checks.client import check_client
+from django_idempotency.checks.settings import check_settings
+from django_idempotency.contrib.client.checks import check_client
 
-from .conftest import Configure, hints
+from ...checks.conftest import Configure, hints
 
 DAY = timedelta(hours=24)
 
@@ -70,5 +71,5 @@ def test_not_installed(configure: Configure) -> None:
     configure(PROVIDERS={"stripe": {"LIFETIME": DAY}})
     apps = [app for app in settings.INSTALLED_APPS if app != "django_idempotency.contrib.client"]
     with override_settings(INSTALLED_APPS=apps):
-        (found,) = check_client()
-    assert '"django_idempotency.contrib.client" to INSTALLED_APPS' in hints([found])["E121"]
+        (found,) = check_settings()
+    assert '"django_idempotency.contrib.client" to INSTALLED_APPS' in hints([found])["E110"]

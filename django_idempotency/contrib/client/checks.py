@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from django.apps import apps
 from django.core.checks import CheckMessage
 from django.utils.module_loading import import_string
 
-from .. import conf
-from .catalogue import finding, one_line, shown, type_named
-from .settings import check_settings
+from ... import conf
+from ...checks.settings import check_settings
+from ...stores.check_messages import message, one_line, shown, type_named
+from .providers import problem_of
+
+#: Code → (message, hint).
+CHECKS: dict[str, tuple[str, str]] = {
+    "E120": (
+        'IDEMPOTENCY["PROVIDERS"] cannot be used: %(problem)s.',
+        (
+            'Type "PROVIDERS": {"stripe": {"LIFETIME": timedelta(hours=24), "CLIENT": "shop.providers.stripe_client"}}, with '
+            "what your provider publishes."
+        ),
+    ),
+}
 
 
 def check_client(**_: Any) -> list[CheckMessage]:
@@ -24,17 +35,12 @@ def _providers() -> Iterator[CheckMessage]:
     if not providers:
         return
     if not isinstance(providers, Mapping):
-        yield finding("E120", problem=f"it is a {type_named(providers)}, not a dict")
+        yield message(CHECKS, "E120", problem=f"it is a {type_named(providers)}, not a dict")
         return
-    if not apps.is_installed("django_idempotency.contrib.client"):
-        yield finding("E121")
-        return
-    from ..contrib.client.providers import problem_of  # not above: loads the app's model
-
     for alias, options in providers.items():
         problem = problem_of(alias, options) or _client(options.get("CLIENT"))
         if problem is not None:
-            yield finding("E120", problem=f"{shown(alias)}: {problem}")
+            yield message(CHECKS, "E120", problem=f"{shown(alias)}: {problem}")
 
 
 def _client(path: str | None) -> str | None:

@@ -10,9 +10,10 @@ from django.db import connection, connections
 from django.test import override_settings
 from pytest_django import Settings
 
-from django_idempotency.checks.outbox import check_outbox
+from django_idempotency.checks.settings import check_settings
+from django_idempotency.contrib.outbox.checks import check_outbox
 
-from .conftest import Configure, hints
+from ...checks.conftest import Configure, hints
 
 
 class Publisher:
@@ -67,7 +68,7 @@ def test_not_installed(configure: Configure, settings: Settings) -> None:
     """A publisher without the app in INSTALLED_APPS is an error."""
     configure(OUTBOX_PUBLISHER=f"{HERE}.Publisher")
     with override_settings(INSTALLED_APPS=[app for app in settings.INSTALLED_APPS if not app.endswith(".outbox")]):
-        assert "python manage.py migrate" in hints(check_outbox())["E046"]
+        assert "python manage.py migrate" in hints(check_settings())["E110"]
 
 
 REPEATABLE = {"mysql": "repeatable read", "postgresql": 3}
