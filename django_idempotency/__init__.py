@@ -3,7 +3,6 @@
 Importing this loads no model and no driver.
 """
 
-from .contrib.batches import aprocess_batch, process_batch
 from .core.policy import Policy
 from .decorators import idempotency_exempt, idempotent, idempotent_form
 from .functions import current_operation, deadline, derive_key, execution, idempotent_function
@@ -11,7 +10,6 @@ from .realms import realm
 
 __all__ = [
     "Policy",
-    "aprocess_batch",
     "current_operation",
     "deadline",
     "derive_key",
@@ -20,6 +18,5 @@ __all__ = [
     "idempotent",
     "idempotent_form",
     "idempotent_function",
-    "process_batch",
     "realm",
 ]

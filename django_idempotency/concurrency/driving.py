@@ -1,4 +1,4 @@
-"""Decisions that are written once for sync and async code, as generators. Ring 0.
+"""Decisions that are written once for sync and async code, as generators.
 
 Such a generator yields what takes time or may fail, and gets back the result, or the exception. Its return value is the
 decision.

@@ -1,4 +1,4 @@
-"""Resets what a forked child must not inherit: locks of threads that do not exist there, and their state. Ring 0."""
+"""Resets what a forked child must not inherit: locks of threads that do not exist there, and their state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocking calls from async code, even while the interpreter shuts down. Ring 0."""
+"""Blocking calls from async code, even while the interpreter shuts down."""
 
 from __future__ import annotations
 

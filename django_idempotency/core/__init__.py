@@ -1,1 +1,1 @@
-"""Ring 0: the decisions. Standard library only: no Django, no clock, no I/O, no driver."""
+"""The decisions. Standard library only: no Django, no clock, no I/O, no driver."""

@@ -1,4 +1,4 @@
-"""What a step of an operation does, given the row that its table holds at its position. Pure; ring 0.
+"""What a step of an operation does, given the row that its table holds at its position. Pure.
 
 The rows of an operation are a journal: position 1, 2, 3, each with a name. A position is written once, so of two owners
 that reach it (one has lost its lease, and does not know it yet) one finds the other's row. Giving up writes a barrier

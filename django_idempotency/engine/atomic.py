@@ -1,4 +1,4 @@
-"""Calls with `atomic`: the record is locked while the work runs, and settled in the work's transaction. Ring 2.
+"""Calls with `atomic`: the record is locked while the work runs, and settled in the work's transaction.
 
 claim   guard ───── the work's transaction ───── settle  COMMIT     the response and the writes, or neither
                                                └ ROLLBACK  settle   what must be known of it, under the row's lock again

@@ -1,4 +1,4 @@
-"""What an operation needs from outside, as commands: each decision is written once for sync and async code. Ring 2.
+"""What an operation needs from outside, as commands: each decision is written once for sync and async code.
 
 A decision that needs a store is a generator: it yields a command and gets back the result, or the exception. `drive` runs
 them in this thread, `adrive` in a task.

@@ -1,4 +1,4 @@
-"""Retries failed settles while their lease lasts: one bounded queue and one thread per process. Ring 2.
+"""Retries failed settles while their lease lasts: one bounded queue and one thread per process.
 
 owner   |--- lease ---|--- renewed where it can be ---|
 work    ───────┤ the settle fails: the response goes out

@@ -1,4 +1,4 @@
-"""How a durable execution suspends a record in the middle of its work, and resumes it. Ring 2.
+"""How a durable execution suspends a record in the middle of its work, and resumes it.
 
 Such an execution ends with an exception, and its function is called again hours later, in another process. In between
 nothing runs, but the key is not free. So the record passes to a token that only this execution can compute, under a

@@ -1,4 +1,4 @@
-"""Renews the leases of running operations: one thread per process, one trip per store for all of them. Ring 2.
+"""Renews the leases of running operations: one thread per process, one trip per store for all of them.
 
 owner   |--- lease ---|
 beat        |--- lease ---|            a third of the lease apart, so that two may fail

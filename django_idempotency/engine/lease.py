@@ -1,4 +1,4 @@
-"""Calls with `lease`: the record is ours until a deadline, which the heartbeat moves while the work runs. Ring 2.
+"""Calls with `lease`: the record is ours until a deadline, which the heartbeat moves while the work runs.
 
 claim ── the work, in no transaction of ours ── settle     if the store does not respond, `deferring` retries
   |--- lease ---|                                          the response is sent meanwhile

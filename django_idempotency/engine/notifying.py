@@ -1,4 +1,4 @@
-"""Sends the events that our own threads detect: one bounded queue and one thread per process. Ring 2.
+"""Sends the events that our own threads detect: one bounded queue and one thread per process.
 
 heartbeat ──┐
             ├─► queue ─► one thread ─► receivers: a slow one delays later events, but no lease or settle

@@ -1,4 +1,4 @@
-"""What calls of both guarantees share: claim a key, wait for a busy one, report. Ring 2, without Django.
+"""What calls of both guarantees share: claim a key, wait for a busy one, report.
 
 `atomic` and `lease` contain what each guarantee does between its claim and its settle.
 """

@@ -1,4 +1,4 @@
-"""Counts replays and mismatches in memory, and writes them in batches: one thread per process. Ring 2.
+"""Counts replays and mismatches in memory, and writes them in batches: one thread per process.
 
 replay ─ +1 ─ response        nothing is written here
 thread ──── PAUSE ──── one batch per store

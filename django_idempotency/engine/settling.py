@@ -1,4 +1,4 @@
-"""One settle of a lease, from its first try to its event: the decisions. Ring 2.
+"""One settle of a lease, from its first try to its event: the decisions.
 
 The call itself (`lease`) makes the first tries. If the store still does not respond, the response goes out and a thread
 (`deferring`) continues.

@@ -1,4 +1,4 @@
-"""How long a duplicate waits for running work, and how many may wait. Ring 2."""
+"""How long a duplicate waits for running work, and how many may wait."""
 
 from __future__ import annotations
 

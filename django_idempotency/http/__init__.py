@@ -1,1 +1,1 @@
-"""Ring 4: HttpRequest → Ticket, verdict → HttpResponse. Shared by the entry points."""
+"""HttpRequest → Ticket, verdict → HttpResponse. Shared by the entry points."""

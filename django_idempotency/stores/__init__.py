@@ -1,1 +1,1 @@
-"""Ring 1: where records live. A store takes or returns a row, in one atomic step, and never judges."""
+"""Where records live. A store takes or returns a row, in one atomic step, and never judges."""

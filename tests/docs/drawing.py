@@ -15,11 +15,11 @@ import shutil
 import subprocess
 import sys
 
-from ..test_architecture import PACKAGE, RINGS, ROOT, Row
+from ..test_architecture import LAYERS, OTHERS, PACKAGE, ROOT
 from .pages import DOCS
 
 PICTURES = DOCS / "pictures"
-#: The number of boxes that a ring shows side by side.
+#: The number of boxes that a layer shows side by side.
 ACROSS = 5
 
 STYLE = """
@@ -39,41 +39,48 @@ STYLE = """
 """
 
 
-def rings() -> str:
-    """Write the source of the map: one ring inside the other, each with its folders and modules."""
+def layers() -> str:
+    """Write the source of the map: one layer on the other, each with its folders and modules."""
     lines = [
-        "digraph rings {",
+        "digraph layers {",
         "  rankdir=TB nodesep=0.14 ranksep=0.16 fontname=Helvetica fontsize=13 labeljust=l",
         '  node [shape=box style=rounded fontname=Helvetica fontsize=12 margin="0.1,0.05" height=0.3 width=0.1]',
         "  edge [style=invis]",
     ]
     above: list[str] = []
-    for number, (title, rows) in reversed(list(enumerate(RINGS.items()))):
-        lines.append(f'  subgraph cluster_{number} {{ label="{number} · {title}" style=rounded margin=9')
-        boxes = [box(name, row) for name, row in rows.items() if name.rpartition(".")[0] not in rows]
+    for number, (title, names) in reversed(list(enumerate(LAYERS.items()))):
+        lines.append(f'  subgraph cluster_{number} {{ label="{title}" style=rounded margin=9')
+        boxes = [box(name) for name in shown(names)]
         across = math.ceil(len(boxes) / math.ceil(len(boxes) / ACROSS))
         for start in range(0, len(boxes), across):
             line = boxes[start : start + across]
             lines += [f'    "{label}" [class={kind}]' for label, kind in line]
-            names = [f'"{label}"' for label, _ in line]
-            lines.append(f"    {{ rank=same {' -> '.join(names)} }}")
+            labels = [f'"{label}"' for label, _ in line]
+            lines.append(f"    {{ rank=same {' -> '.join(labels)} }}")
             # Invisible edges put one line below the other.
-            lines += [f"    {upper} -> {names[len(names) // 2]}" for upper in above]
-            above = names
-    lines.append("  " + "} " * len(RINGS))
+            lines += [f"    {upper} -> {labels[len(labels) // 2]}" for upper in above]
+            above = labels
+        lines.append("  }")
     return "\n".join([*lines, "}", ""])
 
 
-def box(name: str, row: Row) -> tuple[str, str]:
+def shown(names: tuple[str, ...]) -> list[str]:
+    """Return what a layer shows: of `contrib` its folders."""
+    if names != ("contrib",):
+        return list(names)
+    return sorted(f"contrib.{path.parent.name}" for path in (ROOT / "contrib").glob("*/__init__.py"))
+
+
+def box(name: str) -> tuple[str, str]:
     """Return a box's label and class: does the folder or module know Django?"""
     path = ROOT / name.replace(".", "/")
     label = "__init__.py" if name == PACKAGE else f"{name.replace('.', '/')}{'/' if path.is_dir() else '.py'}"
-    return label, "plain" if "django" in row.others else "ours"
+    return label, "plain" if "django" in OTHERS.get(name, "django").split() else "ours"
 
 
 def sources() -> dict[str, str]:
     """Return each picture's source by its name."""
-    return {"rings": rings()} | {path.stem: path.read_text(encoding="utf-8") for path in PICTURES.glob("*.dot")}
+    return {"layers": layers()} | {path.stem: path.read_text(encoding="utf-8") for path in PICTURES.glob("*.dot")}
 
 
 def stamp(source: str) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from django_idempotency import aprocess_batch, process_batch
-from django_idempotency.contrib.batches import BatchItem, BatchReport
+from django_idempotency.contrib.batches import BatchItem, BatchReport, aprocess_batch, process_batch
 from django_idempotency.contrib.batches.batch import ITEM_ID
 from django_idempotency.contrib.batches.report import OUTCOMES
 

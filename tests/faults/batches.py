@@ -8,7 +8,8 @@ from typing import Any
 
 import django
 
-from django_idempotency import current_operation, idempotent_function, process_batch
+from django_idempotency import current_operation, idempotent_function
+from django_idempotency.contrib.batches import process_batch
 
 RECORDS = [{"id": number} for number in range(12)]
 

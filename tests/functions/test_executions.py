@@ -16,7 +16,8 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.test import override_settings
 
-from django_idempotency import aprocess_batch, deadline, execution, idempotent_function, process_batch, signals
+from django_idempotency import deadline, execution, idempotent_function, signals
+from django_idempotency.contrib.batches import aprocess_batch, process_batch
 from django_idempotency.core.records import Settlement, Status, Ticket
 from django_idempotency.engine.deferring import Deferring
 from django_idempotency.engine.heartbeat import heartbeat

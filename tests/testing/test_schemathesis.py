@@ -98,7 +98,7 @@ urlpatterns = [
 def schema_of_rest() -> dict[str, Any]:
     from drf_spectacular.generators import SchemaGenerator
 
-    ours = "django_idempotency.rest_framework.openapi.AutoSchema"
+    ours = "django_idempotency.contrib.publishing.spectacular.AutoSchema"
     with override_settings(REST_FRAMEWORK={"DEFAULT_SCHEMA_CLASS": ours}):
         found: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)
     return found

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 
-from django_idempotency import aprocess_batch, idempotent_function, process_batch
-from django_idempotency.contrib.batches import BatchReport
+from django_idempotency import idempotent_function
+from django_idempotency.contrib.batches import BatchReport, aprocess_batch, process_batch
 
 Process = Any
 

@@ -10,7 +10,8 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import Group
 
-from django_idempotency import aprocess_batch, deadline, idempotent_function
+from django_idempotency import deadline, idempotent_function
+from django_idempotency.contrib.batches import aprocess_batch
 from django_idempotency.runtime.registry import stores
 from tests.functions.helpers import NetworkDown
 

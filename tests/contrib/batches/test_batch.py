@@ -15,8 +15,8 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.core.exceptions import ImproperlyConfigured
 
-from django_idempotency import aprocess_batch, deadline, idempotent_function, process_batch
-from django_idempotency.contrib.batches import BatchReport
+from django_idempotency import deadline, idempotent_function
+from django_idempotency.contrib.batches import BatchReport, aprocess_batch, process_batch
 from django_idempotency.errors import (
     BatchFailed,
     ConfigurationError,

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from django_idempotency import aprocess_batch, idempotent_function
+from django_idempotency import idempotent_function
+from django_idempotency.contrib.batches import aprocess_batch
 
 from .helpers import guarded, process, sync_and_async
 

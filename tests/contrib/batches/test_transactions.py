@@ -11,7 +11,8 @@ from django.db import IntegrityError, connection, reset_queries, transaction
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
-from django_idempotency import idempotent_function, process_batch
+from django_idempotency import idempotent_function
+from django_idempotency.contrib.batches import process_batch
 from django_idempotency.errors import LeaseInTransaction
 from django_idempotency.models import IdempotencyRecord
 from testproject.payments.models import Effect

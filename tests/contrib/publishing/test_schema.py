@@ -26,7 +26,7 @@ from tests.http.test_keys import MALFORMED, WELL_FORMED
 
 pytestmark = pytest.mark.urls("tests.contrib.publishing.urls")
 
-OURS = "django_idempotency.rest_framework.openapi.AutoSchema"
+OURS = "django_idempotency.contrib.publishing.spectacular.AutoSchema"
 THEIRS = "drf_spectacular.openapi.AutoSchema"
 
 

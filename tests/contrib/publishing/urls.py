@@ -12,10 +12,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from django_idempotency.contrib.publishing.spectacular import AutoSchema
 from django_idempotency.core.policy import Policy
 from django_idempotency.decorators import idempotency_exempt, idempotent
 from django_idempotency.rest_framework import IdempotentViewMixin
-from django_idempotency.rest_framework.openapi import AutoSchema
 from testproject.payments.models import Charge
 
 

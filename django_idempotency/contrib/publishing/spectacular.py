@@ -1,6 +1,6 @@
 """The schema of guarded views, by drf-spectacular.
 
-    REST_FRAMEWORK = {"DEFAULT_SCHEMA_CLASS": "django_idempotency.rest_framework.openapi.AutoSchema"}
+    REST_FRAMEWORK = {"DEFAULT_SCHEMA_CLASS": "django_idempotency.contrib.publishing.spectacular.AutoSchema"}
 
 A project with a schema class of its own puts `IdempotencySchemaMixin` before drf-spectacular's class in its bases.
 """
@@ -12,9 +12,9 @@ from typing import Any
 from drf_spectacular.openapi import AutoSchema as SpectacularSchema
 from drf_spectacular.plumbing import ComponentIdentity, ComponentRegistry, ResolvedComponent
 
-from ..contrib.publishing.routes import guarding
-from ..contrib.publishing.schema import describe
-from .problems import has_own_handler
+from ...rest_framework.problems import has_own_handler
+from .routes import guarding
+from .schema import describe
 
 
 class IdempotencySchemaMixin(SpectacularSchema):

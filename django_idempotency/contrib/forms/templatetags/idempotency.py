@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from django.template.context import Context
 from django.utils.safestring import SafeString
 
-from ..contrib.forms import idempotency_field as field
+from .. import idempotency_field as field
 
 register = template.Library()
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from ...contrib import monitoring
-from ...contrib.monitoring.dashboard import dashboard
+from .... import monitoring
+from ...dashboard import dashboard
 
 #: In the files of rules: what the link of an alert begins with.
 _PLACE = "$RUNBOOKS"

@@ -7,8 +7,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from ...checks.settings import check_settings
-from ...contrib.publishing.views import policies
+from .....checks.settings import check_settings
+from ...views import policies
 
 _HEAD = ("Method", "Path", "Key", "Lifetime", "Guarantee", "Remembered", "Problems")
 
