@@ -46,6 +46,7 @@ settings.configure(
         "django_idempotency.contrib.client",
         "django_idempotency.contrib.outbox",
         "django_idempotency.contrib.audit",
+        "django_idempotency.contrib.at_rest",
         "django_idempotency.contrib.steps",
         "django_idempotency.contrib.forms",
         "django_idempotency.contrib.monitoring",

@@ -16,12 +16,12 @@ from django.test import RequestFactory, override_settings
 from django.utils import timezone
 from rest_framework.authtoken.models import Token
 
+from django_idempotency.contrib.at_rest.sealed import Keyring, SealedStore
 from django_idempotency.core.records import Status
 from django_idempotency.instrumentation.meters import meters
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.runtime.registry import stores
 from django_idempotency.stores.base import BaseStore
-from django_idempotency.stores.sealed import Keyring, SealedStore
 from testproject.payments.models import Charge
 
 from . import counting, views

@@ -33,6 +33,7 @@ INSTALLED_APPS = [
     "django_idempotency.contrib.monitoring",
     "django_idempotency.contrib.outbox",
     "django_idempotency.contrib.publishing",
+    "django_idempotency.contrib.at_rest",
     "django_idempotency.contrib.audit",
     "django_idempotency.contrib.steps",
     "testproject.payments",

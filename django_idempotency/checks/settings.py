@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -29,7 +28,6 @@ from ..instrumentation.meters import meters
 from ..profiles.profile import is_free
 from ..runtime import switch
 from ..selectors import Selector
-from ..stores.sealed import key_problem
 from .catalogue import closest, finding, shown, type_named
 from .stores import check_stores
 
@@ -211,11 +209,8 @@ def _encryption() -> Iterator[CheckMessage]:
     for name in ("HASH_KEYS", "COUNT_REPLAYS"):
         if not isinstance(conf.get(name), bool):
             yield senseless(name, "True or False")
-    keys = conf.get("ENCRYPTION_KEYS")
-    if (problem := key_problem(keys)) is not None:
-        yield finding("E098", problem=problem)
-    elif keys and importlib.util.find_spec("cryptography") is None:
-        yield finding("E099")
+    if (keys := conf.get("ENCRYPTION_KEYS")) != []:
+        yield from import_string("django_idempotency.contrib.at_rest.checks.check_keys")(keys)
 
 
 def _metrics() -> Iterator[CheckMessage]:

@@ -11,6 +11,7 @@ from asgiref.sync import sync_to_async
 
 from ..concurrency.cancellation import run_to_completion
 from ..contrib.steps.endings import aleft_by, left_by
+from ..contrib.steps.stored_calls import dump_call
 from ..core.rules import Execute
 from ..engine.lease import LeaseOperation
 from ..errors import ConfigurationError, DeadlinePassed, StoreUnavailable
@@ -23,7 +24,6 @@ from .current import SwitchedOffOperation, Unguarded
 from .endings import CallEnd, asettle, end_decided, end_of_error, end_of_result, end_undecided, leaving, settle
 from .keys import best_effort_key, go_without_key, key_of
 from .replaying import replayed
-from .stored_calls import dump_call
 from .terms import FunctionTerms
 
 

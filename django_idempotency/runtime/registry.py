@@ -19,11 +19,17 @@ from ..stores.base import BaseStore
 from ..stores.layered import LayeredStore
 from ..stores.layered.caches import LocalCache
 from ..stores.wrapper import innermost, layers
-from .encryption import protected
 from .metered import metered
 
 #: The number of records in a local cache with `"local_cache": True`.
 LOCAL_CACHE = 256
+
+
+#: Setting → what wraps each store while it is set: the dotted path of a function of a store.
+WRAPPERS = {
+    "ENCRYPTION_KEYS": "django_idempotency.contrib.at_rest.encryption.sealed",
+    "HASH_KEYS": "django_idempotency.contrib.at_rest.encryption.hashed",
+}
 
 
 class Stores:
@@ -79,6 +85,14 @@ class Stores:
         if setting in (conf.NAME, "DATABASES", "CACHES"):
             self._built.clear()
             self._bare.clear()
+
+
+def protected(store: BaseStore) -> BaseStore:
+    """Return a store that keeps the records of `store` as the settings ask for; the same one if they ask for nothing."""
+    for name, path in WRAPPERS.items():
+        if conf.get(name):
+            store = import_string(path)(store)
+    return store
 
 
 def build(alias: str, nested: Callable[[str], BaseStore]) -> BaseStore:

@@ -12,6 +12,7 @@ from django_idempotency.checks.catalogue.routes import MIDDLEWARE, ROUTES
 from django_idempotency.checks.catalogue.servers import DEPLOYED
 from django_idempotency.checks.catalogue.settings import SETTINGS
 from django_idempotency.checks.catalogue.stores import STORES
+from django_idempotency.contrib.at_rest.checks import CHECKS as AT_REST
 from django_idempotency.contrib.audit.checks import CHECKS as AUDIT
 from django_idempotency.contrib.client.checks import CHECKS as CLIENT
 from django_idempotency.contrib.outbox.checks import CHECKS as OUTBOX
@@ -22,7 +23,7 @@ PAGE = ROOT / "docs" / "reference" / "checks.md"
 FOLDER = Path(catalogue.__file__).parent
 PACKAGE = FOLDER.parent.parent
 #: The core's, then those of the apps.
-CATALOGUE = {**CORE, **STEPS, **CLIENT, **OUTBOX, **AUDIT}
+CATALOGUE = {**CORE, **AT_REST, **STEPS, **CLIENT, **OUTBOX, **AUDIT}
 
 
 def row(code: str) -> str:
@@ -39,7 +40,7 @@ def test_the_docs_have_every_check() -> None:
 
 def test_every_code_is_one_check() -> None:
     """No code is in two parts of the catalogue."""
-    parts = (SETTINGS, STORES, MIDDLEWARE, ROUTES, DATABASES, DEPLOYED, STEPS, CLIENT, OUTBOX, AUDIT)
+    parts = (SETTINGS, STORES, MIDDLEWARE, ROUTES, DATABASES, DEPLOYED, AT_REST, STEPS, CLIENT, OUTBOX, AUDIT)
     assert len(CATALOGUE) == sum(map(len, parts))
 
 

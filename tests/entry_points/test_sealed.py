@@ -13,7 +13,7 @@ from pytest_django import Settings
 from django_idempotency import idempotent_function
 from django_idempotency.errors import ResponseNotStored
 from django_idempotency.models import IdempotencyRecord
-from tests.stores.sealed.keys import FIRST, SECOND
+from tests.contrib.at_rest.sealed.keys import FIRST, SECOND
 
 from .conftest import KEY, Sender, effects
 

@@ -15,6 +15,7 @@ from django.db import connections, transaction
 from pytest_django import Settings
 
 from django_idempotency.contrib import outbox
+from django_idempotency.contrib.at_rest.hashed import HashedStore
 from django_idempotency.contrib.outbox.models import Message
 from django_idempotency.core.at_rest import ERASED
 from django_idempotency.core.conclusions import SettledState
@@ -22,7 +23,6 @@ from django_idempotency.core.records import Outcome
 from django_idempotency.errors import StoreUnavailable
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.runtime.registry import stores
-from django_idempotency.stores.hashed import HashedStore
 from django_idempotency.stores.layered import LayeredStore
 from django_idempotency.stores.layered.caches import LocalCache
 from django_idempotency.stores.memory import MemoryStore

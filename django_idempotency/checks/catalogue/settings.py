@@ -80,17 +80,6 @@ SETTINGS: dict[str, tuple[str, str]] = {
             '"DERIVE_SECRET_FALLBACKS": [the earlier ones]; or leave both out to use SECRET_KEY.'
         ),
     ),
-    "E098": (
-        'IDEMPOTENCY["ENCRYPTION_KEYS"] cannot seal: %(problem)s.',
-        (
-            'Type "ENCRYPTION_KEYS": [os.environ["IDEMPOTENCY_KEY"]], 32 bytes in base64, which this prints: '
-            'python -c "import base64, secrets; print(base64.b64encode(secrets.token_bytes(32)).decode())"'
-        ),
-    ),
-    "E099": (
-        'IDEMPOTENCY["ENCRYPTION_KEYS"] needs cryptography, which is not installed: no store can be used.',
-        "Type pip install 'django-idempotency[encryption]', or leave \"ENCRYPTION_KEYS\" out.",
-    ),
     "E110": (
         'IDEMPOTENCY["%(name)s"] is for the app "%(app)s", which INSTALLED_APPS does not have: nothing is done.',
         'Add "%(app)s" to INSTALLED_APPS, and type python manage.py migrate; or leave "%(name)s" out.',

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.at_rest import ERASED
 from ...core.scope_names import user_of
-from ...stores.sealed import CannotOpen
+from ..at_rest.sealed import CannotOpen
 from .models import AuditEvent, Reference
 from .sealing import open_event
 from .writing import database

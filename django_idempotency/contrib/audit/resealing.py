@@ -8,8 +8,8 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
-from ...runtime.encryption import keyring
-from ...stores.sealed import CannotOpen, Resealing
+from ..at_rest.encryption import keyring
+from ..at_rest.sealed import CannotOpen, Resealing
 from .erasing import batches
 from .models import AuditEvent, Reference
 from .sealing import Personal, open_event, open_reference, seal_event, seal_reference

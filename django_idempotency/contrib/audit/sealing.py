@@ -9,8 +9,8 @@ import json
 from typing import NamedTuple
 
 from ... import conf
-from ...runtime.encryption import keyring
-from ...stores.sealed import CannotOpen, Keyring
+from ..at_rest.encryption import keyring
+from ..at_rest.sealed import CannotOpen, Keyring
 from .models import AuditEvent, Reference
 from .values import value_hash
 

@@ -11,7 +11,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from ... import conf
-from ...stores.sealed import CannotOpen
+from ..at_rest.sealed import CannotOpen
 from .models import AuditEvent, Reference
 from .sealing import Personal, open_event, open_reference
 from .values import value_hash

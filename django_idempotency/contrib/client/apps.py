@@ -54,8 +54,8 @@ class ClientConfig(AppConfig):
 
     def ready(self) -> None:
         """Register the checks, and let an operation that gives up close the calls of its steps."""
-        from ...runtime.current_step import CLOSERS
         from ...checks import TAG
+        from ...runtime.current_step import CLOSERS
         from .checks import check_client
         from .ledger import give_up
 

@@ -13,7 +13,7 @@ from ... import conf
 from ...core.at_rest import ERASED
 from ...core.outgoing import ENDED
 from ...stores.orm.clock import Clock
-from ...stores.sealed import CannotOpen, Resealing
+from ..at_rest.sealed import CannotOpen, Resealing
 from .ledger import id_of
 from .messages import resealed
 from .models import OutgoingCall

@@ -24,7 +24,7 @@ from ...errors import (
 from ...instrumentation.meters import meters
 from ...runtime.transactions import in_open_transaction
 from ...stores.orm.clock import Clock
-from ...stores.sealed import CannotOpen
+from ..at_rest.sealed import CannotOpen
 from .messages import Answer, CallFacts, OutgoingRequest, pack_answer, pack_request, reference_of, unpack_answer
 from .models import OutgoingCall
 from .names import CallName

@@ -11,8 +11,8 @@ from uuid import UUID
 
 from ...core.hashing import canonical_json, request_digest
 from ...inspection.redaction import secret_name
-from ...runtime.encryption import keyring
-from ...stores.sealed import CannotOpen
+from ..at_rest.encryption import keyring
+from ..at_rest.sealed import CannotOpen
 
 Headers = tuple[tuple[str, str], ...]
 

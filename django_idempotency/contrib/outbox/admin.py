@@ -23,7 +23,7 @@ from django.utils.translation import gettext_lazy as _
 from ...inspection import redaction
 from ...inspection.ticked import TickedAdmin
 from ...stores.base import utcnow
-from ...stores.sealed import CannotOpen
+from ..at_rest.sealed import CannotOpen
 from .models import Message
 from .sealing import open_message
 

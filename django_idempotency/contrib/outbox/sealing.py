@@ -11,8 +11,8 @@ from typing import Final
 
 from django.core.serializers.json import DjangoJSONEncoder
 
-from ...runtime.encryption import keyring
-from ...stores.sealed import CannotOpen
+from ..at_rest.encryption import keyring
+from ..at_rest.sealed import CannotOpen
 from .models import Message
 
 #: The one header of a sealed message; its value holds payload and headers.

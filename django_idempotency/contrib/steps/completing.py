@@ -30,7 +30,7 @@ from ...instrumentation.observer import Observer
 from ...runtime.registry import stores
 from ...stores.base import BaseStore
 from ...stores.orm.clock import Clock
-from ...stores.sealed import CannotOpen
+from ..at_rest.sealed import CannotOpen
 from .actions import drive
 from .journal import Journal, PositionTaken
 from .models import Step

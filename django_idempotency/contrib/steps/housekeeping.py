@@ -18,12 +18,12 @@ from ...core import rules
 from ...core.steps import OWING
 from ...errors import LostRace, RecordUnreadable, StoreUnavailable
 from ...models import IdempotencyRecord
-from ...runtime.encryption import keyring
 from ...runtime.registry import stores
 from ...stores.base import BaseStore
 from ...stores.orm.clock import Clock
 from ...stores.orm.database_errors import lost_race
-from ...stores.sealed import CannotOpen, Resealing
+from ..at_rest.encryption import keyring
+from ..at_rest.sealed import CannotOpen, Resealing
 from .journal import database_of
 from .models import Step
 from .sealing import seal, sealed_now, unseal

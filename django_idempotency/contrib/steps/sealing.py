@@ -8,9 +8,9 @@ from uuid import UUID
 
 from ...core.records import shortened
 from ...errors import StepResultNotStored
-from ...runtime.encryption import keyring
 from ...serialization.results import Unreadable, load_error
-from ...stores.sealed import CannotOpen, Keyring
+from ..at_rest.encryption import keyring
+from ..at_rest.sealed import CannotOpen, Keyring
 from .terms import StepTerms, function_at
 
 #: What begins a value that is not sealed.

@@ -18,7 +18,7 @@ from django_idempotency.contrib.audit.models import AuditEvent, Reference
 from django_idempotency.contrib.audit.timeline import referring_to
 from django_idempotency.core.at_rest import ERASED, HASHED
 from django_idempotency.models import IdempotencyRecord
-from tests.stores.sealed.keys import FIRST, SECOND
+from tests.contrib.at_rest.sealed.keys import FIRST, SECOND
 
 from .helpers import committed, events, post, references
 

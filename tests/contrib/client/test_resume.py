@@ -11,6 +11,7 @@ import pytest
 import requests
 from django.core.management import CommandError, call_command
 
+from django_idempotency.contrib.at_rest.sealed import CannotOpen
 from django_idempotency.contrib.client import outgoing
 from django_idempotency.contrib.client.ledger import id_of
 from django_idempotency.contrib.client.messages import OutgoingRequest, pack_request, unpack_request
@@ -19,7 +20,6 @@ from django_idempotency.contrib.client.requests import IdempotentAdapter
 from django_idempotency.contrib.client.resuming import send
 from django_idempotency.errors import CallResponseNotStored
 from django_idempotency.stores.base import utcnow
-from django_idempotency.stores.sealed import CannotOpen
 
 from . import callers
 from .callers import QUICK

@@ -18,7 +18,7 @@ from pytest_django import Settings
 from django_idempotency.contrib import outbox
 from django_idempotency.contrib.outbox import admin
 from django_idempotency.contrib.outbox.models import Message
-from tests.stores.sealed.keys import FIRST, SECOND
+from tests.contrib.at_rest.sealed.keys import FIRST, SECOND
 
 from ...support.factories import grant
 from .helpers import sent

@@ -13,7 +13,7 @@ from pytest_django import Settings
 from django_idempotency.contrib import outbox
 from django_idempotency.contrib.outbox.models import Message
 from django_idempotency.contrib.outbox.relaying import Relay
-from tests.stores.sealed.keys import FIRST, SECOND
+from tests.contrib.at_rest.sealed.keys import FIRST, SECOND
 
 from .helpers import committed
 

@@ -21,7 +21,7 @@ from django_idempotency.contrib.steps.running import Steps
 from django_idempotency.errors import ConfigurationError, ResponseNotStored, StepResultNotStored
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.runtime.registry import stores
-from tests.stores.sealed.keys import FIRST, SECOND
+from tests.contrib.at_rest.sealed.keys import FIRST, SECOND
 
 from . import work
 from .test_resuming import operation

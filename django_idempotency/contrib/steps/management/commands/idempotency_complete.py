@@ -19,12 +19,12 @@ from .....core.interventions import Intervention
 from .....core.policy import seconds
 from .....core.records import Record
 from .....errors import IdempotencyError
-from .....functions.completing import finish
 from .....instrumentation.trail import trail
 from .....management.arguments import positive
 from .....management.operators import operator
 from .....runtime.registry import stores
 from ...completing import Completed, Looked, complete, due, watched
+from ...function_calls import finish
 from ...intervening import newest_of, undo_by_hand
 from ...journal import database_of
 from ...models import Step

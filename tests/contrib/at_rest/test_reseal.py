@@ -13,16 +13,16 @@ from django.core.management import CommandError, call_command
 from django.db import connections
 from pytest_django import Settings
 
+from django_idempotency.contrib.at_rest.sealed import Keyring, SealedStore
 from django_idempotency.core.at_rest import is_sealed
 from django_idempotency.core.conclusions import SettledState
 from django_idempotency.core.records import Outcome, Ticket
 from django_idempotency.errors import LostRace
 from django_idempotency.runtime.registry import stores
 from django_idempotency.stores.memory import MemoryStore
-from django_idempotency.stores.sealed import Keyring, SealedStore
 from django_idempotency.testing.contract.base import Contract
 from django_idempotency.testing.tickets import make_ticket
-from tests.stores.sealed.keys import FIRST, SECOND
+from tests.contrib.at_rest.sealed.keys import FIRST, SECOND
 
 
 def reseal(*args: str) -> str:

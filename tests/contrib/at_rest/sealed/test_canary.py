@@ -15,15 +15,14 @@ from pytest_django import Settings
 
 from django_idempotency.core.conclusions import SettledState
 from django_idempotency.core.records import Outcome
-from django_idempotency.runtime.encryption import protected
-from django_idempotency.runtime.registry import stores
+from django_idempotency.runtime.registry import protected, stores
 from django_idempotency.testing.contract.base import Contract
 from django_idempotency.testing.tickets import make_ticket
 from tests.support.services import REDIS as ADDRESS
 from tests.support.services import needs_redis
 
-from ..dynamodb.server import make_store, make_table
-from ..helpers import committed
+from ....stores.dynamodb.server import make_store, make_table
+from ....stores.helpers import committed
 from .keys import FIRST
 
 #: Our settings for each store.

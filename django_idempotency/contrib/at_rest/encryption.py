@@ -6,11 +6,11 @@ from functools import lru_cache
 
 from django.core.exceptions import ImproperlyConfigured
 
-from .. import conf
-from ..core.records import UnprintedText
-from ..stores.base import BaseStore
-from ..stores.hashed import HashedStore
-from ..stores.sealed import Keyring, SealedStore, key_problem
+from ... import conf
+from ...core.records import UnprintedText
+from ...stores.base import BaseStore
+from .hashed import HashedStore
+from .sealed import Keyring, SealedStore, key_problem
 
 
 def keyring() -> Keyring | None:
@@ -29,9 +29,12 @@ def _keyring(keys: tuple[str | None, ...]) -> Keyring:
     return Keyring(keys)
 
 
-def protected(store: BaseStore) -> BaseStore:
-    """Return a store that keeps the records of `store` as the settings ask for; the same one if they ask for nothing."""
+def sealed(store: BaseStore) -> BaseStore:
+    """Return a store that seals the records of `store`."""
     ring = keyring()
-    if ring is not None:
-        store = SealedStore(store, ring)
-    return HashedStore(store, conf.derive_secret) if conf.get("HASH_KEYS") else store
+    return store if ring is None else SealedStore(store, ring)
+
+
+def hashed(store: BaseStore) -> BaseStore:
+    """Return a store that keeps scopes and keys as hashes in `store`."""
+    return HashedStore(store, conf.derive_secret)

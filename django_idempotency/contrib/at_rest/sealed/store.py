@@ -14,12 +14,12 @@ from contextlib import AbstractContextManager
 from enum import Enum
 from uuid import UUID
 
-from ...core.at_rest import SEALED, is_sealed, says_nothing
-from ...core.interventions import Intervention
-from ...core.records import MISSING, Missing, Outcome, Record, Settlement, Status, Ticket
-from .. import packing
-from ..base import Audit, BaseStore, Guard, Scanned
-from ..wrapper import ReadingGuard, WrappedStore
+from ....core.at_rest import SEALED, is_sealed, says_nothing
+from ....core.interventions import Intervention
+from ....core.records import MISSING, Missing, Outcome, Record, Settlement, Status, Ticket
+from ....stores import packing
+from ....stores.base import Audit, BaseStore, Guard, Scanned
+from ....stores.wrapper import ReadingGuard, WrappedStore
 from .keyring import CannotOpen, Keyring
 
 logger = logging.getLogger("django_idempotency")

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from .. import conf
-from ..runtime.encryption import keyring
-from ..serialization.annotations import TypeCollector
-from ..serialization.typed_json import Results, Unstorable
-from .terms import FunctionTerms
+from ... import conf
+from ...functions.terms import FunctionTerms
+from ...serialization.annotations import TypeCollector
+from ...serialization.typed_json import Results, Unstorable
+from ..at_rest.encryption import keyring
 
 
 class StoredCall(NamedTuple):

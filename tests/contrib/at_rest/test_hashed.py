@@ -7,13 +7,13 @@ from uuid import uuid4
 
 import pytest
 
+from django_idempotency.contrib.at_rest.hashed import HashedStore
 from django_idempotency.core import rules
 from django_idempotency.core.at_rest import HASHED
 from django_idempotency.core.conclusions import SettledState
 from django_idempotency.core.records import Guarantee, Ticket
 from django_idempotency.core.rules import Execute, Mismatch, Replay
 from django_idempotency.stores.base import BaseStore
-from django_idempotency.stores.hashed import HashedStore
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.contract.base import Contract
@@ -21,8 +21,8 @@ from django_idempotency.testing.contract.claims import Claims
 from django_idempotency.testing.contract.endings import Endings
 from django_idempotency.testing.tickets import make_ticket
 
-from . import test_memory
-from .test_memory import Clock
+from ...stores import test_memory
+from ...stores.test_memory import Clock
 
 
 def hashed(store: BaseStore, secret: str = "secret") -> HashedStore:

@@ -8,8 +8,8 @@ import sys
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from django_idempotency.stores.sealed import CannotOpen, Keyring
-from django_idempotency.stores.sealed.keyring import OVERHEAD
+from django_idempotency.contrib.at_rest.sealed import CannotOpen, Keyring
+from django_idempotency.contrib.at_rest.sealed.keyring import OVERHEAD
 
 from .keys import FIRST, SECOND
 

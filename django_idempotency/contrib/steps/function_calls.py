@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from asgiref.sync import async_to_sync
 
-from ..core.records import Record
-from ..errors import IdempotencyError, OperationCancelled
-from ..serialization.typed_json import Unreadable
-from .running import arun, run
+from ...core.records import Record
+from ...errors import IdempotencyError, OperationCancelled
+from ...functions.running import arun, run
+from ...functions.terms import declared
+from ...serialization.typed_json import Unreadable
 from .stored_calls import load_call
-from .terms import declared
 
 
 def finish(record: Record, stored: bytes) -> str:

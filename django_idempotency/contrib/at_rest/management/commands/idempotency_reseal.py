@@ -11,12 +11,12 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.db import DatabaseError
 
-from ...extensions import extensions
-from ...runtime.registry import stores
-from ...stores.sealed import Resealing, SealedStore
-from ...stores.wrapper import layers
-from ..arguments import not_negative, positive
-from ..scanning import ScanningCommand
+from .....extensions import extensions
+from .....management.arguments import not_negative, positive
+from .....management.scanning import ScanningCommand
+from .....runtime.registry import stores
+from .....stores.wrapper import layers
+from ...sealed import Resealing, SealedStore
 
 
 class Command(ScanningCommand):

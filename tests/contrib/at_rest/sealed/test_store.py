@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from django_idempotency.contrib.at_rest.sealed import Keyring, SealedStore
+from django_idempotency.contrib.at_rest.sealed.store import Resealing
 from django_idempotency.core import rules
 from django_idempotency.core.at_rest import SEALED, is_sealed, readable
 from django_idempotency.core.conclusions import SettledState
@@ -16,17 +18,15 @@ from django_idempotency.stores.layered import LayeredStore
 from django_idempotency.stores.layered.caches import LocalCache
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.stores.orm import ORMStore
-from django_idempotency.stores.sealed import Keyring, SealedStore
-from django_idempotency.stores.sealed.store import Resealing
 from django_idempotency.testing import StoreContract
 from django_idempotency.testing.contract.base import Contract
 from django_idempotency.testing.contract.guards import Guards
 from django_idempotency.testing.tickets import make_ticket
 
-from .. import test_memory
-from ..helpers import committed
-from ..orm.test_store import ORMStoreContract
-from ..test_memory import Clock
+from ....stores import test_memory
+from ....stores.helpers import committed
+from ....stores.orm.test_store import ORMStoreContract
+from ....stores.test_memory import Clock
 from .keys import FIRST, SECOND
 
 CANARY = "canary-7f3a"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from ..core.at_rest import HASHED, hashed_key, hashed_scope
-from ..core.records import Record, Settlement, Ticket
-from .base import BaseStore, Guard
-from .wrapper import ReadingGuard, WrappedStore
+from ...core.at_rest import HASHED, hashed_key, hashed_scope
+from ...core.records import Record, Settlement, Ticket
+from ...stores.base import BaseStore, Guard
+from ...stores.wrapper import ReadingGuard, WrappedStore
 
 
 class HashedStore(WrappedStore):
