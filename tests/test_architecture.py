@@ -100,7 +100,6 @@ STILL_UPWARDS: frozenset[tuple[str, str]] = frozenset(
         ("decorators", "contrib.ninja"),
         ("functions", "contrib.steps"),
         ("http", "contrib.steps"),
-        ("management", "contrib.audit"),
         ("middleware", "contrib.graphql"),
         ("middleware", "contrib.steps"),
         ("rest_framework", "contrib.steps"),

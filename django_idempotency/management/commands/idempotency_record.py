@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
@@ -19,8 +18,6 @@ from ...inspection.terminal import lines, plain
 from ...runtime.derivation import derived_by
 from ...stores.wrapper import layers
 from ..by_hand import intervene
-from ..history import as_json, reference_line, referring, timeline
-from ..history import lines as history_lines
 from ..sought import Sought, sought
 
 
@@ -35,17 +32,12 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
             "scope",
-            nargs="?",
             help='Whose key it is, exactly, such as "user:auth.user:7"; or alone the operation_ref of a problem document.',
         )
         parser.add_argument("key", nargs="?", help="The key, exactly, without the quotes of its header.")
         parser.add_argument("--realm", metavar="NAME", help="The realm of the scope, if the scope does not name it.")
         parser.add_argument("--store", metavar="ALIAS", help='In IDEMPOTENCY["STORES"]; that of IDEMPOTENCY["STORE"].')
-        parser.add_argument(
-            "--reference", metavar="KIND:VALUE", help='List the keys that refer to it, such as "payment:17".'
-        )
         parser.add_argument("--reason", default="", metavar="TEXT", help="Why it is changed, for the audit trail.")
-        parser.add_argument("--format", choices=("text", "json"), default="text", help="Of --history and --reference.")
         either = parser.add_mutually_exclusive_group()
         for verb in VERBS.values():
             either.add_argument(f"--{verb.name}", action="store_true", help=verb.help)
@@ -54,7 +46,6 @@ class Command(BaseCommand):
             metavar="LABEL",
             help="Print only the key that derive(LABEL) gave to a provider, to look the effect up there.",
         )
-        either.add_argument("--history", action="store_true", help="Show its audit trail, also after it was deleted.")
         parser.add_argument(
             "--execution",
             metavar="NAME",
@@ -63,12 +54,6 @@ class Command(BaseCommand):
         parser.add_argument("--no-body", action="store_true", help="Leave out the body of the response.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        self.as_json: bool = options["format"] == "json"
-        if options["reference"] is not None:
-            self.refer(options["reference"])
-            return
-        if options["scope"] is None:
-            raise CommandError("Type a scope and a key, the operation_ref of a problem document, or --reference.")
         alias: str = options["store"] or conf.get("STORE")
         try:
             self.look(sought(alias, options["scope"], options["key"], realm=options["realm"]), options)
@@ -86,9 +71,7 @@ class Command(BaseCommand):
         if len(verbs) > 1:  # of call_command(): the command line refuses that itself
             raise CommandError("Choose one of --release, --expire and --erase.")
         try:
-            if options["history"]:
-                self.history(found.id)
-            elif verbs:
+            if verbs:
                 for line in intervene(found, verbs[0], why=options["reason"], execution=execution):
                     self.stdout.write(line)
             elif options["derive"] is not None:
@@ -100,23 +83,6 @@ class Command(BaseCommand):
                 f"The record {found.id} in the store {found.alias!r} cannot be read: it is damaged, or was written by a later "
                 "version. No request with this key runs. Install that version, or delete the record in the store."
             ) from error
-
-    # --------------------------------------------------------------------------------------------------------- audit
-
-    def history(self, record: UUID) -> None:
-        known = timeline(record)
-        if not (known.entries or known.references):
-            raise CommandError("The audit trail has nothing of this key.")
-        found = map(as_json, (*known.entries, *known.references)) if self.as_json else history_lines(known)
-        for line in found:
-            self.stdout.write(line)
-
-    def refer(self, typed: str) -> None:
-        found = referring(typed)
-        if not found:
-            raise CommandError(f"No key refers to {plain(typed)}.")
-        for each in found:
-            self.stdout.write(as_json(each) if self.as_json else reference_line(each))
 
     # ---------------------------------------------------------------------------------------------------------- show
 

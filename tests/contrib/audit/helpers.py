@@ -18,6 +18,7 @@ committed = pytest.mark.django_db(
         "django.contrib.sessions",
         "rest_framework.authtoken",
         "django_idempotency",
+        "django_idempotency.contrib.at_rest",
         "django_idempotency.contrib.audit",
         "testproject.payments",
     ],

@@ -1,0 +1,100 @@
+"""Show the audit trail of a key, also after its record was deleted; or the keys that refer to something."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import DatabaseError
+from django.utils import timezone
+
+from ..... import conf
+from .....inspection import redaction
+from .....inspection.failures import MISCONFIGURED, advice
+from .....inspection.terminal import plain
+from .....management.sought import sought
+from ...timeline import Referred, Timeline, referring_to, timeline_of
+from ...values import parsed
+
+
+class Command(BaseCommand):
+    requires_system_checks = ()
+    help = (
+        "Show what happened to one idempotency key, oldest first, and what it refers to; or with --reference the keys that "
+        "refer to something. If the trail has nothing of it, the exit status is 1."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "scope",
+            nargs="?",
+            help='Whose key it is, exactly, such as "user:auth.user:7"; or alone the operation_ref of a problem document.',
+        )
+        parser.add_argument("key", nargs="?", help="The key, exactly, without the quotes of its header.")
+        parser.add_argument("--realm", metavar="NAME", help="The realm of the scope, if the scope does not name it.")
+        parser.add_argument("--store", metavar="ALIAS", help='In IDEMPOTENCY["STORES"]; that of IDEMPOTENCY["STORE"].')
+        parser.add_argument(
+            "--reference", metavar="KIND:VALUE", help='List the keys that refer to it, such as "payment:17".'
+        )
+        parser.add_argument("--format", choices=("text", "json"), default="text", help="text; or json, a line each.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        in_json: bool = options["format"] == "json"
+        try:
+            if options["reference"] is not None:
+                found: Iterator[str] = self.referring(options["reference"], in_json=in_json)
+            else:
+                found = self.history(options, in_json=in_json)
+            for line in found:
+                self.stdout.write(line)
+        except DatabaseError as error:
+            raise CommandError(f"The audit trail cannot be read: {error}") from error
+
+    def history(self, options: dict[str, Any], *, in_json: bool) -> Iterator[str]:
+        if options["scope"] is None:
+            raise CommandError("Type a scope and a key, the operation_ref of a problem document, or --reference.")
+        alias = options["store"] or conf.get("STORE")
+        try:
+            record = sought(alias, options["scope"], options["key"], realm=options["realm"]).id
+        except MISCONFIGURED as error:
+            raise CommandError(advice(error, alias, conf.get("STORES"))) from error
+        known = timeline_of(record)
+        if not (known.entries or known.references):
+            raise CommandError("The audit trail has nothing of this key.")
+        return map(as_json, (*known.entries, *known.references)) if in_json else lines(known)
+
+    def referring(self, typed: str, *, in_json: bool) -> Iterator[str]:
+        named = parsed(typed)
+        if named is None:
+            raise CommandError(f"{typed!r} is no reference. Type its kind, a colon and its value, such as payment:17.")
+        found = referring_to(*named)
+        if not found:
+            raise CommandError(f"No key refers to {plain(typed)}.")
+        return map(as_json if in_json else reference_line, found)
+
+
+def lines(known: Timeline) -> Iterator[str]:
+    """Yield the events of a record, oldest first, and its references."""
+    if known.cut:
+        yield f"Only the newest {len(known.entries)} events:"
+    for entry in known.entries:
+        attempt = f"attempt {entry.attempt}" if entry.attempt else ""
+        facts = (entry.outcome, attempt, entry.actor, redaction.text(entry.request), entry.request_id)
+        reason = f" ({plain(entry.reason)})" if entry.reason else ""
+        said = ", ".join(plain(str(fact)) for fact in facts if fact)
+        yield f"{timezone.localtime(entry.at):%Y-%m-%d %H:%M:%S.%f %Z}  {entry.event:<16}  {said}{reason}"
+    for reference in known.references:
+        yield f"refers to {plain(reference.kind)}:{plain(reference.value)}"
+
+
+def reference_line(found: Referred) -> str:
+    return f"{plain(found.scope)}  {plain(found.key)}  {timezone.localtime(found.at):%Y-%m-%d %H:%M:%S %Z}"
+
+
+def as_json(found: Any) -> str:
+    """Return an entry or a reference on one line."""
+    facts = {name: value if isinstance(value, int) else str(value) for name, value in asdict(found).items()}
+    return json.dumps({**facts, "at": found.at.isoformat()})
