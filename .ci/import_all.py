@@ -48,6 +48,7 @@ settings.configure(
         "django_idempotency.contrib.audit",
         "django_idempotency.contrib.at_rest",
         "django_idempotency.contrib.steps",
+        "django_idempotency.contrib.suspects",
         "django_idempotency.contrib.forms",
         "django_idempotency.contrib.monitoring",
         "django_idempotency.contrib.publishing",

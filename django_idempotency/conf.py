@@ -103,6 +103,7 @@ OF_APPS = {
     "AUDIT": "django_idempotency.contrib.audit",
     "AUDIT_RETENTION": "django_idempotency.contrib.audit",
     "PROVIDERS": "django_idempotency.contrib.client",
+    "SUSPECTS": "django_idempotency.contrib.suspects",
 }
 
 #: Settings whose callables may be given as a dotted path.

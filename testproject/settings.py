@@ -36,6 +36,7 @@ INSTALLED_APPS = [
     "django_idempotency.contrib.at_rest",
     "django_idempotency.contrib.audit",
     "django_idempotency.contrib.steps",
+    "django_idempotency.contrib.suspects",
     "testproject.payments",
 ]
 

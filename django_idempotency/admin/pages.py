@@ -31,14 +31,14 @@ from ..stores.base import BaseStore
 from ..stores.orm import ORMStore
 from ..stores.orm.clock import Clock
 from .listing import MethodFilter, RecordChangeList, Records, ResponseFilter, RetentionFilter
-from .panels import PANELS
+from .panels import PAGES, PANELS, Page
 from .people import people
 from .rows import noting
-from .suspects import Suspects
+from .statistics import Statistics
 
 
 @admin.register(IdempotencyRecord)
-class IdempotencyRecordAdmin(Suspects):
+class IdempotencyRecordAdmin(Statistics):
     """Shows the records of one store. To show another, register a subclass with its `store_alias`."""
 
     #: An alias of IDEMPOTENCY["STORES"]; None: the first that keeps its records in a Django database.
@@ -101,6 +101,11 @@ class IdempotencyRecordAdmin(Suspects):
         """Allow the filters and nothing else: ?response_body__contains= would reveal what is hidden."""
         return lookup in {"kept", "status__exact", "guarantee__exact", "method", "response"}
 
+    @property
+    def offered_pages(self) -> list[Page]:
+        """The pages of other apps that the list links to."""
+        return [page for page in PAGES if page.is_offered()]
+
     def get_urls(self) -> list[URLPattern]:
         pages = [
             path(
@@ -116,7 +121,7 @@ class IdempotencyRecordAdmin(Suspects):
                 self.admin_site.admin_view(view),
                 name=f"{self.opts.app_label}_{self.opts.model_name}_{name}",
             )
-            for name, view in (("statistics", self.statistics_view), ("suspects", self.suspects_view))
+            for name, view in (("statistics", self.statistics_view), *((p.name, partial(p.view, self)) for p in PAGES))
         ]
         urls = [*pages, *super().get_urls()]
         for url in urls:  # no transaction around the request: an intervention has its own, a short one

@@ -1,12 +1,14 @@
-"""What other installed apps add to the admin of records: a section of a record's page, terms of the search, and changes."""
+"""What other installed apps add to the admin of records: sections of a record's page, search terms, changes and pages."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
 from uuid import UUID
 
 from django.contrib.admin import AdminSite
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 
 from ..inspection.interventions import Verb
@@ -23,6 +25,21 @@ class Panel(Protocol):
         """Return the ids of the records that a search term names, a bounded number; none: the term means something else."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A page beside the list of records, which links to it. An app appends it to `PAGES`."""
+
+    #: Of its address.
+    name: str
+    #: Translated, lazily.
+    title: Any
+    #: Called with the records' model admin and the request. It checks permissions itself.
+    view: Callable[[Any, HttpRequest], HttpResponse]
+    #: Is there something to show, so that the list links to it?
+    is_offered: Callable[[], bool] = lambda: True
+
+
 PANELS: list[Panel] = []
+PAGES: list[Page] = []
 #: Changes by hand that have a page of their own, by name. The section of their app links to it.
 ADDED_VERBS: dict[str, Verb] = {}

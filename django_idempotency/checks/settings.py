@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from datetime import datetime, timezone
 from typing import Any
 
 from django.apps import apps
@@ -22,8 +21,6 @@ from ..core.records import Guarantee
 from ..errors import ConfigurationError
 from ..http.exemptions import parsed
 from ..http.selection import SELECTING, compiled
-from ..inspection.suspect_sources import search_of
-from ..inspection.suspects import Unsearchable
 from ..instrumentation.meters import meters
 from ..profiles.profile import is_free
 from ..runtime import switch
@@ -55,7 +52,6 @@ def check_settings(**_: Any) -> list[CheckMessage]:
         *_metrics(),
         *_exemptions(),
         *_replay_through(),
-        *_suspects(),
         *(() if encryption else check_stores()),  # without its keys no store can be built
     ]
 
@@ -216,19 +212,6 @@ def _encryption() -> Iterator[CheckMessage]:
 def _metrics() -> Iterator[CheckMessage]:
     if meters.problem:  # they were made when the process started: a second one might register its metrics twice
         yield finding("E090", value=shown(conf.get("METRICS")), problem=meters.problem.rstrip("."))
-
-
-def _suspects() -> Iterator[CheckMessage]:
-    entries = conf.get("SUSPECTS")
-    if not isinstance(entries, (list, tuple)):
-        yield senseless("SUSPECTS", f"A list of dicts, not {type_named(entries)}")
-        return
-    now = datetime.now(timezone.utc)
-    for entry in entries:
-        try:
-            search_of(entry, since=now, until=now)
-        except Unsearchable as error:
-            yield senseless("SUSPECTS", str(error).rstrip("."))
 
 
 def _exemptions() -> Iterator[CheckMessage]:

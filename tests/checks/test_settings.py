@@ -151,9 +151,6 @@ MALFORMED = [
     ("ENCRYPTION_KEYS", [KEY, None], "E098", "token_bytes(32)"),
     ("ENCRYPTION_KEYS", [KEY, KEY], "E098", "token_bytes(32)"),
     ("HASH_KEYS", "yes", "E003", '"HASH_KEYS": False'),
-    ("SUSPECTS", [{"model": "payments.Charge"}], "E003", '"SUSPECTS": []'),
-    ("SUSPECTS", [{"model": "no.Model", "same": ["amount"], "within": 5}], "E003", "no model 'no.Model'"),
-    ("SUSPECTS", "payments.Charge", "E003", '"SUSPECTS": []'),
     ("COUNT_REPLAYS", 1, "E003", '"COUNT_REPLAYS": False'),
     # ---- secrets
     ("DERIVE_SECRET", "", "E007", 'os.environ["DERIVE_SECRET"]'),

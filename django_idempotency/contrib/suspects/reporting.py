@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import signals
-from ..core.suspects import Suspect
-from .meters import meters
+from ... import signals
+from ...instrumentation.meters import meters
+from .groups import Suspect
 
 
 def report(model: Any, suspect: Suspect) -> None:

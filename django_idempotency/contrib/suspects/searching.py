@@ -17,7 +17,7 @@ from django.db.models import Case, F, Q, QuerySet, Value, When, Window
 from django.db.models.constants import LOOKUP_SEP
 from django.db.models.functions import Lag, Lead
 
-from ..core.suspects import Sighting
+from .groups import Sighting
 
 #: The field that a model keeps its idempotency key in, unless the command says otherwise.
 KEY = "idempotency_key"

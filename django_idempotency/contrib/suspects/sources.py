@@ -9,7 +9,7 @@ from typing import Any
 from django.apps import apps
 from django.db import router
 
-from .suspects import Search, Unsearchable, default_key, default_timestamp
+from .searching import Search, Unsearchable, default_key, default_timestamp
 
 #: What an entry has to have, and what it may have.
 REQUIRED = ("model", "same", "within")

@@ -16,12 +16,12 @@ from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
-from django_idempotency.core.suspects import Suspect
-from django_idempotency.inspection.suspects import Search
+from django_idempotency.contrib.suspects.groups import Suspect
+from django_idempotency.contrib.suspects.searching import Search
 from django_idempotency.signals import duplicate_found
 from testproject.payments.models import Charge, Effect
 
-from ..support.meters import RecordingMeter, installed
+from ...support.meters import RecordingMeter, installed
 
 pytestmark = pytest.mark.django_db
 #: Some hours ago, so that the default window has it.

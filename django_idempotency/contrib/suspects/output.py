@@ -12,8 +12,8 @@ from typing import Any
 from django.core.serializers.json import DjangoJSONEncoder
 from django.utils import timezone
 
-from ..core.suspects import Sighting, Suspect
-from ..inspection.terminal import plain, span
+from ...inspection.terminal import plain, span
+from .groups import Sighting, Suspect
 
 #: Primary keys that a line of the table shows.
 _SHOWN = 5

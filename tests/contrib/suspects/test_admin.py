@@ -10,7 +10,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from django_idempotency.admin import suspects
+from django_idempotency.contrib.suspects import admin as suspects
 from testproject.payments.models import Charge
 from tests.admin.helpers import LIST, staff, text_of
 from tests.support.factories import UserFactory

@@ -13,12 +13,12 @@ from django.db import DatabaseError, connections, router
 from django.db.models import Model
 from django.utils.connection import ConnectionDoesNotExist
 
-from ...core.suspects import Suspect, suspects
-from ...inspection.suspects import Search, Unsearchable, default_key, default_timestamp
-from ...instrumentation.suspects import report
-from ..arguments import MOST_ROWS, duration, moment, positive
-from ..files import write_whole
-from ..suspects import as_csv, as_json, as_table, as_textfile
+from .....management.arguments import MOST_ROWS, duration, moment, positive
+from .....management.files import write_whole
+from ...groups import Suspect, suspects
+from ...output import as_csv, as_json, as_table, as_textfile
+from ...reporting import report
+from ...searching import Search, Unsearchable, default_key, default_timestamp
 
 #: With --exit-code. An error is 1, and a wrong option 2.
 FOUND = 3
