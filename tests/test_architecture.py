@@ -100,6 +100,7 @@ STILL_UPWARDS: frozenset[tuple[str, str]] = frozenset(
         ("decorators", "contrib.ninja"),
         ("functions", "contrib.steps"),
         ("http", "contrib.steps"),
+        ("management", "contrib.publishing"),
         ("middleware", "contrib.graphql"),
         ("middleware", "contrib.steps"),
         ("rest_framework", "contrib.steps"),

@@ -106,6 +106,10 @@ class IdempotencyRecordAdmin(Statistics):
         """The pages of other apps that the list links to."""
         return [page for page in PAGES if page.is_offered()]
 
+    def page_view(self, request: HttpRequest, name: str) -> HttpResponse:
+        """Show a page of another app."""
+        return next(page for page in PAGES if page.name == name).view(self, request)
+
     def get_urls(self) -> list[URLPattern]:
         pages = [
             path(
@@ -121,7 +125,10 @@ class IdempotencyRecordAdmin(Statistics):
                 self.admin_site.admin_view(view),
                 name=f"{self.opts.app_label}_{self.opts.model_name}_{name}",
             )
-            for name, view in (("statistics", self.statistics_view), *((p.name, partial(p.view, self)) for p in PAGES))
+            for name, view in (
+                ("statistics", self.statistics_view),
+                *((page.name, partial(self.page_view, name=page.name)) for page in PAGES),
+            )
         ]
         urls = [*pages, *super().get_urls()]
         for url in urls:  # no transaction around the request: an intervention has its own, a short one

@@ -69,7 +69,9 @@ def test_every_option_of_the_purge() -> None:
 
 def test_every_option_of_the_search_for_suspects() -> None:
     """Every option is listed, in the order of --help, and what the signal carries."""
-    parser = load_command_class("django_idempotency.contrib.suspects", "idempotency_suspects").create_parser("manage.py", "x")
+    parser = load_command_class("django_idempotency.contrib.suspects", "idempotency_suspects").create_parser(
+        "manage.py", "x"
+    )
     ours = {
         action.option_strings[0]: action.default
         for action in parser._actions

@@ -22,12 +22,12 @@ from sentry_sdk.serializer import serialize
 
 import django_idempotency
 from django_idempotency import idempotent, signals
+from django_idempotency.contrib.at_rest.sealed import Keyring
 from django_idempotency.core import rules
 from django_idempotency.engine.deferring import Deferring
 from django_idempotency.stores import packing
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.stores.orm.statements import Statements
-from django_idempotency.contrib.at_rest.sealed import Keyring
 from tests.support.meters import RecordingMeter, installed
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__), pytest.mark.any_database]
