@@ -7,7 +7,7 @@ reads. Its plain columns are the row's, which Django needs for permissions, the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -119,16 +119,15 @@ class IdempotencyRecordAdmin(Statistics):
             )
             for name in self.verbs
         ]
+        views: dict[str, Callable[..., HttpResponse]] = {"statistics": self.statistics_view}
+        views |= {page.name: partial(self.page_view, name=page.name) for page in PAGES}
         pages += [
             path(
                 f"{name}/",
                 self.admin_site.admin_view(view),
                 name=f"{self.opts.app_label}_{self.opts.model_name}_{name}",
             )
-            for name, view in (
-                ("statistics", self.statistics_view),
-                *((page.name, partial(self.page_view, name=page.name)) for page in PAGES),
-            )
+            for name, view in views.items()
         ]
         urls = [*pages, *super().get_urls()]
         for url in urls:  # no transaction around the request: an intervention has its own, a short one

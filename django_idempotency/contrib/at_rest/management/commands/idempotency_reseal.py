@@ -52,9 +52,10 @@ class Command(ScanningCommand):
         for kind, counted in beside.items():
             if done := counted[Resealing.DONE]:
                 self.stdout.write(f"{done:,} {kind} {'would be ' if dry else ''}resealed.")
-        if closed := [f"{n:,} {kind}" for kind, counted in beside.items() if (n := counted[Resealing.CLOSED])]:
+        unopened = {kind: counted[Resealing.CLOSED] for kind, counted in beside.items()}
+        if any(unopened.values()):
             raise CommandError(
-                f"{' and '.join(closed)} cannot be opened, and were left as they are. Add the key that has sealed them to "
+                f"{' and '.join(f'{count:,} {kind}' for kind, count in unopened.items() if count)} cannot be opened, and were left as they are. Add the key that has sealed them to "
                 "ENCRYPTION_KEYS, and type the command again."
             )
         if closed := self.counted[Resealing.CLOSED]:
