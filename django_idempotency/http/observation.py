@@ -181,7 +181,7 @@ class ObservedIdempotency(StepsSwitchedOff, RequestIdempotency):
         if isinstance(self._observation.key, str):
             return self._observation.key
         ticket = self._ticket()
-        return super().key if ticket is None else ticket.key
+        return super().key if ticket is None else str(ticket.key)
 
     def derive(self, label: str) -> str:
         """Return what a guard would derive if the key were new; another in each request if it would not guard it."""

@@ -35,7 +35,7 @@ class OperationHandle:
     @property
     def key(self) -> str:
         """The idempotency key: the client's, unquoted, or a selected or given one."""
-        return self._operation.ticket.key
+        return str(self._operation.ticket.key)  # plain text: what the work stores or sends is its own
 
     @property
     def attempt(self) -> int:

@@ -38,6 +38,7 @@ def view(request: HttpRequest) -> HttpResponse:
         handle.ttl = timedelta(minutes=5)
     if "bad-ttl" in request.GET:
         handle.ttl = 0
+    assert type(handle.key) is str  # a step stores it, and so may the view
     keys = {label: handle.derive(label) for label in ("stripe", "bank")}
     return JsonResponse(
         {"key": handle.key, "attempt": handle.attempt, **keys}, status=int(request.GET.get("status", 201))

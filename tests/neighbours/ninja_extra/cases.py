@@ -58,8 +58,9 @@ class Charges(ControllerBase):
     @http_post("/{int:shop}")
     @idempotent()
     def create(self, request: HttpRequest, shop: int, payload: ChargeIn) -> dict[str, int]:
-        attempt: int = request.idempotency.attempt  # type: ignore[attr-defined]
-        return {"id": work(), "shop": shop, "amount": payload.amount, "attempt": attempt}
+        pk, handle = work(), request.idempotency  # type: ignore[attr-defined]
+        handle.derive("bank")
+        return {"id": pk, "shop": shop, "amount": payload.amount, "attempt": handle.attempt}
 
     @idempotent(required=True)
     @http_post("/above")
@@ -150,7 +151,7 @@ def test_under_atomic_requests(call: Caller, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
     for key in (KEY, "another"):
         assert (call("/api/charges/above", 500, key=key).status_code, Effect.objects.count()) == (500, 0)
-    assert call("/api/charges/7", key=None).status_code == 500  # it has no request.idempotency: rolled back
+    assert call("/api/charges/7", key=None).status_code == 500  # nothing can be derived without a key: rolled back
     assert Effect.objects.count() == 0
     assert call.client.get("/api/charges").json() == {"atomic": True}
 
