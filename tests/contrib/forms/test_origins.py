@@ -12,7 +12,7 @@ import pytest
 import django_idempotency
 
 NODE = shutil.which("node")
-SCRIPT = Path(django_idempotency.__file__).with_name("static") / "django_idempotency" / "form.js"
+SCRIPT = Path(django_idempotency.__file__).with_name("contrib") / "forms" / "static" / "django_idempotency" / "form.js"
 HARNESS = Path(__file__).with_name("origins.js")
 KEYS = "/idempotency-tokens"
 
