@@ -792,11 +792,21 @@ def test_with_a_key_it_is_one_transaction(url: str, transactions: int) -> None:
 
 @pytest.mark.skipif("connection.vendor == 'sqlite'", reason="SQLite locks no rows")
 @pytest.mark.usefixtures("atomic_requests")
-@pytest.mark.parametrize("prefix", ["guarded", "leased"])
-@pytest.mark.parametrize("key", [None, KEY])
-def test_a_lock_of_the_authentication_holds_in_the_function(call: Caller, prefix: str, key: str | None) -> None:
-    """The lock holds with and without a key; others see the claim meanwhile, so that a crash leaves its trace."""
-    assert call(f"/{prefix}/locks", key=key).json() == {"locked": True, "claimed": key is not None}
+@pytest.mark.parametrize(
+    ("prefix", "key", "found"),
+    [
+        ("guarded", None, {"locked": True, "claimed": False}),
+        ("guarded", KEY, {"locked": True, "claimed": False}),
+        ("leased", None, {"locked": True, "claimed": False}),
+        # What stood before its claim is committed with it.
+        ("leased", KEY, {"locked": False, "claimed": True}),
+    ],
+)
+def test_a_lock_of_the_authentication_holds_in_the_function(
+    call: Caller, prefix: str, key: str | None, found: dict[str, bool]
+) -> None:
+    """With a key and without; the claim is in the same transaction, so others see it only after the COMMIT."""
+    assert call(f"/{prefix}/locks", key=key).json() == found
 
 
 @pytest.mark.usefixtures("atomic_requests")
