@@ -38,7 +38,7 @@ from .test_undoing import states
 pytestmark = [pytest.mark.either_server, pytest.mark.django_db(transaction=True)]
 
 LIFETIME = timedelta(days=1)
-ROOT = Path(__file__).resolve().parents[3] / "django_idempotency"
+ROOT = Path(__file__).resolve().parents[3] / "django_idempotency" / "contrib"
 
 
 @dataclass
