@@ -108,7 +108,7 @@ def _without_coding(response: HttpResponseBase, body: bytes, limit: int) -> byte
     inflater = zlib.decompressobj(wbits=31)
     with suppress(zlib.error):
         plain = inflater.decompress(body, limit + 1)
-        return plain if inflater.eof and len(plain) <= limit else None
+        return plain if inflater.eof and not inflater.unused_data and len(plain) <= limit else None
     return None
 
 

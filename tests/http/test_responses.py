@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterator
 from io import BytesIO
 from typing import Any
@@ -287,3 +288,12 @@ def test_what_mints_secrets() -> None:
     assert named.headers == (("X-Key-Id", "7"),)
     by_function = captured(response, store_body=False, headers=lambda name: name == "location")
     assert by_function.headers == (("Location", "/secret/"),)
+
+
+def test_a_coding_of_several_members_stays() -> None:
+    """What follows the first member would be lost: such a body is stored as it is, with its coding."""
+    body = gzip.compress(b"first,") + gzip.compress(b"second")
+    response = HttpResponse(body, headers={"Content-Encoding": "gzip", "Vary": "Accept-Encoding"})
+    outcome = capture(response, resolve(Policy()), 1000)
+    assert outcome.body == body
+    assert ("Content-Encoding", "gzip") in outcome.headers

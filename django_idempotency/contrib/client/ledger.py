@@ -216,12 +216,14 @@ def _known(row: Any) -> KnownCall | None:
 
 
 def give_up(operation: str) -> bool:
-    """Close the calls of an operation's steps for good, but those that may be on their way. Are there none of those?"""
+    """Close the calls of an operation's steps for good, but those that may be on their way. Are there none of those?
+
+    A call whose time has run out may be one of them: the provider may still be working.
+    """
     calls = OutgoingCall.objects.using(router.db_for_write(OutgoingCall)).filter(operation=operation)
-    sent = Q(state=CallState.OPEN.value, last_sent__gt=Clock(-ON_ITS_WAY))
-    calls.exclude(sent).filter(state__in=[state.value for state in UNFINISHED]).update(
-        state=CallState.GIVEN_UP.value, request=None
-    )
+    unfinished = Q(state__in=[state.value for state in UNFINISHED])
+    sent = unfinished & Q(last_sent__gt=Clock(-ON_ITS_WAY))
+    calls.exclude(sent).filter(unfinished).update(state=CallState.GIVEN_UP.value, request=None)
     return not calls.filter(sent).exists()
 
 

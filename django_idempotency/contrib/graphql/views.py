@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any, cast
 
 from asgiref.sync import iscoroutinefunction
@@ -39,7 +39,7 @@ from ...http.running import arun_guarded, run_guarded
 from ...http.status import stamp
 from ...http.unguarded import READS, areport_unguarded, leave_unguarded, report_unguarded, watched
 from . import operations
-from .execution import Execution, watching, watching_schema
+from .execution import Execution
 
 
 def guard(cls: type[Any], library: type[Any], policy: Policy) -> type[Any]:
@@ -99,13 +99,13 @@ class _GuardedView(View):
 
     def execute_graphql_request(self, *args: Any, **kwargs: Any) -> Any:
         """Let graphene execute an operation."""
-        with self._watched():
-            return super().execute_graphql_request(*args, **kwargs)  # type: ignore[misc]
+        self._watch()
+        return super().execute_graphql_request(*args, **kwargs)  # type: ignore[misc]
 
     def execute_single(self, *args: Any, **kwargs: Any) -> Any:
         """Let strawberry execute an operation."""
-        with self._watched():
-            return super().execute_single(*args, **kwargs)  # type: ignore[misc]
+        self._watch()
+        return super().execute_single(*args, **kwargs)  # type: ignore[misc]
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Guard the request if it may change something and carries a key."""
@@ -137,16 +137,14 @@ class _GuardedView(View):
     def _is_graphene(self) -> bool:
         return hasattr(self, "parse_body")
 
-    def _watched(self) -> AbstractContextManager[None]:
-        if self._execution is None:
-            return nullcontext()
+    def _watch(self) -> None:
+        """Let what executes an operation, or the operations of a batch, note that it does."""
+        if self._execution is None or self._execution.was_asked:
+            return
         if self._is_graphene:
-            self.execution_context_class = watching(self.execution_context_class)
-        elif (schema := watching_schema(self.schema)) is None:
-            return nullcontext()
-        else:
+            self.execution_context_class = self._execution.watching(self.execution_context_class)
+        elif (schema := self._execution.watching_schema(self.schema)) is not None:
             self.schema = schema
-        return self._execution.watched()
 
     def _judged(self, request: HttpRequest, response: Any) -> Any:
         """Let what was executed decide whether the response is stored."""
@@ -161,8 +159,8 @@ class _AsyncGuardedView(_GuardedView):
 
     async def execute_single(self, *args: Any, **kwargs: Any) -> Any:
         """See _GuardedView.execute_single()."""
-        with self._watched():
-            return await super(_GuardedView, self).execute_single(*args, **kwargs)  # type: ignore[misc]
+        self._watch()
+        return await super(_GuardedView, self).execute_single(*args, **kwargs)  # type: ignore[misc]
 
     async def dispatch(  # type: ignore[override]
         self, request: HttpRequest, *args: Any, **kwargs: Any

@@ -85,6 +85,8 @@ def is_unfinished(handle: StepsHandle) -> bool:
 def ending_by_steps(handle: StepsHandle) -> StepEnding | None:
     """Return how the steps end the work, whatever its response or exception is; `None`: as those say."""
     steps = _steps_of(handle)
+    if handle.is_held:  # again: Django takes the mark off with the block of the work in which it was set
+        handle._operation.set_rollback()  # noqa: SLF001 - ours
     if handle.is_held or (steps is not None and steps.held):
         return StepEnding(WorkResult.KEPT, OutcomeKind.HELD.outcome(), HELD_FOR)
     if steps is None or steps.journal is None:

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("django_idempotency")
 
 
+def _stay() -> None:
+    """Leave a connection open."""
+
+
 class TransactionGuard(Guard):
     """A locked row inside the work's own transaction."""
 
@@ -181,19 +185,20 @@ class TransactionGuard(Guard):
         In a caller's transaction, only its savepoint is visible to us.
         """
         connection = self._connection
-        settings, deadline = connection.settings_dict, connection.close_at
+        stays = self._block is None and not self._joined
         if self._block is None:
             connection.atomic_blocks[-1] = self  # type: ignore[call-overload] # see _from_testcase
-            if not self._joined:
-                transaction.on_commit(self._mark_committed, using=connection.alias)
-                # Without us, close_old_connections() in the work does no harm: here, too, it closes only what is broken.
-                connection.settings_dict, connection.close_at = {**settings, "AUTOCOMMIT": False}, None
+        if stays:
+            transaction.on_commit(self._mark_committed, using=connection.alias)
+            # Without us, close_old_connections() in the work does no harm: it may find no transaction open.
+            connection.close_if_unusable_or_obsolete = _stay  # type: ignore[method-assign]
         try:
             with connection.execute_wrapper(self._notice):
                 yield
             self.keeps = self._joined and not self.needs_rollback()
         finally:
-            connection.settings_dict, connection.close_at = settings, deadline
+            if stays:
+                del connection.close_if_unusable_or_obsolete
             self._over = True  # Django removes the last wrapper, which may not be ours
 
     @property

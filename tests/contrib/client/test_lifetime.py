@@ -142,9 +142,11 @@ def test_a_worker_that_died_before_the_first_byte(monkeypatch: pytest.MonkeyPatc
     assert charges() == (0, 0)
 
 
-def test_a_call_that_may_be_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A moment after the attempt was written down nobody can tell: the undo waits, and then it is closed and asked about."""
+@pytest.mark.parametrize("state", ["open", "unknown"])
+def test_a_call_that_may_be_on_its_way(monkeypatch: pytest.MonkeyPatch, state: str) -> None:
+    """A moment after the attempt, or its timeout, nobody can tell: the undo waits; then it is closed and asked about."""
     died_before_the_first_byte(monkeypatch)
+    OutgoingCall.objects.update(state=state)
     assert "NotUndone" in give_up()
     assert states() == ["STARTED", "BARRIER"]
     let_pass(timedelta(minutes=10))

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.test import Client, override_settings
 from django.urls import path
@@ -220,7 +221,7 @@ def post(body: str, at: int = 0) -> Any:
 
 
 @pytest.mark.parametrize("guarantee", ["atomic", "lease"])
-@pytest.mark.parametrize("shape", ["plain", "rest"])
+@pytest.mark.parametrize("shape", ["plain", "nested", "rest"])
 def test_what_the_client_gets(guarantee: str, shape: str, caplog: pytest.LogCaptureFixture) -> None:
     """A problem with a code of its own, and then that it is held; what the view wrote in `atomic` is rolled back."""
     from testproject.payments.models import Effect
@@ -233,14 +234,20 @@ def test_what_the_client_gets(guarantee: str, shape: str, caplog: pytest.LogCapt
         work(request)
         return HttpResponse("paid", status=201)
 
+    def nested(request: HttpRequest) -> HttpResponse:
+        Effect.objects.create(label="written")
+        with transaction.atomic():  # its rollback takes off the mark that all must be rolled back
+            WORLD.do("charge", request.idempotency.derive("charge"))  # type: ignore[attr-defined]
+        return HttpResponse("paid", status=201)
+
     def rest(request: Any) -> Response:
         work(request._request)
         return Response("paid", status=201)
 
     guard: Any = idempotent(guarantee=guarantee, anonymous="shared")
     view = (
-        guard(plain)
-        if shape == "plain"
+        guard(plain if shape == "plain" else nested)
+        if shape != "rest"
         else guard(api_view(["POST"])(authentication_classes([])(permission_classes([])(rest))))
     )
     WORLD.breaks.add("charge")
