@@ -20,8 +20,8 @@ _DRIVES = "the driver has another client for async code"
 
 #: Twins that are not the same code, and why they cannot be. Decisions do not belong in them.
 DIFFERENT = {
-    "batches/running.py process_batch": "an async one also takes an async iterable",
-    "client/exchange.py Exchange.run": "a coroutine that is closed can await nothing",
+    "contrib/batches/running.py process_batch": "an async one also takes an async iterable",
+    "contrib/client/exchange.py Exchange.run": "a coroutine that is closed can await nothing",
     "engine/operation.py Operation._notify": _NOTIFIES,
     "functions/call.py FunctionCall.go_without_store": _NOTIFIES,
     "functions/handle.py Handle.answer": "each refuses the other's functions",
@@ -39,10 +39,10 @@ DIFFERENT = {
     "http/running.py run_guarded": _ENTERS,
     "middleware/__init__.py IdempotencyMiddleware._call": _ENTERS,
     "middleware/__init__.py IdempotencyMiddleware.process_view": "the async one hands sync views to the other",
-    "ninja/calls.py OperationCall.run": _ENTERS,
-    "ninja/calls.py OperationCall._open": "a request knows its user by another name in async code",
+    "contrib/ninja/calls.py OperationCall.run": _ENTERS,
+    "contrib/ninja/calls.py OperationCall._open": "a request knows its user by another name in async code",
     "runtime/transactions.py refuse_open_transactions": "the async one hands over to the thread of the request",
-    "steps/actions.py Call.run": "each refuses, or drives, the other's functions",
+    "contrib/steps/actions.py Call.run": "each refuses, or drives, the other's functions",
     "stores/layered/store.py LayeredStore.claim": "a front in this process is asked without a thread",
     "stores/layered/store.py LayeredStore.settle": "a front in this process is asked without a thread",
     "stores/redis/client.py RedisClient.ask": _DRIVES,

@@ -222,7 +222,7 @@ class OneStep:
             if self.steps.open is None:
                 raise  # by an on_commit callback of the body: it is committed
             if self.written is not None:
-                self.steps.rows.forget()  # whoever must know asks the database
+                self.steps.rows.forget()  # who must know asks the database
             elif (yield from self.fail(error)):
                 return self.result
             self.steps.rolled_back = self.written is None and self.steps.cut is None

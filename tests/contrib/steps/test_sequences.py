@@ -119,6 +119,7 @@ def call(card: str, name: str, *, idempotency_key: str) -> list[str]:
 def told(card: str, name: str, *, declined: bool) -> list[str]:
     """Let what is planned happen at the end of a body."""
     WORLD.bodies.append(name)
+    WORLD.declined.discard(name)  # an attempt that was declined before may have died with that
     if declined:
         WORLD.declined.add(name)
         raise Declined
