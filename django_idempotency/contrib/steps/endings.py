@@ -105,7 +105,7 @@ def problem_of(handle: StepsHandle) -> Problem | None:
 
 
 def can_be_undone(handle: StepsHandle) -> bool:
-    """May the steps of a work still be undone? Then nobody is told that it is done before its record says so."""
+    """May the steps of a work still be undone? Then nobody may learn that it is done before its record says so."""
     steps = _steps_of(handle)
     return steps is not None and not steps.given_up and any(map(owes_undo, steps.rows.known))
 

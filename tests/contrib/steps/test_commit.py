@@ -161,7 +161,7 @@ def test_what_is_cut_is_not_asked_about_at_once(clock: Clock) -> None:
     assert (PROVIDER.asked("refund"), states()) == (1, ["UNDONE", "BARRIER"])
 
 
-# ------------------------------------------------------------------------------------------- what nobody is told of
+# ------------------------------------------------------------------------------------------- what is not printed
 
 
 def test_a_call_of_the_command_that_fails(clock: Clock) -> None:
