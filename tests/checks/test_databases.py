@@ -350,7 +350,7 @@ def test_migrations_that_are_not_applied(capsys: pytest.CaptureFixture[str]) -> 
         True,
     )
     assert check_migrations(databases=["other"]) == check_migrations() == []
-    call_command("check", databases=["default"], tags=["idempotency"])
+    call_command("check", databases=["default"])
     assert "W080" in capsys.readouterr().err
 
 
