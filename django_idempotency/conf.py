@@ -14,8 +14,8 @@ from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 
 from .core.policy import DOCUMENT, FIELD_NAMES, Policy, Resolved, seconds
+from .core.profiles import PROFILES, Profile
 from .core.records import MISSING, Guarantee, UnprintedBytes, UnprintedText
-from .profiles import PROFILES, Profile
 
 NAME = "IDEMPOTENCY"
 APP = "django_idempotency"

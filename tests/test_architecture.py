@@ -28,12 +28,12 @@ LOOSE = 9
 #: table (`make pictures`). The longest prefix of a module's name decides.
 LAYERS: dict[str, tuple[str, ...]] = {
     "errors": ("errors",),
-    "core": ("core", "profiles", "serialization", "selectors", "concurrency", "messages"),
+    "core": ("core", "messages"),
     "stores": ("models", "migrations", "stores"),
     "engine": ("engine",),
     "http": ("conf", "signals", "scopes", "realms", "instrumentation", "inspection", "runtime", "extensions", "http"),
     "entry points": ("functions", "rest_framework", "decorators", "middleware", PACKAGE),
-    "operators' tools": ("admin", "checks", "management", "testing", "urls", "apps"),
+    "operators' tools": ("admin", "checks", "management", "testing", "apps"),
     "contrib": ("contrib",),
 }
 LAYER_OF = {prefix: number for number, prefixes in enumerate(LAYERS.values()) for prefix in prefixes}
@@ -42,10 +42,8 @@ LAYER_OF = {prefix: number for number, prefixes in enumerate(LAYERS.values()) fo
 OTHERS = {
     "errors": "",
     "core": "",
-    "profiles": "",
-    "serialization": "",
-    "selectors": "jmespath",
-    "concurrency": "asgiref",
+    "core.selectors": "jmespath",
+    "core.concurrency": "asgiref",
     "messages": "",
     "models": "django",
     "migrations": "django",
@@ -73,7 +71,6 @@ OTHERS = {
     "management": "django",
     "testing": "asgiref django hypothesis pytest",
     "testing.schemathesis": "django schemathesis",
-    "urls": "django",
     "apps": "django",
     "contrib": "asgiref django",
     "contrib.at_rest.sealed": "cryptography django",
@@ -105,7 +102,6 @@ STILL_UPWARDS: frozenset[tuple[str, str]] = frozenset(
         ("middleware", "contrib.steps"),
         ("rest_framework", "contrib.steps"),
         ("testing", "contrib.steps"),
-        ("urls", "contrib.publishing"),
     }
 )
 

@@ -14,6 +14,7 @@ from django.core.checks import ERROR
 from .. import conf
 from ..contrib.graphql.hook import library_view
 from ..core.policy import OBSERVE, SAFE_METHODS, Policy
+from ..core.profiles import Profile
 from ..core.records import MISSING
 from ..http.exemptions import exemptions
 from ..http.following import unfollowed
@@ -28,7 +29,6 @@ from ..http.markers import (
     view_class,
 )
 from ..http.ninja_views import is_ninja, operation_of, operations_of
-from ..profiles import Profile
 from . import operations
 from .middleware import guards_every_view
 from .routes import middleware_problems, own_problems, refusals, refuses_its_clients

@@ -17,14 +17,14 @@ from .. import conf
 from ..core.contradictions import profile_contradiction
 from ..core.lifetime import MARGIN
 from ..core.policy import FIELD_NAMES, FINGERPRINTS, Policy, seconds
+from ..core.profiles.profile import is_free
 from ..core.records import Guarantee
+from ..core.selectors import Selector
 from ..errors import ConfigurationError
 from ..http.exemptions import parsed
 from ..http.selection import SELECTING, compiled
 from ..instrumentation.meters import meters
-from ..profiles.profile import is_free
 from ..runtime import switch
-from ..selectors import Selector
 from .catalogue import closest, finding, shown, type_named
 from .stores import check_stores
 

@@ -10,9 +10,9 @@ from datetime import timedelta
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from ..profiles import PROFILES, Profile
 from .field_values import are_exceptions, are_names, are_statuses, is_duration, is_flag, is_rate, is_size, one_of
 from .key_formats import is_format
+from .profiles import PROFILES, Profile
 from .records import MISSING, Guarantee
 
 #: A duration: seconds, or a `timedelta`.

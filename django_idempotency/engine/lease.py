@@ -11,9 +11,9 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from ..concurrency.cancellation import run_to_completion
 from ..core import conclusions, rules, settlements
 from ..core.conclusions import SettledState, WorkResult
+from ..core.concurrency.cancellation import run_to_completion
 from ..core.records import Outcome, Record, Ticket
 from ..core.rules import Busy, Execute, Verdict
 from ..errors import StoreUnavailable

@@ -14,8 +14,8 @@ from jmespath.functions import Functions
 from ..core.canonical import hasher
 from ..core.policy import Duration
 from ..core.records import MISSING, Guarantee
-from ..selectors import Selector
-from ..serialization.results import results_for
+from ..core.selectors import Selector
+from ..core.serialization.results import results_for
 from .arguments import Arguments
 from .handle import Handle
 from .keys import validate_key

@@ -10,11 +10,12 @@ from datetime import datetime, timezone
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from ..concurrency.cancellation import run_to_completion
 from ..contrib.steps.endings import acompleted, can_be_undone, completed, ending_by_steps, is_unfinished
 from ..core.conclusions import SettledState, WorkResult
+from ..core.concurrency.cancellation import run_to_completion
 from ..core.failures import failed_with
 from ..core.records import Guarantee, Outcome, OutcomeKind, shortened
+from ..core.serialization.results import Unstorable, dump_error
 from ..errors import (
     ConfigurationError,
     HeldForPerson,
@@ -27,7 +28,6 @@ from ..errors import (
 from ..instrumentation.traces import traced
 from ..runtime.registry import body_limit
 from ..runtime.takeovers import HELD_FOR, HoldForReview, RunAgain, UseResult
-from ..serialization.results import Unstorable, dump_error
 from .call import FunctionCall
 from .executions import suspends
 

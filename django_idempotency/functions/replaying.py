@@ -8,6 +8,7 @@ from ..core import rules
 from ..core.at_rest import readable
 from ..core.records import CANCELLATIONS, UNDONE, Outcome, OutcomeKind, kind_of
 from ..core.rules import Busy, Execute, Mismatch, Replay, Verdict
+from ..core.serialization.results import Unreadable, load_error
 from ..errors import (
     HeldForPerson,
     IdempotencyError,
@@ -21,7 +22,6 @@ from ..errors import (
 )
 from ..instrumentation.counting import count
 from ..instrumentation.outcomes import HELD, REFUSED, outcome_of
-from ..serialization.results import Unreadable, load_error
 from .call import FunctionCall
 from .terms import FunctionTerms
 

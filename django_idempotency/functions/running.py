@@ -9,9 +9,9 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 
-from ..concurrency.cancellation import run_to_completion
 from ..contrib.steps.endings import aleft_by, left_by
 from ..contrib.steps.stored_calls import dump_call
+from ..core.concurrency.cancellation import run_to_completion
 from ..core.rules import Execute
 from ..engine.lease import LeaseOperation
 from ..errors import ConfigurationError, DeadlinePassed, StoreUnavailable

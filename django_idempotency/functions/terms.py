@@ -16,11 +16,11 @@ from .. import conf
 from ..core.policy import Policy, Resolved
 from ..core.records import MISSING, Guarantee, Record
 from ..core.scope_names import qualified
+from ..core.selectors import Selector
+from ..core.serialization.results import FunctionResults
 from ..errors import ConfigurationError
 from ..realms import realm_of
 from ..runtime.takeovers import Decision
-from ..selectors import Selector
-from ..serialization.results import FunctionResults
 from .arguments import Arguments
 from .current import Takeover
 

@@ -10,10 +10,10 @@ from django.http import HttpRequest
 from .. import conf
 from ..core.conclusions import WorkResult
 from ..core.policy import OBSERVE, SAFE_METHODS, WARN, Policy
+from ..core.profiles import Profile
 from ..core.records import UnprintedText
 from ..errors import ConfigurationError, KeyMissing, KeyUnsupported, Problem
 from ..instrumentation.outcomes import UNGUARDED, UNKEYED
-from ..profiles import Profile
 from ..runtime import switch
 from . import counting
 from .facts import RequestFacts, facts_of

@@ -11,8 +11,8 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.http.response import HttpResponseBase
 
-from ..concurrency.cancellation import run_to_completion
 from ..core.conclusions import SettledState, WorkResult
+from ..core.concurrency.cancellation import run_to_completion
 from ..core.records import MISSING, Guarantee, Outcome
 from ..core.rules import Execute, Verdict
 from ..errors import OperationHeld, ReplayRefused

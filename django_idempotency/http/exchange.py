@@ -15,8 +15,8 @@ from asgiref.sync import sync_to_async
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from ..concurrency.cancellation import run_to_completion
 from ..core.conclusions import WorkResult
+from ..core.concurrency.cancellation import run_to_completion
 from ..core.policy import OBSERVE, Resolved
 from ..core.records import Guarantee
 from ..core.rules import Execute, Replay, Verdict

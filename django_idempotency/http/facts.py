@@ -20,9 +20,9 @@ from django.http import HttpRequest
 
 from .. import conf
 from ..core.policy import Policy
+from ..core.profiles import Profile
 from ..core.records import MISSING
 from ..errors import KeyMalformed
-from ..profiles import Profile
 from .keys import meta_name, of_client, parse_key, plain_key, require_timely
 
 #: A policy that leaves everything to the settings.

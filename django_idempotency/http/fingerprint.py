@@ -14,8 +14,8 @@ from django.utils.datastructures import MultiValueDict
 
 from ..core.hashing import canonical_json, framed, request_digest
 from ..core.policy import FINGERPRINTS, Policy
+from ..core.profiles import Profile
 from ..errors import ConfigurationError
-from ..profiles import Profile
 from . import bodies
 from .selection import Document, asks_request, selected_part
 

@@ -14,11 +14,11 @@ from django.utils.http import parse_http_date
 from .. import conf
 from ..core.key_formats import ANY, ISSUED, KeyFault, described, spelled
 from ..core.policy import MIN_SHARED_KEY, OBSERVE, Policy, seconds
+from ..core.profiles import Profile
+from ..core.profiles.profile import LONGEST
+from ..core.profiles.shipped import DEFAULT
 from ..core.scope_names import hashed, qualified
 from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed, KeyTooShort
-from ..profiles import Profile
-from ..profiles.profile import LONGEST
-from ..profiles.shipped import DEFAULT
 from ..realms import realm_of
 from ..scopes import Marked
 from ..scopes.rows import database_of

@@ -22,7 +22,7 @@ from typing import Any
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from ..concurrency.threads import in_thread
+from ..core.concurrency.threads import in_thread
 from ..core.policy import Resolved
 from ..errors import InProgress, LostRace, Problem
 from ..instrumentation.observer import notify_observed

@@ -10,7 +10,8 @@ from django.db import connections
 from django.http import HttpRequest, HttpResponse
 from django.urls import NoReverseMatch, reverse
 
-from ..concurrency.threads import in_thread
+from ..core.concurrency.threads import in_thread
+from ..core.profiles import Profile
 from ..core.rules import Busy, Mismatch, Unreadable
 from ..errors import (
     InProgress,
@@ -23,7 +24,6 @@ from ..errors import (
     RecordUnreadable,
     RequestMismatch,
 )
-from ..profiles import Profile
 from . import status
 from .error_bodies import DOCUMENTS, SHAPES, docs_url
 from .error_pages import page_of

@@ -21,9 +21,9 @@ from django.utils.translation import get_language
 from ..core import conclusions
 from ..core.conclusions import WorkResult
 from ..core.policy import Policy, Resolved
+from ..core.profiles.shipped import DEFAULT
 from ..core.records import CANCELLATIONS, MISSING, REASON, TRACE, UNDONE, Missing, Outcome, OutcomeKind, kind_of
 from ..errors import OperationCancelled, OperationHeld, OperationUndone, RecordUnreadable, ResponseNotStored
-from ..profiles.shipped import DEFAULT
 from . import status
 from .bodies import is_json
 from .spoken import Spoken

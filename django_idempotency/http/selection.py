@@ -20,9 +20,9 @@ from ..core.canonical import TooDeep, UnhashableValue, canonical_bytes, digest
 from ..core.key_formats import ANY, ISSUED
 from ..core.policy import DOCUMENT, FINGERPRINTS, WARN, Policy, Resolved
 from ..core.records import UnprintedBytes, prints
+from ..core.selectors import Selector
+from ..core.selectors.functions import Unpackable, from_json
 from ..errors import ConfigurationError, KeyMissing, NotSelectable
-from ..selectors import Selector
-from ..selectors.functions import Unpackable, from_json
 from . import bodies
 from .issued import require_bound
 from .keys import formatted, plain_key

@@ -8,9 +8,9 @@ from typing import NoReturn
 from django.db import connections
 from django.http.response import HttpResponseBase
 
-from ..concurrency.threads import in_thread
 from ..contrib.steps import endings
 from ..core.conclusions import SettledState, WorkResult
+from ..core.concurrency.threads import in_thread
 from ..errors import OperationUnknown, OutcomeUnknown, Problem, TransactionLost
 from .admission import GUARDED_BY
 from .ending import EndingExchange, refused_after_steps

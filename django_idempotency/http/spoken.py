@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from django.http import HttpRequest
 
+from ..core.profiles import Profile
 from ..core.records import prints
-from ..profiles import Profile
 from .facts import facts_of
 
 #: On a request: what was noted.

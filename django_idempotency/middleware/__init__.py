@@ -18,8 +18,8 @@ from django.http.response import HttpResponseBase
 from django.urls import get_resolver
 
 from .. import conf
-from ..concurrency.cancellation import run_to_completion
 from ..contrib.steps.endings import left_by
+from ..core.concurrency.cancellation import run_to_completion
 from ..core.policy import OBSERVE, SAFE_METHODS
 from ..core.records import Guarantee
 from ..errors import ConfigurationError, OperationUnknown, Problem, TransactionLost

@@ -14,8 +14,8 @@ from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from ..concurrency.cancellation import run_to_completion
 from ..contrib.steps.endings import aleft_by
+from ..core.concurrency.cancellation import run_to_completion
 from ..core.policy import OBSERVE, SAFE_METHODS, Policy
 from ..core.records import Guarantee
 from ..errors import ConfigurationError, Problem

@@ -10,8 +10,8 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID, uuid4
 
-from ..concurrency.threads import in_thread
 from ..core import interventions
+from ..core.concurrency.threads import in_thread
 from ..core.interventions import Intervention
 from ..core.records import Record, Settlement, Status, Ticket
 from ..core.repeats import Counted, Repeats

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from ..concurrency.forking import new_lock
 from ..core import rules
+from ..core.concurrency.forking import new_lock
 from ..core.records import Guarantee, Record, Settlement, Ticket
 from ..core.transitions import claimed, renewed, settled
 from . import packing

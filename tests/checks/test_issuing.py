@@ -51,7 +51,7 @@ def test_the_setting(settings: Settings) -> None:
 
 @pytest.mark.parametrize(
     "issuing",
-    [path("", include("django_idempotency.urls")), path("tokens", IdempotencyTokenView.as_view())],
+    [path("", include("django_idempotency.contrib.publishing.urls")), path("tokens", IdempotencyTokenView.as_view())],
     ids=["django", "rest"],
 )
 def test_a_route_issues(settings: Settings, issuing: Any) -> None:
@@ -68,7 +68,7 @@ def test_a_key_in_the_body(settings: Settings) -> None:
     """The page of a form has its own key."""
     from dataclasses import replace
 
-    from django_idempotency.profiles import PROFILES
+    from django_idempotency.core.profiles import PROFILES
 
     in_body = replace(PROFILES["default"], name="ours", carrier="body", field="idempotency_key")
     assert found(settings, path("", idempotent(key_format="issued", profile=in_body)(plain))) == []

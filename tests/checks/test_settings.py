@@ -15,7 +15,7 @@ from pytest_django import Settings
 
 from django_idempotency import conf
 from django_idempotency.checks.settings import check_environment, check_settings
-from django_idempotency.profiles import PROFILES
+from django_idempotency.core.profiles import PROFILES
 from django_idempotency.runtime import switch
 
 from .conftest import Configure, hints
@@ -342,7 +342,7 @@ WELL_FORMED: list[dict[str, Any]] = [
     {"METHODS": {"POST"}, "MAX_BODY": 0, "BUFFER_STREAM": True},
     {"PROFILE": "stripe"},
     {"PROFILE": replace(PROFILES["ietf"], max_length=64)},
-    {"PROFILE": "django_idempotency.profiles.shipped.SQUARE"},
+    {"PROFILE": "django_idempotency.core.profiles.shipped.SQUARE"},
     {"PROFILE": "default", "HEADER": "X-Key"},
     {"KEY": "[user, body.order_id]", "FINGERPRINT": "body.amount"},
     {"KEY": "tests.checks.backends.not_a_store", "FINGERPRINT": 'headers."content-digest"'},

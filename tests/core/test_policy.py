@@ -12,8 +12,8 @@ import pytest
 
 from django_idempotency.core.field_values import rate
 from django_idempotency.core.policy import _FIELDS, FIELD_NAMES, Policy, seconds
+from django_idempotency.core.profiles import PROFILES
 from django_idempotency.core.records import MISSING, Guarantee
-from django_idempotency.profiles import PROFILES
 
 from ..support.naming import shown
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import fields
 
 from django_idempotency.core.conclusions import DROPPED_STATUSES
-from django_idempotency.profiles import PROFILES, Profile
+from django_idempotency.core.profiles import PROFILES, Profile
 
 from .pages import DOCS
 

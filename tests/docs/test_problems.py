@@ -10,11 +10,11 @@ from django.http import HttpRequest
 from django.test import override_settings
 
 from django_idempotency import errors
+from django_idempotency.core.profiles.shipped import DEFAULT
 from django_idempotency.core.standings import STANDINGS, OperationState
 from django_idempotency.errors import IdempotencyError, Problem
 from django_idempotency.http.problems import document, headers
 from django_idempotency.http.references import example_of
-from django_idempotency.profiles.shipped import DEFAULT
 
 from .pages import DOCS, anchors, blocks, checked, code, table, text
 

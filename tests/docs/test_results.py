@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from django_idempotency.serialization.builtin_types import BUILTINS
-from django_idempotency.serialization.results import Unstorable, results_for
+from django_idempotency.core.serialization.builtin_types import BUILTINS
+from django_idempotency.core.serialization.results import Unstorable, results_for
 
 from .pages import table, text
 

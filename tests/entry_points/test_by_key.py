@@ -14,9 +14,9 @@ from django.urls import path
 
 from django_idempotency import Policy
 from django_idempotency.contrib.publishing.keys import IdempotencyKeyView
+from django_idempotency.core.profiles.shipped import REPEATABILITY
 from django_idempotency.core.records import Status
 from django_idempotency.models import IdempotencyRecord
-from django_idempotency.profiles.shipped import REPEATABILITY
 from django_idempotency.rest_framework.keys import IdempotencyKeyView as RestKeyView
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket

@@ -25,10 +25,10 @@ from django_idempotency.contrib.publishing.keys import IdempotencyKeyView
 from django_idempotency.contrib.publishing.tokens import IdempotencyTokenView
 from django_idempotency.core.contradictions import profile_contradiction
 from django_idempotency.core.key_formats import AHEAD, ISSUED_SAMPLE
+from django_idempotency.core.profiles import PROFILES, Profile
 from django_idempotency.core.scope_names import hashed
 from django_idempotency.http.issued import issue
 from django_idempotency.models import IdempotencyRecord
-from django_idempotency.profiles import PROFILES, Profile
 from django_idempotency.rest_framework.tokens import IdempotencyTokenView as RestTokenView
 from testproject.urls import urlpatterns as project_urls
 from tests.support.factories import TokenFactory, UserFactory
@@ -88,7 +88,7 @@ class Noting(StringConverter):
 
 register_converter(Noting, "noting")
 urlpatterns = [
-    path("", include("django_idempotency.urls")),
+    path("", include("django_idempotency.contrib.publishing.urls")),
     path("api/idempotency-tokens", RestTokenView.as_view()),
     path("guests/idempotency-tokens", IdempotencyTokenView.as_view(policy=Policy(anonymous="shared"))),
     path("partners/idempotency-tokens", IdempotencyTokenView.as_view(policy=Policy(scope=partner))),

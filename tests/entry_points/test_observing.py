@@ -20,12 +20,12 @@ from pytest_django import Settings
 from rest_framework.decorators import api_view
 
 from django_idempotency import idempotency_exempt, idempotent
+from django_idempotency.core.profiles import Profile
 from django_idempotency.core.records import Status
 from django_idempotency.errors import ConfigurationError, StoreUnavailable
 from django_idempotency.http import observing
 from django_idempotency.http.status import DEGRADED, HEADER, REPLAYED
 from django_idempotency.models import IdempotencyRecord
-from django_idempotency.profiles import Profile
 from django_idempotency.stores.memory import MemoryStore
 from testproject.payments.models import Effect
 from testproject.urls import urlpatterns as project_urls

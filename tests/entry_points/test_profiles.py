@@ -1,4 +1,4 @@
-"""A profile through each entry point. What each profile says is in tests/profiles."""
+"""A profile through each entry point. What each profile says is in tests/core/profiles."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from django.contrib.auth.models import User
 from django.test import override_settings
 from django.utils.http import http_date
 
+from django_idempotency.core.profiles import PROFILES
 from django_idempotency.models import IdempotencyRecord
-from django_idempotency.profiles import PROFILES
 
 from .conftest import CHARGE, Connect, Sender, effects
 

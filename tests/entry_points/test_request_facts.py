@@ -13,8 +13,8 @@ from django.test import RequestFactory, override_settings
 from django.urls import path
 
 from django_idempotency import Policy, idempotent
+from django_idempotency.core.profiles import Profile
 from django_idempotency.http import facts, keys
-from django_idempotency.profiles import Profile
 from testproject.urls import urlpatterns as charges
 
 from .conftest import KEY, Connect, Sender

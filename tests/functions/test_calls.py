@@ -24,6 +24,7 @@ from jmespath.functions import signature
 
 from django_idempotency import idempotent_function
 from django_idempotency.core.canonical import digest
+from django_idempotency.core.selectors import Functions, Selector
 from django_idempotency.errors import (
     CalledItself,
     ConfigurationError,
@@ -40,7 +41,6 @@ from django_idempotency.messages import DeadLetter, disposition
 from django_idempotency.runtime import switch
 from django_idempotency.runtime.registry import stores
 from django_idempotency.runtime.switch import overridden
-from django_idempotency.selectors import Functions, Selector
 from django_idempotency.signals import unavailable
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.testing.recording import RecordingStore

@@ -17,11 +17,11 @@ from pytest_django import Settings
 
 from django_idempotency import Policy
 from django_idempotency.conf import resolve
+from django_idempotency.core.selectors import Functions, Selector
 from django_idempotency.errors import ConfigurationError, KeyMissing
 from django_idempotency.http.fingerprint import fingerprint
 from django_idempotency.http.selection import MAX_SELECTABLE, Document, compile_expressions, compiled, selected_key
 from django_idempotency.http.unguarded import report_unguarded
-from django_idempotency.selectors import Functions, Selector
 
 JSON = "application/json"
 

@@ -44,7 +44,7 @@ SETTINGS: dict[str, tuple[str, str]] = {
         'IDEMPOTENCY["HEADER"] = %(value)s counts for the profile "default" only: "%(name)s" has its key in the %(carrier)s %(field)s.',
         (
             'Take "HEADER" out. To change the name, type "PROFILE": '
-            'dataclasses.replace(django_idempotency.profiles.PROFILES["%(name)s"], field=…).'
+            'dataclasses.replace(django_idempotency.core.profiles.PROFILES["%(name)s"], field=…).'
         ),
     ),
     "E092": (

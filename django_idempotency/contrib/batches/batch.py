@@ -12,11 +12,11 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 
 from ...core.policy import Duration, seconds
+from ...core.selectors import Selector
 from ...errors import DeadlinePassed, InProgress, ResponseNotStored, StoreUnavailable
 from ...functions.deadlines import remaining
 from ...functions.executions import EXECUTION, suspends
 from ...functions.handle import Answer, Handle, is_bare
-from ...selectors import Selector
 from .report import OUTCOMES, BatchItem, BatchReport
 
 logger = logging.getLogger("django_idempotency")

@@ -17,7 +17,7 @@ from django.utils.decorators import classonlymethod
 from django.views import View
 
 from ... import conf
-from ...concurrency.threads import in_thread
+from ...core.concurrency.threads import in_thread
 from ...core.policy import OBSERVE, SAFE_METHODS, Policy
 from ...core.records import Guarantee
 from ...errors import Problem

@@ -15,8 +15,8 @@ from django.db import connections
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from ...concurrency.cancellation import run_to_completion
-from ...concurrency.threads import in_thread
+from ...core.concurrency.cancellation import run_to_completion
+from ...core.concurrency.threads import in_thread
 from ...core.policy import SAFE_METHODS, Policy
 from ...core.records import Guarantee
 from ...errors import ConfigurationError, OperationUnknown, Problem, TransactionLost

@@ -15,10 +15,10 @@ from ...core.conclusions import WorkResult, classify_status
 from ...core.field_values import rate
 from ...core.key_formats import ANY, DATED, ISSUED, ISSUED_PATTERN, ISSUED_SAMPLE, VERSIONS
 from ...core.policy import MIN_SHARED_KEY, Policy, Resolved
+from ...core.profiles import Profile
 from ...core.records import Guarantee
 from ...errors import Problem
 from ...http.problems import status_of
-from ...profiles import Profile
 
 #: A problem, and whether a request under a policy may get it.
 _Possible = tuple[type[Problem], Callable[[Resolved], bool]]

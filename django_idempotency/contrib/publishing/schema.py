@@ -9,12 +9,12 @@ from typing import Any
 
 from ... import conf
 from ...core.policy import Policy
+from ...core.profiles import Profile
 from ...core.standings import OperationState
 from ...errors import Problem
 from ...http import problems, status
 from ...http.error_bodies import DOCUMENTS
 from ...http.references import example_of
-from ...profiles import Profile
 from .policies import problems_of, published
 from .schema_keys import Refer, body, parameters
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from ...profiles import Profile
-from ...profiles.shipped import DEFAULT
+from ...core.profiles import Profile
+from ...core.profiles.shipped import DEFAULT
 
 #: `refer(kind, name, component)` keeps a component under "#/components/<kind>/<name>", and returns a reference to it.
 Refer = Callable[[str, str, dict[str, Any]], dict[str, Any]]

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from django.db import connections
 
-from ...concurrency.threads import in_thread
 from ...core.conclusions import WorkResult
+from ...core.concurrency.threads import in_thread
 from ...core.policy import Resolved
 from ...core.records import CANCELLATION, CANCELLATIONS, UNDONE, Outcome, OutcomeKind
 from ...core.steps import owes_undo

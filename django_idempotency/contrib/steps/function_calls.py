@@ -5,10 +5,10 @@ from __future__ import annotations
 from asgiref.sync import async_to_sync
 
 from ...core.records import Record
+from ...core.serialization.typed_json import Unreadable
 from ...errors import IdempotencyError, OperationCancelled
 from ...functions.running import arun, run
 from ...functions.terms import declared
-from ...serialization.typed_json import Unreadable
 from .stored_calls import load_call
 
 

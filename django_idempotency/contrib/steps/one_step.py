@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from django.db import transaction
 
 from ...core.failures import named
+from ...core.serialization.results import Unstorable, dump_error
 from ...core.steps import StepAction, StepState, action
 from ...errors import (
     ConfigurationError,
@@ -21,7 +22,6 @@ from ...instrumentation.meters import meters
 from ...instrumentation.outcomes import STEP_EXECUTED, STEP_FAILED, STEP_IN_DOUBT, STEP_SKIPPED
 from ...runtime.current_step import RunningStep
 from ...runtime.takeovers import HoldForReview, RunAgain, UseResult
-from ...serialization.results import Unstorable, dump_error
 from .actions import Actions, Call, Query
 from .borders import Border, reached
 from .doubt import Asked

@@ -7,8 +7,8 @@ from typing import Any
 from uuid import UUID
 
 from ...core.records import shortened
+from ...core.serialization.results import Unreadable, load_error
 from ...errors import StepResultNotStored
-from ...serialization.results import Unreadable, load_error
 from ..at_rest.encryption import keyring
 from ..at_rest.sealed import CannotOpen, Keyring
 from .terms import StepTerms, function_at

@@ -7,9 +7,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ... import conf
+from ...core.serialization.annotations import TypeCollector
+from ...core.serialization.typed_json import Results, Unstorable
 from ...functions.terms import FunctionTerms
-from ...serialization.annotations import TypeCollector
-from ...serialization.typed_json import Results, Unstorable
 from ..at_rest.encryption import keyring
 
 

@@ -12,8 +12,8 @@ from datetime import timedelta
 from typing import Protocol, runtime_checkable
 from uuid import UUID
 
-from ...concurrency.forking import new_lock
 from ...core import rules
+from ...core.concurrency.forking import new_lock
 from ...core.records import MISSING, Record, Status
 from ...errors import StoreRefused
 

@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any, ClassVar
 from uuid import UUID
 
-from ...concurrency.forking import new_lock
-from ...concurrency.threads import in_thread
 from ...core import rules
+from ...core.concurrency.forking import new_lock
+from ...core.concurrency.threads import in_thread
 from ...core.interventions import Intervention
 from ...core.records import Record, Settlement, Status, Ticket
 from ...core.transitions import settled as settled_record

@@ -13,7 +13,7 @@ from uuid import UUID
 from django.core.checks import CheckMessage
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 
-from ...concurrency.threads import in_thread
+from ...core.concurrency.threads import in_thread
 from ...core.interventions import Intervention
 from ...core.records import Guarantee, Record, Settlement, Ticket
 from ...core.repeats import Counted, Repeats

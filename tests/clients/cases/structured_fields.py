@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from django_idempotency.core.profiles.shipped import IETF
 from django_idempotency.errors import KeyMalformed
 from django_idempotency.http.keys import parse_key
-from django_idempotency.profiles.shipped import IETF
 
 from ..clients import NODE
 

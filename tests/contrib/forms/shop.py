@@ -180,7 +180,7 @@ async def by_a_loop(request: HttpRequest) -> HttpResponse:
 
 
 urlpatterns = [
-    path("", include("django_idempotency.urls")),
+    path("", include("django_idempotency.contrib.publishing.urls")),
     path("order/", simple),
     path("fresh/", Fresh.as_view()),
     path("without/", WithoutScript.as_view()),

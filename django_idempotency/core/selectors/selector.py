@@ -10,8 +10,8 @@ from typing import Any
 import jmespath
 from jmespath.exceptions import EmptyExpressionError, JMESPathError, JMESPathTypeError, LexerError, ParseError
 
-from ..core.canonical import is_missing
-from ..errors import NotSelectable
+from ...errors import NotSelectable
+from ..canonical import is_missing
 from .functions import Functions, Unpackable, inflates, inflating_once, with_ours
 from .interpreter import Interpreter, Node
 

@@ -17,10 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from django_idempotency import idempotent
+from django_idempotency.core.profiles import PROFILES, Profile
+from django_idempotency.core.profiles.shipped import IETF, REPEATABILITY
 from django_idempotency.errors import KeyAhead, KeyExpired, KeyMalformed
 from django_idempotency.http.keys import parse_key, require_timely
-from django_idempotency.profiles import PROFILES, Profile
-from django_idempotency.profiles.shipped import IETF, REPEATABILITY
 from django_idempotency.runtime.registry import stores
 
 MEMORY = {"STORES": {"default": {"BACKEND": "django_idempotency.stores.memory.MemoryStore"}}, "GUARANTEE": "lease"}

@@ -10,9 +10,9 @@ from uuid import UUID
 
 import pytest
 
-from django_idempotency.serialization.results import Unreadable, Unstorable, dump_error, load_error, results_for
+from django_idempotency.core.serialization.results import Unreadable, Unstorable, dump_error, load_error, results_for
 
-from ..support.naming import shown
+from ...support.naming import shown
 from . import result_types as of
 
 ORDER = of.Order(id=UUID(int=7), lines=[of.Line("tea", Decimal("1.50"))])
@@ -220,13 +220,13 @@ def test_what_lacks_a_name_is_not_kept() -> None:
         (
             of.Declined(of.State.PAID, limit=Decimal("1.50")),
             (
-                b'["error","tests.serialization.result_types.Declined",{"reason":{"$":["tests.serialization.result_types.State","PAID"]},'
+                b'["error","tests.core.serialization.result_types.Declined",{"reason":{"$":["tests.core.serialization.result_types.State","PAID"]},'
                 b'"limit":{"$":["Decimal","1.50"]},"args":["declined: PAID"]}]'
             ),
         ),
         (
             of.Slotted(3),
-            b'["error","tests.serialization.result_types.Slotted",{"code":3,"order":null,"args":[3,null]}]',
+            b'["error","tests.core.serialization.result_types.Slotted",{"code":3,"order":null,"args":[3,null]}]',
         ),
     ],
     ids=shown,
@@ -273,7 +273,7 @@ def test_exceptions_that_cannot_be_kept(error: Exception, kept: list[type[Except
 def test_only_named_exceptions_are_rebuilt() -> None:
     """Today's classes decide, not the bytes. A result is never read as an exception, nor the reverse."""
     data = dump_error(of.Fielded(3), KEPT)
-    assert data == b'1:{"$":["error","tests.serialization.result_types.Fielded",{"code":3,"args":[3]}]}'
+    assert data == b'1:{"$":["error","tests.core.serialization.result_types.Fielded",{"code":3,"args":[3]}]}'
     for other in (b'1:{"$":["error","builtins.SystemExit",{"args":[3]}]}', b"1:3", b"1:null", b'1:{"$":["error"]}'):
         with pytest.raises(Unreadable):
             load_error(other, KEPT)

@@ -11,11 +11,11 @@ from django.test import override_settings
 
 from django_idempotency import Policy, conf
 from django_idempotency.core.contradictions import profile_contradiction
+from django_idempotency.core.profiles import PROFILES, Profile
+from django_idempotency.core.profiles.profile import _FIELDS, ERRORS
+from django_idempotency.core.profiles.shipped import DEFAULT, IETF, REPEATABILITY, SQUARE
 from django_idempotency.core.records import MISSING
 from django_idempotency.http.error_bodies import SHAPES
-from django_idempotency.profiles import PROFILES, Profile
-from django_idempotency.profiles.profile import _FIELDS, ERRORS
-from django_idempotency.profiles.shipped import DEFAULT, IETF, REPEATABILITY, SQUARE
 
 OF_A_PROJECT = replace(IETF, name="shop", max_length=64)
 

@@ -20,11 +20,11 @@ import pydantic
 import pytest
 from django.utils.functional import SimpleLazyObject
 
+from django_idempotency.core.selectors import Functions, Selector
 from django_idempotency.errors import NotSelectable
-from django_idempotency.selectors import Functions, Selector
 from testproject.payments.models import Charge
 
-from ..support.naming import shown
+from ...support.naming import shown
 
 ID = UUID(int=7)
 
@@ -304,7 +304,7 @@ def test_numbers_keep_their_digits(expression: str, value: Any, expected: Any) -
 
 def test_a_bomb_is_not_inflated(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few bytes may not become gigabytes."""
-    monkeypatch.setattr("django_idempotency.selectors.functions.INFLATE_LIMIT", 1024**2)
+    monkeypatch.setattr("django_idempotency.core.selectors.functions.INFLATE_LIMIT", 1024**2)
     assert len(Selector("from_base64_gzip(@)")(zipped("x" * 1024**2))) == 1024**2
     with pytest.raises(NotSelectable, match="inflates 1 MiB at most"):
         Selector("from_base64_gzip(@)")(zipped("x" * (1024**2 + 1)))
@@ -312,7 +312,7 @@ def test_a_bomb_is_not_inflated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_bombs_share_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor may a list of them, one for each element of a projection; the next payload starts afresh."""
-    monkeypatch.setattr("django_idempotency.selectors.functions.INFLATE_LIMIT", 1024**2)
+    monkeypatch.setattr("django_idempotency.core.selectors.functions.INFLATE_LIMIT", 1024**2)
     selector = Selector("[*].from_base64_gzip(@)")
     half = zipped("x" * (1024**2 // 2))
     for _ in range(2):

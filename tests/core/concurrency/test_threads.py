@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from django.db import connection
 
-from django_idempotency.concurrency.threads import in_thread
+from django_idempotency.core.concurrency.threads import in_thread
 from django_idempotency.core.records import Status
 from django_idempotency.models import IdempotencyRecord
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 
 #: A thread with its own event loop, whose call ends after the main thread. It is called once more, too.
 SCRIPT = """

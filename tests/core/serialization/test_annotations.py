@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ForwardRef, Literal, Optional,
 
 import pytest
 
-from django_idempotency.serialization.annotations import TypeCollector, classes_in
+from django_idempotency.core.serialization.annotations import TypeCollector, classes_in
 
 from . import result_types as of
 

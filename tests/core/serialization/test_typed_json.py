@@ -20,10 +20,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_idempotency.serialization.annotations import classes_in
-from django_idempotency.serialization.typed_json import MAX_DEPTH, Results, Unreadable, Unstorable
+from django_idempotency.core.serialization.annotations import classes_in
+from django_idempotency.core.serialization.typed_json import MAX_DEPTH, Results, Unreadable, Unstorable
 
-from ..support.naming import shown
+from ...support.naming import shown
 from . import result_types as of
 
 PARIS = ZoneInfo("Europe/Paris")
@@ -294,13 +294,13 @@ def test_any_nesting(value: Any) -> None:
         (timezone.utc, b'1:{"$":["timezone",{"$":["timedelta",0,0,0]},"UTC"]}'),
         (PurePosixPath("a"), b'1:{"$":["PurePosixPath","a"]}'),
         (PureWindowsPath("a"), b'1:{"$":["PureWindowsPath","a"]}'),
-        (of.State.PAID, b'1:{"$":["tests.serialization.result_types.State","PAID"]}'),
-        (of.Right.READ, b'1:{"$":["tests.serialization.result_types.Right",1]}'),
-        (of.Point(1, Decimal(2)), b'1:{"$":["tests.serialization.result_types.Point",[1,{"$":["Decimal","2"]}]]}'),
-        (of.Owner("a"), b'1:{"$":["tests.serialization.result_types.Owner",{"name":"a"}]}'),
+        (of.State.PAID, b'1:{"$":["tests.core.serialization.result_types.State","PAID"]}'),
+        (of.Right.READ, b'1:{"$":["tests.core.serialization.result_types.Right",1]}'),
+        (of.Point(1, Decimal(2)), b'1:{"$":["tests.core.serialization.result_types.Point",[1,{"$":["Decimal","2"]}]]}'),
+        (of.Owner("a"), b'1:{"$":["tests.core.serialization.result_types.Owner",{"name":"a"}]}'),
         (
             of.Later(when=date(2026, 1, 2)),
-            b'1:{"$":["tests.serialization.result_types.Later",{"when":{"$":["date","2026-01-02"]},"validated":true},["when"]]}',
+            b'1:{"$":["tests.core.serialization.result_types.Later",{"when":{"$":["date","2026-01-02"]},"validated":true},["when"]]}',
         ),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, bytes) else f"{len(value)}{value[:50]!r}",
@@ -357,11 +357,11 @@ class ListedLine(of.Line, list): ...
 @pytest.mark.parametrize(
     ("value", "says"),
     [
-        (Plain(), "result is a tests.serialization.test_typed_json.Plain, which cannot be stored"),
+        (Plain(), "result is a tests.core.serialization.test_typed_json.Plain, which cannot be stored"),
         ([0, {"a": (Plain(),)}], "result[1].a[0] is a tests"),
         ({"not a name": Plain()}, 'result."…" is a'),  # a key may be secret
-        ({"a": ORDER}, "result.a is a tests.serialization.result_types.Order, and that class is not named"),
-        ([of.State.PAID], "result[0] is a tests.serialization.result_types.State, and that class is not named"),
+        ({"a": ORDER}, "result.a is a tests.core.serialization.result_types.Order, and that class is not named"),
+        ([of.State.PAID], "result[0] is a tests.core.serialization.result_types.State, and that class is not named"),
         (Kept("a"), "Kept, which"),
         (OrderedDict(), "OrderedDict, which"),
         (defaultdict(list), "defaultdict, which"),
@@ -487,10 +487,10 @@ def test_only_classes_with_fields_or_members() -> None:
         b'1:{"$":["set",[[]]]}',
         b'1:{"$":["serialized",1]}',
         b'1:{"$":["error","ValueError",{"args":[]}]}',
-        b'1:{"$":["tests.serialization.result_types.Order",{}]}',  # not allowed here
-        b'1:{"$":["tests.serialization.result_types.Owner",{}]}',  # a field is missing
-        b'1:{"$":["tests.serialization.result_types.Owner",1]}',
-        b'1:{"$":["tests.serialization.result_types.State","GONE"]}',
+        b'1:{"$":["tests.core.serialization.result_types.Order",{}]}',  # not allowed here
+        b'1:{"$":["tests.core.serialization.result_types.Owner",{}]}',  # a field is missing
+        b'1:{"$":["tests.core.serialization.result_types.Owner",1]}',
+        b'1:{"$":["tests.core.serialization.result_types.State","GONE"]}',
         b"1:" + b"[" * 100_000,
         b"1:" + b"9" * 5_000,
         pickle.dumps({"id": 1}),
@@ -517,7 +517,7 @@ def test_any_bytes(data: bytes) -> None:
         "builtins.eval",
         "subprocess.Popen",
         "pathlib.Path",
-        "tests.serialization.result_types.Order",
+        "tests.core.serialization.result_types.Order",
         "type",
     ],
 )
@@ -535,7 +535,7 @@ def test_a_class_that_is_not_allowed_is_never_made(name: str, monkeypatch: pytes
 def test_tampered_state_stays_data() -> None:
     """Python's own names become at most entries of `__dict__`: an instance cannot become one of another class."""
     back = Results([of.Line]).load(
-        b'1:{"$":["tests.serialization.result_types.Line",{"name":"a","price":1,"__class__":"x","__init__":"y","__dict__":{}}]}'
+        b'1:{"$":["tests.core.serialization.result_types.Line",{"name":"a","price":1,"__class__":"x","__init__":"y","__dict__":{}}]}'
     )
     assert type(back) is of.Line
     assert back.name == "a"

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from jmespath.visitor import Options, TreeInterpreter
 
-from ..core.canonical.encoder import field_names
+from ..canonical.encoder import field_names
 from .functions import Functions
 
 Node = Any
