@@ -184,7 +184,7 @@ def rest(entry_points: EntryPoints, effort: Effort) -> Section:
 
 def counted(case: Case) -> Case:
     """Return a case with METRICS = "prometheus"."""
-    from django_idempotency.instrumentation.prometheus import PrometheusMeter
+    from django_idempotency.contrib.metrics.prometheus import PrometheusMeter
 
     meter = PrometheusMeter()
 

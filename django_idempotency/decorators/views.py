@@ -66,7 +66,7 @@ def _guarded_async(view: Callable[..., Any], policy: Policy) -> Callable[..., An
         source = _request_in(args, kwargs)
         call = functools.partial(view, *args, **kwargs)
         if hasattr(source, "_request"):
-            from ..rest_framework.asynchronous import arun_inside
+            from ..contrib.adrf.dispatching import arun_inside
 
             return await arun_inside(source, policy, call)
         if (operation := hook.call_of(source, policy)) is not None:

@@ -8,6 +8,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 
 from .. import conf
+from ..contrib.observe.observing import watch
 from ..core.conclusions import WorkResult
 from ..core.policy import OBSERVE, SAFE_METHODS, WARN, Policy
 from ..core.profiles import Profile
@@ -21,7 +22,6 @@ from .handle import WITHOUT_KEY, switch_off
 from .identity import UNUSABLE, Key, Where, has_owner
 from .keys import formatted
 from .markers import view_class
-from .observing import watch
 from .spoken import speak
 from .terms import resolve_policy
 from .unguarded import KEYLESS, METHOD, NOBODY, leave_unguarded

@@ -11,6 +11,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.http.response import HttpResponseBase
 
+from ..contrib.screening.screening import Screening
 from ..core.conclusions import SettledState, WorkResult
 from ..core.concurrency.cancellation import run_to_completion
 from ..core.records import MISSING, Guarantee, Outcome
@@ -20,7 +21,6 @@ from ..instrumentation.observer import Observer
 from ..instrumentation.outcomes import TAKEN_OVER
 from . import counting
 from .responses import FINAL, rebuild
-from .screening import Screening
 from .settling import RunningExchange
 from .status import HeaderStatus, note, set_headers
 from .takeovers import Finish, Takeover, TakeoverEnd, aask, ask, end_of

@@ -15,6 +15,8 @@ from asgiref.sync import sync_to_async
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from ..contrib.observe.observing import watch
+from ..contrib.screening.screening import screening_of
 from ..core.conclusions import WorkResult
 from ..core.concurrency.cancellation import run_to_completion
 from ..core.policy import OBSERVE, Resolved
@@ -35,11 +37,9 @@ from .admission import GUARDED_BY
 from .atomic_requests import OpenedTransactions
 from .deciding import DecidingExchange
 from .identity import Identity, Key, identify
-from .observing import watch
 from .problems import refusal_of
 from .references import note_operation
 from .responses import rebuild, render
-from .screening import screening_of
 from .status import HeaderStatus, note, set_headers
 from .takeovers import Finish
 

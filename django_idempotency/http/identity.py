@@ -9,13 +9,13 @@ from typing import Any, Literal, NamedTuple
 from django.http import HttpRequest
 from django.utils.encoding import escape_uri_path
 
+from ..contrib.issued_keys.signing import require_bound
 from ..core.key_formats import ISSUED, ISSUED_SAMPLE, kept_for
 from ..core.policy import Resolved
 from ..core.records import Ticket, UnprintedText, prints
 from ..errors import KeyAhead, KeyExpired, KeyMalformed, ScopeRequired
 from ..runtime.tickets import issue
 from .fingerprint import fingerprint
-from .issued import require_bound
 from .keys import request_id_of, scope_of
 from .selection import Document, key_in_body, selected_key
 from .unguarded import NOBODY, leave_unguarded

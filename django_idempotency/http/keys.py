@@ -12,6 +12,7 @@ from django.utils.functional import SimpleLazyObject
 from django.utils.http import parse_http_date
 
 from .. import conf
+from ..contrib.issued_keys.signing import is_issued
 from ..core.key_formats import ANY, ISSUED, KeyFault, described, spelled
 from ..core.policy import MIN_SHARED_KEY, OBSERVE, Policy, seconds
 from ..core.profiles import Profile
@@ -22,7 +23,6 @@ from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed, Key
 from ..realms import realm_of
 from ..scopes import Marked
 from ..scopes.rows import database_of
-from .issued import is_issued
 
 if TYPE_CHECKING:
     from django.http import HttpRequest

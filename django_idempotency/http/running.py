@@ -11,6 +11,7 @@ from django.db import connections
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from ..contrib.observe.observing import aconclude, conclude
 from ..core.concurrency.cancellation import run_to_completion
 from ..core.concurrency.threads import in_thread
 from ..core.policy import Policy
@@ -20,7 +21,6 @@ from .admission import key_to_guard
 from .atomic_requests import OpenedTransactions, atomic_requests
 from .exchange import Exchange
 from .keys import user_of
-from .observing import aconclude, conclude
 from .problems import aproblem_response, problem_response
 from .responses import render
 from .status import stamp

@@ -16,6 +16,7 @@ from django.http import HttpRequest
 from django.http.request import RawPostDataException
 from django.utils.datastructures import MultiValueDict
 
+from ..contrib.issued_keys.signing import require_bound
 from ..core.canonical import TooDeep, UnhashableValue, canonical_bytes, digest
 from ..core.key_formats import ANY, ISSUED
 from ..core.policy import DOCUMENT, FINGERPRINTS, WARN, Policy, Resolved
@@ -24,7 +25,6 @@ from ..core.selectors import Selector
 from ..core.selectors.functions import Unpackable, from_json
 from ..errors import ConfigurationError, KeyMissing, NotSelectable
 from . import bodies
-from .issued import require_bound
 from .keys import formatted, plain_key
 from .unguarded import KEYLESS, NO_KEY, leave_unguarded
 

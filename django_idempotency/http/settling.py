@@ -8,6 +8,7 @@ from typing import NoReturn
 from django.db import connections
 from django.http.response import HttpResponseBase
 
+from ..contrib.screening.screening import Screening
 from ..contrib.steps import endings
 from ..core.conclusions import SettledState, WorkResult
 from ..core.concurrency.threads import in_thread
@@ -15,7 +16,6 @@ from ..errors import OperationUnknown, OutcomeUnknown, Problem, TransactionLost
 from .admission import GUARDED_BY
 from .ending import EndingExchange, refused_after_steps
 from .raised import status_of
-from .screening import Screening
 from .status import OF_RECORD, HeaderStatus, note, of_problem, set_headers
 
 #: How a record is left whose request may come again.

@@ -21,8 +21,8 @@ logger = logging.getLogger("django_idempotency")
 
 #: Name in METRICS → the class, and our extra that installs what it needs.
 SHIPPED: Mapping[str, tuple[str, str]] = {
-    "prometheus": ("django_idempotency.instrumentation.prometheus.PrometheusMeter", "prometheus"),
-    "opentelemetry": ("django_idempotency.instrumentation.opentelemetry.OpenTelemetryMeter", "opentelemetry"),
+    "prometheus": ("django_idempotency.contrib.metrics.prometheus.PrometheusMeter", "prometheus"),
+    "opentelemetry": ("django_idempotency.contrib.metrics.opentelemetry.OpenTelemetryMeter", "opentelemetry"),
 }
 
 

@@ -18,6 +18,7 @@ from django.http.response import HttpResponseBase
 from django.urls import get_resolver
 
 from .. import conf
+from ..contrib.observe.observing import aconclude, conclude, watch
 from ..contrib.steps.endings import left_by
 from ..core.concurrency.cancellation import run_to_completion
 from ..core.policy import OBSERVE, SAFE_METHODS
@@ -30,7 +31,6 @@ from ..http.exchange import Exchange
 from ..http.facts import facts_of
 from ..http.keys import user_of
 from ..http.markers import rest_class
-from ..http.observing import aconclude, conclude, watch
 from ..http.problems import aproblem_response, problem_response
 from ..http.status import note, noted, stamp
 from ..http.terms import resolve_policy

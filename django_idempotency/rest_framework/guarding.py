@@ -18,6 +18,8 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from .. import conf
+from ..contrib.adrf.dispatching import adispatch
+from ..contrib.observe.observing import conclude
 from ..contrib.steps.endings import left_by
 from ..core.conclusions import SettledState
 from ..core.policy import SAFE_METHODS, Policy
@@ -28,7 +30,6 @@ from ..http.bodies import keep
 from ..http.exchange import Exchange
 from ..http.handle import WITHOUT_KEY
 from ..http.markers import EXEMPT
-from ..http.observing import conclude
 from ..http.problems import problem_response
 from ..http.responses import render
 from ..http.status import HeaderStatus, note, note_problem, stamp
@@ -36,7 +37,6 @@ from ..http.terms import resolve_policy
 from ..http.unguarded import EXEMPT as IS_EXEMPT
 from ..http.unguarded import leave_unguarded, report_unguarded
 from . import problems
-from .asynchronous import adispatch
 from .entry import ViewEntry, ViewTerms, finished, headed, judge
 from .inside import Inside, depths, is_inside
 from .problems import DispatchFinished, IdempotencyException

@@ -13,7 +13,7 @@ from pytest_django import Settings
 
 from django_idempotency import idempotent
 from django_idempotency.checks.issuing import check_issuing
-from django_idempotency.rest_framework.tokens import IdempotencyTokenView
+from django_idempotency.contrib.issued_keys.rest import IdempotencyTokenView
 
 from .conftest import hints
 
@@ -51,7 +51,7 @@ def test_the_setting(settings: Settings) -> None:
 
 @pytest.mark.parametrize(
     "issuing",
-    [path("", include("django_idempotency.contrib.publishing.urls")), path("tokens", IdempotencyTokenView.as_view())],
+    [path("", include("django_idempotency.contrib.issued_keys.urls")), path("tokens", IdempotencyTokenView.as_view())],
     ids=["django", "rest"],
 )
 def test_a_route_issues(settings: Settings, issuing: Any) -> None:

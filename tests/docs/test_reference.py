@@ -11,9 +11,9 @@ from django.core.management import load_command_class
 from django.dispatch import Signal
 
 from django_idempotency import signals
+from django_idempotency.contrib.observe.observation import ERROR, REPLAY, RUN, UNKNOWN
 from django_idempotency.engine.operation import EVENTS
 from django_idempotency.http.handle import RequestIdempotency
-from django_idempotency.http.observation import ERROR, REPLAY, RUN, UNKNOWN
 from django_idempotency.http.status import HeaderStatus
 from django_idempotency.http.unguarded import REASONS
 from django_idempotency.inspection.status import DisplayStatus

@@ -26,7 +26,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from django_idempotency import Policy, idempotent
-from django_idempotency.contrib.publishing.keys import IdempotencyKeyView
+from django_idempotency.contrib.act_by_key.views import IdempotencyKeyView
 from django_idempotency.core.records import Status
 from django_idempotency.errors import ConfigurationError
 from django_idempotency.http.takeovers import Takeover

@@ -14,8 +14,8 @@ import yaml
 from django.core.management import call_command
 from prometheus_client import REGISTRY
 
+from django_idempotency.contrib.metrics import prometheus
 from django_idempotency.contrib.monitoring.dashboard import PANELS
-from django_idempotency.instrumentation import prometheus
 from django_idempotency.instrumentation.outcomes import OUTCOMES
 from django_idempotency.management.commands.idempotency_stats import _ABOUT
 

@@ -164,8 +164,8 @@ ROUTES: dict[str, tuple[str, str]] = {
     "W088": (
         "%(asking)s takes keys that the server issues, and no route issues any: each request with a key is refused.",
         (
-            'Add path("", include("django_idempotency.contrib.publishing.urls")) to urlpatterns, or a route to the IdempotencyTokenView of '
-            f"django_idempotency.rest_framework.tokens; or {SILENCE}."
+            'Add path("", include("django_idempotency.contrib.issued_keys.urls")) to urlpatterns, or a route to the IdempotencyTokenView of '
+            f"django_idempotency.contrib.issued_keys.rest; or {SILENCE}."
         ),
     ),
     "W077": (

@@ -33,11 +33,11 @@ from ...http.exchange import exchange_of
 from ...http.facts import facts_of
 from ...http.handle import WITHOUT_KEY
 from ...http.markers import POLICY
-from ...http.observing import observation_of
 from ...http.problems import aproblem_response, problem_response
 from ...http.running import arun_guarded, run_guarded
 from ...http.status import stamp
 from ...http.unguarded import READS, areport_unguarded, leave_unguarded, report_unguarded, watched
+from ..observe.observing import observation_of
 from . import operations
 from .execution import Execution
 

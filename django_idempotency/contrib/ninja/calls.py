@@ -26,11 +26,11 @@ from ...http.exchange import Exchange
 from ...http.facts import facts_of
 from ...http.identity import Key
 from ...http.keys import user_of
-from ...http.observing import aconclude, conclude
 from ...http.responses import render
 from ...http.status import stamp
 from ...http.terms import resolve_policy
 from ...http.unguarded import areport_unguarded, note_unreached, report_unguarded
+from ..observe.observing import aconclude, conclude
 from ..steps.endings import aleft_by, left_by
 from .callers import caller_of
 from .problems import aproblem_response, problem_response

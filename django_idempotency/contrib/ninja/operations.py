@@ -16,7 +16,7 @@ from ...core.policy import Policy
 from ...http.atomic_requests import atomic_requests, guarded_alias, leave_atomic_requests, non_atomic_aliases
 from ...http.markers import POLICY
 from ...http.ninja_views import operation_of
-from ...http.observing import conclude
+from ..observe.observing import conclude
 from .calls import OperationCall
 from .transactions import Transactions
 

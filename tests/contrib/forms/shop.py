@@ -180,7 +180,7 @@ async def by_a_loop(request: HttpRequest) -> HttpResponse:
 
 
 urlpatterns = [
-    path("", include("django_idempotency.contrib.publishing.urls")),
+    path("", include("django_idempotency.contrib.issued_keys.urls")),
     path("order/", simple),
     path("fresh/", Fresh.as_view()),
     path("without/", WithoutScript.as_view()),

@@ -13,18 +13,18 @@ from django.test import Client
 from django.urls import path
 
 from django_idempotency import Policy
-from django_idempotency.contrib.publishing.keys import IdempotencyKeyView
+from django_idempotency.contrib.act_by_key.rest import IdempotencyKeyView as RestKeyView
+from django_idempotency.contrib.act_by_key.views import IdempotencyKeyView
 from django_idempotency.core.profiles.shipped import REPEATABILITY
 from django_idempotency.core.records import Status
 from django_idempotency.models import IdempotencyRecord
-from django_idempotency.rest_framework.keys import IdempotencyKeyView as RestKeyView
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket
 from testproject.urls import urlpatterns as routes
 from tests.stores.helpers import atomic_ticket, elsewhere
 from tests.support.factories import TokenFactory, UserFactory
 
-from .conftest import KEY, Connect, Sender, effects
+from ...entry_points.conftest import KEY, Connect, Sender, effects
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 

@@ -22,17 +22,17 @@ from typing import Any
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from ..core.concurrency.threads import in_thread
-from ..core.policy import Resolved
-from ..errors import InProgress, LostRace, Problem
-from ..instrumentation.observer import notify_observed
-from ..instrumentation.outcomes import OBSERVED
-from . import bodies, counting
-from .identity import Key
-from .introspection import is_read
+from ...core.concurrency.threads import in_thread
+from ...core.policy import Resolved
+from ...errors import InProgress, LostRace, Problem
+from ...http import bodies, counting
+from ...http.identity import Key
+from ...http.introspection import is_read
+from ...http.status import HeaderStatus, note, noted, stamp
+from ...http.unguarded import readable_key, report_unguarded
+from ...instrumentation.observer import notify_observed
+from ...instrumentation.outcomes import OBSERVED
 from .observation import ERROR, Observation, ObservedIdempotency
-from .status import HeaderStatus, note, noted, stamp
-from .unguarded import readable_key, report_unguarded
 
 #: On a request: its observation, until that is concluded.
 _OBSERVATION = "_idempotency_observation"

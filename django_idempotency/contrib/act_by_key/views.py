@@ -12,8 +12,8 @@ from django.views.decorators.cache import never_cache
 
 from ...core.policy import Policy
 from ...errors import Problem
-from ...http import by_key
 from ...http.problems import problem_response
+from . import looking_up as by_key
 
 
 @method_decorator(never_cache, name="dispatch")

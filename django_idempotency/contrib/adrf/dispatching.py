@@ -14,27 +14,27 @@ from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from ..contrib.steps.endings import aleft_by
-from ..core.concurrency.cancellation import run_to_completion
-from ..core.policy import OBSERVE, SAFE_METHODS, Policy
-from ..core.records import Guarantee
-from ..errors import ConfigurationError, Problem
-from ..http.admission import key_to_guard
-from ..http.atomic_requests import non_atomic_aliases_of
-from ..http.bodies import keep
-from ..http.exchange import Exchange
-from ..http.handle import WITHOUT_KEY
-from ..http.markers import EXEMPT
-from ..http.observing import aconclude
-from ..http.problems import aproblem_response
-from ..http.responses import render
-from ..http.status import HeaderStatus, note, note_problem, stamp
-from ..http.terms import resolve_policy
-from ..http.unguarded import EXEMPT as IS_EXEMPT
-from ..http.unguarded import areport_unguarded, leave_unguarded
-from . import problems
-from .entry import ViewTerms, finished, judge
-from .problems import DispatchFinished, IdempotencyException
+from ...core.concurrency.cancellation import run_to_completion
+from ...core.policy import OBSERVE, SAFE_METHODS, Policy
+from ...core.records import Guarantee
+from ...errors import ConfigurationError, Problem
+from ...http.admission import key_to_guard
+from ...http.atomic_requests import non_atomic_aliases_of
+from ...http.bodies import keep
+from ...http.exchange import Exchange
+from ...http.handle import WITHOUT_KEY
+from ...http.markers import EXEMPT
+from ...http.problems import aproblem_response
+from ...http.responses import render
+from ...http.status import HeaderStatus, note, note_problem, stamp
+from ...http.terms import resolve_policy
+from ...http.unguarded import EXEMPT as IS_EXEMPT
+from ...http.unguarded import areport_unguarded, leave_unguarded
+from ...rest_framework import problems
+from ...rest_framework.entry import ViewTerms, finished, judge
+from ...rest_framework.problems import DispatchFinished, IdempotencyException
+from ..observe.observing import aconclude
+from ..steps.endings import aleft_by
 
 Run = Callable[[], Awaitable[HttpResponseBase]]
 

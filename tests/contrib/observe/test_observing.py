@@ -20,10 +20,10 @@ from pytest_django import Settings
 from rest_framework.decorators import api_view
 
 from django_idempotency import idempotency_exempt, idempotent
+from django_idempotency.contrib.observe import observing
 from django_idempotency.core.profiles import Profile
 from django_idempotency.core.records import Status
 from django_idempotency.errors import ConfigurationError, StoreUnavailable
-from django_idempotency.http import observing
 from django_idempotency.http.status import DEGRADED, HEADER, REPLAYED
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.memory import MemoryStore
@@ -31,8 +31,8 @@ from testproject.payments.models import Effect
 from testproject.urls import urlpatterns as project_urls
 from tests.support.observed import OBSERVE, Observed
 
-from . import views
-from .conftest import CHARGE, KEY, Connect, Sender, effects
+from ...entry_points import views
+from ...entry_points.conftest import CHARGE, KEY, Connect, Sender, effects
 
 pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 

@@ -21,20 +21,20 @@ from pytest_django import Settings
 
 from django_idempotency import Policy, idempotent
 from django_idempotency.conf import resolve
-from django_idempotency.contrib.publishing.keys import IdempotencyKeyView
-from django_idempotency.contrib.publishing.tokens import IdempotencyTokenView
+from django_idempotency.contrib.act_by_key.views import IdempotencyKeyView
+from django_idempotency.contrib.issued_keys.rest import IdempotencyTokenView as RestTokenView
+from django_idempotency.contrib.issued_keys.signing import issue
+from django_idempotency.contrib.issued_keys.views import IdempotencyTokenView
 from django_idempotency.core.contradictions import profile_contradiction
 from django_idempotency.core.key_formats import AHEAD, ISSUED_SAMPLE
 from django_idempotency.core.profiles import PROFILES, Profile
 from django_idempotency.core.scope_names import hashed
-from django_idempotency.http.issued import issue
 from django_idempotency.models import IdempotencyRecord
-from django_idempotency.rest_framework.tokens import IdempotencyTokenView as RestTokenView
 from testproject.urls import urlpatterns as project_urls
 from tests.support.factories import TokenFactory, UserFactory
 
-from .conftest import CHARGE, ENTRY_POINTS, KEY, Connect, Sender, effects
-from .views import work
+from ...entry_points.conftest import CHARGE, ENTRY_POINTS, KEY, Connect, Sender, effects
+from ...entry_points.views import work
 
 pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
@@ -88,7 +88,7 @@ class Noting(StringConverter):
 
 register_converter(Noting, "noting")
 urlpatterns = [
-    path("", include("django_idempotency.contrib.publishing.urls")),
+    path("", include("django_idempotency.contrib.issued_keys.urls")),
     path("api/idempotency-tokens", RestTokenView.as_view()),
     path("guests/idempotency-tokens", IdempotencyTokenView.as_view(policy=Policy(anonymous="shared"))),
     path("partners/idempotency-tokens", IdempotencyTokenView.as_view(policy=Policy(scope=partner))),
@@ -384,7 +384,7 @@ def test_a_request_without_a_key_asks_nothing(
         raise AssertionError
 
     settings.IDEMPOTENCY = ISSUED
-    monkeypatch.setattr("django_idempotency.http.issued.Signer", signs)
+    monkeypatch.setattr("django_idempotency.contrib.issued_keys.signing.Signer", signs)
     assert connect("/plain/charges/", user)(key=None).status_code == 201
 
 

@@ -7,19 +7,19 @@ from uuid import uuid4
 
 from django.http import HttpRequest
 
-from .. import conf
-from ..core import rules
-from ..core.failures import response_of
-from ..core.hashing import record_id
-from ..core.policy import Policy, Resolved
-from ..core.records import Guarantee, Record, Status
-from ..errors import KeyUnknown, LostRace, ScopeRequired
-from ..runtime.registry import store_of
-from ..stores.base import BaseStore
-from .keys import formatted, named_key, of_client, scope_of
-from .references import note_operation
-from .responses import is_cancellation, is_held
-from .spoken import speak
+from ... import conf
+from ...core import rules
+from ...core.failures import response_of
+from ...core.hashing import record_id
+from ...core.policy import Policy, Resolved
+from ...core.records import Guarantee, Record, Status
+from ...errors import KeyUnknown, LostRace, ScopeRequired
+from ...http.keys import formatted, named_key, of_client, scope_of
+from ...http.references import note_operation
+from ...http.responses import is_cancellation, is_held
+from ...http.spoken import speak
+from ...runtime.registry import store_of
+from ...stores.base import BaseStore
 
 
 def look_up(request: HttpRequest, user: Any, policy: Policy, sent: str) -> dict[str, Any]:

@@ -21,18 +21,18 @@ from uuid import UUID
 from django.core.cache import caches
 from django.http import HttpRequest
 
-from .. import conf
-from ..core import rules
-from ..core.hashing import blinded
-from ..core.policy import Resolved
-from ..core.records import Ticket
-from ..errors import ConfigurationError, PossibleDuplicate, Problem, StoreUnavailable, TooManyKeys
-from ..realms import realm_of
-from ..stores.base import BaseStore
-from .counting import in_any_language
-from .references import note_operation
-from .responses import FINAL
-from .selection import Document, selected_facts
+from ... import conf
+from ...core import rules
+from ...core.hashing import blinded
+from ...core.policy import Resolved
+from ...core.records import Ticket
+from ...errors import ConfigurationError, PossibleDuplicate, Problem, StoreUnavailable, TooManyKeys
+from ...http.counting import in_any_language
+from ...http.references import note_operation
+from ...http.responses import FINAL
+from ...http.selection import Document, selected_facts
+from ...realms import realm_of
+from ...stores.base import BaseStore
 
 logger = logging.getLogger("django_idempotency")
 

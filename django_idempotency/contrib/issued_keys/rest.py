@@ -8,10 +8,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from ..core.policy import Policy
-from ..errors import Problem
-from ..http import issuing
-from .problems import IdempotencyException, respond_to
+from ...core.policy import Policy
+from ...errors import Problem
+from ...rest_framework.problems import IdempotencyException, respond_to
+from . import issuing
 
 
 class IdempotencyTokenView(APIView):

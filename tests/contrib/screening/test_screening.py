@@ -32,17 +32,17 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from django_idempotency import Policy, idempotent, signals
+from django_idempotency.contrib.screening.screening import Screening
 from django_idempotency.core.records import Status
 from django_idempotency.errors import ConfigurationError
-from django_idempotency.http.screening import Screening
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.rest_framework import IdempotentViewMixin
 from django_idempotency.runtime.registry import stores
 from testproject.payments.models import Effect
 
-from ..support.factories import UserFactory
-from ..support.services import REDIS, needs_redis
-from .conftest import effects
+from ...entry_points.conftest import effects
+from ...support.factories import UserFactory
+from ...support.services import REDIS, needs_redis
 
 pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
@@ -225,7 +225,7 @@ def test_what_is_claimed_and_refused_is_undone(user: User, door: str, monkeypatc
     send, url = sender(user), f"/limited/{door}/"
     for number in range(3):
         send(url, f"k{number}")
-    monkeypatch.setattr("django_idempotency.http.screening.Screening.flooded", lambda self, store: None)
+    monkeypatch.setattr("django_idempotency.contrib.screening.screening.Screening.flooded", lambda self, store: None)
     assert codes(send(url, "k3"), send(url, "k3"), send(url, "k3", amount=7)) == ["too-many-keys"] * 3
     assert effects() == 3
     cache.clear()
@@ -304,7 +304,7 @@ def test_a_race_of_new_keys(user: User, settings: Any, backend: str, monkeypatch
                 "KEY_PREFIX": uuid4().hex,
             }
         }
-    monkeypatch.setattr("django_idempotency.http.screening.Screening.flooded", lambda self, store: None)
+    monkeypatch.setattr("django_idempotency.contrib.screening.screening.Screening.flooded", lambda self, store: None)
     found = at_once(user, 10, lambda send, number: send("/limited/lease/", f"k{number}"))
     assert sorted(codes(*found), key=str) == [*[201] * 3, *["too-many-keys"] * 7]
     assert effects() == 3

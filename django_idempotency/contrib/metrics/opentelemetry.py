@@ -9,7 +9,7 @@ from __future__ import annotations
 from opentelemetry import metrics, trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from .meters import Facts, Meter, Source
+from ...instrumentation.meters import Facts, Meter, Source
 
 _NAME = "django_idempotency"
 

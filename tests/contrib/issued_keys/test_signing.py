@@ -10,9 +10,9 @@ from django.test import RequestFactory, override_settings
 from hypothesis import given
 from hypothesis import strategies as st
 
+from django_idempotency.contrib.issued_keys.signing import is_issued, issue, require_bound
 from django_idempotency.core.key_formats import ISSUED, ISSUED_SAMPLE, KeyFault, issued_at, spelled
 from django_idempotency.errors import KeyForeign
-from django_idempotency.http.issued import is_issued, issue, require_bound
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=timezone.utc)
 DAY = 86400.0

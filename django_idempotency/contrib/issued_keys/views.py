@@ -12,8 +12,8 @@ from django.views.decorators.cache import never_cache
 
 from ...core.policy import Policy
 from ...errors import Problem
-from ...http import issuing
 from ...http.problems import problem_response
+from . import issuing
 
 
 @method_decorator(never_cache, name="dispatch")

@@ -11,17 +11,17 @@ from django.http import HttpRequest
 from django.http.request import RawPostDataException
 from django.urls import Resolver404, get_script_prefix, resolve
 
-from ..core.key_formats import ANY, ISSUED, ISSUED_SAMPLE
-from ..core.policy import SAFE_METHODS, Policy, Resolved
-from ..core.records import prints
-from ..errors import KeyNotIssued, ScopeRequired
-from . import bodies
-from .issued import issue
-from .keys import scope_of
-from .markers import guards_itself, own_policy
-from .selection import Document
-from .spoken import speak
-from .terms import resolve_policy
+from ...core.key_formats import ANY, ISSUED, ISSUED_SAMPLE
+from ...core.policy import SAFE_METHODS, Policy, Resolved
+from ...core.records import prints
+from ...errors import KeyNotIssued, ScopeRequired
+from ...http import bodies
+from ...http.keys import scope_of
+from ...http.markers import guards_itself, own_policy
+from ...http.selection import Document
+from ...http.spoken import speak
+from ...http.terms import resolve_policy
+from .signing import issue
 
 #: The longest body of a request for a key (bytes).
 MAX_REQUEST = 8 * 1024

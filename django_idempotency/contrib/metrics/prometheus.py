@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from prometheus_client import Counter, Histogram
 
-from .meters import Facts, Meter, Source
+from ...instrumentation.meters import Facts, Meter, Source
 
 _SOURCE = ("entry_point", "route", "store")
 #: Seconds. A verb of a store takes a tenth of a millisecond in memory, and seconds while a server fails over.

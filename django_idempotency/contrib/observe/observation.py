@@ -13,26 +13,26 @@ from django.http import HttpRequest
 from django.http.request import RawPostDataException
 from django.http.response import HttpResponseBase
 
-from .. import conf
-from ..contrib.steps.handle import StepsSwitchedOff
-from ..core import conclusions, rules, settlements
-from ..core.conclusions import SettledState, WorkResult
-from ..core.hashing import derived_key, record_id
-from ..core.policy import Resolved
-from ..core.records import MISSING, Guarantee, Outcome, Ticket
-from ..core.rules import Execute, Replay, Verdict
-from ..core.scope_names import observed
-from ..errors import LeaseInTransaction, ResponseNotStored, StoreUnavailable
-from ..runtime.registry import body_limit, store_of
-from ..runtime.transactions import refuse_open_transactions
-from ..stores.base import BaseStore
-from . import bodies
-from .handle import RequestIdempotency
-from .identity import Key, Where, identify
-from .introspection import is_form_parsed, is_in_memory
-from .problems import refusal_of
-from .responses import ending_of, is_storable, wanted_by
-from .selection import asks_request
+from ... import conf
+from ...core import conclusions, rules, settlements
+from ...core.conclusions import SettledState, WorkResult
+from ...core.hashing import derived_key, record_id
+from ...core.policy import Resolved
+from ...core.records import MISSING, Guarantee, Outcome, Ticket
+from ...core.rules import Execute, Replay, Verdict
+from ...core.scope_names import observed
+from ...errors import LeaseInTransaction, ResponseNotStored, StoreUnavailable
+from ...http import bodies
+from ...http.handle import RequestIdempotency
+from ...http.identity import Key, Where, identify
+from ...http.introspection import is_form_parsed, is_in_memory
+from ...http.problems import refusal_of
+from ...http.responses import ending_of, is_storable, wanted_by
+from ...http.selection import asks_request
+from ...runtime.registry import body_limit, store_of
+from ...runtime.transactions import refuse_open_transactions
+from ...stores.base import BaseStore
+from ..steps.handle import StepsSwitchedOff
 
 #: Seconds for which a store that did not respond is left alone, so that it delays few responses.
 PAUSE = 10.0

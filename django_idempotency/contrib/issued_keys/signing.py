@@ -18,8 +18,8 @@ from datetime import datetime
 from django.core.signing import BadSignature, Signer
 from django.http import HttpRequest
 
-from ..core.key_formats import issued_at
-from ..errors import KeyForeign
+from ...core.key_formats import issued_at
+from ...errors import KeyForeign
 
 _KEY, _BINDING = "django_idempotency.issued", "django_idempotency.issued.binding"
 #: Random bytes in a key.

@@ -16,12 +16,12 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from django_idempotency import idempotent_function
+from django_idempotency.contrib.metrics.opentelemetry import OpenTelemetryMeter
 from django_idempotency.core.records import TRACE
-from django_idempotency.instrumentation.opentelemetry import OpenTelemetryMeter
 from django_idempotency.models import IdempotencyRecord
 
-from ..entry_points.conftest import CHARGE, KEY
-from ..support.meters import installed
+from ...entry_points.conftest import CHARGE, KEY
+from ...support.meters import installed
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

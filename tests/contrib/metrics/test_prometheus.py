@@ -15,16 +15,16 @@ from django.contrib.auth.models import User
 from django.test import Client
 from prometheus_client import REGISTRY
 
+from django_idempotency.contrib.metrics.prometheus import PrometheusMeter
 from django_idempotency.instrumentation.meters import Source
-from django_idempotency.instrumentation.prometheus import PrometheusMeter
 
-from ..entry_points.conftest import CHARGE, KEY
-from ..faults.plans import FOLDER, until
-from ..faults.servers import gunicorn
-from ..support import services
-from ..support.factories import TokenFactory
-from ..support.meters import installed
-from ..support.prometheus import scraping
+from ...entry_points.conftest import CHARGE, KEY
+from ...faults.plans import FOLDER, until
+from ...faults.servers import gunicorn
+from ...support import services
+from ...support.factories import TokenFactory
+from ...support.meters import installed
+from ...support.prometheus import scraping
 
 SOURCE = Source(entry_point="decorator", route="orders/", store="default")
 LABELS = {"entry_point": "decorator", "route": "orders/", "store": "default"}

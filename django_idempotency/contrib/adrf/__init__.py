@@ -1,0 +1,1 @@
+"""Async REST framework views: those of adrf, under a lease."""

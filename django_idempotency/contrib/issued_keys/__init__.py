@@ -1,0 +1,1 @@
+"""Keys that the server issues and knows again: `key_format="issued"`."""
