@@ -8,15 +8,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.apps import apps
+from django.core.signals import setting_changed
 
 if TYPE_CHECKING:
     from django.core.management.base import CommandParser
 
     from .core.records import Record
+    from .runtime.handle import OperationHandle
     from .stores.base import BaseStore
+
+H = TypeVar("H")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +53,10 @@ class Erased:
 class Extension:
     """What a wing adds. Each method does nothing until a wing overrides it."""
 
+    def handle(self, handle: type[OperationHandle]) -> type[OperationHandle]:
+        """Return the class of a work's handle, such as `request.idempotency`: the given one, or one with more methods."""
+        return handle
+
     def purging(self, alias: str, store: BaseStore) -> Iterable[Purging]:
         """Return which rows a purge of a store deletes besides its records."""
         return ()
@@ -72,3 +81,20 @@ def extensions() -> list[Extension]:
     """Return those of the installed apps, in the order of INSTALLED_APPS."""
     found = (getattr(config, "extension", None) for config in apps.get_app_configs())
     return [each for each in found if isinstance(each, Extension)]
+
+
+@lru_cache(maxsize=64)
+def extended(handle: type[H]) -> type[H]:
+    """Return the class of a handle with all that the installed apps add to it."""
+    found: Any = handle
+    for each in extensions():
+        found = each.handle(found)
+    return found  # type: ignore[no-any-return]
+
+
+def _forget(*, setting: str, **_: Any) -> None:
+    if setting == "INSTALLED_APPS":
+        extended.cache_clear()
+
+
+setting_changed.connect(_forget)

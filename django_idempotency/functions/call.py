@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
-from ..contrib.steps.endings import runs_under
 from ..core.records import CALL_METHOD, Guarantee
 from ..core.rules import Verdict
 from ..engine.atomic import AtomicOperation
 from ..engine.lease import LeaseOperation
 from ..engine.operation import Operation
 from ..errors import CalledItself, DeadlinePassed, IdempotencyError, StoreUnavailable
+from ..extensions import extended
 from ..instrumentation.counting import count, outcome_of_verdict
 from ..instrumentation.meters import Source, meters
 from ..instrumentation.observer import Observer
 from ..instrumentation.outcomes import DEGRADED, outcome_of
+from ..runtime.course import Course
 from ..runtime.registry import store_of
 from ..runtime.tickets import issue
 from ..runtime.transactions import refuse_open_transactions
-from .current import CURRENT, CurrentOperation, Takeover, living
+from .current import CURRENT, BoundCall, CurrentOperation, Takeover, living
 from .deadlines import remaining
 from .executions import EXECUTION
 from .keys import digest_of
@@ -34,6 +35,8 @@ class FunctionCall:
     source: Source | None = None
     #: What the work sees, once it runs; or `on_takeover`.
     current: CurrentOperation
+    #: Its course, as far as that decides the end.
+    course: Course
 
     def __init__(self, terms: FunctionTerms, payload: Any, key: str, *, reports: bool = True) -> None:
         #: Is its failure reported to somebody who can make it again? Otherwise it is left as one that has crashed.
@@ -90,18 +93,22 @@ class FunctionCall:
         """Has the host's deadline passed, for example while the call waited?"""
         return remaining() == 0
 
-    def running(self, arguments: Callable[[], bytes | None] | None = None) -> CurrentOperation:
-        """Return the context in which the function runs. `arguments` returns those of the call, as bytes."""
-        self.current = CurrentOperation(self.operation, self._outer)
-        runs_under(self.current, self.policy, arguments=arguments)
-        return self.current
+    def running(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CurrentOperation:
+        """Return the context in which the function runs with these arguments."""
+        bound = BoundCall(self.terms, args, kwargs)
+        return self._sees(extended(CurrentOperation)(self.operation, self._outer, self.policy, bound))
+
+    def _sees(self, current: CurrentOperation) -> CurrentOperation:
+        self.current, self.course = current, current._course(current)  # noqa: SLF001 - ours
+        return current
 
     def takeover(self) -> Takeover | None:
         """Return the takeover that `on_takeover` must decide, if there is one."""
         run = self.operation.run
         if run is None or not run.takeover:
             return None
-        self.current = takeover = Takeover(self.operation, self.payload, self._outer)
+        takeover = Takeover(self.operation, self.payload, self._outer)
+        self._sees(takeover)
         return takeover
 
     def count(self, verdict: Verdict) -> None:

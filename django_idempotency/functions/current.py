@@ -2,29 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextvars import ContextVar, Token
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..contrib.steps.handle import StepsHandle, StepsSwitchedOff
+from ..core.policy import Resolved
 from ..engine.operation import Operation
 from ..errors import ResponseNotStored
 from ..runtime.current_step import CURRENT_STEP, RunningStep
+from ..runtime.handle import OperationHandle, SwitchedOff
 from ..runtime.takeovers import Deciding
 from .deadlines import remaining
 
+if TYPE_CHECKING:
+    from .terms import FunctionTerms
 
-class CurrentOperation(StepsHandle):
+
+class BoundCall(NamedTuple):
+    """A function, and what it is called with."""
+
+    terms: FunctionTerms
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+
+class CurrentOperation(OperationHandle):
     """The call that runs under a key. `current_operation()` returns the innermost one."""
 
+    _bound: BoundCall | None = None
     #: Has its work ended? A task that it started still sees it.
     _over = False
     _outer: CurrentOperation | None = None
     _token: Token[CurrentOperation | None]
     _outer_step: Token[RunningStep | None]
 
-    def __init__(self, operation: Operation, outer: CurrentOperation | None = None) -> None:
-        super().__init__(operation)
-        self._outer = outer
+    def __init__(
+        self,
+        operation: Operation,
+        outer: CurrentOperation | None = None,
+        policy: Resolved | None = None,
+        bound: BoundCall | None = None,
+    ) -> None:
+        super().__init__(operation, policy)
+        self._outer, self._bound = outer, bound
 
     def __enter__(self) -> None:
         self._token = CURRENT.set(self)
@@ -58,7 +78,7 @@ def living(call: CurrentOperation | None) -> CurrentOperation | None:
     return call
 
 
-class SwitchedOffOperation(StepsSwitchedOff, CurrentOperation):
+class SwitchedOffOperation(SwitchedOff, CurrentOperation):
     """The current operation while idempotency is off."""
 
     def holds(self, operation: Operation) -> bool:

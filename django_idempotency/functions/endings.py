@@ -10,7 +10,6 @@ from datetime import datetime, timezone
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from ..contrib.steps.endings import acompleted, can_be_undone, completed, ending_by_steps, is_unfinished
 from ..core.conclusions import SettledState, WorkResult
 from ..core.concurrency.cancellation import run_to_completion
 from ..core.failures import failed_with
@@ -26,8 +25,9 @@ from ..errors import (
     is_answer,
 )
 from ..instrumentation.traces import traced
+from ..runtime.course import HELD_FOR
 from ..runtime.registry import body_limit
-from ..runtime.takeovers import HELD_FOR, HoldForReview, RunAgain, UseResult
+from ..runtime.takeovers import HoldForReview, RunAgain, UseResult
 from .call import FunctionCall
 from .executions import suspends
 
@@ -67,12 +67,12 @@ def end_of_result(call: FunctionCall, result: Any) -> CallEnd:
             f"{call.terms.name} returned a {type(result).__name__}, which runs after the call: nothing would be guarded. "
             "Guard the function that makes it, or return a list."
         )
-    if (decided := ending_by_steps(call.current)) is not None and decided.is_final:
+    if (decided := call.course.decided()) is not None and decided.is_final:
         if decided.outcome is None:
             return _unended(call, decided.work_result, result)
         # The function went on after a step that must be looked into.
         return CallEnd(**decided._asdict(), raised=call.naming(HeldForPerson()))
-    if is_unfinished(call.current):
+    if call.course.is_unfinished():
         return _unended(call, WorkResult.FAILED, result)
     given_up = call.operation.needs_rollback()
     try:
@@ -98,10 +98,10 @@ def end_of_error(call: FunctionCall, error: BaseException) -> CallEnd:
     if suspends(call.execution, error):
         leases = call.policy.guarantee is Guarantee.LEASE  # no transaction lasts that long
         return CallEnd(work_result=WorkResult.SUSPENDED) if leases else _failed(error)
-    decided = ending_by_steps(call.current)
+    decided = call.course.decided()
     if decided is not None and (decided.is_final or not is_answer(error, kept)):
         return CallEnd(**decided._asdict())
-    if not is_answer(error, kept) or is_unfinished(call.current):
+    if not is_answer(error, kept) or call.course.is_unfinished():
         fails = call.reports and isinstance(error, Exception)
         return _failed(error) if fails else CallEnd(work_result=WorkResult.CUT)
     call.operation.set_rollback()
@@ -159,8 +159,8 @@ def settle(call: FunctionCall, end: CallEnd) -> None:
     """Settle in the store. Raises what `Operation.settle` raises; `OutcomeUnknown` for a result that may still be undone and is not stored."""
     call.operation.settle(end.work_result, end.outcome, end.ttl)
     if call.operation.left_as is SettledState.COMPLETED:
-        completed(call.current)
-    elif call.operation.left_as is None and end.work_result is WorkResult.KEPT and can_be_undone(call.current):
+        call.course.completed()
+    elif call.operation.left_as is None and end.work_result is WorkResult.KEPT and call.course.can_be_undone():
         raise call.naming(OutcomeUnknown())
 
 
@@ -168,8 +168,8 @@ async def asettle(call: FunctionCall, end: CallEnd) -> None:
     """See settle(). A cancellation takes effect only after it has completed."""
     await run_to_completion(call.operation.asettle(end.work_result, end.outcome, end.ttl))
     if call.operation.left_as is SettledState.COMPLETED:
-        await acompleted(call.current)
-    elif call.operation.left_as is None and end.work_result is WorkResult.KEPT and can_be_undone(call.current):
+        await call.course.acompleted()
+    elif call.operation.left_as is None and end.work_result is WorkResult.KEPT and call.course.can_be_undone():
         raise call.naming(OutcomeUnknown())
 
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from asgiref.sync import sync_to_async
 
-from ..contrib.steps.endings import aleft_by, left_by
-from ..contrib.steps.stored_calls import dump_call
 from ..core.concurrency.cancellation import run_to_completion
 from ..core.rules import Execute
 from ..engine.lease import LeaseOperation
 from ..errors import ConfigurationError, DeadlinePassed, StoreUnavailable
+from ..extensions import extended
 from ..instrumentation.meters import meters
 from ..instrumentation.outcomes import MISSING, UNKEYED
 from ..runtime import switch
@@ -34,7 +32,8 @@ def begin(
     payload = terms.payload(args, kwargs)
     if not switch.enabled():
         switch.warn_once()
-        return SwitchedOffOperation(terms.scope, key or best_effort_key(terms, payload))
+        off: SwitchedOffOperation = extended(SwitchedOffOperation)(terms.scope, key or best_effort_key(terms, payload))
+        return off
     if key is None and (key := key_of(terms, payload)) is None:
         if meters.active:
             required = terms.resolved().required is True
@@ -71,7 +70,7 @@ def _run(call: FunctionCall, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
         verdict = call.operation.open(call.patience)
     except StoreUnavailable as error:
         call.go_without_store(error)
-        with call.running():
+        with call.running(args, kwargs):
             return call.terms.function(*args, **kwargs), False
     if not isinstance(verdict, Execute):
         return replayed(call, verdict), True
@@ -101,10 +100,10 @@ def _decide(call: FunctionCall) -> CallEnd | None:
 
 def _work(call: FunctionCall, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CallEnd:
     try:
-        with call.running(partial(dump_call, call.terms, call.operation.ticket.key, args, kwargs)):
+        with call.running(args, kwargs):
             return end_of_result(call, call.terms.function(*args, **kwargs))
     except BaseException as error:  # noqa: BLE001 - raised again
-        left_by(call.current, error)
+        call.course.left_by(error)
         settle(call, end_of_error(call, error))
         raise leaving(call, error)  # noqa: B904 - its cause is its own
 
@@ -127,7 +126,7 @@ async def arun(
         verdict = await call.operation.aopen(call.patience)
     except StoreUnavailable as error:
         await call.ago_without_store(error)
-        with call.running():
+        with call.running(args, kwargs):
             return await terms.function(*args, **kwargs), False
     if not isinstance(verdict, Execute):
         if call.terms.loads:  # it may query the ORM, which refuses calls from an event loop
@@ -161,12 +160,12 @@ async def _adecide(call: FunctionCall) -> CallEnd | None:
 async def _awork(call: FunctionCall, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CallEnd:
     """See _work()."""
     try:
-        with call.running(partial(dump_call, call.terms, call.operation.ticket.key, args, kwargs)):
+        with call.running(args, kwargs):
             return end_of_result(call, await call.terms.function(*args, **kwargs))
     except GeneratorExit as closed:  # nothing can be awaited any more, and an aborted run writes nothing
         settle(call, end_of_error(call, closed))
         raise
     except BaseException as error:  # noqa: BLE001 - raised again
-        await aleft_by(call.current, error)
+        await call.course.aleft_by(error)
         await asettle(call, end_of_error(call, error))
         raise leaving(call, error)  # noqa: B904 - the same

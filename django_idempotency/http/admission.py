@@ -18,7 +18,7 @@ from ..instrumentation.outcomes import UNGUARDED, UNKEYED
 from ..runtime import switch
 from . import counting
 from .facts import RequestFacts, facts_of
-from .handle import WITHOUT_KEY, switch_off
+from .handle import switch_off, without_key
 from .identity import UNUSABLE, Key, Where, has_owner
 from .keys import formatted
 from .markers import view_class
@@ -42,7 +42,7 @@ def key_to_guard(request: HttpRequest, policy: Policy, *, by: str = "decorator")
     guard that the middleware cannot see.
     """
     if not hasattr(request, "idempotency"):
-        request.idempotency = WITHOUT_KEY  # type: ignore[attr-defined]
+        request.idempotency = without_key()  # type: ignore[attr-defined]
     if request.method in SAFE_METHODS or is_covered(request):
         return None
     counting.begin(request, policy, by)

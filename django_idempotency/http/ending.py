@@ -13,13 +13,13 @@ from datetime import datetime, timezone
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from ..contrib.steps.endings import ending_by_steps, is_unfinished, problem_of, runs_under
 from ..core import conclusions
 from ..core.conclusions import WorkResult
 from ..core.failures import failed_with
 from ..core.policy import Resolved
 from ..core.records import Outcome
 from ..engine.operation import Operation
+from ..extensions import extended
 from ..instrumentation.traces import traced
 from ..runtime.registry import body_limit
 from .atomic_requests import asks_for_transaction
@@ -44,8 +44,8 @@ class EndingExchange:
         self._request = weakref.ref(request)
         self.policy = policy
         self.operation = operation
-        self.handle = RequestIdempotency(operation)
-        runs_under(self.handle, policy)
+        self.handle = extended(RequestIdempotency)(operation, policy)
+        self.course = self.handle._course(self.handle)  # noqa: SLF001 - ours
         self._spoken = spoken_to(request)
         self._max_body = body_limit(policy, operation.store)
         self._atomic_requests = asks_for_transaction(self._record_alias, non_atomic)
@@ -79,7 +79,7 @@ class EndingExchange:
 
     def _conclude(self, response: HttpResponseBase) -> tuple[WorkResult, Outcome | None]:
         """Return how a view ends that responded, and what is stored of its response."""
-        decided = ending_by_steps(self.handle)
+        decided = self.course.decided()
         if decided is not None and decided.is_final:
             self.handle.seconds = decided.ttl
             return decided.work_result, decided.outcome
@@ -89,10 +89,10 @@ class EndingExchange:
             self.operation.set_rollback()
         if decided is not None:
             # It has given up: this is its last word, unless it is a problem of ours, or an error page.
-            has_answer = ending.answers and problem_of(self.handle) is None
+            has_answer = ending.answers and self.course.problem is None
             last = traced(capture(response, self.policy, self._max_body)) if has_answer else decided.outcome
             return decided.work_result, last
-        if not ending.answers or is_unfinished(self.handle):
+        if not ending.answers or self.course.is_unfinished():
             return WorkResult.FAILED, _failure(self.raised, response.status_code)
         ended = self.handle._ending or ending_of(response, self.policy)  # noqa: SLF001
         if ended is WorkResult.FAILED:
@@ -121,7 +121,7 @@ class EndingExchange:
         """Return how a view ends that raised, what is noted of that, and for how long."""
         if not isinstance(error, Exception):
             return WorkResult.CUT, None, None  # a cancelled one writes nothing
-        return ending_by_steps(self.handle) or (WorkResult.FAILED, _failure(error, 500), None)
+        return self.course.decided() or (WorkResult.FAILED, _failure(error, 500), None)
 
 
 def refused_after_steps(response: HttpResponseBase) -> tuple[WorkResult, Outcome]:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import weakref
 from contextlib import suppress
+from functools import lru_cache
+from typing import Any
 from uuid import uuid4
 
 from django.http import HttpRequest
 
-from ..contrib.steps.handle import StepsHandle, StepsSwitchedOff
-from ..contrib.steps.running import Steps
 from ..core.conclusions import WorkResult
 from ..core.policy import Policy
 from ..core.scope_names import qualified
 from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed
+from ..extensions import extended
 from ..realms import realm_of
 from ..runtime import switch
+from ..runtime.handle import OperationHandle, SwitchedOff
 from .facts import facts_of
 from .status import HeaderStatus, note
 from .terms import resolve_policy
@@ -25,7 +27,7 @@ from .terms import resolve_policy
 _SCOPE = "unguarded"
 
 
-class RequestIdempotency(StepsHandle):
+class RequestIdempotency(OperationHandle):
     """`request.idempotency` in a guarded view."""
 
     _ending: WorkResult | None = None
@@ -45,14 +47,15 @@ def switch_off(request: HttpRequest, policy: Policy) -> None:
     if facts_of(request).carries_key(policy):
         note(request, HeaderStatus.UNGUARDED)
     if not getattr(request, "idempotency", None):  # another entry point has set it
-        request.idempotency = UnguardedIdempotency(request, policy)  # type: ignore[attr-defined]
+        request.idempotency = extended(UnguardedIdempotency)(request, policy)  # type: ignore[attr-defined]
 
 
-class WithoutKey(StepsSwitchedOff, RequestIdempotency):
+class WithoutKey(SwitchedOff, RequestIdempotency):
     """`request.idempotency` of a request that no key guards: false. Nothing is stored."""
 
     _scope = _key = ""
     seconds = None
+    is_held = False
 
     def __init__(self) -> None:
         pass
@@ -63,9 +66,6 @@ class WithoutKey(StepsSwitchedOff, RequestIdempotency):
     def __bool__(self) -> bool:
         return False
 
-    def _run(self) -> Steps:
-        return self._new_steps()
-
     def derive(self, label: str) -> str:
         """Raise `ConfigurationError`: a retry without a key is another request, so no key could stay the same."""
         raise ConfigurationError(
@@ -74,8 +74,15 @@ class WithoutKey(StepsSwitchedOff, RequestIdempotency):
         )
 
 
-#: Set by each entry point on a request that it does not guard, or not yet. Without a call, since most have no key.
-WITHOUT_KEY = WithoutKey()
+@lru_cache(maxsize=1)
+def _of_class(kind: Any) -> WithoutKey:
+    return kind()  # type: ignore[no-any-return]
+
+
+def without_key() -> WithoutKey:
+    """Return what each entry point sets on a request that it does not guard, or not yet."""
+    kind: Any = extended(WithoutKey)
+    return _of_class(kind)
 
 
 def _key_or_new(request: HttpRequest, policy: Policy) -> str:
@@ -86,16 +93,16 @@ def _key_or_new(request: HttpRequest, policy: Policy) -> str:
     return uuid4().hex
 
 
-class UnguardedIdempotency(StepsSwitchedOff, RequestIdempotency):
+class UnguardedIdempotency(SwitchedOff, RequestIdempotency):
     """`request.idempotency` while idempotency is off."""
 
     def __init__(self, request: HttpRequest, policy: Policy) -> None:
         super().__init__(_SCOPE, _key_or_new(request, policy))
         self._request = weakref.ref(request)  # the request refers to us
-        self._policy = policy
+        self._declared = policy
 
     def derive(self, label: str) -> str:
         """Return 64 hex digits, the same for this label and this key in this realm."""
         if (request := self._request()) is not None:
-            self._scope = qualified(_SCOPE, realm=realm_of(resolve_policy(self._policy), request))
+            self._scope = qualified(_SCOPE, realm=realm_of(resolve_policy(self._declared), request))
         return super().derive(label)

@@ -9,7 +9,6 @@ from django.db import connections
 from django.http.response import HttpResponseBase
 
 from ..contrib.screening.screening import Screening
-from ..contrib.steps import endings
 from ..core.conclusions import SettledState, WorkResult
 from ..core.concurrency.threads import in_thread
 from ..errors import OperationUnknown, OutcomeUnknown, Problem, TransactionLost
@@ -66,7 +65,7 @@ class RunningExchange(EndingExchange):
     def _status(self) -> HeaderStatus:
         if self.degraded:
             return HeaderStatus.DEGRADED
-        left_as, problem = self.operation.left_as, endings.problem_of(self.handle)
+        left_as, problem = self.operation.left_as, self.course.problem
         of_step = of_problem(problem) if problem is not None and left_as is SettledState.COMPLETED else None
         return of_step or OF_RECORD[left_as]
 
@@ -77,15 +76,15 @@ class RunningExchange(EndingExchange):
             return self._stamp(response)
         try:
             ended, outcome = self._conclude(response)
-            if ended is WorkResult.DROPPED and endings.have_begun(self.handle):
+            if ended is WorkResult.DROPPED and self.course.have_begun():
                 ended, outcome = refused_after_steps(response)
         except BaseException as error:  # noqa: BLE001 - it is raised again
             self._fail(error)
         try:
             self.operation.settle(ended, outcome, ttl=self.handle.seconds)
             if self.operation.left_as is SettledState.COMPLETED:
-                endings.completed(self.handle)
-            elif self.operation.left_as is None and endings.can_be_undone(self.handle):
+                self.course.completed()
+            elif self.operation.left_as is None and self.course.can_be_undone():
                 raise OutcomeUnknown
         finally:
             self._leave()
@@ -105,15 +104,15 @@ class RunningExchange(EndingExchange):
                 if asks
                 else self._conclude(response)
             )
-            if ended is WorkResult.DROPPED and await endings.ahave_begun(self.handle):
+            if ended is WorkResult.DROPPED and await self.course.ahave_begun():
                 ended, outcome = refused_after_steps(response)
         except BaseException as error:  # noqa: BLE001 - it is raised again
             await self._afail(error)
         try:
             await self.operation.asettle(ended, outcome, ttl=self.handle.seconds)
             if self.operation.left_as is SettledState.COMPLETED:
-                await endings.acompleted(self.handle)
-            elif self.operation.left_as is None and endings.can_be_undone(self.handle):
+                await self.course.acompleted()
+            elif self.operation.left_as is None and self.course.can_be_undone():
                 raise OutcomeUnknown
         finally:
             self._leave()
@@ -129,7 +128,7 @@ class RunningExchange(EndingExchange):
         """
         if self.degraded and isinstance(error, OperationUnknown):
             return self._stopped(error)
-        if (left := endings.left_by(self.handle, error)) is not None:
+        if (left := self.course.left_by(error)) is not None:
             return self._fail_with(left)
         response, error = self._ended(error, committed)
         if response is None:
@@ -147,7 +146,7 @@ class RunningExchange(EndingExchange):
         """See fail()."""
         if self.degraded and isinstance(error, OperationUnknown):
             return self._stopped(error)
-        if (left := await endings.aleft_by(self.handle, error)) is not None:
+        if (left := await self.course.aleft_by(error)) is not None:
             return await self._afail_with(left)
         # Its handler is the project's, and may query a database.
         known = isinstance(error, Exception) and status_of(error) is not None

@@ -16,7 +16,8 @@ from ..core.policy import Resolved
 from ..core.records import Outcome, OutcomeKind, shortened
 from ..engine.operation import Operation
 from ..errors import ConfigurationError
-from ..runtime.takeovers import HELD_FOR, Deciding, Decision, HoldForReview, RunAgain, UseResult
+from ..runtime.course import HELD_FOR
+from ..runtime.takeovers import Deciding, Decision, HoldForReview, RunAgain, UseResult
 from .responses import capture, render
 
 logger = logging.getLogger("django_idempotency")

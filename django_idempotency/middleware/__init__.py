@@ -19,7 +19,6 @@ from django.urls import get_resolver
 
 from .. import conf
 from ..contrib.observe.observing import aconclude, conclude, watch
-from ..contrib.steps.endings import left_by
 from ..core.concurrency.cancellation import run_to_completion
 from ..core.policy import OBSERVE, SAFE_METHODS
 from ..core.records import Guarantee
@@ -242,7 +241,7 @@ class IdempotencyMiddleware:
         if (passage := _passage(request)) is None or (exchange := passage.exchange) is None:
             return None
         exchange.raised = exception
-        if (problem := left_by(exchange.handle, exception)) is not None:
+        if (problem := exchange.course.left_by(exception)) is not None:
             return problem_response(problem, request)
         if isinstance(exception, TransactionLost) or (exchange.degraded and isinstance(exception, OperationUnknown)):
             return problem_response(exception, request)

@@ -13,7 +13,7 @@ from ..errors import ConfigurationError
 from ..http import counting
 from ..http.exemptions import exempted_by
 from ..http.facts import facts_of
-from ..http.handle import WITHOUT_KEY
+from ..http.handle import without_key
 from ..http.markers import guards_itself, is_exempt, rest_class, view_class
 from ..http.ninja_views import is_ninja, operation_of
 from ..http.unguarded import EXEMPT, INSIDE, METHOD, RESOLVERS, Reason, leave_unguarded
@@ -43,7 +43,7 @@ def is_keyless(request: HttpRequest, callback: Any) -> bool:
     if (facts := facts_of(request)).may_ask and facts.asks_for_guard(POLICY):
         return False
     if not hasattr(request, "idempotency"):
-        request.idempotency = WITHOUT_KEY  # type: ignore[attr-defined]
+        request.idempotency = without_key()  # type: ignore[attr-defined]
     method = request.method or ""
     if meters.active and not is_exempt(callback, method) and not guards_itself(callback, method):
         by = "middleware" if rest_class(callback) is None else "rest_framework"  # which the mixin would guard

@@ -12,7 +12,6 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from .. import conf
-from ..contrib.steps.endings import left_by
 from ..core.policy import OBSERVE, SAFE_METHODS, Policy
 from ..errors import Problem
 from ..http.atomic_requests import ALL_ALIASES
@@ -39,7 +38,7 @@ def run_inside(request: Any, policy: Policy, function: Callable[[], HttpResponse
             response = function()
         except Exception as error:
             exchange = exchange_of(request._request)
-            if exchange is not None and left_by(exchange.handle, error) is not None:
+            if exchange is not None and exchange.course.left_by(error) is not None:
                 raise  # run_guarded() responds
             response = view.handle_exception(error)
         done: HttpResponseBase = view.finalize_response(request, response, *view.args, **view.kwargs)

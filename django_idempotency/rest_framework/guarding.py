@@ -20,7 +20,6 @@ from django.http.response import HttpResponseBase
 from .. import conf
 from ..contrib.adrf.dispatching import adispatch
 from ..contrib.observe.observing import conclude
-from ..contrib.steps.endings import left_by
 from ..core.conclusions import SettledState
 from ..core.policy import SAFE_METHODS, Policy
 from ..errors import ConfigurationError, OperationUnknown, Problem
@@ -28,7 +27,7 @@ from ..http.admission import key_to_guard, key_with_owner
 from ..http.atomic_requests import ALL_ALIASES, atomic_requests
 from ..http.bodies import keep
 from ..http.exchange import Exchange
-from ..http.handle import WITHOUT_KEY
+from ..http.handle import without_key
 from ..http.markers import EXEMPT
 from ..http.problems import problem_response
 from ..http.responses import render
@@ -52,7 +51,7 @@ def enter(request: HttpRequest, terms: ViewTerms, run: Run, *, non_atomic: Abstr
     entry, response, keyed = ViewEntry(non_atomic), None, terms.may_have_key(request)
     setattr(request, _ENTRY, entry)
     if not hasattr(request, "idempotency"):
-        request.idempotency = WITHOUT_KEY  # type: ignore[attr-defined]
+        request.idempotency = without_key()  # type: ignore[attr-defined]
     try:
         with atomic_requests(non_atomic, noted=keyed) as entry.opened:
             entry.depths = depths() if keyed else {}
@@ -194,7 +193,7 @@ class _GuardedHandler:
             return self._respond(problem, request)
         except Exception as error:
             exchange = self._entry.exchange
-            if exchange is not None and (left := left_by(exchange.handle, error)) is not None:
+            if exchange is not None and (left := exchange.course.left_by(error)) is not None:
                 return self._respond(left, request)
             raise
 

@@ -10,14 +10,17 @@ from asgiref.sync import sync_to_async
 
 from .. import conf
 from ..core.hashing import derived_key
-from ..core.policy import Duration, Policy, seconds
+from ..core.policy import Duration, Policy, Resolved, seconds
 from ..engine.operation import Operation
-from ..errors import KeyTooOld
+from ..errors import ConfigurationError, KeyTooOld
 from ..instrumentation.trail import trail
+from .course import Course
 from .derivation import derive, is_usable
 
 logger = logging.getLogger("django_idempotency")
 
+#: What an app that is optional adds to a handle: see `extensions.Extension.handle`.
+OF_APPS = dict.fromkeys(("step", "astep", "undo_steps", "aundo_steps"), "django_idempotency.contrib.steps")
 #: Used while idempotency is off. No record has this id.
 _NO_OPERATION = UUID(int=0)
 
@@ -25,12 +28,25 @@ _NO_OPERATION = UUID(int=0)
 class OperationHandle:
     """One operation, as the work that runs under it sees it."""
 
-    def __init__(self, operation: Operation) -> None:
-        self._operation = operation
+    #: What its course says of its end: internal.
+    _course = Course
+    #: The terms of the route or function; `None`: the work has not begun.
+    _policy: Resolved | None = None
+
+    def __init__(self, operation: Operation, policy: Resolved | None = None) -> None:
+        self._operation, self._policy = operation, policy
         #: See `ttl`.
         self.seconds: float | None = None
         #: Must a person decide?
         self.is_held = False
+
+    def __getattr__(self, name: str) -> Any:
+        """Raise `ConfigurationError` for what an app adds that is not installed."""
+        if name in OF_APPS:
+            raise ConfigurationError(
+                f'{name}() needs a table. Add "{OF_APPS[name]}" to INSTALLED_APPS, and run manage.py migrate.'
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     @property
     def key(self) -> str:

@@ -8,9 +8,6 @@ from typing import Any
 from ..core.records import Record
 from .handle import OperationHandle
 
-#: How long a record waits for a person (seconds): the longest duration.
-HELD_FOR = 3650 * 86400.0
-
 
 @dataclass(frozen=True, slots=True)
 class RunAgain:

@@ -13,6 +13,7 @@ from django.dispatch import Signal
 from django_idempotency import signals
 from django_idempotency.contrib.observe.observation import ERROR, REPLAY, RUN, UNKNOWN
 from django_idempotency.engine.operation import EVENTS
+from django_idempotency.extensions import extended
 from django_idempotency.http.handle import RequestIdempotency
 from django_idempotency.http.status import HeaderStatus
 from django_idempotency.http.unguarded import REASONS
@@ -88,7 +89,7 @@ def test_every_option_of_the_search_for_suspects() -> None:
 def test_request_idempotency() -> None:
     """The page has every member of the handle."""
     shown = {code(row[0]).partition("(")[0] for row in table("reference/python.md", "## request.idempotency")}
-    members = {name for cls in RequestIdempotency.__mro__[:-1] for name in vars(cls)}
+    members = {name for cls in extended(RequestIdempotency).__mro__[:-1] for name in vars(cls)}
     assert shown == {name for name in members if not name.startswith("_")}
 
 

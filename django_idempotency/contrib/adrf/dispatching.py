@@ -22,7 +22,7 @@ from ...http.admission import key_to_guard
 from ...http.atomic_requests import non_atomic_aliases_of
 from ...http.bodies import keep
 from ...http.exchange import Exchange
-from ...http.handle import WITHOUT_KEY
+from ...http.handle import without_key
 from ...http.markers import EXEMPT
 from ...http.problems import aproblem_response
 from ...http.responses import render
@@ -34,7 +34,6 @@ from ...rest_framework import problems
 from ...rest_framework.entry import ViewTerms, finished, judge
 from ...rest_framework.problems import DispatchFinished, IdempotencyException
 from ..observe.observing import aconclude
-from ..steps.endings import aleft_by
 
 Run = Callable[[], Awaitable[HttpResponseBase]]
 
@@ -45,7 +44,7 @@ async def adispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run)
     handler = getattr(view, name, None) if name in view.http_method_names else None
     if handler is None or request.method in SAFE_METHODS or hasattr(handler, EXEMPT):
         if not hasattr(request, "idempotency"):
-            request.idempotency = WITHOUT_KEY  # type: ignore[attr-defined]
+            request.idempotency = without_key()  # type: ignore[attr-defined]
         if request.method not in SAFE_METHODS and terms.carries_key(request):
             await _leave(request, exempt=handler is not None)
         return stamp(request, await run())
@@ -120,7 +119,7 @@ class _AsyncGuardedHandler:
         try:
             return await _called(self._handler, request, *args, **kwargs)
         except Exception as error:
-            if self.exchange is not None and (left := await aleft_by(self.exchange.handle, error)) is not None:
+            if self.exchange is not None and (left := await self.exchange.course.aleft_by(error)) is not None:
                 return await _respond(self._view, left)
             raise
 
@@ -147,7 +146,7 @@ async def arun_inside(request: Any, policy: Policy, function: Callable[[], Await
         try:
             response = await function()
         except Exception as error:  # noqa: BLE001 - DRF raises what it does not handle
-            if exchange is not None and (left := await aleft_by(exchange.handle, error)) is not None:
+            if exchange is not None and (left := await exchange.course.aleft_by(error)) is not None:
                 return await _respond(view, left)
             response = view.handle_exception(error)
         done: HttpResponseBase = view.finalize_response(request, response, *view.args, **view.kwargs)

@@ -31,7 +31,7 @@ from ...http.atomic_requests import (
 )
 from ...http.exchange import exchange_of
 from ...http.facts import facts_of
-from ...http.handle import WITHOUT_KEY
+from ...http.handle import without_key
 from ...http.markers import POLICY
 from ...http.problems import aproblem_response, problem_response
 from ...http.running import arun_guarded, run_guarded
@@ -195,7 +195,7 @@ class _AsyncGuardedView(_GuardedView):
 def _is_concerned(request: HttpRequest, policy: Policy) -> bool:
     """Does a request have a key that guards it, or may it need one?"""
     if not hasattr(request, "idempotency"):
-        request.idempotency = WITHOUT_KEY  # type: ignore[attr-defined]
+        request.idempotency = without_key()  # type: ignore[attr-defined]
     if request.method in SAFE_METHODS or is_covered(request):
         return False
     return facts_of(request).asks_for_guard(policy)

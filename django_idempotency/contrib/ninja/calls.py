@@ -31,7 +31,6 @@ from ...http.status import stamp
 from ...http.terms import resolve_policy
 from ...http.unguarded import areport_unguarded, note_unreached, report_unguarded
 from ..observe.observing import aconclude, conclude
-from ..steps.endings import aleft_by, left_by
 from .callers import caller_of
 from .problems import aproblem_response, problem_response
 from .transactions import refuse_transaction, transactions_around
@@ -175,7 +174,7 @@ class OperationCall:
         except _OURS as problem:
             raise self._stopped(problem) from problem
         except Exception as error:
-            if self.exchange is not None and (left := left_by(self.exchange.handle, error)) is not None:
+            if self.exchange is not None and (left := self.exchange.course.left_by(error)) is not None:
                 raise Stopped(left) from error
             raise
 
@@ -207,7 +206,7 @@ class OperationCall:
         except _OURS as problem:
             raise self._stopped(problem) from problem
         except Exception as error:
-            if self.exchange is not None and (left := await aleft_by(self.exchange.handle, error)) is not None:
+            if self.exchange is not None and (left := await self.exchange.course.aleft_by(error)) is not None:
                 raise Stopped(left) from error
             raise
 

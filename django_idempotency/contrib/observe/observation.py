@@ -29,10 +29,10 @@ from ...http.introspection import is_form_parsed, is_in_memory
 from ...http.problems import refusal_of
 from ...http.responses import ending_of, is_storable, wanted_by
 from ...http.selection import asks_request
+from ...runtime.handle import SwitchedOff
 from ...runtime.registry import body_limit, store_of
 from ...runtime.transactions import refuse_open_transactions
 from ...stores.base import BaseStore
-from ..steps.handle import StepsSwitchedOff
 
 #: Seconds for which a store that did not respond is left alone, so that it delays few responses.
 PAUSE = 10.0
@@ -168,7 +168,7 @@ class NotRead(Exception):
     """The key is selected from a body that is too long to be buffered, and the view has not kept it."""
 
 
-class ObservedIdempotency(StepsSwitchedOff, RequestIdempotency):
+class ObservedIdempotency(SwitchedOff, RequestIdempotency):
     """`request.idempotency` in an observed view."""
 
     def __init__(self, observation: Observation) -> None:

@@ -25,6 +25,7 @@ from django.http.response import HttpResponseBase
 from ...core.concurrency.threads import in_thread
 from ...core.policy import Resolved
 from ...errors import InProgress, LostRace, Problem
+from ...extensions import extended
 from ...http import bodies, counting
 from ...http.identity import Key
 from ...http.introspection import is_read
@@ -66,7 +67,7 @@ def watch(
     setattr(request, _OBSERVATION, observation)
     note(request, HeaderStatus.OBSERVED)
     counting.count(request, OBSERVED)
-    request.idempotency = ObservedIdempotency(observation)  # type: ignore[attr-defined]
+    request.idempotency = extended(ObservedIdempotency)(observation)  # type: ignore[attr-defined]
     if refusal is None and not is_read(request):
         with suppress(Exception):  # the view meets it, too
             if bodies.fits(request):

@@ -6,20 +6,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar, overload
 from uuid import UUID
 
-from django.apps import apps
-
 from ...core import rules
-from ...core.policy import Resolved
 from ...core.records import Guarantee
 from ...engine.operation import Operation
-from ...errors import ConfigurationError, Problem
-from ...runtime.handle import OperationHandle, SwitchedOff
+from ...errors import ConfigurationError
+from ...functions.current import CurrentOperation
+from ...runtime.handle import OperationHandle
 from .actions import Actions, adrive, drive
 from .blocks import AsyncStepBlock, StepBlock
-from .journal import APP, Journal, database_of, require_app
+from .endings import StepsCourse
+from .journal import Journal, database_of
 from .one_step import OneStep
 from .running import Steps
 from .sealing import seals
+from .stored_calls import dump_call
 from .terms import terms_of
 from .undoing import give_up
 
@@ -29,14 +29,8 @@ T = TypeVar("T")
 class StepsHandle(OperationHandle):
     """A handle whose work can consist of steps."""
 
-    #: Set by `endings.runs_under()`: the terms of the route or function, and what returns the call's arguments as bytes.
-    _step_policy: Resolved | None = None
-    _step_arguments: Callable[[], bytes | None] | None = None
+    _course = StepsCourse
     _steps: Steps | None = None
-    #: Should it have given up, and could not, such as while the database was away?
-    _stuck: bool = False
-    #: What a step or `derive()` raised that has left the work: the client gets that, whatever is made of the exception.
-    _problem: Problem | None = None
 
     @overload
     def step(
@@ -188,8 +182,8 @@ class StepsHandle(OperationHandle):
 
     def _may_have_steps(self) -> bool:
         """May an earlier attempt have done steps, although this one has come to none?"""
-        policy = self._step_policy
-        if policy is None or policy.guarantee is Guarantee.ATOMIC or not apps.is_installed(APP):
+        policy = self._policy
+        if policy is None or policy.guarantee is Guarantee.ATOMIC:
             return False
         return (policy.store_body or seals()) and _is_resumed(self._operation)
 
@@ -205,16 +199,16 @@ class StepsHandle(OperationHandle):
             yield from self._giving_up()
 
     def _run(self) -> Steps:
-        if self._steps is None:
-            self._steps = self._new_steps()
-        return self._steps
+        steps = self._steps
+        if steps is None:
+            steps = self._steps = self._new_steps()
+        return steps
 
     def _new_steps(self) -> Steps:
-        operation, policy = self._operation, self._step_policy
+        operation, policy = self._operation, self._policy
         assert policy is not None
         if policy.guarantee is Guarantee.ATOMIC:
             return Steps(None, derive=self._derive, atomic=operation.store.using)
-        require_app()
         if not policy.store_body and not seals():
             raise ConfigurationError(
                 "A step stores its result until the operation has ended, and the policy says store_body=False: type "
@@ -236,11 +230,16 @@ class StepsHandle(OperationHandle):
             age=self._operation.age,
             is_lost=lambda: self.lost,
             resumed=_is_resumed(operation),
-            arguments=self._step_arguments or _none,
+            arguments=self._dumped,
         )
 
+    def _dumped(self) -> bytes | None:
+        """Return the arguments of a function's call, with which a command can finish it. It cannot finish a view."""
+        call = self._bound if isinstance(self, CurrentOperation) else None
+        return None if call is None else dump_call(call.terms, self._operation.ticket.key, call.args, call.kwargs)
 
-class StepsSwitchedOff(SwitchedOff, StepsHandle):
+
+class StepsSwitchedOff(StepsHandle):
     """The same while idempotency is off: each step is done, and nothing is remembered."""
 
     def _may_have_steps(self) -> bool:
@@ -258,7 +257,3 @@ def _is_resumed(operation: Operation) -> bool:
 def _operation_of(operation: Operation) -> UUID:
     assert operation.record is not None and operation.run is not None, "derive() has asked"  # noqa: PT018
     return rules.operation_of(operation.record, operation.run)
-
-
-def _none() -> None:
-    """Return no arguments: a command cannot finish a view."""

@@ -9,11 +9,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from django.apps import apps
 from django.db import IntegrityError, connections, router, transaction
 
 from ...core.steps import BARRIER_NAME, OWING, Repeats, StepState
-from ...errors import ConfigurationError
 from ...stores.base import BaseStore
 from .sealing import seal
 
@@ -246,12 +244,6 @@ def database_of(store: BaseStore) -> str:
     from .models import Step
 
     return store.rows_in or router.db_for_write(Step)
-
-
-def require_app() -> None:
-    """Raise `ConfigurationError` unless the app is installed."""
-    if not apps.is_installed(APP):
-        raise ConfigurationError(f'Steps need a table. Add "{APP}" to INSTALLED_APPS, and run manage.py migrate.')
 
 
 def clock(later: timedelta = timedelta(0)) -> Clock:
