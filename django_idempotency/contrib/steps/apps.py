@@ -19,10 +19,12 @@ class StepsOfRecords(Extension):
     """The table of steps, in the database that has the store's records."""
 
     def handle(self, handle: type[OperationHandle]) -> type[OperationHandle]:
-        from .handle import StepsHandle, StepsSwitchedOff  # not above: loads what a worker without steps need not
+        from .endings import StepsCourse  # not above: loads what a worker without steps need not
+        from .handle import StepsHandle, StepsSwitchedOff
 
         with_steps = StepsSwitchedOff if issubclass(handle, SwitchedOff) else StepsHandle
-        return type(handle.__name__, (with_steps, handle), {"__doc__": handle.__doc__, "__module__": handle.__module__})
+        own = {"__doc__": handle.__doc__, "__module__": handle.__module__, "_course": StepsCourse}
+        return type(handle.__name__, (with_steps, handle), own)
 
     def purging(self, alias: str, store: Any) -> Iterable[Purging]:
         from .housekeeping import count_due, purge, table_of  # not above: loads the model

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from django.db import connections
 
@@ -15,10 +14,8 @@ from ...core.steps import owes_undo
 from ...errors import OperationCancelled, OperationHeld, OwnershipLost, Problem
 from ...runtime.course import HELD_FOR, Course, WorkEnding
 from .actions import Actions, adrive, drive
-
-if TYPE_CHECKING:
-    from .handle import StepsHandle
-    from .running import Steps
+from .handle import StepsHandle
+from .running import Steps
 
 logger = logging.getLogger("django_idempotency")
 

@@ -14,7 +14,6 @@ from ...functions.current import CurrentOperation
 from ...runtime.handle import OperationHandle
 from .actions import Actions, adrive, drive
 from .blocks import AsyncStepBlock, StepBlock
-from .endings import StepsCourse
 from .journal import Journal, database_of
 from .one_step import OneStep
 from .running import Steps
@@ -29,7 +28,6 @@ T = TypeVar("T")
 class StepsHandle(OperationHandle):
     """A handle whose work can consist of steps."""
 
-    _course = StepsCourse
     _steps: Steps | None = None
 
     @overload
