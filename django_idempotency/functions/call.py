@@ -16,7 +16,7 @@ from ..instrumentation.counting import count, outcome_of_verdict
 from ..instrumentation.meters import Source, meters
 from ..instrumentation.observer import Observer
 from ..instrumentation.outcomes import DEGRADED, outcome_of
-from ..runtime.course import Course
+from ..runtime.handle import Course
 from ..runtime.registry import store_of
 from ..runtime.tickets import issue
 from ..runtime.transactions import refuse_open_transactions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextvars import ContextVar, Token
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ..core.policy import Resolved
 from ..engine.operation import Operation
@@ -14,14 +14,11 @@ from ..runtime.handle import OperationHandle, SwitchedOff
 from ..runtime.takeovers import Deciding
 from .deadlines import remaining
 
-if TYPE_CHECKING:
-    from .terms import FunctionTerms
-
 
 class BoundCall(NamedTuple):
     """A function, and what it is called with."""
 
-    terms: FunctionTerms
+    terms: Any  # FunctionTerms
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
 

@@ -25,7 +25,7 @@ from ..errors import (
     is_answer,
 )
 from ..instrumentation.traces import traced
-from ..runtime.course import HELD_FOR
+from ..runtime.handle import HELD_FOR
 from ..runtime.registry import body_limit
 from ..runtime.takeovers import HoldForReview, RunAgain, UseResult
 from .call import FunctionCall

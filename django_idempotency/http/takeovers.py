@@ -16,7 +16,7 @@ from ..core.policy import Resolved
 from ..core.records import Outcome, OutcomeKind, shortened
 from ..engine.operation import Operation
 from ..errors import ConfigurationError
-from ..runtime.course import HELD_FOR
+from ..runtime.handle import HELD_FOR
 from ..runtime.takeovers import Deciding, Decision, HoldForReview, RunAgain, UseResult
 from .responses import capture, render
 

@@ -1,20 +1,24 @@
-"""The running work's view of its own operation: `request.idempotency` in a view, `current_operation()` elsewhere."""
+"""The running work's view of its own operation: `request.idempotency` in a view, `current_operation()` elsewhere.
+
+An app that is optional may add to it, and say how its work ends: see `extensions`.
+"""
 
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
 from .. import conf
+from ..core.conclusions import WorkResult
 from ..core.hashing import derived_key
 from ..core.policy import Duration, Policy, Resolved, seconds
+from ..core.records import CANCELLATIONS, Outcome, OutcomeKind
 from ..engine.operation import Operation
-from ..errors import ConfigurationError, KeyTooOld
+from ..errors import ConfigurationError, KeyTooOld, OperationHeld, Problem
 from ..instrumentation.trail import trail
-from .course import Course
 from .derivation import derive, is_usable
 
 logger = logging.getLogger("django_idempotency")
@@ -23,6 +27,73 @@ logger = logging.getLogger("django_idempotency")
 OF_APPS = dict.fromkeys(("step", "astep", "undo_steps", "aundo_steps"), "django_idempotency.contrib.steps")
 #: Used while idempotency is off. No record has this id.
 _NO_OPERATION = UUID(int=0)
+
+
+#: How long a record waits for a person (seconds): the longest duration.
+HELD_FOR = 3650 * 86400.0
+
+
+class WorkEnding(NamedTuple):
+    """How a work ends whose course has decided it. `ttl` is seconds; `None`: as declared."""
+
+    work_result: WorkResult
+    outcome: Outcome | None
+    ttl: float | None
+
+    @property
+    def is_final(self) -> bool:
+        """Is its response not stored, whatever it is? Otherwise the work has given up, and that is its last word."""
+        return self.outcome not in CANCELLATIONS
+
+
+class Course:
+    """The course of one work. A work without steps ends as its response or its exception says, unless it is held."""
+
+    #: What `derive()` or a step raised that has left the work: the client gets that, whatever is made of the exception.
+    problem: Problem | None = None
+
+    def __init__(self, handle: OperationHandle) -> None:
+        self.handle = handle
+
+    def decided(self) -> WorkEnding | None:
+        """Return how the work ends, whatever its response or exception is; `None`: as those say."""
+        if not self.handle.is_held:
+            return None
+        # Again: Django takes the mark off with the block of the work in which it was set.
+        self.handle._operation.set_rollback()  # noqa: SLF001 - ours
+        return WorkEnding(WorkResult.KEPT, OutcomeKind.HELD.outcome(), HELD_FOR)
+
+    def is_unfinished(self) -> bool:
+        """Must a retry go on with the work, whatever it has returned or raised? Then no response may be kept."""
+        return False
+
+    def can_be_undone(self) -> bool:
+        """May the work still be undone? Then nobody may learn that it is done before its record says so."""
+        return False
+
+    def have_begun(self) -> bool:
+        """Has a step been done or begun, by this attempt or an earlier one? Then the key must not be free for another request."""
+        return False
+
+    async def ahave_begun(self) -> bool:
+        """See have_begun()."""
+        return False
+
+    def left_by(self, error: BaseException) -> Problem | None:
+        """Note the exception that has left the work. Return the problem that the client gets for it, if any. Raises nothing."""
+        if self.handle.is_held and isinstance(error, OperationHeld):
+            self.problem = error
+        return self.problem if self.problem is error else None
+
+    async def aleft_by(self, error: BaseException) -> Problem | None:
+        """See left_by()."""
+        return self.left_by(error)
+
+    def completed(self) -> None:
+        """Note that the record of the work is completed. Raises nothing."""
+
+    async def acompleted(self) -> None:
+        """See completed()."""
 
 
 class OperationHandle:

@@ -12,7 +12,7 @@ from ...core.concurrency.threads import in_thread
 from ...core.records import CANCELLATION, UNDONE, OutcomeKind
 from ...core.steps import owes_undo
 from ...errors import OperationCancelled, OperationHeld, OwnershipLost, Problem
-from ...runtime.course import HELD_FOR, Course, WorkEnding
+from ...runtime.handle import HELD_FOR, Course, WorkEnding
 from .actions import Actions, adrive, drive
 from .handle import StepsHandle
 from .running import Steps

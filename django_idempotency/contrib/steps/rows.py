@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from ...core.steps import StepRow, StepState
-from ...runtime.course import HELD_FOR
+from ...runtime.handle import HELD_FOR
 from .actions import Actions, Query
 from .journal import Entry, Journal, PositionTaken, Watch
 

@@ -23,8 +23,8 @@ from ...core.steps import StepState, UndoAction, is_in_doubt, undo_action
 from ...errors import ConfigurationError, OwnershipLost
 from ...instrumentation.meters import meters
 from ...instrumentation.outcomes import STEP_NOT_UNDONE, STEP_UNDONE
-from ...runtime.course import HELD_FOR
 from ...runtime.current_step import CLOSERS, RunningStep
+from ...runtime.handle import HELD_FOR
 from ...runtime.takeovers import HoldForReview, RunAgain, UseResult
 from .actions import Actions, Call, Query
 from .borders import Border, reached

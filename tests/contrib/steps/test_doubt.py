@@ -14,7 +14,7 @@ from django_idempotency.contrib.steps.models import Step
 from django_idempotency.contrib.steps.rows import Rows
 from django_idempotency.core.steps import StepState
 from django_idempotency.errors import ConfigurationError, HeldForPerson, OwnershipLost
-from django_idempotency.runtime.course import HELD_FOR
+from django_idempotency.runtime.handle import HELD_FOR
 
 from ...functions.helpers import Clock
 from . import work
