@@ -12,6 +12,7 @@ from typing import Any
 from django.apps import apps
 from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
 
 from .core.policy import DOCUMENT, FIELD_NAMES, Policy, Resolved, seconds
 from .core.profiles import PROFILES, Profile
@@ -243,3 +244,16 @@ def _is_expression(name: str, value: str) -> bool:
     if name not in SELECTING:
         return False
     return value.partition(".")[0] in DOCUMENT or re.fullmatch(r"\w+(\.\w+)+", value) is None
+
+
+#: Is replaced when something changes that plans are compiled from, besides `settings.IDEMPOTENCY`: in tests.
+EPOCH = object()
+
+
+def recompile(**_: Any) -> None:
+    """Let all plans be compiled again."""
+    global EPOCH  # noqa: PLW0603 - its identity is all that counts
+    EPOCH = object()
+
+
+setting_changed.connect(recompile)

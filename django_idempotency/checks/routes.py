@@ -14,7 +14,7 @@ from .. import conf
 from ..contrib.graphql.hook import library_view
 from ..core.policy import Policy
 from ..core.records import Guarantee
-from ..http.atomic_requests import AllAliases, can_be_left, cannot_leave, non_atomic_aliases
+from ..http.atomic_requests import AllAliases, non_atomic_aliases
 from ..http.exemptions import exemptions
 from ..http.introspection import excluded_aliases
 from ..http.layers import layers_of, name_of_code
@@ -141,7 +141,7 @@ def _class(callback: Any, view: str) -> Iterator[CheckMessage]:
 
 def _inside_djangos(callback: Any, cls: type[Any], view: str) -> Iterator[CheckMessage]:
     """Find a guarded DRF view whose transaction is opened by Django, because the view is wrapped."""
-    from ..rest_framework.callbacks import GuardedView  # not above: needs DRF, which such a class has loaded
+    from ..rest_framework.mixins import GuardedView  # not above: needs DRF, which such a class has loaded
 
     guarded = hasattr(cls, "get_idempotency_policy") or hasattr(callback, POLICY)
     if not guarded or isinstance(callback, GuardedView):
@@ -195,5 +195,3 @@ def middleware_problems(callback: Any, view: str) -> Iterator[CheckMessage]:
             yield finding("E033", view=view, name=cls.__name__)
     elif iscoroutinefunction(callback) and conf.get("GUARANTEE") == Guarantee.ATOMIC:
         yield finding("E030", view=view)
-    elif not can_be_left(callback):
-        yield finding("E069", view=view, problem=cannot_leave(callback))

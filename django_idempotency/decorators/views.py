@@ -17,7 +17,7 @@ from ..core.records import Guarantee
 from ..errors import ConfigurationError
 from ..http.atomic_requests import leave_atomic_requests, non_atomic_aliases, non_atomic_aliases_of
 from ..http.markers import POLICY
-from ..http.running import arun_guarded, run_guarded
+from ..http.run import arun, run
 from .refusing import name_of
 
 
@@ -47,7 +47,7 @@ def guarded_view(
         non_atomic = (
             non_atomic_aliases(guarded) if on is None else non_atomic_aliases(on) | non_atomic_aliases_of(source)
         )
-        return run_guarded(source, policy, call, source=source, non_atomic=non_atomic)
+        return run(source, policy, call, source=source, non_atomic=non_atomic)
 
     setattr(guarded, POLICY, policy)
     hook.offer(guarded, view, policy)
@@ -71,7 +71,7 @@ def _guarded_async(view: Callable[..., Any], policy: Policy) -> Callable[..., An
             return await arun_inside(source, policy, call)
         if (operation := hook.call_of(source, policy)) is not None:
             return await operation.aenter(call)
-        return await arun_guarded(source, policy, call)
+        return await arun(source, policy, call)
 
     setattr(guarded, POLICY, policy)
     hook.offer(guarded, view, policy)

@@ -9,7 +9,6 @@ from typing import Any, Literal, NamedTuple
 from django.http import HttpRequest
 from django.utils.encoding import escape_uri_path
 
-from ..contrib.issued_keys.signing import require_bound
 from ..core.key_formats import ISSUED, ISSUED_SAMPLE, kept_for
 from ..core.policy import Resolved
 from ..core.records import Ticket, UnprintedText, prints
@@ -19,6 +18,7 @@ from .fingerprint import fingerprint
 from .keys import request_id_of, scope_of
 from .selection import Document, key_in_body, selected_key
 from .unguarded import NOBODY, leave_unguarded
+from .wings import wing
 
 logger = logging.getLogger("django_idempotency")
 _NO_PRINCIPAL = (
@@ -96,6 +96,8 @@ def identify(
             leave_unguarded(request, NOBODY)
         return None
     if carried and policy.key_format == ISSUED:
-        require_bound(carried.rpartition(" ")[2], scope, request)  # before the space stands its client's name
+        wing("issued_keys").require_bound(
+            carried.rpartition(" ")[2], scope, request
+        )  # before the space stands its client's name
     selected = carried or selected_key(document, policy, scope)
     return None if selected is None else Identity(UnprintedText(selected), scope, document)

@@ -12,7 +12,6 @@ from django.utils.functional import SimpleLazyObject
 from django.utils.http import parse_http_date
 
 from .. import conf
-from ..contrib.issued_keys.signing import is_issued
 from ..core.key_formats import ANY, ISSUED, KeyFault, described, spelled
 from ..core.policy import MIN_SHARED_KEY, OBSERVE, Policy, seconds
 from ..core.profiles import Profile
@@ -23,6 +22,7 @@ from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed, Key
 from ..realms import realm_of
 from ..scopes import Marked
 from ..scopes.rows import database_of
+from .wings import wing
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
@@ -100,7 +100,7 @@ def formatted(key: str, policy: Policy) -> str:
     key_format = conf.field(policy, "key_format")
     if key_format == ANY:
         return key
-    if key_format == ISSUED and not is_issued(key):
+    if key_format == ISSUED and not wing("issued_keys").is_issued(key):
         raise KeyMalformed(_must_be(key_format))
     ttl = seconds(conf.field(policy, "ttl"))
     match spelled(key, key_format, now=datetime.now(timezone.utc), ttl=ttl):

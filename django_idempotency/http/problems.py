@@ -27,8 +27,8 @@ from ..errors import (
 from . import status
 from .error_bodies import DOCUMENTS, SHAPES, docs_url
 from .error_pages import page_of
+from .exchange import spoken_to
 from .responses import StoredResponse
-from .spoken import spoken_to
 
 #: The field of a profile that has the status of a problem. Any other problem has its own.
 STATUS_FIELDS: tuple[tuple[type[Problem], str], ...] = (

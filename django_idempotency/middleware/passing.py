@@ -12,10 +12,10 @@ from ..core.policy import SAFE_METHODS, Policy
 from ..errors import ConfigurationError
 from ..http import counting
 from ..http.exemptions import exempted_by
-from ..http.facts import facts_of
 from ..http.handle import without_key
 from ..http.markers import guards_itself, is_exempt, rest_class, view_class
 from ..http.ninja_views import is_ninja, operation_of
+from ..http.plan import asking, plan_of
 from ..http.unguarded import EXEMPT, INSIDE, METHOD, RESOLVERS, Reason, leave_unguarded
 from ..instrumentation.meters import meters
 from ..instrumentation.outcomes import UNKEYED
@@ -30,17 +30,17 @@ def passes(request: HttpRequest, callback: Any) -> bool:
         return True
     if is_keyless(request, callback):
         return True
-    facts = facts_of(request)
-    if not facts.is_guarded_method(POLICY) and facts.profile.unsupported_status is None:
+    plan, method = plan_of(POLICY), request.method or ""
+    if method not in plan.methods and plan.profile.unsupported_status is None:
         return _left(request, METHOD)
-    if is_exempt(callback, facts.method):
+    if is_exempt(callback, method):
         return _left(request, EXEMPT)
-    return guards_itself(callback, facts.method) or _is_left(request, callback, in_body=facts.profile.carrier == "body")
+    return guards_itself(callback, method) or _is_left(request, callback, in_body=plan.in_body)
 
 
 def is_keyless(request: HttpRequest, callback: Any) -> bool:
     """Is there no key, and is none required? Counted here, unless the view has a guard that counts it."""
-    if (facts := facts_of(request)).may_ask and facts.asks_for_guard(POLICY):
+    if (plan := asking(POLICY, request)) is not None and (plan.required or not plan.in_body):
         return False
     if not hasattr(request, "idempotency"):
         request.idempotency = without_key()  # type: ignore[attr-defined]
@@ -54,7 +54,8 @@ def is_keyless(request: HttpRequest, callback: Any) -> bool:
 
 def may_refuse(request: HttpRequest) -> bool:
     """Is there a key, or is one required? A request that is only warned about needs no guard inside its view."""
-    return facts_of(request).may_have_key(POLICY) or conf.get("REQUIRED") is True
+    plan = plan_of(POLICY)
+    return plan.may_have_key(request.META) or plan.required is True
 
 
 def _is_left(request: HttpRequest, callback: Any, *, in_body: bool) -> bool:
@@ -102,6 +103,6 @@ def _resolves_later(request: HttpRequest, callback: Any) -> bool:
 
 
 def _left(request: HttpRequest, reason: Reason, sentence: str = "") -> bool:
-    if facts_of(request).carries_key():
+    if plan_of(POLICY).carries_key(request.META):
         leave_unguarded(request, reason, sentence)
     return True

@@ -21,8 +21,8 @@ from .problems import DispatchFinished
 if TYPE_CHECKING:
     from django.http.response import HttpResponseBase
 
-    from ..http.exchange import Exchange
-    from .entry import ViewEntry
+    from ..http.call import Call
+    from .guarding import ViewEntry
 
 #: Where DRF's dispatch ends: by a response, or by an exception.
 _ENDS = ("finalize_response", "handle_exception")
@@ -33,18 +33,18 @@ def depths() -> dict[str, int]:
     return {connection.alias: len(connection.atomic_blocks) for connection in connections.all(initialized_only=True)}
 
 
-def is_inside(exchange: Exchange, before: dict[str, int]) -> bool:
+def is_inside(call: Call, before: dict[str, int]) -> bool:
     """Has a transaction been opened on the database of an atomic guard since the view was entered?"""
-    alias = exchange.atomic_alias
+    alias = call.atomic_alias
     return alias is not None and len(connections[alias].atomic_blocks) > before.get(alias, 0)
 
 
 class Inside:
     """Ends the guard of one request where DRF's own dispatch ends, as enter() does elsewhere."""
 
-    def __init__(self, entry: ViewEntry, exchange: Exchange) -> None:
+    def __init__(self, entry: ViewEntry, call: Call) -> None:
         self._entry = entry
-        self._exchange = exchange
+        self._call = call
         self._view = entry.view
         #: The view's own attributes that ours replace, while they do.
         self._replaced: dict[str, Any] | None = None
@@ -93,13 +93,13 @@ class Inside:
         return self._settle(response)
 
     def _settle(self, response: HttpResponseBase) -> HttpResponseBase:
-        operation = self._exchange.operation
+        operation = self._call.operation
         needs_rollback, self._entry.ended = operation.needs_rollback(), True
         try:
-            response = self._exchange.settle(response)
+            response = self._call.settle(response)
         except Problem as problem:
             raise DispatchFinished(self._entry.respond_to(problem)) from problem
-        alias = self._exchange.atomic_alias
+        alias = self._call.atomic_alias
         assert alias is not None, "see is_inside()"
         if needs_rollback and operation.left_as is not SettledState.COMPLETED and connections[alias].in_atomic_block:
             transaction.set_rollback(True, using=alias)  # all of it, as DRF has requested
@@ -107,5 +107,5 @@ class Inside:
 
     def _fail(self, error: BaseException) -> NoReturn:
         self._entry.ended = True
-        problem = self._exchange.fail(error)
+        problem = self._call.fail(error)
         raise DispatchFinished(self._entry.respond_to(problem)) from error

@@ -17,7 +17,7 @@ from ...core.policy import Policy, Resolved
 from ...decorators import FORM_FIELDS
 from ...errors import KeyNotIssued, ScopeRequired
 from ...http.markers import guards_itself, own_policy
-from ...http.terms import resolve_policy
+from ...http.plan import resolve_policy
 from ..issued_keys.issuing import Destination, issue_on, named, policy_at
 
 logger = logging.getLogger("django_idempotency")

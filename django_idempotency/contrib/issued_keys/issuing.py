@@ -16,11 +16,11 @@ from ...core.policy import SAFE_METHODS, Policy, Resolved
 from ...core.records import prints
 from ...errors import KeyNotIssued, ScopeRequired
 from ...http import bodies
+from ...http.exchange import speak
 from ...http.keys import scope_of
 from ...http.markers import guards_itself, own_policy
+from ...http.plan import resolve_policy
 from ...http.selection import Document
-from ...http.spoken import speak
-from ...http.terms import resolve_policy
 from .signing import issue
 
 #: The longest body of a request for a key (bytes).

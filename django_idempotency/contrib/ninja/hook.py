@@ -17,9 +17,10 @@ from django.http import HttpRequest
 from ...core.policy import Policy
 from ...errors import ConfigurationError
 from ...http.admission import key_to_guard
+from ...http.exchange import noted_of
 from ...http.layers import layers_of
 from ...http.ninja_views import MODULE, is_ninja
-from .calls import CALL, OperationCall
+from .calls import OperationCall
 
 _CONTRIBUTE = "_ninja_contribute_to_operation"
 #: The attribute that ninja sets on a function that is an operation.
@@ -96,7 +97,8 @@ def call_of(request: Any, policy: Policy) -> OperationCall | None:
     """
     if not isinstance(request, HttpRequest):
         return None
-    call: OperationCall | None = getattr(request, CALL, None)
+    exchange = noted_of(request)
+    call: OperationCall | None = None if exchange is None else exchange.entry
     if call is not None and call.policy is policy:
         return call
     if (
