@@ -94,7 +94,7 @@ class Call:
         #: Does the middleware guard a view that knows nothing of keys?
         self.by_middleware = by_middleware
         exchange = exchange_of(request)
-        self._observer = Observer(request, source=exchange.source)
+        self._observer = Observer(request, source=exchange.source, counts=plan.counts_replays)
         ticket = identity.ticket(self.terms)
         self.operation: Operation
         if plan.leases:
@@ -212,22 +212,21 @@ class Call:
         original = self.operation.record.original_request
         stored = rebuild(verdict.outcome, spoken=self._spoken, original=original)
         self._count(outcome_of_verdict(verdict, self.operation))  # also if on_replay raises
-        response = stored if self.terms.on_replay is None else self._current(stored, original)
+        response: HttpResponseBase = stored if self.terms.on_replay is None else self._current(stored, original)
         note(self.request, HeaderStatus.REPLAYED, original=original)
         return response
 
     def _current(self, stored: HttpResponseBase, original: str) -> HttpResponseBase:
         """Return what `on_replay` makes of a stored response, marked as that one is."""
         assert self.terms.on_replay is not None, "see _answer()"
-        response: Any = self.terms.on_replay(self.request, stored)
-        if response is stored:
+        current: object = self.terms.on_replay(self.request, stored)
+        if current is stored:
             return stored
-        if not isinstance(response, HttpResponseBase):
+        if not isinstance(current, HttpResponseBase):
             raise ConfigurationError(
-                f"on_replay returned {response!r}. Return the response that it gets, or another one."
+                f"on_replay returned {current!r}. Return the response that it gets, or another one."
             )
-        if self._finish is not None:
-            response = self._finish(response)
+        response = current if self._finish is None else self._finish(current)
         render(response)
         set_headers(HeaderStatus.REPLAYED, response, self._spoken, original=original)
         return response

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ class Exchange:
         "concluding",
         "counted",
         "entry",
+        "of",
         "operation",
         "original",
         "plan",
@@ -41,7 +43,9 @@ class Exchange:
         "transactions",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, request: HttpRequest, call: Call | None = None) -> None:
+        #: The request: what is noted of it is not true of a copy of it.
+        self.of = weakref.ref(request)
         #: The plan that the request was looked at with last, and the profile that its response speaks.
         self.plan: Plan | None = None
         self.spoken: Spoken | None = None
@@ -54,7 +58,7 @@ class Exchange:
         self.record: UUID | None = None
         self.operation: Operation | None = None
         #: The call that guards it, while its view runs.
-        self.call: Call | None = None
+        self.call = call
         #: What of an entry point must be found again deeper inside: its view, and its transactions.
         self.entry: Any = None
         self.transactions: Any = None
@@ -69,20 +73,22 @@ class Exchange:
 
 def noted_of(request: HttpRequest) -> Exchange | None:
     """Return what is noted of a request; `None`: nothing."""
-    return getattr(getattr(request, "idempotency", None), "_exchange", None)
+    found: Exchange | None = getattr(getattr(request, "idempotency", None), "_exchange", None)
+    return exchange_of(request) if found is not None and found.of() is not request else found
 
 
 def exchange_of(request: HttpRequest) -> Exchange:
     """Return what is noted of a request, to note more."""
     handle: Any = getattr(request, "idempotency", None)
     found: Exchange | None = getattr(handle, "_exchange", None)
-    if found is None:
-        found = Exchange()
-        if handle is None or handle is without_key():
-            request.idempotency = new_without_key(found)  # type: ignore[attr-defined]
-        else:
-            handle._exchange = found  # noqa: SLF001 - ours
-    return found
+    if found is not None and found.of() is request:
+        return found
+    exchange = Exchange(request, None if found is None else found.call)  # a copy is inside the same call
+    if found is None and handle is not None and handle is not without_key():
+        handle._exchange = exchange  # noqa: SLF001 - ours
+    else:
+        request.idempotency = new_without_key(exchange)  # type: ignore[attr-defined]
+    return exchange
 
 
 def call_on(request: HttpRequest) -> Call | None:

@@ -56,7 +56,7 @@ class Identity(NamedTuple):
             digest=fingerprint(self.document.source, policy, self.document),
             method=http.method or "",
             path=escape_uri_path(http.path),
-            request_id=request_id_of(http),
+            request_id=request_id_of(http, policy),
             ttl=kept_for(policy.key_format, policy.ttl),
         )
 

@@ -30,7 +30,8 @@ from ..core.records import Guarantee, UnprintedText, prints
 from ..errors import ConfigurationError, KeyMalformed
 from ..runtime.registry import body_limit, store_of
 from ..stores.base import BaseStore
-from .keys import formatted, meta_name, of_client, parse_key, plain_key, require_timely
+from .exemptions import Exemption, exemptions
+from .keys import formatted, of_client, parse_key, plain_key, require_timely
 from .wings import Listens, wing
 
 #: A policy that leaves everything to the settings.
@@ -57,20 +58,19 @@ class Plan:
     """
 
     def __init__(self, policy: Policy) -> None:
-        found = conf.project_settings()
         self.policy = policy
         self.epoch = conf.EPOCH
         self.settings = _copy(getattr(django_settings, conf.NAME, None))
-        self.profile = profile = conf.profile_of(policy.profile, found)
-        del found  # what is raised below is reported with the variables of this frame, and those have secrets
+        self.profile = profile = conf.profile_of(policy.profile, conf.project_settings())
         self.spoken = Spoken(profile)
         #: The name of the key's header in `request.META`; "": the key is not in a header.
-        self.header = meta_name(profile.field) if profile.carrier == "header" else ""
+        self.header = conf.meta_name(profile.field) if profile.carrier == "header" else ""
         self.in_body = profile.carrier == "body"
         self.methods = frozenset(name.upper() for name in conf.field(policy, "methods"))
         self.required = conf.field(policy, "required")
         self.selects = conf.field(policy, "key") is not None
         self.observes = conf.field(policy, "mode") == OBSERVE
+        self._takes_any = conf.field(policy, "key_format") == ANY
         # Most plans: a request without the header is no business of ours.
         self._asks_by_header = bool(self.header) and not (self.required or self.selects or profile.first_sent_field)
 
@@ -107,14 +107,17 @@ class Plan:
         return (wing("screening").screening_of,) if (terms.fresh_keys or terms.suspect) is not None else ()
 
     @cached_property
-    def request_id(self) -> str | None:
-        """The name in `request.META` of the header with a request's own id; `None`: it is not read."""
-        header = conf.get("REQUEST_ID_HEADER")
-        return None if header is None else meta_name(header)
+    def counts_replays(self) -> bool:
+        return bool(conf.get("COUNT_REPLAYS"))
+
+    @cached_property
+    def exemptions(self) -> tuple[Exemption, ...]:
+        """The entries of EXEMPT. Raises `ConfigurationError` for a wrong one."""
+        return tuple(exemptions())
 
     def compile(self) -> None:
         """Compile all of it. Raises what is wrong with the policy or the settings."""
-        for name in ("terms", "store", "max_body", "leases", "patience", "listeners", "request_id"):
+        for name in ("terms", "store", "max_body", "leases", "patience", "listeners", "counts_replays", "exemptions"):
             getattr(self, name)
 
     # ---------------------------------------------------------------------------------------------------- what is sent
@@ -130,7 +133,9 @@ class Plan:
     def carries_key(self, meta: Mapping[str, Any]) -> bool:
         """Does a request have the header of the key, or the parameter, well formed or not?"""
         first_sent = self.profile.first_sent_field
-        return self.sent(meta) is not None or (first_sent is not None and meta.get(meta_name(first_sent)) is not None)
+        return self.sent(meta) is not None or (
+            first_sent is not None and meta.get(conf.meta_name(first_sent)) is not None
+        )
 
     def sent(self, meta: Mapping[str, Any]) -> object:
         """Return what a client has sent as its key; `None`: nothing, or it would be in the body."""
@@ -145,7 +150,7 @@ class Plan:
         """
         profile, sent = self.profile, self.sent(meta)
         if profile.first_sent_field is not None:
-            first_sent = meta.get(meta_name(profile.first_sent_field))
+            first_sent = meta.get(conf.meta_name(profile.first_sent_field))
             if (sent is None) is not (first_sent is None):
                 raise KeyMalformed(
                     f"Send the headers {profile.field} and {profile.first_sent_field} together, or neither."
@@ -163,10 +168,10 @@ class Plan:
         """
         if (key := self.read_key(meta)) is None:
             return None
-        if conf.field(self.policy, "key_format") != ANY:
+        if not self._takes_any:
             key = formatted(key, self.policy)
         if (client := self.profile.client_field) is not None:
-            key = of_client(key, meta.get(meta_name(client)), self.profile)
+            key = of_client(key, meta.get(conf.meta_name(client)), self.profile)
         return UnprintedText(key)
 
 
@@ -188,6 +193,12 @@ def asking(policy: Policy, request: HttpRequest) -> Plan | None:
     if plan._asks_by_header:  # noqa: SLF001 - each keyless request comes here
         return plan if request.META.get(plan.header) is not None else None
     return plan if plan.asks(request.META) else None
+
+
+def may_refuse(policy: Policy, request: HttpRequest) -> bool:
+    """Is there a key, or is one required? A request that is only warned about needs no guard inside its view."""
+    plan = plan_of(policy)
+    return plan.may_have_key(request.META) or plan.required is True
 
 
 def resolve_policy(policy: Policy) -> Resolved:

@@ -22,15 +22,16 @@ from ..errors import ConfigurationError, Problem
 from ..http.access import ask_again
 from ..http.admission import aadmit, admit
 from ..http.atomic_requests import non_atomic_aliases
+from ..http.exchange import call_on
 from ..http.markers import rest_class
-from ..http.plan import asking, plan_of
+from ..http.plan import asking, may_refuse, plan_of
 from ..http.problems import aproblem_response, problem_response
 from ..http.raised import Raising
 from ..http.run import aconclude, arun_call, conclude, run_call
 from ..http.status import note, noted, stamp
 from ..http.unguarded import areport_unguarded, is_left_unguarded, note_unreached, report_unguarded
 from ..http.wings import wing
-from .passing import POLICY, is_keyless, may_refuse, passes
+from .passing import POLICY, is_keyless, passes
 
 
 class IdempotencyMiddleware:
@@ -58,10 +59,12 @@ class IdempotencyMiddleware:
         try:
             response: HttpResponseBase = self.get_response(request)
         except BaseException:
-            report_unguarded(request)
+            if noted(request) is None:
+                report_unguarded(request)
             raise
-        _judge(request, response)
-        report_unguarded(request)
+        if noted(request) is None:
+            _judge(request, response)
+            report_unguarded(request)
         conclude(request, response)
         return stamp(request, response)
 
@@ -69,10 +72,12 @@ class IdempotencyMiddleware:
         try:
             response: HttpResponseBase = await self.get_response(request)
         except BaseException:
-            await areport_unguarded(request)
+            if noted(request) is None:
+                await areport_unguarded(request)
             raise
-        _judge(request, response)
-        await areport_unguarded(request)
+        if noted(request) is None:
+            _judge(request, response)
+            await areport_unguarded(request)
         await aconclude(request, response)
         return stamp(request, response)
 
@@ -82,10 +87,10 @@ class IdempotencyMiddleware:
         """Return the response of a view under guard; `None`: there is nothing to guard, or a guard closer to the view."""
         non_atomic, call = non_atomic_aliases(callback), None
         try:
-            if passes(request, callback):
+            if call_on(request) is not None or passes(request, callback):
                 return None
             # DRF's: the guard belongs after its authentication and permissions.
-            if rest_class(callback) is not None and not iscoroutinefunction(callback) and may_refuse(request):
+            if rest_class(callback) is not None and not iscoroutinefunction(callback) and may_refuse(POLICY, request):
                 from ..rest_framework.view_adapter import run_with_mixin
 
                 return run_with_mixin(callback, request, args, kwargs)  # type: ignore[no-any-return]
@@ -112,7 +117,7 @@ class IdempotencyMiddleware:
             # One hop: claim, view, settle and COMMIT in one thread call, which a disconnecting client cannot cancel.
             in_thread = sync_to_async(type(self).process_view)
             return await run_to_completion(in_thread(self, request, callback, args, kwargs))
-        asks_project, call = bool(conf.get("EXEMPT")), None  # its functions may query a database
+        asks_project, call = bool(plan_of(POLICY).exemptions), None  # its functions may query a database
         try:
             if await sync_to_async(passes)(request, callback) if asks_project else passes(request, callback):
                 return None
@@ -168,5 +173,5 @@ def _observe(request: HttpRequest, error: Exception) -> None:
 
 def _judge(request: HttpRequest, response: HttpResponseBase) -> None:
     """Report a keyed request that no entry point has handled."""
-    if noted(request) is None and not is_left_unguarded(request) and plan_of(POLICY).carries_key(request.META):
+    if not is_left_unguarded(request) and plan_of(POLICY).carries_key(request.META):
         note_unreached(request, response)

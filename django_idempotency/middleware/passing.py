@@ -11,7 +11,6 @@ from ..contrib.graphql.hook import library_view
 from ..core.policy import SAFE_METHODS, Policy
 from ..errors import ConfigurationError
 from ..http import counting
-from ..http.exemptions import exempted_by
 from ..http.handle import without_key
 from ..http.markers import guards_itself, is_exempt, rest_class, view_class
 from ..http.ninja_views import is_ninja, operation_of
@@ -52,15 +51,10 @@ def is_keyless(request: HttpRequest, callback: Any) -> bool:
     return True
 
 
-def may_refuse(request: HttpRequest) -> bool:
-    """Is there a key, or is one required? A request that is only warned about needs no guard inside its view."""
-    plan = plan_of(POLICY)
-    return plan.may_have_key(request.META) or plan.required is True
-
-
 def _is_left(request: HttpRequest, callback: Any, *, in_body: bool) -> bool:
     """Is a view without a guard of its own exempt, or of a kind that only its own guard can protect?"""
-    if (exemption := exempted_by(request, callback)) is not None:
+    exemption = next((each for each in plan_of(POLICY).exemptions if each.covers(request, callback)), None)
+    if exemption is not None:
         return _left(request, EXEMPT, f'"EXEMPT" has {exemption.text!r}')
     if in_body:
         return _reads_no_body(callback)

@@ -28,7 +28,7 @@ from ..http.call import Call
 from ..http.exchange import call_on, exchange_of
 from ..http.handle import without_key
 from ..http.markers import EXEMPT
-from ..http.plan import ANY_POLICY, asking, plan_of
+from ..http.plan import ANY_POLICY, asking, may_refuse, plan_of
 from ..http.problems import headers, problem_response
 from ..http.responses import render
 from ..http.run import conclude
@@ -232,7 +232,7 @@ def asynchronous(cls: type[Any]) -> str:
 
 def _refuse_async(view: Any, request: HttpRequest, terms: ViewTerms, begun: Any = None) -> None:
     """Refuse a view that is still to be awaited when the guard closes, unless the request needs no guard."""
-    if terms.fixed is None or asking(terms.fixed, request) is not None:
+    if terms.fixed is None or may_refuse(terms.fixed, request):
         if begun is not None:
             begun.close()
         raise ConfigurationError(asynchronous(type(view)))

@@ -332,26 +332,11 @@ class Static:
         return HttpResponse()
 
 
-class Slotted:
-    __slots__ = ()
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        return HttpResponse()
-
-
 @each(Hidden.as_view(), HiddenAction.as_view({"post": "charge"}), Static.pay)
 def test_a_decorator_that_guards_nothing(check: Check, view: Any) -> None:
     """E069: found on a handler, on an action and on a function, with the route's path."""
     assert "Put @idempotent()" in check(view)["E069"]
     assert "(/0/)" in routes.check_routes()[0].msg
-
-
-def test_a_view_that_takes_no_attributes(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
-    """E069 under ATOMIC_REQUESTS only, and under the middleware only."""
-    assert check(Slotted()) == {}
-    monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", True)
-    assert list(check(Slotted())) == ["E069"]
-    assert check(Slotted(), middleware=False) == {}
 
 
 # --------------------------------------------------------------------------------------------------------- the bases

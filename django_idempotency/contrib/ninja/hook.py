@@ -98,8 +98,8 @@ def call_of(request: Any, policy: Policy) -> OperationCall | None:
     if not isinstance(request, HttpRequest):
         return None
     exchange = noted_of(request)
-    call: OperationCall | None = None if exchange is None else exchange.entry
-    if call is not None and call.policy is policy:
+    call = None if exchange is None else exchange.entry
+    if isinstance(call, OperationCall) and call.policy is policy:
         return call
     if (
         is_ninja(getattr(request.resolver_match, "func", None))
