@@ -14,9 +14,8 @@ from .. import conf
 from ..contrib.graphql.hook import library_view
 from ..core.policy import Policy
 from ..core.records import Guarantee
-from ..http.atomic_requests import AllAliases, non_atomic_aliases
+from ..http.atomic_requests import AllAliases, excluded_aliases, non_atomic_aliases
 from ..http.exemptions import exemptions
-from ..http.introspection import excluded_aliases
 from ..http.layers import layers_of, name_of_code
 from ..http.markers import (
     POLICY,

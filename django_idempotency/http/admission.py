@@ -17,7 +17,7 @@ from ..instrumentation.outcomes import UNGUARDED, UNKEYED
 from ..runtime import switch
 from . import counting
 from .call import Call
-from .exchange import call_on, exchange_of, hand_out, speak
+from .exchange import call_on, exchange_of, hand_out, noted_of, speak
 from .handle import UnguardedIdempotency, without_key
 from .identity import UNUSABLE, Key, Where, has_owner, identify
 from .keys import user_of
@@ -51,7 +51,9 @@ def key_to_guard(request: HttpRequest, policy: Policy, *, by: str = "decorator")
         request.idempotency = without_key()  # type: ignore[attr-defined]
     if request.method in SAFE_METHODS or is_covered(request):
         return None
-    counting.begin(request, policy, by)
+    known = noted_of(request)
+    if meters.active or (known is not None and known.arrived is not None):
+        counting.begin(request, policy, by)
     if (plan := asking(policy, request)) is None:
         if meters.active:
             counting.count(request, UNKEYED)
@@ -63,16 +65,7 @@ def key_to_guard(request: HttpRequest, policy: Policy, *, by: str = "decorator")
     if not switch.enabled():
         switch_off(request, plan)
         return None
-    try:
-        key = _key_of(request, plan, guards=guards)
-        if key is not None:
-            plan.terms  # noqa: B018 - raises what contradicts the settings
-    except (Problem, ConfigurationError, ImproperlyConfigured) as error:
-        if not plan.observes:
-            raise
-        wing("observe").watch(request, None, refusal=error)
-        return None
-    return None if key is None else Keyed(plan, key)
+    return _keyed(request, plan, guards=guards)
 
 
 def _is_unsupported(request: HttpRequest, plan: Plan) -> bool:
@@ -145,6 +138,19 @@ def switch_off(request: HttpRequest, plan: Plan) -> None:
     if not getattr(request, "idempotency", None):  # another entry point has set it
         hand_out(request, extended(UnguardedIdempotency)(request, plan))
     counting.count(request, UNGUARDED)
+
+
+def _keyed(request: HttpRequest, plan: Plan, *, guards: bool) -> Keyed | None:
+    try:
+        key = _key_of(request, plan, guards=guards)
+        if key is not None:
+            plan.terms  # noqa: B018 - raises what contradicts the settings
+    except (Problem, ConfigurationError, ImproperlyConfigured) as error:
+        if not plan.observes:
+            raise
+        wing("observe").watch(request, None, refusal=error)
+        return None
+    return None if key is None else Keyed(plan, key)
 
 
 def _key_of(request: HttpRequest, plan: Plan, *, guards: bool) -> Key | None:

@@ -5,7 +5,7 @@ So a guarded view opts out of Django's own wrapping, and opens the same transact
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, TypeVar
@@ -14,7 +14,22 @@ from django.db import connections
 from django.http import HttpRequest
 
 from ..stores.blocks import Block
-from .introspection import exclude_aliases, excluded_aliases
+
+#: What `@transaction.non_atomic_requests` sets on a view, and the only thing that Django's handler asks before it opens
+#: the transactions of ATOMIC_REQUESTS. The decorator takes the name of one database; we exclude all, and some only
+#: while a request is guarded, and have to know which ones the project has excluded.
+NON_ATOMIC = "_non_atomic_requests"
+
+
+def excluded_aliases(view: Any) -> Any:
+    """Return what Django finds on a view: a set of aliases, ours or the project's, or nothing."""
+    return getattr(view, NON_ATOMIC, ())
+
+
+def exclude_aliases(view: Any, aliases: Collection[str]) -> None:
+    """Exclude a view from ATOMIC_REQUESTS on these databases. Raises `AttributeError` if it takes no attributes."""
+    setattr(view, NON_ATOMIC, aliases)
+
 
 View = TypeVar("View", bound=Callable[..., Any])
 

@@ -110,7 +110,7 @@ class Call:
         #: The database whose open transaction the record joins.
         self._alias = plan.store.using
         self._atomic_requests = self._alias is not None and asks_for_transaction(self._alias, non_atomic)
-        made = [listens(self.terms, identity.document, ticket) for listens in plan.listeners]
+        made = [listens(self.terms, identity.document(self.terms), ticket) for listens in plan.listeners]
         self._listeners = [each for each in made if each is not None]
 
     @property
@@ -154,12 +154,13 @@ class Call:
             return None
         if not isinstance(verdict, Execute):
             return self._answer(verdict)
-        if (takeover := self._takeover(verdict)) is not None and (end := self._decide(takeover)) is not None:
+        takeover = self._takeover() if verdict.takeover else None
+        if takeover is not None and (end := self._decide(takeover)) is not None:
             operation.settle(WorkResult.KEPT, end.outcome, ttl=end.ttl)
             return self._conclude_takeover(end)
         for each in self._listeners:
             each.claimed(self, verdict)
-        self._begin(outcome_of_verdict(verdict, operation))
+        self._begin(verdict)
         return None
 
     async def aopen(self) -> HttpResponseBase | None:
@@ -178,7 +179,8 @@ class Call:
             return await sync_to_async(self._answer)(verdict)
         if not isinstance(verdict, Execute):
             return self._answer(verdict)
-        if (takeover := self._takeover(verdict)) is not None and (end := await self._adecide(takeover)) is not None:
+        takeover = self._takeover() if verdict.takeover else None
+        if takeover is not None and (end := await self._adecide(takeover)) is not None:
             await run_to_completion(operation.asettle(WorkResult.KEPT, end.outcome, ttl=end.ttl))
             return await sync_to_async(self._conclude_takeover)(end)
         for each in self._listeners:
@@ -193,15 +195,15 @@ class Call:
                     await run_to_completion(operation.aabandon())
                     await run_to_completion(sync_to_async(each.forget)())
                 raise
-        self._begin(outcome_of_verdict(verdict, operation))
+        self._begin(verdict)
         return None
 
-    def _begin(self, outcome: str | None) -> None:
-        """Let the view run: it sees its operation."""
+    def _begin(self, run: Execute | None) -> None:
+        """Let the view run: it sees its operation. `None`: without its store."""
         self._ask_again = self._finish = None  # they hold the request
-        request = self.request
-        hand_out(request, self.handle).call = self
-        self._count(outcome)
+        hand_out(self.request, self.handle).call = self
+        if meters.active:
+            self._count(DEGRADED if run is None else outcome_of_verdict(run, self.operation))
 
     def _answer(self, verdict: Verdict) -> HttpResponseBase:
         """Return the response of a request that does not run: the stored one. Raises a problem for any other verdict."""
@@ -211,7 +213,8 @@ class Call:
         assert self.operation.record is not None, "it holds what is replayed"
         original = self.operation.record.original_request
         stored = rebuild(verdict.outcome, spoken=self._spoken, original=original)
-        self._count(outcome_of_verdict(verdict, self.operation))  # also if on_replay raises
+        if meters.active:
+            self._count(outcome_of_verdict(verdict, self.operation))  # also if on_replay raises
         response: HttpResponseBase = stored if self.terms.on_replay is None else self._current(stored, original)
         note(self.request, HeaderStatus.REPLAYED, original=original)
         return response
@@ -243,18 +246,18 @@ class Call:
         if self.terms.on_store_failure == "closed":
             raise error
         self.degraded = True
-        self._begin(DEGRADED)
+        self._begin(None)
 
     def _count(self, outcome: str | None) -> None:
-        if outcome is not None and meters.active:
+        if outcome is not None:
             counting.count(self.request, outcome, self.operation)
 
     # ----------------------------------------------------------------------------------------------------- takeovers
 
-    def _takeover(self, run: Execute) -> Takeover | None:
+    def _takeover(self) -> Takeover | None:
         """Return what `on_takeover` must decide, if there is anything."""
         # In `atomic` nothing of the crashed owner is left. A hook of the settings is not for it.
-        asks = run.takeover and self.plan.leases and self.terms.on_takeover is not None
+        asks = self.plan.leases and self.terms.on_takeover is not None
         return Takeover(self.operation, self.request) if asks else None
 
     def _decide(self, takeover: Takeover) -> TakeoverEnd | None:
@@ -513,29 +516,23 @@ class Call:
 
     def _stamp(self, response: HttpResponseBase) -> HttpResponseBase:
         """Set the status header of the request, replacing one that its view has set."""
-        status, original = self._note()
-        set_headers(status, response, self._spoken, original=original)
+        set_headers(self._note(), response, self._spoken, original=self._original)
         return response
 
-    def _note(self) -> tuple[HeaderStatus, str]:
-        """Note the status on the request. Return it, and the request's id."""
-        status, original = self._status, self._original
-        if (request := self._request()) is not None:
-            note(request, status, original=original)
-        return status, original
+    def _note(self) -> HeaderStatus:
+        """Note the status on the request, and return it."""
+        left_as, problem = self.operation.left_as, self.course.problem
+        status = HeaderStatus.DEGRADED if self.degraded else OF_RECORD[left_as]
+        if problem is not None and left_as is SettledState.COMPLETED and not self.degraded:
+            status = of_problem(problem) or status
+        exchange = self.handle._exchange or exchange_of(self.request)  # noqa: SLF001 - ours
+        exchange.status, exchange.original = status, self._original
+        return status
 
     @property
     def _original(self) -> str:
         """Return the id of this request, by which replays name it; "" if it has no record."""
         return "" if self.degraded else self.operation.ticket.original_request
-
-    @property
-    def _status(self) -> HeaderStatus:
-        if self.degraded:
-            return HeaderStatus.DEGRADED
-        left_as, problem = self.operation.left_as, self.course.problem
-        of_step = of_problem(problem) if problem is not None and left_as is SettledState.COMPLETED else None
-        return of_step or OF_RECORD[left_as]
 
 
 def _refused_after_steps(response: HttpResponseBase) -> tuple[WorkResult, Outcome]:

@@ -203,7 +203,7 @@ def scope_of(request: HttpRequest, user: Any, policy: Policy, key: str) -> str |
     if isinstance(policy.scope, Marked) and policy.scope.precedes_user:
         found = _by_name(request, policy) or _by_user(request, user, policy)
     else:
-        found = _by_user(request, user, policy) or _by_name(request, policy)
+        found = _by_user(request, user, policy) or (None if policy.scope is None else _by_name(request, policy))
     if found is None and policy.anonymous == "shared":
         if len(key) < MIN_SHARED_KEY:
             raise KeyTooShort

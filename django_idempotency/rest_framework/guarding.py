@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from asgiref.sync import iscoroutinefunction
+from django.db import connections
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
@@ -37,7 +38,7 @@ from ..http.unguarded import EXEMPT as IS_EXEMPT
 from ..http.unguarded import leave_unguarded, note_unreached, report_unguarded
 from ..instrumentation.meters import meters
 from . import problems
-from .inside import Inside, depths, is_inside
+from .inside import Inside
 from .problems import DispatchFinished, IdempotencyException
 
 Run = Callable[[], HttpResponseBase]
@@ -77,6 +78,12 @@ def checked_policy(view: Any, policy: Any) -> Policy:
         f"The idempotency policy of {type(view).__name__} is a value of type {type(policy).__name__}. "
         "Type idempotency = Policy(required=True, …) in the class."
     )
+
+
+def is_inside(call: Call, before: dict[str, int]) -> bool:
+    """Has a transaction been opened on the database of an atomic guard since the view was entered?"""
+    alias = call.atomic_alias
+    return alias is not None and len(connections[alias].atomic_blocks) > before.get(alias, 0)
 
 
 class ViewEntry:
@@ -140,7 +147,7 @@ def enter(request: HttpRequest, run: Run, *, non_atomic: AbstractSet[str]) -> Ht
     outer, exchange.entry = exchange.entry, entry
     try:
         with atomic_requests(non_atomic, noted=True) as entry.opened:
-            entry.depths = depths()
+            entry.depths = {each.alias: len(each.atomic_blocks) for each in connections.all(initialized_only=True)}
             response = run()
             if entry.call is not None and not entry.ended:
                 render(response)

@@ -28,17 +28,6 @@ if TYPE_CHECKING:
 _ENDS = ("finalize_response", "handle_exception")
 
 
-def depths() -> dict[str, int]:
-    """Return how many transactions and savepoints are open on each database."""
-    return {connection.alias: len(connection.atomic_blocks) for connection in connections.all(initialized_only=True)}
-
-
-def is_inside(call: Call, before: dict[str, int]) -> bool:
-    """Has a transaction been opened on the database of an atomic guard since the view was entered?"""
-    alias = call.atomic_alias
-    return alias is not None and len(connections[alias].atomic_blocks) > before.get(alias, 0)
-
-
 class Inside:
     """Ends the guard of one request where DRF's own dispatch ends, as enter() does elsewhere."""
 

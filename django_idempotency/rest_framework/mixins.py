@@ -15,8 +15,14 @@ from django.http.response import HttpResponseBase
 
 from ..conf import require_installed
 from ..core.policy import Policy
-from ..http.atomic_requests import ALL_ALIASES, AllAliases, atomic_requests, non_atomic_aliases
-from ..http.introspection import NON_ATOMIC, exclude_aliases
+from ..http.atomic_requests import (
+    ALL_ALIASES,
+    NON_ATOMIC,
+    AllAliases,
+    atomic_requests,
+    exclude_aliases,
+    non_atomic_aliases,
+)
 from ..http.selection import compile_expressions
 from .guarding import ViewTerms, dispatch, enter, is_keyless
 

@@ -12,9 +12,8 @@ from django.http import HttpRequest
 
 from ...core.policy import Policy
 from ...errors import ConfigurationError
-from ...http.atomic_requests import ALL_ALIASES, NONE_OPENED, AllAliases, atomic_requests
+from ...http.atomic_requests import ALL_ALIASES, NONE_OPENED, AllAliases, atomic_requests, excluded_aliases
 from ...http.exchange import exchange_of, noted_of
-from ...http.introspection import excluded_aliases
 from ...http.plan import plan_of
 
 

@@ -23,9 +23,9 @@ from ...core.rules import Execute, Replay, Verdict
 from ...core.scope_names import observed
 from ...errors import LeaseInTransaction, ResponseNotStored, StoreUnavailable
 from ...http import bodies
+from ...http.bodies import is_form_parsed, is_in_memory
 from ...http.handle import RequestIdempotency
 from ...http.identity import Key, Where, identify
-from ...http.introspection import is_form_parsed, is_in_memory
 from ...http.plan import Plan
 from ...http.problems import refusal_of
 from ...http.responses import ending_of, is_storable, wanted_by

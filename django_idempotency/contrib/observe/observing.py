@@ -26,9 +26,9 @@ from django.http.response import HttpResponseBase
 from ...errors import InProgress, LostRace, Problem
 from ...extensions import extended
 from ...http import bodies, counting
+from ...http.bodies import is_read
 from ...http.exchange import hand_out, noted_of
 from ...http.identity import Key
-from ...http.introspection import is_read
 from ...http.plan import Plan
 from ...http.status import HeaderStatus, note, stamp
 from ...http.unguarded import readable_key, report_unguarded
