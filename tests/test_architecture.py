@@ -96,24 +96,15 @@ STILL_NEEDED = {("runtime.registry", "stores.layered")}
 #: Arrows that still point upwards, folder by folder. This list only shrinks.
 STILL_UPWARDS: frozenset[tuple[str, str]] = frozenset(
     {
-        ("checks", "contrib.cors"),
-        ("checks", "contrib.graphql"),
-        ("decorators", "contrib.adrf"),
-        ("decorators", "contrib.graphql"),
-        ("decorators", "contrib.ninja"),
         ("functions", "contrib.steps"),
         ("http", "contrib.issued_keys"),
         ("http", "contrib.observe"),
         ("http", "contrib.screening"),
         ("http", "contrib.steps"),
-        ("management", "contrib.publishing"),
-        ("middleware", "contrib.graphql"),
         ("middleware", "contrib.observe"),
         ("middleware", "contrib.steps"),
-        ("rest_framework", "contrib.adrf"),
         ("rest_framework", "contrib.observe"),
         ("rest_framework", "contrib.steps"),
-        ("testing", "contrib.steps"),
     }
 )
 

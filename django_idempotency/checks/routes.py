@@ -11,29 +11,27 @@ from django.core.checks import CheckMessage
 from django.db import connections
 
 from .. import conf
-from ..contrib.graphql.hook import library_view
 from ..core.policy import Policy
 from ..core.records import Guarantee
 from ..http.atomic_requests import AllAliases, can_be_left, cannot_leave, non_atomic_aliases
 from ..http.exemptions import exemptions
 from ..http.introspection import excluded_aliases
+from ..http.kinds import kind_of
 from ..http.layers import layers_of, name_of_code
 from ..http.markers import (
     POLICY,
     REFUSAL,
     below_api_view,
     carriers,
-    guards_itself,
-    is_exempt,
     is_unawaited,
     mark_of,
 )
-from ..http.ninja_views import is_ninja
+from ..http.views import route_of
 from .catalogue import and_more, finding, shown, type_named
 from .middleware import guards_every_view
 from .policies import policy_errors
 from .settings import check_settings
-from .urlconf import are_exempt, class_of, is_rest, name_of, open_handlers, policies, routes, views
+from .urlconf import are_exempt, class_of, has_operations, is_rest, name_of, open_handlers, policies, routes, views
 
 
 def check_routes(**_: Any) -> list[CheckMessage]:
@@ -44,14 +42,14 @@ def check_routes(**_: Any) -> list[CheckMessage]:
     found: dict[str, CheckMessage] = {}
     above: defaultdict[str, list[str]] = defaultdict(list)
     for callback, leading in views():
-        if is_ninja(callback):
-            continue  # see check_operations()
+        if has_operations(callback):
+            continue  # whose kind has a check of them
         path = leading[0].path
         view = f"{name_of(callback)} ({path})"
         if (layer := _outside_transactions(callback)) is not None:
             above[layer].append(view)
         messages = [*own_problems(callback, view)]
-        if under_middleware and not is_exempt(callback) and not are_exempt(leading):
+        if under_middleware and not route_of(callback, "").exempt and not are_exempt(leading):
             messages += middleware_problems(callback, view)
         for message in messages:
             found.setdefault(f"{message.id} {message.msg.replace(path, '')}", message)  # report a class once
@@ -81,6 +79,12 @@ def own_problems(callback: Any, view: str) -> Iterator[CheckMessage]:
     if any(refuses_its_clients(callback, policy) for policy in policies(callback)):
         yield finding("W140", view=view)
     yield from refusals(callback, view)
+
+
+def operation_problems(operation: Any, name: str) -> Iterator[CheckMessage]:
+    """Find what is wrong with the policy of an operation below a view."""
+    if isinstance(policy := getattr(operation, POLICY, None), Policy):
+        yield from policy_errors(name, policy, coroutine="E030" if operation.is_async else None)
 
 
 def refuses_its_clients(callback: Any, policy: Policy) -> bool:
@@ -180,11 +184,12 @@ def _mixin(callback: Any, cls: type[Any], view: str) -> Iterator[CheckMessage]:
 
 def middleware_problems(callback: Any, view: str) -> Iterator[CheckMessage]:
     """Find what the middleware cannot guard."""
-    if all(guards_itself(callback, name) or is_exempt(callback, name) for name in open_handlers(callback)):
+    known = [route_of(callback, name) for name in open_handlers(callback)]
+    if all(each.guards_itself or each.exempt for each in known):
         return
-    cls = class_of(callback)
-    if library_view(cls) is not None:
-        yield finding("E082" if conf.get("REQUIRED") is True else "W084", view=view)
+    cls, kind = class_of(callback), kind_of(callback)
+    if kind is not None and kind.left is not None:
+        yield from kind.problems(view)
     elif cls is not None and is_rest(callback):
         if iscoroutinefunction(callback):
             yield finding("E071", view=view)

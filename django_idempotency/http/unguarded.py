@@ -47,10 +47,7 @@ NOBODY = Reason("nobody", "its key has no principal, as far as is known before t
 NO_KEY = Reason("no-key", "all or part of what its key is selected from is missing")
 KEYLESS = Reason("key-missing", "it has no key, which will be required")
 NOT_REACHED = Reason("not-reached", "its response came before a guard was reached")
-INSIDE = Reason("inside", "it is a django-ninja operation, which only @idempotent() guards after its authentication")
-RESOLVERS = Reason("resolvers", "it is a GraphQL view, whose resolvers check access only when they run")
-READS = Reason("reads", "it is not a GraphQL mutation", logging.INFO)
-REASONS = (NOBODY, NO_KEY, KEYLESS, METHOD, NOT_REACHED, INSIDE, RESOLVERS, READS, EXEMPT)
+REASONS = (NOBODY, NO_KEY, KEYLESS, METHOD, NOT_REACHED, EXEMPT)
 
 
 def leave_unguarded(request: HttpRequest, reason: Reason, sentence: str = "") -> None:

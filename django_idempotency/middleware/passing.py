@@ -7,16 +7,15 @@ from typing import Any
 from django.http import HttpRequest
 
 from .. import conf
-from ..contrib.graphql.hook import library_view
 from ..core.policy import SAFE_METHODS, Policy
 from ..errors import ConfigurationError
 from ..http import counting
 from ..http.exemptions import exempted_by
 from ..http.facts import facts_of
 from ..http.handle import WITHOUT_KEY
-from ..http.markers import guards_itself, is_exempt, rest_class, view_class
-from ..http.ninja_views import is_ninja, operation_of
-from ..http.unguarded import EXEMPT, INSIDE, METHOD, RESOLVERS, Reason, leave_unguarded
+from ..http.markers import view_class
+from ..http.unguarded import EXEMPT, METHOD, Reason, leave_unguarded
+from ..http.views import Route, route_of
 from ..instrumentation.meters import meters
 from ..instrumentation.outcomes import UNKEYED
 
@@ -33,9 +32,10 @@ def passes(request: HttpRequest, callback: Any) -> bool:
     facts = facts_of(request)
     if not facts.is_guarded_method(POLICY) and facts.profile.unsupported_status is None:
         return _left(request, METHOD)
-    if is_exempt(callback, facts.method):
+    route = route_of(callback, facts.method)
+    if route.exempt:
         return _left(request, EXEMPT)
-    return guards_itself(callback, facts.method) or _is_left(request, callback, in_body=facts.profile.carrier == "body")
+    return route.guards_itself or _is_left(request, callback, route, in_body=facts.profile.carrier == "body")
 
 
 def is_keyless(request: HttpRequest, callback: Any) -> bool:
@@ -44,9 +44,8 @@ def is_keyless(request: HttpRequest, callback: Any) -> bool:
         return False
     if not hasattr(request, "idempotency"):
         request.idempotency = WITHOUT_KEY  # type: ignore[attr-defined]
-    method = request.method or ""
-    if meters.active and not is_exempt(callback, method) and not guards_itself(callback, method):
-        by = "middleware" if rest_class(callback) is None else "rest_framework"  # which the mixin would guard
+    if meters.active and not (route := route_of(callback, request.method or "")).exempt and not route.guards_itself:
+        by = "middleware" if route.rest is None else "rest_framework"  # which the mixin would guard
         counting.begin(request, POLICY, by)
         counting.count(request, UNKEYED)
     return True
@@ -57,15 +56,17 @@ def may_refuse(request: HttpRequest) -> bool:
     return facts_of(request).may_have_key(POLICY) or conf.get("REQUIRED") is True
 
 
-def _is_left(request: HttpRequest, callback: Any, *, in_body: bool) -> bool:
+def _is_left(request: HttpRequest, callback: Any, route: Route, *, in_body: bool) -> bool:
     """Is a view without a guard of its own exempt, or of a kind that only its own guard can protect?"""
     if (exemption := exempted_by(request, callback)) is not None:
         return _left(request, EXEMPT, f'"EXEMPT" has {exemption.text!r}')
     if in_body:
         return _reads_no_body(callback)
-    if is_ninja(callback):
-        return _stands_outside(request, callback)
-    return library_view(view_class(callback)) is not None and _resolves_later(request, callback)
+    if (kind := route.kind) is None or kind.left is None:
+        return False
+    if conf.get("REQUIRED") is True:
+        raise ConfigurationError(kind.refusal(callback, request.method or ""))
+    return _left(request, kind.left)
 
 
 def _reads_no_body(callback: Any) -> bool:
@@ -77,28 +78,6 @@ def _reads_no_body(callback: Any) -> bool:
             f"@idempotent() on {name}, or @idempotency_exempt."
         )
     return True
-
-
-def _stands_outside(request: HttpRequest, callback: Any) -> bool:
-    """Skip a ninja operation: access to its replays is checked inside it."""
-    if conf.get("REQUIRED") is True:
-        operation = operation_of(callback, request.method or "")
-        name = getattr(getattr(operation, "view_func", None), "__qualname__", "it")
-        raise ConfigurationError(
-            f'The middleware cannot guard django-ninja operations, and "REQUIRED" is set. Put @idempotent() '
-            f"on {name}, directly below the decorator that makes it an operation, or @idempotency_exempt."
-        )
-    return _left(request, INSIDE)
-
-
-def _resolves_later(request: HttpRequest, callback: Any) -> bool:
-    """Skip a GraphQL view: its resolvers check access, and a replay would run none."""
-    if conf.get("REQUIRED") is True:
-        raise ConfigurationError(
-            f'The middleware cannot guard {view_class(callback).__name__}, a GraphQL view, and "REQUIRED" is set. Put '
-            "@idempotent(authorize_replay=…) on its class, or @idempotency_exempt."
-        )
-    return _left(request, RESOLVERS)
 
 
 def _left(request: HttpRequest, reason: Reason, sentence: str = "") -> bool:

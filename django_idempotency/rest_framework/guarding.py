@@ -18,7 +18,6 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from .. import conf
-from ..contrib.adrf.dispatching import adispatch
 from ..contrib.observe.observing import conclude
 from ..contrib.steps.endings import left_by
 from ..core.conclusions import SettledState
@@ -29,6 +28,7 @@ from ..http.atomic_requests import ALL_ALIASES, atomic_requests
 from ..http.bodies import keep
 from ..http.exchange import Exchange
 from ..http.handle import WITHOUT_KEY
+from ..http.kinds import kind_of
 from ..http.markers import EXEMPT
 from ..http.problems import problem_response
 from ..http.responses import render
@@ -86,10 +86,9 @@ def _committed(entry: ViewEntry, response: HttpResponseBase | None) -> HttpRespo
 
 def dispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run) -> HttpResponseBase:
     """Guard the handler of an unsafe method, if the request has a key. `run` is the dispatch of the view's class."""
-    if hasattr(view, "async_dispatch") and getattr(view, "view_is_async", False):  # adrf's
-        return cast(
-            "HttpResponseBase", adispatch(view, request, terms, cast("Any", run))
-        )  # a coroutine, as adrf returns one
+    kind = kind_of(type(view)) if hasattr(view, "async_dispatch") else None
+    if kind is not None and (begun := kind.dispatch(view, request, terms, run)) is not None:
+        return cast("HttpResponseBase", begun)  # a coroutine, as adrf returns one
     entry = getattr(request, _ENTRY, None)
     if entry is None or entry.view is not None:  # not by as_view(), or the second view of this request
         again = functools.partial(dispatch, view, request, terms, run)

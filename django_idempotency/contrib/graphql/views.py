@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import types
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -36,10 +37,12 @@ from ...http.markers import POLICY
 from ...http.problems import aproblem_response, problem_response
 from ...http.running import arun_guarded, run_guarded
 from ...http.status import stamp
-from ...http.unguarded import READS, areport_unguarded, leave_unguarded, report_unguarded, watched
+from ...http.unguarded import Reason, areport_unguarded, leave_unguarded, report_unguarded, watched
 from ..observe.observing import observation_of
 from . import operations
 from .execution import Execution
+
+READS = Reason("reads", "it is not a GraphQL mutation", logging.INFO)
 
 
 def guard(cls: type[Any], library: type[Any], policy: Policy) -> type[Any]:

@@ -26,6 +26,7 @@ from ...http.exchange import Exchange
 from ...http.facts import facts_of
 from ...http.identity import Key
 from ...http.keys import user_of
+from ...http.kinds import CALL
 from ...http.responses import render
 from ...http.status import stamp
 from ...http.terms import resolve_policy
@@ -39,8 +40,6 @@ from .transactions import refuse_transaction, transactions_around
 if TYPE_CHECKING:
     from ninja import NinjaAPI
 
-#: On a request: the call of its operation.
-CALL = "_idempotency_ninja_call"
 #: Errors in the function that the guard answers: derive() without a store, a query after the transaction was lost.
 _OURS = (OperationUnknown, TransactionLost)
 

@@ -13,9 +13,8 @@ from django.contrib.admindocs.views import simplify_regex
 
 from ... import conf
 from ...checks.guards import guards_of
-from ...checks.urlconf import class_of, routes
+from ...checks.urlconf import class_of, is_of_admin, routes
 from ...core.policy import OBSERVE, Policy
-from ...http.layers import cells_of, layers_of
 from .policies import published
 
 
@@ -65,18 +64,6 @@ def _guarded() -> Iterator[GuardedMethod]:
                 yield GuardedMethod(
                     path=path, method=method, policy=policy, varies=chosen is None, callback=route.callback
                 )
-
-
-def is_of_admin(callback: Any) -> bool:
-    """Is it a view of Django's admin? People use it, and where it is, is not for everyone.
-
-    Its sites and model admins are around their views: as their owner, or in the closure of `admin_view()`.
-    """
-    for layer in layers_of(callback):
-        for owner in (getattr(layer, "__self__", None), *cells_of(layer).values()):
-            if any(cls.__module__.startswith("django.contrib.admin.") for cls in type(owner).__mro__):
-                return True
-    return False
 
 
 def guarding(view: Any, method: str, path: str) -> GuardedMethod | None:

@@ -20,13 +20,13 @@ from ...core.failures import named
 from ...core.lifetime import remembered
 from ...core.records import shortened
 from ...core.steps import StepState, UndoAction, is_in_doubt, undo_action
+from ...engine.borders import Border, reached
 from ...errors import ConfigurationError, OwnershipLost
 from ...instrumentation.meters import meters
 from ...instrumentation.outcomes import STEP_NOT_UNDONE, STEP_UNDONE
 from ...runtime.current_step import CLOSERS, RunningStep
 from ...runtime.takeovers import HELD_FOR, HoldForReview, RunAgain, UseResult
 from .actions import Actions, Call, Query
-from .borders import Border, reached
 from .doubt import Asked, InDoubt
 from .elsewhere import only_in
 from .journal import Journal, PositionTaken
