@@ -25,13 +25,14 @@ from ..http.markers import (
     carriers,
     is_unawaited,
     mark_of,
+    view_class,
 )
 from ..http.views import route_of
 from .catalogue import and_more, finding, shown, type_named
 from .middleware import guards_every_view
 from .policies import policy_errors
 from .settings import check_settings
-from .urlconf import are_exempt, class_of, has_operations, is_rest, name_of, open_handlers, policies, routes, views
+from .urlconf import are_exempt, has_operations, is_rest, name_of, open_handlers, policies, routes, views
 
 
 def check_routes(**_: Any) -> list[CheckMessage]:
@@ -71,7 +72,7 @@ def _exemptions() -> Iterator[CheckMessage]:
 
 def own_problems(callback: Any, view: str) -> Iterator[CheckMessage]:
     """Find problems of a view's own guards."""
-    if class_of(callback) is not None:
+    if view_class(callback) is not None:
         yield from _class(callback, view)
     code = None if not iscoroutinefunction(callback) else "E071" if is_rest(callback) else "E030"
     for policy in policies(callback):
@@ -96,7 +97,7 @@ def refuses_its_clients(callback: Any, policy: Policy) -> bool:
     from rest_framework.permissions import AllowAny  # not above: needs DRF, which such a class has loaded
     from rest_framework.views import APIView
 
-    cls: Any = class_of(callback)
+    cls: Any = view_class(callback)
     asked = getattr(callback, "initkwargs", {}).get("permission_classes", cls.permission_classes)
     return cls.get_permissions is APIView.get_permissions and all(each is AllowAny for each in asked)
 
@@ -129,7 +130,7 @@ def refusals(callback: Any, view: str) -> Iterator[CheckMessage]:
 
 
 def _class(callback: Any, view: str) -> Iterator[CheckMessage]:
-    cls = class_of(callback)
+    cls = view_class(callback)
     assert cls is not None
     if hasattr(cls, "get_idempotency_policy"):
         yield from _mixin(callback, cls, view)
@@ -157,7 +158,7 @@ def _inside_djangos(callback: Any, cls: type[Any], view: str) -> Iterator[CheckM
 
 def _guards_inside(callback: Any) -> bool:
     """Does a DRF class have the mixin, or `@idempotent()` below `@api_view`?"""
-    cls = class_of(callback)
+    cls = view_class(callback)
     return hasattr(cls, "get_idempotency_policy") or any(hasattr(each, POLICY) for each in carriers(callback))
 
 
@@ -187,7 +188,7 @@ def middleware_problems(callback: Any, view: str) -> Iterator[CheckMessage]:
     known = [route_of(callback, name) for name in open_handlers(callback)]
     if all(each.guards_itself or each.exempt for each in known):
         return
-    cls, kind = class_of(callback), kind_of(callback)
+    cls, kind = view_class(callback), kind_of(callback)
     if kind is not None and kind.left is not None:
         yield from kind.problems(view)
     elif cls is not None and is_rest(callback):

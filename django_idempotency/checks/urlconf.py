@@ -150,15 +150,9 @@ def _patterns(resolver: URLResolver) -> list[Any]:
         return []
 
 
-def class_of(callback: Any) -> type[Any] | None:
-    """Return the class behind an `as_view()`."""
-    cls = view_class(callback)
-    return cls if inspect.isclass(cls) else None
-
-
 def is_rest(callback: Any) -> bool:
     """Is it a view of REST framework?"""
-    return hasattr(class_of(callback), "initialize_request")
+    return hasattr(view_class(callback), "initialize_request")
 
 
 def is_of_admin(callback: Any) -> bool:
@@ -175,7 +169,7 @@ def is_of_admin(callback: Any) -> bool:
 
 def name_of(callback: Any) -> str:
     """Name a view, or the class behind it."""
-    view = class_of(callback) or callback
+    view = view_class(callback) or callback
     name = getattr(view, "__qualname__", None)
     if inspect.isclass(view) and not view.__qualname__.endswith(view.__name__):
         name = view.__name__  # of @api_view: the name of the function
@@ -191,7 +185,7 @@ def open_handlers(callback: Any) -> list[str]:
     """Return the unsafe methods that a view may handle: all, unless restricted."""
     if (kind := kind_of(callback)) is not None and kind.handlers:
         return list(kind.handlers)
-    if (cls := class_of(callback)) is not None:
+    if (cls := view_class(callback)) is not None:
         found = [name for name in UNSAFE_HANDLERS if handler_of(callback, name) is not None]
         return list(UNSAFE_HANDLERS) if _responds_in_dispatch(cls) else found
     allowed = _required_methods(callback)
@@ -217,7 +211,7 @@ def _required_methods(callback: Any) -> set[str] | None:
 def policies(callback: Any) -> list[Policy]:
     """Return the policies of a view's own guards. What `get_idempotency_policy()` decides per request is unknown."""
     found = [getattr(view, POLICY, None) for view in carriers(callback)]
-    if hasattr(class_of(callback), "get_idempotency_policy"):
+    if hasattr(view_class(callback), "get_idempotency_policy"):
         found += [own_policy(callback, name) for name in open_handlers(callback) if not route_of(callback, name).exempt]
     unique = {id(policy): policy for policy in found if isinstance(policy, Policy)}
     return list(unique.values())

@@ -13,8 +13,9 @@ from django.contrib.admindocs.views import simplify_regex
 
 from ... import conf
 from ...checks.guards import guards_of
-from ...checks.urlconf import class_of, is_of_admin, routes
+from ...checks.urlconf import is_of_admin, routes
 from ...core.policy import OBSERVE, Policy
+from ...http.markers import view_class
 from .policies import published
 
 
@@ -68,7 +69,7 @@ def _guarded() -> Iterator[GuardedMethod]:
 
 def guarding(view: Any, method: str, path: str) -> GuardedMethod | None:
     """Return what guards a method of a class-based view at a path of a schema (`/charges/{id}/`), or `None`."""
-    its = [each for each in guarded_methods() if class_of(each.callback) is type(view) and each.method == method]
+    its = [each for each in guarded_methods() if view_class(each.callback) is type(view) and each.method == method]
     return next((each for each in its if _shape(each.path) == _shape(path)), its[0] if its else None)
 
 
