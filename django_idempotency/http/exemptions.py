@@ -13,8 +13,8 @@ from django.utils.module_loading import import_string
 
 from .. import conf
 from ..errors import ConfigurationError
+from .kinds import operations_of
 from .markers import view_class
-from .ninja_views import operations_of
 
 #: The prefixes of an entry, and what follows the colon.
 KINDS = {

@@ -9,7 +9,7 @@ import functools
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
@@ -22,6 +22,7 @@ from ..instrumentation.observer import anotify_unguarded, notify_unguarded
 from ..instrumentation.outcomes import UNGUARDED, UNKEYED
 from .counting import count
 from .exchange import exchange_of, noted_of
+from .kinds import Reason
 from .markers import POLICY
 from .plan import plan_of
 from .status import HeaderStatus, note, noted, stamp
@@ -30,25 +31,13 @@ from .status import HeaderStatus, note, noted, stamp
 REDIRECTS = 300
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """Why a request is not guarded: a stable code, and a sentence. A decision of the project is not a warning."""
-
-    code: str
-    sentence: str
-    level: int = logging.WARNING
-
-
 EXEMPT = Reason("exempt", "it is exempt", logging.INFO)
 METHOD = Reason("method", "its method is not among the policy's methods")
 NOBODY = Reason("nobody", "its key has no principal, as far as is known before the view")
 NO_KEY = Reason("no-key", "all or part of what its key is selected from is missing")
 KEYLESS = Reason("key-missing", "it has no key, which will be required")
 NOT_REACHED = Reason("not-reached", "its response came before a guard was reached")
-INSIDE = Reason("inside", "it is a django-ninja operation, which only @idempotent() guards after its authentication")
-RESOLVERS = Reason("resolvers", "it is a GraphQL view, whose resolvers check access only when they run")
-READS = Reason("reads", "it is not a GraphQL mutation", logging.INFO)
-REASONS = (NOBODY, NO_KEY, KEYLESS, METHOD, NOT_REACHED, INSIDE, RESOLVERS, READS, EXEMPT)
+REASONS = (NOBODY, NO_KEY, KEYLESS, METHOD, NOT_REACHED, EXEMPT)
 
 
 def leave_unguarded(request: HttpRequest, reason: Reason, sentence: str = "") -> None:

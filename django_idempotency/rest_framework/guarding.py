@@ -28,6 +28,7 @@ from ..http.bodies import keep
 from ..http.call import Call
 from ..http.exchange import call_on, exchange_of
 from ..http.handle import without_key
+from ..http.kinds import kind_of
 from ..http.markers import EXEMPT
 from ..http.plan import ANY_POLICY, asking, may_refuse, plan_of
 from ..http.problems import headers, problem_response
@@ -172,12 +173,9 @@ def enter(request: HttpRequest, run: Run, *, non_atomic: AbstractSet[str]) -> Ht
 
 def dispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run) -> HttpResponseBase:
     """Guard the handler of an unsafe method, if the request has a key. `run` is the dispatch of the view's class."""
-    if hasattr(view, "async_dispatch") and getattr(view, "view_is_async", False):  # adrf's
-        from ..contrib.adrf.dispatching import adispatch
-
-        return cast(
-            "HttpResponseBase", adispatch(view, request, terms, cast("Any", run))
-        )  # a coroutine, as adrf returns one
+    kind = kind_of(type(view)) if hasattr(view, "async_dispatch") else None
+    if kind is not None and (begun := kind.dispatch(view, request, terms, run)) is not None:
+        return cast("HttpResponseBase", begun)  # a coroutine, as adrf returns one
     if is_keyless(request, terms):
         return run()
     entry = exchange_of(request).entry

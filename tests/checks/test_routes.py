@@ -29,7 +29,8 @@ from rest_framework.viewsets import GenericViewSet, ModelViewSet, ReadOnlyModelV
 
 from django_idempotency import Policy, idempotency_exempt, idempotent
 from django_idempotency.checks import guards, routes
-from django_idempotency.http.markers import guards_itself, is_exempt, view_class
+from django_idempotency.http.markers import view_class
+from django_idempotency.http.views import route_of
 from django_idempotency.rest_framework import IdempotentViewMixin
 
 from .conftest import Configure, hints
@@ -668,5 +669,5 @@ def test_a_class_that_is_not_a_view(check: Check, view: Any) -> None:
     """A dispatcher's own `cls` or `view_class` is not Django's: it is checked like any other callable."""
     assert check(view) == {}
     assert view_class(view) is None
-    assert not is_exempt(view, "post")
-    assert not guards_itself(view, "post")
+    assert not route_of(view, "post").exempt
+    assert not route_of(view, "post").guards_itself

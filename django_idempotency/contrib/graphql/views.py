@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import types
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -31,15 +32,18 @@ from ...http.atomic_requests import (
 )
 from ...http.exchange import call_on
 from ...http.handle import without_key
+from ...http.kinds import Reason
 from ...http.markers import POLICY
 from ...http.plan import asking, plan_of
 from ...http.problems import aproblem_response, problem_response
 from ...http.run import arun, run
 from ...http.status import stamp
-from ...http.unguarded import READS, areport_unguarded, leave_unguarded, report_unguarded, watched
+from ...http.unguarded import areport_unguarded, leave_unguarded, report_unguarded, watched
 from ..observe.observing import observation_of
 from . import operations
 from .execution import Execution
+
+READS = Reason("reads", "it is not a GraphQL mutation", logging.INFO)
 
 
 def guard(cls: type[Any], library: type[Any], policy: Policy) -> type[Any]:

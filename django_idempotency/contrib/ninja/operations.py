@@ -14,8 +14,8 @@ from ninja.operation import Operation, PathView
 
 from ...core.policy import Policy
 from ...http.atomic_requests import atomic_requests, leave_atomic_requests, non_atomic_aliases
+from ...http.kinds import operation_of
 from ...http.markers import POLICY
-from ...http.ninja_views import operation_of
 from ...http.run import conclude
 from .calls import OperationCall
 from .transactions import Transactions

@@ -15,23 +15,39 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from .. import conf
-from ..core.concurrency.cancellation import run_to_completion
-from ..core.policy import SAFE_METHODS
-from ..errors import ConfigurationError, Problem
-from ..http.access import ask_again
-from ..http.admission import aadmit, admit
-from ..http.atomic_requests import non_atomic_aliases
-from ..http.exchange import call_on
-from ..http.markers import rest_class
-from ..http.plan import asking, may_refuse, plan_of
-from ..http.problems import aproblem_response, problem_response
-from ..http.raised import Raising
-from ..http.run import aconclude, arun_call, conclude, run_call
-from ..http.status import note, noted, stamp
-from ..http.unguarded import areport_unguarded, is_left_unguarded, note_unreached, report_unguarded
-from ..http.wings import wing
-from .passing import POLICY, is_keyless, passes
+from . import conf
+from .core.concurrency.cancellation import run_to_completion
+from .core.policy import SAFE_METHODS, Policy
+from .errors import ConfigurationError, Problem
+from .http import counting
+from .http.access import ask_again
+from .http.admission import aadmit, admit
+from .http.atomic_requests import non_atomic_aliases
+from .http.exchange import call_on
+from .http.handle import without_key
+from .http.kinds import Reason, ViewKind
+from .http.markers import rest_class, view_class
+from .http.plan import Plan, asking, may_refuse, plan_of
+from .http.problems import aproblem_response, problem_response
+from .http.raised import Raising
+from .http.run import aconclude, arun_call, conclude, run_call
+from .http.status import note, noted, stamp
+from .http.unguarded import (
+    EXEMPT,
+    METHOD,
+    areport_unguarded,
+    is_left_unguarded,
+    leave_unguarded,
+    note_unreached,
+    report_unguarded,
+)
+from .http.views import route_of
+from .http.wings import wing
+from .instrumentation.meters import meters
+from .instrumentation.outcomes import UNKEYED
+
+#: Every field follows the settings.
+POLICY = Policy()
 
 
 class IdempotencyMiddleware:
@@ -85,23 +101,25 @@ class IdempotencyMiddleware:
         self, request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> HttpResponseBase | None:
         """Return the response of a view under guard; `None`: there is nothing to guard, or a guard closer to the view."""
+        if (plan := _asks(request, callback)) is None:
+            return None
         non_atomic, call = non_atomic_aliases(callback), None
         try:
-            if call_on(request) is not None or passes(request, callback):
+            if _passes(request, callback, plan):
                 return None
             # DRF's: the guard belongs after its authentication and permissions.
             if rest_class(callback) is not None and not iscoroutinefunction(callback) and may_refuse(POLICY, request):
-                from ..rest_framework.view_adapter import run_with_mixin
+                from .rest_framework.view_adapter import run_with_mixin
 
                 return run_with_mixin(callback, request, args, kwargs)  # type: ignore[no-any-return]
-            _refuse_async(callback)
+            _refuse_async(callback, plan)
             facts = _facts(request, callback, args, kwargs)
             user = getattr(request, "user", None)
             call = admit(request, POLICY, user=user, source=request, non_atomic=non_atomic, **facts)
         except Problem as problem:
             return problem_response(problem, request)
         except (ConfigurationError, ImproperlyConfigured) as error:
-            _observe(request, error)
+            _observe(request, error, plan)
         if call is None:
             return None
         view = async_to_sync(callback) if iscoroutinefunction(callback) else callback
@@ -111,22 +129,24 @@ class IdempotencyMiddleware:
         self, request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> HttpResponseBase | None:
         """See process_view()."""
-        if request.method in SAFE_METHODS or is_keyless(request, callback):
+        if (plan := _asks(request, callback)) is None:
             return None
         if not iscoroutinefunction(callback):
             # One hop: claim, view, settle and COMMIT in one thread call, which a disconnecting client cannot cancel.
             in_thread = sync_to_async(type(self).process_view)
             return await run_to_completion(in_thread(self, request, callback, args, kwargs))
-        asks_project, call = bool(plan_of(POLICY).exemptions), None  # its functions may query a database
+        call = None
         try:
-            if await sync_to_async(passes)(request, callback) if asks_project else passes(request, callback):
+            # A function of EXEMPT may query a database.
+            passes = sync_to_async(_passes)(request, callback, plan) if plan.exemptions else None
+            if _passes(request, callback, plan) if passes is None else await passes:
                 return None
-            _refuse_async(callback)
+            _refuse_async(callback, plan)
             call = await aadmit(request, POLICY, **_facts(request, callback, args, kwargs))
         except Problem as problem:
             return await aproblem_response(problem, request)
         except (ConfigurationError, ImproperlyConfigured) as error:
-            _observe(request, error)
+            _observe(request, error, plan)
         if call is None:
             return None
         return await _ashown(arun_call(call, request, partial(callback, request, *args, **kwargs)))
@@ -153,8 +173,63 @@ def _facts(request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: d
     return {"by": "middleware", "strict": False, "ask_again": partial(ask_again, request, callback, args, kwargs)}
 
 
-def _refuse_async(callback: Any) -> None:
-    if not iscoroutinefunction(callback) or (plan_of(POLICY).leases and rest_class(callback) is None):
+# ------------------------------------------------------------------------------------------------- what it lets pass
+
+
+def _asks(request: HttpRequest, callback: Any) -> Plan | None:
+    """Return the plan of a request that has a key, or needs one. Any other is counted, unless the view's own guard counts it."""
+    if (plan := asking(POLICY, request)) is not None and (plan.required or not plan.in_body):
+        return plan
+    if not hasattr(request, "idempotency"):
+        request.idempotency = without_key()  # type: ignore[attr-defined]
+    if meters.active and request.method not in SAFE_METHODS:
+        route = route_of(callback, request.method or "")
+        if not route.exempt and not route.guards_itself:
+            by = "middleware" if route.rest is None else "rest_framework"  # which the mixin would guard
+            counting.begin(request, POLICY, by)
+            counting.count(request, UNKEYED)
+    return None
+
+
+def _passes(request: HttpRequest, callback: Any, plan: Plan) -> bool:
+    """Does a request pass, since a guard closer to the view guards it, or none can? Where it asked for one that is reported."""
+    if call_on(request) is not None:
+        return True
+    method = request.method or ""
+    if method not in plan.methods and plan.profile.unsupported_status is None:
+        return _left(request, plan, METHOD)
+    route = route_of(callback, method)
+    if route.exempt:
+        return _left(request, plan, EXEMPT)
+    return route.guards_itself or _is_left(request, callback, plan, route.kind)
+
+
+def _is_left(request: HttpRequest, callback: Any, plan: Plan, kind: ViewKind | None) -> bool:
+    """Is a view without a guard of its own exempt, or of a kind that only its own guard can protect?"""
+    for exemption in plan.exemptions:
+        if exemption.covers(request, callback):
+            return _left(request, plan, EXEMPT, f'"EXEMPT" has {exemption.text!r}')
+    if plan.in_body:  # most requests have no key there, and to look for one costs each of them
+        name = getattr(view_class(callback) or callback, "__qualname__", "the view")
+        raise ConfigurationError(
+            f'The middleware looks for no key in a body, and "REQUIRED" is set with a "PROFILE" that has it there. Put '
+            f"@idempotent() on {name}, or @idempotency_exempt."
+        )
+    if kind is None or kind.left is None:
+        return False
+    if plan.required is True:
+        raise ConfigurationError(kind.refusal(callback, request.method or ""))
+    return _left(request, plan, kind.left)
+
+
+def _left(request: HttpRequest, plan: Plan, reason: Reason, sentence: str = "") -> bool:
+    if plan.carries_key(request.META):
+        leave_unguarded(request, reason, sentence)
+    return True
+
+
+def _refuse_async(callback: Any, plan: Plan) -> None:
+    if not iscoroutinefunction(callback) or (plan.leases and rest_class(callback) is None):
         return
     name = getattr(callback, "__qualname__", repr(callback))
     raise ConfigurationError(
@@ -164,9 +239,9 @@ def _refuse_async(callback: Any) -> None:
     )
 
 
-def _observe(request: HttpRequest, error: Exception) -> None:
+def _observe(request: HttpRequest, error: Exception, plan: Plan) -> None:
     """Report a wrong setting where the middleware only observes; elsewhere raise it."""
-    if not plan_of(POLICY).observes:
+    if not plan.observes:
         raise error
     wing("observe").watch(request, None, refusal=error)
 
