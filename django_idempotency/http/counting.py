@@ -16,7 +16,6 @@ from ..engine.operation import Operation
 from ..errors import Problem
 from ..instrumentation.counting import facts_of
 from ..instrumentation.meters import Source, meters
-from ..instrumentation.outcomes import outcome_of
 from .references import operation_of
 
 #: On a request: what is noted of it.
@@ -71,4 +70,4 @@ def count(request: HttpRequest, outcome: str, operation: Operation | None = None
 
 def count_problem(request: Any, problem: Problem) -> None:
     """Count a request that is refused."""
-    count(request, outcome_of(problem.code), operation_of(request))
+    count(request, problem.outcome, operation_of(request))

@@ -41,14 +41,14 @@ def describe(problem: Problem, request: HttpRequest) -> None:
     if noted is None:
         return
     record = None if noted.operation is None else noted.operation.record
-    state = standing(problem.code, record=record)
+    state = standing(problem, record=record)
     if state is not None:
         problem.extensions |= _members(reference_to(noted.record), state)
 
 
 def example_of(kind: type[Problem]) -> Problem:
     """Return a problem for a schema."""
-    problem, state = kind(), standing(kind.code)
+    problem, state = kind(), standing(kind)
     if state is not None:
         problem.extensions |= _members(EXAMPLE, state)
     return problem
