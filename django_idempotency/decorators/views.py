@@ -12,6 +12,7 @@ from django.http import HttpRequest
 
 from .. import conf
 from ..contrib.ninja import hook
+from ..core.contradictions import async_contradiction
 from ..core.policy import Policy
 from ..core.records import Guarantee
 from ..errors import ConfigurationError
@@ -57,8 +58,7 @@ def guarded_view(
 def _guarded_async(view: Callable[..., Any], policy: Policy) -> Callable[..., Any]:
     if conf.field(policy, "guarantee") != Guarantee.LEASE:
         raise ImproperlyConfigured(
-            f"{name_of(view)} is async, and no transaction can cover it. "
-            'Type @idempotent(guarantee="lease"), or make it a sync view.'
+            async_contradiction(name_of(view), fix='Type @idempotent(guarantee="lease"), or make it a sync view.')
         )
 
     @functools.wraps(view)

@@ -14,6 +14,7 @@ from django.http.response import HttpResponseBase
 from ..contrib.observe.observing import aconclude, conclude
 from ..core.concurrency.cancellation import run_to_completion
 from ..core.concurrency.threads import in_thread
+from ..core.contradictions import async_contradiction
 from ..core.policy import Policy
 from ..core.records import Guarantee
 from ..errors import ConfigurationError, Problem
@@ -102,7 +103,7 @@ async def arun_guarded(
             terms = resolve_policy(policy)
             exchange = await sync_to_async(Exchange.of)(request, terms, key=key, user=user, source=request)
             if exchange is not None and terms.guarantee == Guarantee.ATOMIC:
-                raise ConfigurationError('An async view cannot be "atomic". Type guarantee="lease".')
+                raise ConfigurationError(async_contradiction("This view", fix='Type guarantee="lease".'))
         replay = None if exchange is None else await exchange.aopen()
     except Problem as problem:
         return await aproblem_response(problem, request)

@@ -15,6 +15,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from ...core.concurrency.cancellation import run_to_completion
+from ...core.contradictions import async_contradiction
 from ...core.policy import OBSERVE, SAFE_METHODS, Policy
 from ...core.records import Guarantee
 from ...errors import ConfigurationError, Problem
@@ -184,8 +185,10 @@ async def _exchange(request: Any, policy: Policy, *, strict: bool) -> Exchange |
     if terms.guarantee is Guarantee.ATOMIC and terms.mode != OBSERVE:
         view = type(request.parser_context["view"])
         raise ConfigurationError(
-            f"{view.__module__}.{view.__qualname__} is async, and no transaction can cover it. "
-            'Type idempotency = Policy(guarantee="lease") in the class. Nothing has run.'
+            async_contradiction(
+                f"{view.__module__}.{view.__qualname__}",
+                fix='Type idempotency = Policy(guarantee="lease") in the class. Nothing has run.',
+            )
         )
     # Its user is known: initial() has evaluated it, in a thread.
     facts = {

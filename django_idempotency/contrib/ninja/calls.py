@@ -17,6 +17,7 @@ from django.http.response import HttpResponseBase
 
 from ...core.concurrency.cancellation import run_to_completion
 from ...core.concurrency.threads import in_thread
+from ...core.contradictions import async_contradiction
 from ...core.policy import SAFE_METHODS, Policy
 from ...core.records import Guarantee
 from ...errors import ConfigurationError, OperationUnknown, Problem, TransactionLost
@@ -217,7 +218,7 @@ class OperationCall:
         if exchange is None:
             return
         if exchange.policy.guarantee is Guarantee.ATOMIC:  # the settings have changed since it was decorated
-            raise ConfigurationError('An async operation cannot be "atomic". Type guarantee="lease".')
+            raise ConfigurationError(async_contradiction("This operation", fix='Type guarantee="lease".'))
         if (response := await exchange.aopen()) is not None:
             raise OperationFinished(response)
         self.exchange = exchange
