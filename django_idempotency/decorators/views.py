@@ -11,6 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 
 from .. import conf
+from ..core.contradictions import async_contradiction
 from ..core.policy import Policy
 from ..core.records import Guarantee
 from ..errors import ConfigurationError
@@ -59,8 +60,7 @@ def guarded_view(
 def _guarded_async(view: Callable[..., Any], policy: Policy) -> Callable[..., Any]:
     if conf.field(policy, "guarantee") != Guarantee.LEASE:
         raise ImproperlyConfigured(
-            f"{name_of(view)} is async, and no transaction can cover it. "
-            'Type @idempotent(guarantee="lease"), or make it a sync view.'
+            async_contradiction(name_of(view), fix='Type @idempotent(guarantee="lease"), or make it a sync view.')
         )
 
     @functools.wraps(view)

@@ -15,7 +15,7 @@ from ..extensions import extended
 from ..instrumentation.counting import count, outcome_of_verdict
 from ..instrumentation.meters import Source, meters
 from ..instrumentation.observer import Observer
-from ..instrumentation.outcomes import DEGRADED, outcome_of
+from ..instrumentation.outcomes import DEGRADED
 from ..runtime.handle import Course
 from ..runtime.registry import store_of
 from ..runtime.tickets import issue
@@ -139,7 +139,7 @@ class FunctionCall:
 
     def _count_missing_store(self, error: StoreUnavailable) -> None:
         if self.source is not None:
-            count(self.source, outcome_of(error.code) if self._needs_store() else DEGRADED, self.operation)
+            count(self.source, error.outcome if self._needs_store() else DEGRADED, self.operation)
 
     def _needs_store(self) -> bool:
         # The store has just said that this execution is suspended here: it must not run a second time.

@@ -21,7 +21,7 @@ from ..errors import (
     ResponseNotStored,
 )
 from ..instrumentation.counting import count
-from ..instrumentation.outcomes import HELD, REFUSED, outcome_of
+from ..instrumentation.outcomes import HELD, REFUSED
 from .call import FunctionCall
 from .terms import FunctionTerms
 
@@ -43,7 +43,7 @@ def replayed(call: FunctionCall, verdict: Verdict) -> Any:
 def _count_refusal(call: FunctionCall, error: IdempotencyError) -> None:
     if call.source is not None:
         held = isinstance(error, HeldForPerson)
-        refused = outcome_of(error.code) if isinstance(error, Problem) else REFUSED
+        refused = error.outcome if isinstance(error, Problem) else REFUSED
         count(call.source, HELD if held else refused, call.operation)
 
 

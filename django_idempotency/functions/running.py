@@ -9,6 +9,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 
 from ..core.concurrency.cancellation import run_to_completion
+from ..core.contradictions import async_contradiction
 from ..core.rules import Execute
 from ..engine.lease import LeaseOperation
 from ..errors import ConfigurationError, DeadlinePassed, StoreUnavailable
@@ -120,7 +121,7 @@ async def arun(
         with call:
             return await terms.function(*args, **kwargs), False
     if not isinstance(call.operation, LeaseOperation):
-        raise ConfigurationError(f'{terms.name} is async and cannot be "atomic". Type guarantee="lease".')
+        raise ConfigurationError(async_contradiction(terms.name, fix='Type guarantee="lease".'))
     await arefuse_open_transactions()
     try:
         verdict = await call.operation.aopen(call.patience)

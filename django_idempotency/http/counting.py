@@ -15,7 +15,6 @@ from ..engine.operation import Operation
 from ..errors import Problem
 from ..instrumentation.counting import facts_of
 from ..instrumentation.meters import Source, meters
-from ..instrumentation.outcomes import outcome_of
 from .exchange import exchange_of, noted_of
 
 
@@ -56,4 +55,4 @@ def count(request: HttpRequest, outcome: str, operation: Operation | None = None
 def count_problem(request: Any, problem: Problem) -> None:
     """Count a request that is refused."""
     exchange = noted_of(request)
-    count(request, outcome_of(problem.code), None if exchange is None else exchange.operation)
+    count(request, problem.outcome, None if exchange is None else exchange.operation)

@@ -28,14 +28,14 @@ def describe(problem: Problem, request: HttpRequest) -> None:
     if exchange is None or exchange.record is None:
         return
     record = None if exchange.operation is None else exchange.operation.record
-    state = standing(problem.code, record=record)
+    state = standing(problem, record=record)
     if state is not None:
         problem.extensions |= _members(reference_to(exchange.record), state)
 
 
 def example_of(kind: type[Problem]) -> Problem:
     """Return a problem for a schema."""
-    problem, state = kind(), standing(kind.code)
+    problem, state = kind(), standing(kind)
     if state is not None:
         problem.extensions |= _members(EXAMPLE, state)
     return problem

@@ -17,6 +17,7 @@ from django.http.response import HttpResponseBase
 
 from ..core.concurrency.cancellation import run_to_completion
 from ..core.concurrency.threads import in_thread
+from ..core.contradictions import async_contradiction
 from ..core.policy import Policy
 from ..errors import ConfigurationError, Problem
 from .admission import aadmit, admit
@@ -123,10 +124,10 @@ async def arun_call(call: Call, request: HttpRequest, work: AsyncWork) -> HttpRe
         return await aproblem_response(problem, request)
 
 
-def require_lease(call: Call) -> None:
-    """Raise `ConfigurationError` for an async view under `atomic`: the settings have changed since it was decorated."""
+def require_lease(call: Call, name: str = "This view", *, fix: str = 'Type guarantee="lease".') -> None:
+    """Raise `ConfigurationError` for async work under `atomic`: the settings have changed since it was declared."""
     if not call.plan.leases:
-        raise ConfigurationError('An async view cannot be "atomic". Type guarantee="lease".')
+        raise ConfigurationError(async_contradiction(name, fix=fix))
 
 
 # ------------------------------------------------------------------------------------------------- without a guard

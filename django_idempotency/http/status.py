@@ -1,6 +1,6 @@
 """`Idempotency-Status`: one word on the response to a keyed request, so that a client need not guess.
 
-Derived only here: from the outcome of the record, or from the code of a problem. It is a response header
+Derived only here: from the outcome of the record, or from a problem, which says it. It is a response header
 of one exchange, so it is never stored with the response, and a replay carries its own.
 """
 
@@ -58,21 +58,6 @@ OF_RECORD: dict[SettledState | None, HeaderStatus] = {
     None: HeaderStatus.LOST,
 }
 
-#: By the code of a problem. Any other code means that nothing ran.
-OF_PROBLEM: dict[str, HeaderStatus | None] = {
-    "in-progress": HeaderStatus.IN_PROGRESS,
-    "request-mismatch": HeaderStatus.MISMATCH,
-    "key-expired": HeaderStatus.EXPIRED,
-    "response-not-stored": HeaderStatus.NOT_STORED,
-    "operation-held": HeaderStatus.HELD,
-    "outcome-unknown": HeaderStatus.UNKNOWN,
-    # Of requests without a key.
-    "key-missing": None,
-    "key-not-issued": None,
-    "key-unknown": None,
-}
-
-
 #: What a profile with `result` says of a status: was the request accepted, and is it repeatable? "rejected" otherwise.
 ACCEPTED = frozenset(
     {
@@ -92,7 +77,7 @@ def headers_of(problem: Problem, spoken: Spoken, code: int) -> dict[str, str]:
 
 def of_problem(problem: Problem) -> HeaderStatus | None:
     """Return the status of a problem; `None` for one of a request without a key."""
-    return OF_PROBLEM.get(problem.code, HeaderStatus.REFUSED)
+    return None if problem.header_status is None else HeaderStatus(problem.header_status)
 
 
 def note(request: HttpRequest, status: HeaderStatus | None, *, original: str = "") -> None:

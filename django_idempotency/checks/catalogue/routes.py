@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...core.contradictions import async_contradiction
 from ...stores.check_messages import SILENCE
 
 _OURS = '"django_idempotency.middleware.IdempotencyMiddleware"'
@@ -33,7 +34,7 @@ MIDDLEWARE: dict[str, tuple[str, str]] = {
 
 ROUTES: dict[str, tuple[str, str]] = {
     "E030": (
-        '%(view)s is async, and no transaction can cover it: it cannot be "atomic".',
+        async_contradiction("%(view)s"),
         'Put @idempotent(guarantee="lease") on it, or @idempotency_exempt.',
     ),
     "E031": (
@@ -214,7 +215,7 @@ ROUTES: dict[str, tuple[str, str]] = {
         'Type what python manage.py idempotency_routes shows, such as "%(close)s", or take the entry out.',
     ),
     "E047": (
-        '%(view)s is an async function, and no transaction can cover it: it cannot be "atomic".',
+        async_contradiction("%(view)s"),
         'Type @idempotent_function(guarantee="lease", …).',
     ),
     "W064": (

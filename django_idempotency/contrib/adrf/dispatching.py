@@ -16,7 +16,7 @@ from django.http.response import HttpResponseBase
 
 from ...core.concurrency.cancellation import run_to_completion
 from ...core.policy import SAFE_METHODS, Policy
-from ...errors import ConfigurationError, Problem
+from ...errors import Problem
 from ...http.admission import aadmit
 from ...http.atomic_requests import non_atomic_aliases_of
 from ...http.bodies import keep
@@ -25,7 +25,7 @@ from ...http.handle import without_key
 from ...http.markers import EXEMPT
 from ...http.problems import aproblem_response
 from ...http.responses import render
-from ...http.run import aconclude
+from ...http.run import aconclude, require_lease
 from ...http.status import HeaderStatus, note, note_problem, stamp
 from ...http.unguarded import EXEMPT as IS_EXEMPT
 from ...http.unguarded import areport_unguarded, leave_unguarded
@@ -175,11 +175,9 @@ async def _admit(request: Any, policy: Policy, *, strict: bool) -> Call | None:
     # Its user is known: initial() has evaluated it, in a thread.
     facts = {"source": request, "user": request.user, "non_atomic": non_atomic_aliases_of(http), "finish": finish}
     call = await aadmit(http, policy, by="rest_framework", strict=strict, **facts)
-    if call is not None and not call.plan.leases:
-        raise ConfigurationError(
-            f"{type(view).__module__}.{type(view).__qualname__} is async, and no transaction can cover it. "
-            'Type idempotency = Policy(guarantee="lease") in the class. Nothing has run.'
-        )
+    if call is not None:
+        name = f"{type(view).__module__}.{type(view).__qualname__}"
+        require_lease(call, name, fix='Type idempotency = Policy(guarantee="lease") in the class. Nothing has run.')
     return call
 
 

@@ -19,6 +19,7 @@ from django.views import View
 
 from ... import conf
 from ...core.concurrency.threads import in_thread
+from ...core.contradictions import async_contradiction
 from ...core.policy import OBSERVE, SAFE_METHODS, Policy
 from ...core.records import Guarantee
 from ...errors import Problem
@@ -60,8 +61,9 @@ def guard(cls: type[Any], library: type[Any], policy: Policy) -> type[Any]:
     is_async = iscoroutinefunction(library.dispatch)
     if is_async and conf.field(policy, "guarantee") != Guarantee.LEASE:
         raise ImproperlyConfigured(
-            f"{cls.__name__} is async, and no transaction can cover it. "
-            'Type @idempotent(guarantee="lease", …), or take the sync GraphQLView.'
+            async_contradiction(
+                cls.__name__, fix='Type @idempotent(guarantee="lease", …), or take the sync GraphQLView.'
+            )
         )
     bases: tuple[type[Any], ...] = (cls,)
     if not issubclass(cls, _GuardedView):

@@ -211,7 +211,7 @@ class OperationCall:
         call = await sync_to_async(self._call)(keyed, user)
         if call is None:
             return
-        require_lease(call)
+        require_lease(call, "This operation")
         if (response := await call.aopen()) is not None:
             raise OperationFinished(response)
         self.call = call
