@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from django.http import HttpRequest
@@ -17,9 +17,6 @@ from ..engine.operation import Operation
 from ..instrumentation.meters import Source
 from .handle import new_without_key, without_key
 from .plan import Plan, Spoken, plan_of
-
-if TYPE_CHECKING:
-    from .call import Call
 
 
 class Exchange:
@@ -43,7 +40,7 @@ class Exchange:
         "transactions",
     )
 
-    def __init__(self, request: HttpRequest, call: Call | None = None) -> None:
+    def __init__(self, request: HttpRequest, call: Any = None) -> None:
         #: The request: what is noted of it is not true of a copy of it.
         self.of = weakref.ref(request)
         #: The plan that the request was looked at with last, and the profile that its response speaks.
@@ -91,8 +88,8 @@ def exchange_of(request: HttpRequest) -> Exchange:
     return exchange
 
 
-def call_on(request: HttpRequest) -> Call | None:
-    """Return the call that guards a request now."""
+def call_on(request: HttpRequest) -> Any:
+    """Return the `Call` that guards a request now, or `None`."""
     found = noted_of(request)
     return None if found is None else found.call
 
