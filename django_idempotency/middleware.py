@@ -23,7 +23,7 @@ from .http import counting
 from .http.access import ask_again
 from .http.admission import aadmit, admit
 from .http.atomic_requests import non_atomic_aliases
-from .http.exchange import call_on
+from .http.exchange import Exchange, call_on, exchange_of, stamp
 from .http.handle import without_key
 from .http.kinds import Reason, ViewKind
 from .http.markers import rest_class, view_class
@@ -31,7 +31,6 @@ from .http.plan import Plan, asking, may_refuse, plan_of
 from .http.problems import aproblem_response, problem_response
 from .http.raised import Raising
 from .http.run import aconclude, arun_call, conclude, run_call
-from .http.status import note, noted, stamp
 from .http.unguarded import (
     EXEMPT,
     METHOD,
@@ -68,30 +67,35 @@ class IdempotencyMiddleware:
         """Report a keyed request to which something responded before its view, or which runs unguarded."""
         if (plan := asking(POLICY, request)) is None or (plan.in_body and not plan.required):
             return self.get_response(request)  # type: ignore[no-any-return]
-        note(request, None)  # the same request may be sent through again
-        return self._acall(request) if self.is_async else self._call(request)
+        exchange = exchange_of(request)
+        exchange.status = exchange.stamped = None  # the same request may be sent through again
+        return self._acall(request, exchange) if self.is_async else self._call(request, exchange)
 
-    def _call(self, request: HttpRequest) -> HttpResponseBase:
+    def _call(self, request: HttpRequest, exchange: Exchange) -> HttpResponseBase:
         try:
             response: HttpResponseBase = self.get_response(request)
         except BaseException:
-            if noted(request) is None:
+            if exchange.status is None:
                 report_unguarded(request)
             raise
-        if noted(request) is None:
+        if exchange.stamped is response:  # by the view's own guard, or by ours
+            return response
+        if exchange.status is None:
             _judge(request, response)
             report_unguarded(request)
         conclude(request, response)
         return stamp(request, response)
 
-    async def _acall(self, request: HttpRequest) -> HttpResponseBase:
+    async def _acall(self, request: HttpRequest, exchange: Exchange) -> HttpResponseBase:
         try:
             response: HttpResponseBase = await self.get_response(request)
         except BaseException:
-            if noted(request) is None:
+            if exchange.status is None:
                 await areport_unguarded(request)
             raise
-        if noted(request) is None:
+        if exchange.stamped is response:  # by the view's own guard, or by ours
+            return response
+        if exchange.status is None:
             _judge(request, response)
             await areport_unguarded(request)
         await aconclude(request, response)
@@ -103,7 +107,7 @@ class IdempotencyMiddleware:
         """Return the response of a view under guard; `None`: there is nothing to guard, or a guard closer to the view."""
         if (plan := _asks(request, callback)) is None:
             return None
-        non_atomic, call = non_atomic_aliases(callback), None
+        call, non_atomic = None, frozenset[str]()
         try:
             if _passes(request, callback, plan):
                 return None
@@ -113,7 +117,7 @@ class IdempotencyMiddleware:
 
                 return run_with_mixin(callback, request, args, kwargs)  # type: ignore[no-any-return]
             _refuse_async(callback, plan)
-            facts = _facts(request, callback, args, kwargs)
+            facts, non_atomic = _facts(request, callback, args, kwargs), frozenset(non_atomic_aliases(callback))
             user = getattr(request, "user", None)
             call = admit(request, POLICY, user=user, source=request, non_atomic=non_atomic, **facts)
         except Problem as problem:

@@ -17,13 +17,12 @@ from ..instrumentation.outcomes import UNGUARDED, UNKEYED
 from ..runtime import switch
 from . import counting
 from .call import Call
-from .exchange import call_on, exchange_of, hand_out, noted_of, speak
+from .exchange import HeaderStatus, call_on, exchange_of, hand_out, note, noted_of, speak
 from .handle import UnguardedIdempotency, without_key
 from .identity import UNUSABLE, Key, Where, has_owner, identify
 from .keys import user_of
 from .markers import view_class
 from .plan import Plan, asking
-from .status import HeaderStatus, note
 from .unguarded import KEYLESS, METHOD, NOBODY, leave_unguarded
 from .wings import wing
 
@@ -49,16 +48,18 @@ def key_to_guard(request: HttpRequest, policy: Policy, *, by: str = "decorator")
     """
     if not hasattr(request, "idempotency"):
         request.idempotency = without_key()  # type: ignore[attr-defined]
-    if request.method in SAFE_METHODS or is_covered(request):
+    if request.method in SAFE_METHODS:
         return None
     known = noted_of(request)
+    if known is not None and known.call is not None and is_covered(request):
+        return None
     if meters.active or (known is not None and known.arrived is not None):
         counting.begin(request, policy, by)
     if (plan := asking(policy, request)) is None:
         if meters.active:
             counting.count(request, UNKEYED)
         return None
-    exchange = exchange_of(request)
+    exchange = known or exchange_of(request)
     exchange.plan, exchange.spoken = plan, plan.spoken
     if not (guards := request.method in plan.methods) and not _is_unsupported(request, plan):
         return None

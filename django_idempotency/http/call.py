@@ -46,14 +46,13 @@ from ..instrumentation.traces import traced
 from ..runtime.transactions import arefuse_open_transactions, refuse_open_transactions
 from . import counting
 from .atomic_requests import NONE_OPENED, OpenedTransactions, asks_for_transaction
-from .exchange import exchange_of, hand_out
+from .exchange import OF_RECORD, HeaderStatus, exchange_of, note, of_problem, set_headers
 from .handle import RequestIdempotency
 from .identity import Identity
 from .plan import Plan
 from .problems import refusal_of
 from .raised import response_to, status_of
 from .responses import FINAL, capture, ending_of, rebuild, render, wanted_by
-from .status import OF_RECORD, HeaderStatus, note, of_problem, set_headers
 from .takeovers import Finish, Takeover, TakeoverEnd, aask, ask, end_of
 
 Committed = Callable[[], HttpResponseBase | None]
@@ -93,7 +92,7 @@ class Call:
         self._ask_again, self._finish = ask_again, finish
         #: Does the middleware guard a view that knows nothing of keys?
         self.by_middleware = by_middleware
-        exchange = exchange_of(request)
+        self.exchange = exchange = exchange_of(request)
         self._observer = Observer(request, source=exchange.source, counts=plan.counts_replays)
         ticket = identity.ticket(self.terms)
         self.operation: Operation
@@ -201,7 +200,8 @@ class Call:
     def _begin(self, run: Execute | None) -> None:
         """Let the view run: it sees its operation. `None`: without its store."""
         self._ask_again = self._finish = None  # they hold the request
-        hand_out(self.request, self.handle).call = self
+        self.handle._exchange = self.exchange  # noqa: SLF001 - ours
+        self.request.idempotency, self.exchange.call = self.handle, self  # type: ignore[attr-defined]
         if meters.active:
             self._count(DEGRADED if run is None else outcome_of_verdict(run, self.operation))
 
@@ -510,13 +510,13 @@ class Call:
 
     def _leave(self) -> None:
         """Detach from a finished request: if it is sent through the view again, it is guarded again."""
-        exchange = self.handle._exchange  # noqa: SLF001 - ours
-        if exchange is not None and exchange.call is self:
-            exchange.call = None
+        if self.exchange.call is self:
+            self.exchange.call = None
 
     def _stamp(self, response: HttpResponseBase) -> HttpResponseBase:
         """Set the status header of the request, replacing one that its view has set."""
         set_headers(self._note(), response, self._spoken, original=self._original)
+        self.exchange.stamped = response
         return response
 
     def _note(self) -> HeaderStatus:
@@ -525,8 +525,7 @@ class Call:
         status = HeaderStatus.DEGRADED if self.degraded else OF_RECORD[left_as]
         if problem is not None and left_as is SettledState.COMPLETED and not self.degraded:
             status = of_problem(problem) or status
-        exchange = self.handle._exchange or exchange_of(self.request)  # noqa: SLF001 - ours
-        exchange.status, exchange.original = status, self._original
+        self.exchange.status, self.exchange.original = status, self._original
         return status
 
     @property

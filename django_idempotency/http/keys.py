@@ -18,7 +18,7 @@ from ..core.profiles.profile import LONGEST
 from ..core.profiles.shipped import DEFAULT
 from ..core.scope_names import hashed, qualified
 from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed, KeyTooShort
-from ..realms import realm_of
+from ..realms import SAID, realm_of
 from ..scopes import Marked
 from ..scopes.rows import database_of
 from .wings import wing
@@ -215,7 +215,8 @@ def _by_user(request: HttpRequest, user: Any, policy: Policy) -> str | None:
     if (found := principal(user)) is None:
         return None
     scope, database = found
-    return qualified(scope, realm=realm_of(policy, request), database=database)
+    realm = None if policy.realm is None and SAID.get() is None else realm_of(policy, request)
+    return qualified(scope, realm=realm, database=database)
 
 
 def _by_name(request: HttpRequest, policy: Policy) -> str | None:

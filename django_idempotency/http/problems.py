@@ -14,10 +14,11 @@ from ..core.concurrency.threads import in_thread
 from ..core.profiles import Profile
 from ..core.rules import Busy, Mismatch, Unreadable
 from ..errors import InProgress, Problem, RecordUnreadable, RequestMismatch
-from . import status
+from .counting import count_problem
 from .error_bodies import DOCUMENTS, SHAPES, docs_url
 from .error_pages import page_of
-from .exchange import spoken_to
+from .exchange import ORIGINAL, headers_of, note, of_problem, spoken_to
+from .references import describe
 from .responses import StoredResponse
 
 
@@ -51,9 +52,9 @@ def headers(problem: Problem, request: HttpRequest) -> dict[str, str]:
     pages = [url for url in (docs_url(problem), _policy_url()) if url]
     link = {"Link": ", ".join(f'<{url}>; rel="describedby"' for url in pages)} if pages else {}
     own = {name: value for name, value in problem.headers.items() if name != "Retry-After"}
-    if (original := own.pop(status.ORIGINAL, None)) and profile.original:
+    if (original := own.pop(ORIGINAL, None)) and profile.original:
         own[profile.original] = original
-    about_key = status.headers_of(problem, spoken, status_of(problem, profile))
+    about_key = headers_of(problem, spoken, status_of(problem, profile))
     return {**own, **_of_retry(problem, profile), **about_key, **link, "Cache-Control": "no-store"}
 
 
@@ -80,10 +81,17 @@ def _of_retry(problem: Problem, profile: Profile) -> dict[str, str]:
     return found
 
 
+def note_problem(request: HttpRequest, problem: Problem) -> None:
+    """Note on a request that its response is a problem, and on the problem what it says about the request's operation."""
+    describe(problem, request)
+    count_problem(request, problem)
+    note(request, of_problem(problem), original=problem.headers.get(ORIGINAL, ""))
+
+
 def problem_response(problem: Problem, request: HttpRequest) -> HttpResponse:
     """Return the response to a request that met a problem."""
     profile = spoken_to(request).profile
-    status.note_problem(request, problem)
+    note_problem(request, problem)
     code, about = status_of(problem, profile), headers(problem, request)
     if profile.errors == "page":
         about["Vary"] = "Accept"

@@ -24,8 +24,8 @@ from ..core.policy import Policy, Resolved
 from ..core.profiles.shipped import DEFAULT
 from ..core.records import CANCELLATIONS, MISSING, REASON, TRACE, UNDONE, Missing, Outcome, OutcomeKind, kind_of
 from ..errors import OperationCancelled, OperationHeld, OperationUndone, RecordUnreadable, ResponseNotStored
-from . import status
 from .bodies import is_json
+from .exchange import DEGRADED, HEADER, ORIGINAL, REPLAYED, HeaderStatus, set_headers
 from .plan import Spoken
 
 #: Never stored: they belong to one connection (RFC 9110 section 7.6.1), one moment or one client.
@@ -33,7 +33,7 @@ UNSAFE_HEADERS = frozenset(
     {
         *("connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"),
         *("date", "content-length", "server", "server-timing"),
-        *(status.REPLAYED.lower(), status.DEGRADED.lower(), status.HEADER.lower(), status.ORIGINAL.lower()),
+        *(REPLAYED.lower(), DEGRADED.lower(), HEADER.lower(), ORIGINAL.lower()),
         *("set-cookie", "set-cookie2", "authorization", "proxy-authorization", "authentication-info"),
         *("www-authenticate", "proxy-authenticate", "x-csrftoken", "x-csrf-token", "x-xsrf-token"),
     }
@@ -213,7 +213,7 @@ def rebuild(outcome: Outcome, *, spoken: Spoken = _DEFAULT, original: str = "") 
     if outcome.body is MISSING:
         kept = {name: value for name, value in outcome.headers if name.lower() == "location"}
         if original:
-            kept[status.ORIGINAL] = original
+            kept[ORIGINAL] = original
         raise ResponseNotStored(headers={**kept, **FINAL}, extensions={"original_status": outcome.status})
     headers = dict(outcome.headers)
     try:
@@ -228,7 +228,7 @@ def rebuild(outcome: Outcome, *, spoken: Spoken = _DEFAULT, original: str = "") 
             response[name] = value
     except (TypeError, ValueError) as error:  # BadHeaderError is a ValueError
         raise RecordUnreadable from error
-    status.set_headers(status.HeaderStatus.REPLAYED, response, spoken, original=original)
+    set_headers(HeaderStatus.REPLAYED, response, spoken, original=original)
     return response
 
 

@@ -23,10 +23,9 @@ from ..errors import ConfigurationError, Problem
 from .admission import aadmit, admit
 from .atomic_requests import NONE_OPENED, atomic_requests
 from .call import Call
-from .exchange import noted_of
+from .exchange import HeaderStatus, noted, noted_of, stamp
 from .problems import aproblem_response, problem_response
 from .responses import render
-from .status import HeaderStatus, noted, stamp
 from .unguarded import areport_unguarded, report_unguarded
 
 Work = Callable[[], HttpResponseBase]

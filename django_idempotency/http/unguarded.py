@@ -21,11 +21,10 @@ from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed
 from ..instrumentation.observer import anotify_unguarded, notify_unguarded
 from ..instrumentation.outcomes import UNGUARDED, UNKEYED
 from .counting import count
-from .exchange import exchange_of, noted_of
+from .exchange import HeaderStatus, exchange_of, note, noted, noted_of, stamp
 from .kinds import Reason
 from .markers import POLICY
 from .plan import plan_of
-from .status import HeaderStatus, note, noted, stamp
 
 #: From this status on, a response means that the request was not carried out here, such as a redirect to a login page.
 REDIRECTS = 300

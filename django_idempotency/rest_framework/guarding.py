@@ -26,18 +26,15 @@ from ..http.admission import admit
 from ..http.atomic_requests import ALL_ALIASES, NONE_OPENED, atomic_requests
 from ..http.bodies import keep
 from ..http.call import Call
-from ..http.exchange import call_on, exchange_of
-from ..http.handle import without_key
+from ..http.exchange import HeaderStatus, call_on, exchange_of, note, stamp
 from ..http.kinds import kind_of
 from ..http.markers import EXEMPT
-from ..http.plan import ANY_POLICY, asking, may_refuse, plan_of
-from ..http.problems import headers, problem_response
+from ..http.plan import ANY_POLICY, may_refuse, plan_of
+from ..http.problems import headers, note_problem, problem_response
 from ..http.responses import render
 from ..http.run import conclude
-from ..http.status import HeaderStatus, note, note_problem, stamp
 from ..http.unguarded import EXEMPT as IS_EXEMPT
 from ..http.unguarded import leave_unguarded, note_unreached, report_unguarded
-from ..instrumentation.meters import meters
 from . import problems
 from .problems import DispatchFinished, IdempotencyException
 
@@ -57,13 +54,11 @@ class ViewTerms:
 
     def policy_of(self, view: Any) -> Policy:
         """Return the policy of a view that is about to call its handler."""
-        return checked_policy(view, view.get_idempotency_policy() if self.asks or self.fixed is None else self.fixed)
+        return self.fixed or checked_policy(view, view.get_idempotency_policy())
 
     def may_read_body(self, request: HttpRequest) -> bool:
-        """Is a request's body compared, or its key selected from it, as far as is known before the view decides?"""
-        if self.fixed is None:
-            return plan_of().carries_key(request.META)
-        return plan_of(self.fixed).may_have_key(request.META)
+        """May the body of a request that asks for a guard be compared, as far as is known before the view decides?"""
+        return self.fixed is not None or plan_of().carries_key(request.META)
 
     def carries_key(self, request: HttpRequest) -> bool:
         """Has a request sent a key, as far as is known before the view decides?"""
@@ -129,18 +124,6 @@ def headed(response: HttpResponseBase, problem: Problem, request: HttpRequest) -
     return response
 
 
-def is_keyless(request: HttpRequest, terms: ViewTerms) -> bool:
-    """Is it known, before the view decides, that a request has no key and needs none? Then nothing happens to it.
-
-    A keyless request that is counted, or looked at, comes as far as the handler.
-    """
-    if request.method not in SAFE_METHODS and (terms.fixed is None or asking(terms.fixed, request) is not None):
-        return False
-    if not hasattr(request, "idempotency"):
-        request.idempotency = without_key()  # type: ignore[attr-defined]
-    return not meters.active and request.idempotency._exchange is None  # type: ignore[attr-defined]  # noqa: SLF001
-
-
 def enter(request: HttpRequest, run: Run, *, non_atomic: AbstractSet[str]) -> HttpResponseBase:
     """Run a view as Django would under ATOMIC_REQUESTS, and settle the call if its guard has opened one."""
     entry, response, exchange = ViewEntry(non_atomic), None, exchange_of(request)
@@ -175,8 +158,6 @@ def dispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run) -> Htt
     kind = kind_of(type(view)) if hasattr(view, "async_dispatch") else None
     if kind is not None and (begun := kind.dispatch(view, request, terms, run)) is not None:
         return cast("HttpResponseBase", begun)  # a coroutine, as adrf returns one
-    if is_keyless(request, terms):
-        return run()
     entry = exchange_of(request).entry
     if not isinstance(entry, ViewEntry) or entry.view is not None:  # not by as_view(), or the request's second view
         again = functools.partial(dispatch, view, request, terms, run)

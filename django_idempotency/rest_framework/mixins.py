@@ -14,7 +14,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from ..conf import require_installed
-from ..core.policy import Policy
+from ..core.policy import SAFE_METHODS, Policy
 from ..http.atomic_requests import (
     ALL_ALIASES,
     NON_ATOMIC,
@@ -23,8 +23,11 @@ from ..http.atomic_requests import (
     exclude_aliases,
     non_atomic_aliases,
 )
+from ..http.handle import without_key
+from ..http.plan import asking
 from ..http.selection import compile_expressions
-from .guarding import ViewTerms, dispatch, enter, is_keyless
+from ..instrumentation.meters import meters
+from .guarding import ViewTerms, dispatch, enter
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
@@ -64,7 +67,8 @@ class IdempotentViewMixin(Base):
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Guard the handler of an unsafe method, if the request carries a key."""
         terms = view_terms_of(type(self), vars(self))
-        if is_keyless(request, terms):
+        # Its callback has noted a request that is not keyless.
+        if getattr(getattr(request, "idempotency", None), "_exchange", None) is None and is_keyless(request, terms):
             return super().dispatch(request, *args, **kwargs)
         return dispatch(self, request, terms, functools.partial(super().dispatch, request, *args, **kwargs))
 
@@ -108,3 +112,15 @@ class GuardedView:
                 return self._view(request, *args, **kwargs)
         run = functools.partial(self._view, request, *args, **kwargs)
         return enter(request, run, non_atomic=non_atomic)
+
+
+def is_keyless(request: HttpRequest, terms: ViewTerms) -> bool:
+    """Is it known, before the view decides, that a request has no key and needs none? Then nothing happens to it.
+
+    A keyless request that is counted, or looked at, comes as far as the handler.
+    """
+    if request.method not in SAFE_METHODS and (terms.fixed is None or asking(terms.fixed, request) is not None):
+        return False
+    if not hasattr(request, "idempotency"):
+        request.idempotency = without_key()  # type: ignore[attr-defined]
+    return not meters.active and request.idempotency._exchange is None  # type: ignore[attr-defined]  # noqa: SLF001

@@ -12,7 +12,7 @@ from ..errors import Problem
 from ..http import problems
 from ..http.error_bodies import detail
 from ..http.exchange import spoken_to
-from ..http.status import note_problem
+from ..http.problems import note_problem
 
 if TYPE_CHECKING:
     from django.http.response import HttpResponseBase

@@ -21,7 +21,7 @@ from .. import signals
 from ..core.records import MISSING, Guarantee
 from ..engine.operation import Operation
 from ..errors import InProgress
-from ..http.status import HEADER, HeaderStatus
+from ..http.exchange import HEADER, HeaderStatus
 
 #: Seconds before a busy call is retried: the first pause, and the longest.
 PAUSE, LONGEST_PAUSE = 0.01, 0.25

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import UUID, uuid4
 
-from ..http.status import HEADER, HeaderStatus
+from ..http.exchange import HEADER, HeaderStatus
 
 #: A malformed key where the format does not say how long one may be.
 _LONGEST = 255

@@ -17,8 +17,8 @@ from django_idempotency.contrib.ninja.kind import INSIDE
 from django_idempotency.contrib.observe.observation import ERROR, REPLAY, RUN, UNKNOWN
 from django_idempotency.engine.operation import EVENTS
 from django_idempotency.extensions import extended
+from django_idempotency.http.exchange import HeaderStatus
 from django_idempotency.http.handle import RequestIdempotency
-from django_idempotency.http.status import HeaderStatus
 from django_idempotency.http.unguarded import REASONS
 from django_idempotency.inspection.status import DisplayStatus
 from django_idempotency.instrumentation import observer

@@ -31,7 +31,7 @@ from rest_framework.viewsets import ViewSet
 
 from django_idempotency import Policy, idempotent
 from django_idempotency.errors import ConfigurationError
-from django_idempotency.http.status import HEADER
+from django_idempotency.http.exchange import HEADER
 from django_idempotency.rest_framework import IdempotentViewMixin
 
 from .conftest import effects

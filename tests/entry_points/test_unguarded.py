@@ -29,7 +29,7 @@ from django_idempotency.contrib.graphql.kind import RESOLVERS
 from django_idempotency.contrib.graphql.views import READS
 from django_idempotency.contrib.ninja.kind import INSIDE
 from django_idempotency.errors import ConfigurationError
-from django_idempotency.http.status import HEADER
+from django_idempotency.http.exchange import HEADER
 from django_idempotency.http.unguarded import REASONS
 from django_idempotency.rest_framework import IdempotentViewMixin
 from django_idempotency.signals import unguarded

@@ -14,8 +14,8 @@ from django_idempotency import errors
 from django_idempotency.core.profiles.shipped import DEFAULT
 from django_idempotency.core.standings import OperationState
 from django_idempotency.errors import Problem
+from django_idempotency.http.exchange import HeaderStatus
 from django_idempotency.http.problems import problem_response, status_of
-from django_idempotency.http.status import HeaderStatus
 from django_idempotency.instrumentation.outcomes import OUTCOMES
 
 PROBLEMS: dict[type[Problem], tuple[int, str]] = {

@@ -10,9 +10,9 @@ from django_idempotency.conf import resolve
 from django_idempotency.core.conclusions import SettledState
 from django_idempotency.core.policy import Policy
 from django_idempotency.errors import Problem
+from django_idempotency.http.exchange import DEGRADED, HEADER, OF_RECORD, REPLAYED, HeaderStatus, note, stamp
 from django_idempotency.http.problems import problem_response
 from django_idempotency.http.responses import capture
-from django_idempotency.http.status import DEGRADED, HEADER, OF_RECORD, REPLAYED, HeaderStatus, note, stamp
 
 from .test_problems import PROBLEMS, subclasses
 

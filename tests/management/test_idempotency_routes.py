@@ -31,7 +31,7 @@ from django_idempotency import Policy, idempotency_exempt, idempotent
 from django_idempotency.checks.guards import GuardKind, terms
 from django_idempotency.core.profiles import PROFILES
 from django_idempotency.errors import ConfigurationError
-from django_idempotency.http.status import HEADER
+from django_idempotency.http.exchange import HEADER
 from django_idempotency.rest_framework import IdempotentViewMixin
 from testproject.payments.models import Effect
 

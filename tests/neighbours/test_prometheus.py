@@ -13,7 +13,7 @@ from django.urls import path
 from prometheus_client import REGISTRY
 
 from django_idempotency.checks.middleware import check_middleware
-from django_idempotency.http.status import HEADER
+from django_idempotency.http.exchange import HEADER
 from testproject.payments.models import Effect
 
 pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]

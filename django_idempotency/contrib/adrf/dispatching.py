@@ -21,12 +21,12 @@ from ...http.admission import aadmit
 from ...http.atomic_requests import non_atomic_aliases_of
 from ...http.bodies import keep
 from ...http.call import Call
+from ...http.exchange import HeaderStatus, note, stamp
 from ...http.handle import without_key
 from ...http.markers import EXEMPT
-from ...http.problems import aproblem_response
+from ...http.problems import aproblem_response, note_problem
 from ...http.responses import render
 from ...http.run import aconclude, require_lease
-from ...http.status import HeaderStatus, note, note_problem, stamp
 from ...http.unguarded import EXEMPT as IS_EXEMPT
 from ...http.unguarded import areport_unguarded, leave_unguarded
 from ...rest_framework import problems

@@ -9,7 +9,7 @@ Can be imported in a settings module.
 from __future__ import annotations
 
 from ...conf import DEFAULTS
-from ...http.status import DEGRADED, HEADER, ORIGINAL, REPLAYED
+from ...http.exchange import DEGRADED, HEADER, ORIGINAL, REPLAYED
 
 #: The header that carries the key, in the lower case of `corsheaders.defaults`. A `HEADER` of your own goes in its place.
 ALLOW_HEADERS: tuple[str, ...] = (DEFAULTS["HEADER"].lower(),)

@@ -16,8 +16,7 @@ from ... import signals
 from ...core.policy import Policy
 from ...core.records import shortened
 from ...engine.operation import EVENTS, Operation
-from ...http.exchange import exchange_of
-from ...http.status import HeaderStatus, noted
+from ...http.exchange import HeaderStatus, exchange_of, noted
 from ...models import IdempotencyRecord
 from ...stores.wrapper import innermost
 

@@ -31,14 +31,13 @@ from ...http.atomic_requests import (
     non_atomic_aliases,
     non_atomic_aliases_of,
 )
-from ...http.exchange import call_on
+from ...http.exchange import call_on, stamp
 from ...http.handle import without_key
 from ...http.kinds import Reason
 from ...http.markers import POLICY
 from ...http.plan import asking, plan_of
 from ...http.problems import aproblem_response, problem_response
 from ...http.run import arun, run
-from ...http.status import stamp
 from ...http.unguarded import areport_unguarded, leave_unguarded, report_unguarded, watched
 from ..observe.observing import observation_of
 from . import operations

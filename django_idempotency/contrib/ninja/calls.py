@@ -22,12 +22,11 @@ from ...errors import OperationUnknown, Problem, TransactionLost
 from ...http.admission import Keyed, call_of, key_to_guard
 from ...http.atomic_requests import non_atomic_aliases_of
 from ...http.call import Call
-from ...http.exchange import call_on, exchange_of
+from ...http.exchange import call_on, exchange_of, stamp
 from ...http.keys import user_of
 from ...http.plan import plan_of
 from ...http.responses import render
 from ...http.run import aconclude, conclude, require_lease
-from ...http.status import stamp
 from ...http.unguarded import areport_unguarded, note_unreached, report_unguarded
 from .callers import caller_of
 from .problems import aproblem_response, problem_response

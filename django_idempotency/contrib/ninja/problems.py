@@ -9,7 +9,7 @@ from django.http.response import HttpResponseBase
 
 from ...errors import IdempotencyError, Problem
 from ...http import problems
-from ...http.status import note_problem
+from ...http.problems import note_problem
 
 if TYPE_CHECKING:
     from ninja import NinjaAPI

@@ -27,10 +27,9 @@ from ...errors import InProgress, LostRace, Problem
 from ...extensions import extended
 from ...http import bodies, counting
 from ...http.bodies import is_read
-from ...http.exchange import hand_out, noted_of
+from ...http.exchange import HeaderStatus, hand_out, note, noted_of, stamp
 from ...http.identity import Key
 from ...http.plan import Plan
-from ...http.status import HeaderStatus, note, stamp
 from ...http.unguarded import readable_key, report_unguarded
 from ...instrumentation.observer import notify_observed
 from ...instrumentation.outcomes import OBSERVED

@@ -12,7 +12,7 @@ from ...core.policy import Policy
 from ...core.profiles import Profile
 from ...core.standings import OperationState
 from ...errors import Problem
-from ...http import problems, status
+from ...http import exchange, problems
 from ...http.error_bodies import DOCUMENTS
 from ...http.references import example_of
 from .policies import problems_of, published
@@ -25,8 +25,8 @@ _Headers = dict[str, dict[str, Any]]
 
 def headers_of(profile: Profile) -> _Headers:
     """Return what the headers of a view's response say, by name. Our errors carry the first one only."""
-    statuses = [known.value for known in status.HeaderStatus]
-    found = {status.HEADER: {"description": "What has become of the key.", "schema": {**_TEXT, "enum": statuses}}}
+    statuses = [known.value for known in exchange.HeaderStatus]
+    found = {exchange.HEADER: {"description": "What has become of the key.", "schema": {**_TEXT, "enum": statuses}}}
     if profile.marker:
         said = "This is the response of an earlier request with the same key."
         found[profile.marker] = {"description": said, "schema": {**_TEXT, "enum": ["true"]}}
@@ -104,7 +104,7 @@ def _responses(known: dict[str, Any], policy: Policy, refer: Refer, *, documents
 def _refusal(possible: list[type[Problem]], profile: Profile, refer: Refer, *, documents: bool) -> dict[str, Any]:
     response: dict[str, Any] = {
         "description": "\n".join(f"- `{problem.code}`: {_summary(problem)}" for problem in possible),
-        "headers": _headers({status.HEADER: headers_of(profile)[status.HEADER]}, refer),
+        "headers": _headers({exchange.HEADER: headers_of(profile)[exchange.HEADER]}, refer),
     }
     if "Retry-After" in profile.retry_headers and any(problem.retry_after for problem in possible):
         seconds = {"schema": {"type": "integer", "minimum": 1}, "description": "Seconds until a retry makes sense."}

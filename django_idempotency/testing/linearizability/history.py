@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, TypeVar
 
-from ...http.status import HEADER, HeaderStatus
+from ...http.exchange import HEADER, HeaderStatus
 from .calls import Answer, Call
 
 Response = TypeVar("Response")

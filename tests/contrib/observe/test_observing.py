@@ -24,7 +24,7 @@ from django_idempotency.contrib.observe import observing
 from django_idempotency.core.profiles import Profile
 from django_idempotency.core.records import Status
 from django_idempotency.errors import ConfigurationError, StoreUnavailable
-from django_idempotency.http.status import DEGRADED, HEADER, REPLAYED
+from django_idempotency.http.exchange import DEGRADED, HEADER, REPLAYED
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.memory import MemoryStore
 from testproject.payments.models import Effect
