@@ -69,14 +69,14 @@ class FunctionCall:
         self.execution = EXECUTION.get()
         self.operation: Operation
         if leases:
-            self.operation = LeaseOperation(
+            make = LeaseOperation if self.execution is None else self.execution.operation
+            self.operation = make(
                 store,
                 ticket,
                 self.observer,
                 hold_failures=policy.on_failure == "hold",
                 renews=until_then is None,
                 left=remaining,
-                execution=self.execution,
             )
         else:
             self.operation = AtomicOperation(store, ticket, self.observer)
@@ -143,7 +143,7 @@ class FunctionCall:
 
     def _needs_store(self) -> bool:
         # The store has just said that this execution is suspended here: it must not run a second time.
-        suspended = isinstance(self.operation, LeaseOperation) and self.operation.resuming > 0
+        suspended = self.execution is not None and self.execution.is_suspended_in(self.operation)
         return suspended or self.policy.on_store_failure == "closed"
 
 

@@ -29,7 +29,6 @@ from ..runtime.handle import HELD_FOR
 from ..runtime.registry import body_limit
 from ..runtime.takeovers import HoldForReview, RunAgain, UseResult
 from .call import FunctionCall
-from .executions import suspends
 
 logger = logging.getLogger("django_idempotency")
 
@@ -95,7 +94,7 @@ def _unended(call: FunctionCall, work_result: WorkResult, result: Any) -> CallEn
 def end_of_error(call: FunctionCall, error: BaseException) -> CallEnd:
     """Return the end of a call that raised. A kept exception is stored after the call's writes are rolled back."""
     kept = call.terms.kept
-    if suspends(call.execution, error):
+    if call.execution is not None and call.execution.suspends(error):
         leases = call.policy.guarantee is Guarantee.LEASE  # no transaction lasts that long
         return CallEnd(work_result=WorkResult.SUSPENDED) if leases else _failed(error)
     decided = call.course.decided()
@@ -114,7 +113,7 @@ def end_of_error(call: FunctionCall, error: BaseException) -> CallEnd:
 
 def leaving(call: FunctionCall, error: BaseException) -> BaseException:
     """Return the exception that the caller gets for the one that the function raised."""
-    if call.policy.guarantee is Guarantee.ATOMIC and suspends(call.execution, error):
+    if call.policy.guarantee is Guarantee.ATOMIC and call.execution is not None and call.execution.suspends(error):
         refusal = ConfigurationError(
             f"{call.terms.name} was suspended, and no transaction lasts that long: its writes were rolled back, but "
             f'its engine considers its steps done. Type guarantee="lease".'

@@ -14,7 +14,6 @@ from ..core.failures import response_of
 from ..core.hashing import record_id
 from ..core.interventions import Intervention
 from ..core.records import OutcomeKind, Record, Status, kind_of, shortened
-from ..engine.durable import release_suspended
 from ..errors import ConfigurationError, InProgress, KeyMissing, RecordUnreadable
 from ..instrumentation.trail import trail
 from ..runtime.registry import store_of, stores
@@ -119,10 +118,10 @@ class Handle:
         return self.forget_key(self.key_for(*args, **kwargs))
 
     def forget_key(self, key: str) -> bool:
-        """Forget a key. See forget(). Inside `execution()`, this includes a call that this execution has suspended."""
+        """Forget a key. See forget(). Inside a durable execution, this includes a call that this execution has suspended."""
         store = stores.outermost(store_of(self._terms.resolved()))
         name, execution = record_id(self.scope, validate_key(key)), EXECUTION.get()
-        if execution is not None and release_suspended(store, execution, name, audit=self._audit, forgetting=True):
+        if execution is not None and execution.release(store, name, audit=self._audit, forgetting=True):
             return True
         ended = store.expire(name, audit=self._audit)
         if ended is Intervention.BUSY:
