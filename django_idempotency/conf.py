@@ -12,6 +12,7 @@ from typing import Any
 from django.apps import apps
 from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
 
 from .core.policy import DOCUMENT, FIELD_NAMES, Policy, Resolved, seconds
 from .core.profiles import PROFILES, Profile
@@ -117,6 +118,18 @@ SELECTING = ("KEY", "FINGERPRINT", "FRESH_KEYS_BY", "SUSPECT")
 #: On a policy: the settings that it was resolved with, and the result.
 _RESOLVED = "_resolved"
 
+
+#: Replaced when something has changed that `settings.IDEMPOTENCY` does not show: what was compiled before is out of date.
+epoch = object()
+
+
+def begin_epoch(**_: Any) -> None:
+    """Let everything be compiled anew that was compiled from settings (tests)."""
+    global epoch  # noqa: PLW0603 - compared by identity
+    epoch = object()
+
+
+setting_changed.connect(begin_epoch)
 
 #: What a project without `settings.IDEMPOTENCY` has set.
 _NONE: Mapping[str, Any] = {}

@@ -40,15 +40,21 @@ class CurrentOperation(OperationHandle):
         policy: Resolved | None = None,
         bound: BoundCall | None = None,
     ) -> None:
-        super().__init__(operation, policy)
-        self._outer, self._bound = outer, bound
+        self._operation, self._policy, self._outer, self._bound = operation, policy, outer, bound
 
     def __enter__(self) -> None:
         self._token = CURRENT.set(self)
         self._outer_step = CURRENT_STEP.set(None)  # a call inside a step has steps of its own
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        _ended(self._token, error, self._outer_step)
+        try:
+            CURRENT.reset(self._token)
+            CURRENT_STEP.reset(self._outer_step)
+        except ValueError:
+            if not isinstance(error, GeneratorExit):  # a coroutine that another task closed has left its own context
+                raise
+        if isinstance(error, ResponseNotStored):
+            error.inside = True  # it belongs to another call: this one is not done
         self._over = True
         # Otherwise a chain of tasks would hold all of them.
         del self._token, self._outer_step
@@ -100,22 +106,13 @@ class Unguarded:
         self._token = CURRENT.set(None)
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        _ended(self._token, error)
-
-
-def _ended(
-    token: Token[CurrentOperation | None], error: object, outer_step: Token[RunningStep | None] | None = None
-) -> None:
-    """Restore the previous current operation, and step."""
-    try:
-        CURRENT.reset(token)
-        if outer_step is not None:
-            CURRENT_STEP.reset(outer_step)
-    except ValueError:  # a coroutine that another task closed has left its own context
-        if not isinstance(error, GeneratorExit):
-            raise
-    if isinstance(error, ResponseNotStored):
-        error.inside = True  # it belongs to another call: this one is not done
+        try:
+            CURRENT.reset(self._token)
+        except ValueError:
+            if not isinstance(error, GeneratorExit):  # see above
+                raise
+        if isinstance(error, ResponseNotStored):
+            error.inside = True
 
 
 class Takeover(Deciding, CurrentOperation):

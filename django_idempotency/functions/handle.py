@@ -16,10 +16,11 @@ from ..core.interventions import Intervention
 from ..core.records import OutcomeKind, Record, Status, kind_of, shortened
 from ..errors import ConfigurationError, InProgress, KeyMissing, RecordUnreadable
 from ..instrumentation.trail import trail
-from ..runtime.registry import store_of, stores
+from ..runtime.registry import stores
+from .call import key_of, plan_of
+from .endings import remembered
 from .executions import EXECUTION
-from .keys import key_of, validate_key
-from .replaying import remembered
+from .keys import validate_key
 from .running import arun, run
 from .terms import FunctionTerms
 
@@ -106,7 +107,7 @@ class Handle:
 
     def lookup_key(self, key: str) -> Known | None:
         """Return the record of a key, or `None`. See lookup()."""
-        record = store_of(self._terms.resolved()).get(record_id(self.scope, validate_key(key)))
+        record = plan_of(self._terms).store.get(record_id(self.scope, validate_key(key)))
         return None if record is None or rules.expired(record) else Known(record, self._terms)
 
     def forget(self, *args: Any, **kwargs: Any) -> bool:
@@ -119,7 +120,7 @@ class Handle:
 
     def forget_key(self, key: str) -> bool:
         """Forget a key. See forget(). Inside a durable execution, this includes a call that this execution has suspended."""
-        store = stores.outermost(store_of(self._terms.resolved()))
+        store = stores.outermost(plan_of(self._terms).store)
         name, execution = record_id(self.scope, validate_key(key)), EXECUTION.get()
         if execution is not None and execution.release(store, name, audit=self._audit, forgetting=True):
             return True

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 from weakref import WeakSet
 
@@ -85,6 +86,13 @@ class FunctionTerms:
         return self.results.serialized or self.on_replay is not None
 
     @cached_property
+    def select(self) -> Callable[[Any], Any] | None:
+        """Return what selects the key from a payload; `None`: the whole payload is the key."""
+        if self.key is not None and self.arguments.always_has(self.key.field):
+            return itemgetter(self.key.field)
+        return self.key
+
+    @cached_property
     def payload(self) -> Callable[[tuple[Any, ...], Mapping[str, Any]], Any]:
         """Return `payload(args, kwargs)` for a call, which a method gets on an instance or on a class."""
         leading, payload = self.arguments.leading, self.arguments.payload
@@ -97,11 +105,6 @@ class FunctionTerms:
         except ValueError as error:
             raise ConfigurationError(f"{self.name}: {error}") from error
 
-    def ask(self, takeover: Takeover) -> Any:
-        """Call `on_takeover`. The result is awaitable if the hook is a coroutine function."""
-        assert self.on_takeover is not None
-        return self.on_takeover(takeover)
-
     @property
     def scope(self) -> str:
         """The scope of the function's keys, in the current realm. Raises `ConfigurationError`."""
@@ -110,10 +113,11 @@ class FunctionTerms:
     def scope_under(self, policy: Resolved) -> str:
         """See scope, for a policy that is already resolved."""
         realm = realm_of(policy, None)
-        return self._own_scope if realm is None else qualified(f"call:{self.name}", realm=realm)
+        return self.own_scope if realm is None else qualified(f"call:{self.name}", realm=realm)
 
     @cached_property
-    def _own_scope(self) -> str:
+    def own_scope(self) -> str:
+        """The scope of the function's keys outside of any realm."""
         return qualified(f"call:{self.name}")
 
 

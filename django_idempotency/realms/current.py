@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from django.http import HttpRequest
 
 #: The realm of `with realm(…)`, in a tuple, since `None` is a valid one.
-_SAID: ContextVar[tuple[str | None] | None] = ContextVar("django_idempotency_realm", default=None)
+SAID: ContextVar[tuple[str | None] | None] = ContextVar("django_idempotency_realm", default=None)
 
 
 @contextmanager
@@ -29,16 +29,16 @@ def realm(name: str | None) -> Iterator[None]:
         raise TypeError(f"realm() takes text, or None, not a {type(given).__name__}.")
     if name == "":
         raise ValueError('realm() takes a name, such as "tenant-a". Without one, type realm(None).')
-    token = _SAID.set((name,))
+    token = SAID.set((name,))
     try:
         yield
     finally:
-        _SAID.reset(token)
+        SAID.reset(token)
 
 
 def realm_of(policy: Policy, request: HttpRequest | None) -> str | None:
     """Return the realm of a request, or (`None`) of a call. Raises `ConfigurationError` for an invalid name."""
-    if (said := _SAID.get()) is not None:
+    if (said := SAID.get()) is not None:
         return said[0]
     if policy.realm is None:
         return None

@@ -74,9 +74,11 @@ class Stores:
         """Replace the store of an alias temporarily (tests)."""
         original = self[alias]
         self._built[alias] = store
+        conf.begin_epoch()
         try:
             yield
         finally:
+            conf.begin_epoch()
             if self._built.get(alias) is store:  # the settings have not changed meanwhile
                 self._built[alias] = original
 
