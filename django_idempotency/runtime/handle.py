@@ -103,13 +103,13 @@ class OperationHandle:
     _course = Course
     #: The terms of the route or function; `None`: the work has not begun.
     _policy: Resolved | None = None
-    #: See `ttl`.
-    seconds: float | None = None
-    #: Must a person decide?
-    is_held = False
 
     def __init__(self, operation: Operation, policy: Resolved | None = None) -> None:
         self._operation, self._policy = operation, policy
+        #: See `ttl`.
+        self.seconds: float | None = None
+        #: Must a person decide?
+        self.is_held = False
 
     def __getattr__(self, name: str) -> Any:
         """Raise `ConfigurationError` for what an app adds that is not installed."""
@@ -188,6 +188,8 @@ class SwitchedOff(OperationHandle):
     def __init__(self, scope: str, key: str) -> None:
         self._scope = scope
         self._key = key
+        self.seconds = None
+        self.is_held = False
 
     @property
     def key(self) -> str:
