@@ -119,18 +119,6 @@ SELECTING = ("KEY", "FINGERPRINT", "FRESH_KEYS_BY", "SUSPECT")
 _RESOLVED = "_resolved"
 
 
-#: Replaced when something has changed that `settings.IDEMPOTENCY` does not show: what was compiled before is out of date.
-epoch = object()
-
-
-def begin_epoch(**_: Any) -> None:
-    """Let everything be compiled anew that was compiled from settings (tests)."""
-    global epoch  # noqa: PLW0603 - compared by identity
-    epoch = object()
-
-
-setting_changed.connect(begin_epoch)
-
 #: What a project without `settings.IDEMPOTENCY` has set.
 _NONE: Mapping[str, Any] = {}
 
@@ -256,3 +244,16 @@ def _is_expression(name: str, value: str) -> bool:
     if name not in SELECTING:
         return False
     return value.partition(".")[0] in DOCUMENT or re.fullmatch(r"\w+(\.\w+)+", value) is None
+
+
+#: Is replaced when something changes that plans are compiled from, besides `settings.IDEMPOTENCY`: in tests.
+EPOCH = object()
+
+
+def recompile(**_: Any) -> None:
+    """Let all plans be compiled again."""
+    global EPOCH  # noqa: PLW0603 - its identity is all that counts
+    EPOCH = object()
+
+
+setting_changed.connect(recompile)

@@ -48,7 +48,7 @@ class Plan:
 
     def __init__(self, terms: FunctionTerms) -> None:
         self.terms = terms
-        self.epoch, self.meters = conf.epoch, meters.active
+        self.epoch, self.meters = conf.EPOCH, meters.active
         self.policy = policy = terms.resolved()
         self.store = store_of(policy)
         self.leases = policy.guarantee is Guarantee.LEASE
@@ -77,7 +77,7 @@ def plan_of(terms: FunctionTerms) -> Plan:
     plan: Plan | None = terms.__dict__.get(_PLAN)
     if (
         plan is None
-        or plan.epoch is not conf.epoch
+        or plan.epoch is not conf.EPOCH
         or plan.meters is not meters.active
         or plan.settings != getattr(settings, conf.NAME, None)
     ):

@@ -105,6 +105,7 @@ class Meters:
             self.problem = " ".join(str(error).split()) or type(error).__name__
             logger.error("Metrics are off: %s", self.problem)  # noqa: TRY400 - the message says what to do
         self.active = tuple(made)
+        conf.recompile()  # a plan knows whether its store is measured
 
     def reload(self, *, setting: str, **_: Any) -> None:
         """Follow a change of settings (tests)."""

@@ -74,13 +74,13 @@ class Stores:
         """Replace the store of an alias temporarily (tests)."""
         original = self[alias]
         self._built[alias] = store
-        conf.begin_epoch()
+        conf.recompile()
         try:
             yield
         finally:
-            conf.begin_epoch()
             if self._built.get(alias) is store:  # the settings have not changed meanwhile
                 self._built[alias] = original
+                conf.recompile()
 
     def forget(self, *, setting: str, **_: Any) -> None:
         """Rebuild the stores after a change of settings (tests)."""
