@@ -48,14 +48,7 @@ class CurrentOperation(OperationHandle):
         self._outer_step = CURRENT_STEP.set(None)  # a call inside a step has steps of its own
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        try:
-            CURRENT.reset(self._token)
-            CURRENT_STEP.reset(self._outer_step)
-        except ValueError:
-            if not isinstance(error, GeneratorExit):  # a coroutine that another task closed has left its own context
-                raise
-        if isinstance(error, ResponseNotStored):
-            error.inside = True  # it belongs to another call: this one is not done
+        _left(error, self._token, self._outer_step)
         self._over = True
         # Otherwise a chain of tasks would hold all of them.
         del self._token, self._outer_step
@@ -107,13 +100,20 @@ class Unguarded:
         self._token = CURRENT.set(None)
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        try:
-            CURRENT.reset(self._token)
-        except ValueError:
-            if not isinstance(error, GeneratorExit):  # see above
-                raise
-        if isinstance(error, ResponseNotStored):
-            error.inside = True
+        _left(error, self._token)
+
+
+def _left(error: object, token: Token[CurrentOperation | None], step: Token[RunningStep | None] | None = None) -> None:
+    """Restore the previous current operation, and step."""
+    try:
+        CURRENT.reset(token)
+        if step is not None:
+            CURRENT_STEP.reset(step)
+    except ValueError:  # a coroutine that another task closed has left its own context
+        if not isinstance(error, GeneratorExit):
+            raise
+    if isinstance(error, ResponseNotStored):
+        error.inside = True  # it belongs to another call: this one is not done
 
 
 class Takeover(Deciding, CurrentOperation):

@@ -12,7 +12,7 @@ from jmespath import Options
 from jmespath.functions import Functions
 
 from ..core.canonical import hasher
-from ..core.policy import Duration
+from ..core.policy import Duration, Policy
 from ..core.records import MISSING, Guarantee
 from ..core.selectors import Selector
 from ..core.serialization.results import results_for
@@ -21,7 +21,7 @@ from .handle import Handle
 from .keys import validate_key
 from .naming import name_of
 from .running import keyed
-from .terms import FunctionTerms, OnReplay, OnTakeover, exception_classes, policy_of
+from .terms import FunctionTerms, OnReplay, OnTakeover, exception_classes
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -143,7 +143,7 @@ def idempotent_function(
         return guarded(
             FunctionTerms(
                 function=undecorated,
-                policy=policy_of(
+                policy=Policy(
                     required=required,
                     ttl=expires_after,
                     guarantee=guarantee,

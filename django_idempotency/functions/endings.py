@@ -168,23 +168,22 @@ def end_undecided(call: FunctionCall, error: BaseException) -> CallEnd:
 def settle(call: FunctionCall, end: CallEnd) -> None:
     """Settle in the store. Raises what `Operation.settle` raises; `OutcomeUnknown` for a result that may still be undone and is not stored."""
     call.operation.settle(end.work_result, end.outcome, end.ttl)
-    if not call.plan.has_course:
-        return
-    if call.operation.left_as is SettledState.COMPLETED:
+    if call.plan.has_course and _is_completed(call, end):
         call.course.completed()
-    elif call.operation.left_as is None and end.work_result is WorkResult.KEPT and call.course.can_be_undone():
-        raise call.naming(OutcomeUnknown())
 
 
 async def asettle(call: FunctionCall, end: CallEnd) -> None:
     """See settle(). A cancellation takes effect only after it has completed."""
     await run_to_completion(call.operation.asettle(end.work_result, end.outcome, end.ttl))
-    if not call.plan.has_course:
-        return
-    if call.operation.left_as is SettledState.COMPLETED:
+    if call.plan.has_course and _is_completed(call, end):
         await call.course.acompleted()
-    elif call.operation.left_as is None and end.work_result is WorkResult.KEPT and call.course.can_be_undone():
+
+
+def _is_completed(call: FunctionCall, end: CallEnd) -> bool:
+    left_as = call.operation.left_as
+    if left_as is None and end.work_result is WorkResult.KEPT and call.course.can_be_undone():
         raise call.naming(OutcomeUnknown())
+    return left_as is SettledState.COMPLETED
 
 
 def _outcome(call: FunctionCall, kind: OutcomeKind, body: bytes) -> Outcome:

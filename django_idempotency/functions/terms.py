@@ -15,7 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from .. import conf
 from ..core.policy import Policy, Resolved
-from ..core.records import MISSING, Guarantee, Record
+from ..core.records import Guarantee, Record
 from ..core.scope_names import qualified
 from ..core.selectors import Selector
 from ..core.serialization.results import FunctionResults
@@ -135,8 +135,3 @@ def exception_classes(exceptions: Any, field: str = "keep_exceptions") -> tuple[
         if not (isinstance(cls, type) and issubclass(cls, Exception)):
             raise TypeError(f"{field} takes classes of exceptions, such as (CardDeclined,), not {cls!r}.")
     return classes
-
-
-def policy_of(**fields: Any) -> Policy:
-    """Return a policy with the given fields. Raises `ValueError` with a message that says what to write."""
-    return Policy(**{name: value for name, value in fields.items() if value is not MISSING})

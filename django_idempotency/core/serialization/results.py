@@ -71,10 +71,10 @@ class FunctionResults:
         """Return `load(data)`: what dump() was given. Raises `Unreadable`, and nothing else."""
         return self._results.load
 
-    @cached_property
+    @property
     def is_plain(self) -> bool:
-        """Is a result made of Python's own types alone, so that no code of the project takes it apart?"""
-        return not self.serialized and not self._classes and not self._collector.found
+        """Does no code of the project take a result apart?"""
+        return self._results.is_plain
 
     def _dump_serialized(self, value: Any) -> bytes:
         assert self._serializer is not None
@@ -86,14 +86,9 @@ class FunctionResults:
         return self._results.dump(value)
 
     @cached_property
-    def _collector(self) -> TypeCollector:
+    def _results(self) -> Results:
         collector = TypeCollector()
         collector.returned(self._function)
-        return collector
-
-    @cached_property
-    def _results(self) -> Results:
-        collector = self._collector
         more: dict[type, Codec] = {}
         if self._serializer is not None:
             more[_Serialized] = Codec("serialized", tuple, self._serializer.load)

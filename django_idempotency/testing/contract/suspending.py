@@ -7,7 +7,7 @@ from functools import partial
 from ...core import rules, settlements
 from ...core.conclusions import SettledState
 from ...core.hashing import suspension_token
-from ...core.records import Record, Settlement, Status, Ticket
+from ...core.records import Record, Status, Ticket
 from ...core.rules import Busy, Execute, Mismatch, Replay
 from ...errors import LostRace
 from ...stores.base import BaseStore
@@ -116,7 +116,10 @@ class Suspending(Contract):
         self.elapse(store, 31)
         thief = make_ticket()
         self.claim(store, thief)
-        assert store.settle(asleep_under(before, owner), self.handover(before, owner)) is False
+        assert (
+            store.settle(asleep_under(before, owner), settlements.handover(before, asleep_under(before, owner)))
+            is False
+        )
         assert self.stored(store, owner).owner == thief.owner
 
     def running(self, store: BaseStore, *, key: str = "key-1", ttl: float = 1000) -> Ticket:
@@ -127,11 +130,8 @@ class Suspending(Contract):
     def sleep(self, store: BaseStore, owner: Ticket) -> Ticket:
         record = self.stored(store, owner)
         asleep = asleep_under(record, owner)
-        assert store.settle(asleep, self.handover(record, owner)) is True
+        assert store.settle(asleep, settlements.handover(record, asleep)) is True
         return asleep
-
-    def handover(self, record: Record, owner: Ticket) -> Settlement:
-        return settlements.handover(record, asleep_under(record, owner))
 
 
 def asleep_under(record: Record, owner: Ticket) -> Ticket:
