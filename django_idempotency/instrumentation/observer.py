@@ -77,7 +77,7 @@ class Observer:
         if event in _MEASURED and (self._source is not None or self._counts_repeats is not False):
             self._measure(event, operation)
         if logger.isEnabledFor(level):
-            self._log(level, sentence, event, operation, error)
+            log(level, sentence, event, operation, error, route=route_of(self.request))
         if trail.active is not None:
             trail.active.event(event, operation, self.request)
         if signal.receivers:
@@ -90,7 +90,7 @@ class Observer:
         if event in _MEASURED and (self._source is not None or self._counts_repeats is not False):
             self._measure(event, operation)
         if logger.isEnabledFor(level):
-            self._log(level, sentence, event, operation, error)
+            log(level, sentence, event, operation, error, route=route_of(self.request))
         if trail.active is not None:
             await trail.active.aevent(event, operation, self.request)
         if signal.receivers:
@@ -112,9 +112,6 @@ class Observer:
                 meters.lease_lost(self._source)
         elif operation.record is not None and (self._counts_repeats or conf.get("COUNT_REPLAYS")):
             repeats.add(operation.store, operation.record, replayed=event == "replayed")
-
-    def _log(self, level: int, sentence: str, event: str, operation: Operation, error: BaseException | None) -> None:
-        log(level, sentence, event, operation, error, route=route_of(self.request))
 
 
 def route_of(request: Any) -> str | None:
