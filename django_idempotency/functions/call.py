@@ -52,7 +52,6 @@ class Plan:
         self.policy = policy = terms.resolved()
         self.store = store_of(policy)
         self.leases = policy.guarantee is Guarantee.LEASE
-        self.hold_failures = policy.on_failure == "hold"
         #: Seconds to wait for a busy record.
         self.patience = policy.wait if policy.on_busy == "wait" else 0.0
         #: The longest result that is stored (bytes).
@@ -66,7 +65,7 @@ class Plan:
         self.scope = terms.own_scope if policy.realm is None else None
         #: The labels of its figures; `None`: nothing is measured.
         self.source = source_of(terms) if meters.active else None
-        self.observer = Observer(source=self.source, counts_repeats=bool(conf.get("COUNT_REPLAYS")))
+        self.observer = Observer(source=self.source, counts=bool(conf.get("COUNT_REPLAYS")))
         found = getattr(settings, conf.NAME, None)
         #: A copy: a dict that is edited in place counts from the next call.
         self.settings = None if found is None else dict(found)
@@ -170,7 +169,7 @@ class FunctionCall:
                 plan.store,
                 ticket if left is None else ticket._replace(lease=left),
                 plan.observer,
-                hold_failures=plan.hold_failures,
+                hold_failures=plan.policy.on_failure == "hold",
                 renews=left is None,
                 left=remaining,
             )

@@ -148,12 +148,8 @@ def end_decided(call: FunctionCall, decision: Any) -> CallEnd | None:
         case HoldForReview():
             key = shortened(call.operation.ticket.key)
             logger.error("Held: %s under %s waits for a person to release its record.", call.terms.name, key)
-            return CallEnd(
-                work_result=WorkResult.KEPT,
-                outcome=OutcomeKind.HELD.outcome(),
-                ttl=HELD_FOR,
-                raised=call.naming(HeldForPerson()),
-            )
+            held = call.naming(HeldForPerson())
+            return CallEnd(WorkResult.KEPT, OutcomeKind.HELD.outcome(), HELD_FOR, raised=held)
     raise ConfigurationError(
         f"on_takeover of {call.terms.name} returned {decision!r}. Return takeover.run(), .found(result) or .hold()."
     )

@@ -157,8 +157,9 @@ async def _arun(
         with call.running(args, kwargs):
             return await terms.function(*args, **kwargs), False
     if not isinstance(verdict, Execute):
-        # What loads the result may query the ORM, which refuses calls from an event loop.
-        return await sync_to_async(replayed)(call, verdict) if terms.loads else replayed(call, verdict), True
+        # What the project loads a result with may query the ORM, which refuses calls from an event loop.
+        plain = terms.on_replay is None and not terms.results.serialized
+        return replayed(call, verdict) if plain else await sync_to_async(replayed)(call, verdict), True
     if call.hurries and call.is_late():
         await run_to_completion(operation.aabandon())
         raise DeadlinePassed

@@ -80,11 +80,6 @@ class FunctionTerms:
         """The exceptions that are stored and raised again."""
         return (*self.keep_exceptions, *self.resolved().undo_on)
 
-    @property
-    def loads(self) -> bool:
-        """Does project code produce the result of a replay?"""
-        return self.results.serialized or self.on_replay is not None
-
     @cached_property
     def select(self) -> Callable[[Any], Any] | None:
         """Return what selects the key from a payload; `None`: the whole payload is the key."""

@@ -56,13 +56,11 @@ _MEASURED = ("replayed", "mismatched", "lost")
 class Observer:
     """Reports the events of one request, or of a call without a request."""
 
-    def __init__(
-        self, request: Any = None, *, source: Source | None = None, counts_repeats: bool | None = None
-    ) -> None:
+    def __init__(self, request: Any = None, *, source: Source | None = None, counts: bool | None = None) -> None:
         #: The labels of its figures; `None`: nothing is measured.
         self._source = source
         #: Are keys counted that come again? `None`: the settings say so, each time.
-        self._counts_repeats = counts_repeats
+        self._counts = counts
         # The request refers to us: a strong reference would keep the request and its uploads until garbage collection.
         self._request = None if request is None else weakref.ref(request)
 
@@ -74,7 +72,7 @@ class Observer:
     def __call__(self, event: str, operation: Operation, error: BaseException | None = None) -> None:
         """Log an event and send its signal. The failure of a receiver or a log filter changes nothing."""
         signal, level, sentence = _REPORTS[event]
-        if event in _MEASURED and (self._source is not None or self._counts_repeats is not False):
+        if event in _MEASURED and (self._source is not None or self._counts is not False):
             self._measure(event, operation)
         if logger.isEnabledFor(level):
             log(level, sentence, event, operation, error, route=route_of(self.request))
@@ -87,7 +85,7 @@ class Observer:
     async def asend(self, event: str, operation: Operation, error: BaseException | None = None) -> None:
         """See __call__(). Receivers may be sync or async, and use the database."""
         signal, level, sentence = _REPORTS[event]
-        if event in _MEASURED and (self._source is not None or self._counts_repeats is not False):
+        if event in _MEASURED and (self._source is not None or self._counts is not False):
             self._measure(event, operation)
         if logger.isEnabledFor(level):
             log(level, sentence, event, operation, error, route=route_of(self.request))
@@ -110,7 +108,7 @@ class Observer:
         if event == "lost":
             if self._source is not None:
                 meters.lease_lost(self._source)
-        elif operation.record is not None and (self._counts_repeats or conf.get("COUNT_REPLAYS")):
+        elif operation.record is not None and (self._counts or conf.get("COUNT_REPLAYS")):
             repeats.add(operation.store, operation.record, replayed=event == "replayed")
 
 

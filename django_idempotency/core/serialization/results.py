@@ -71,7 +71,7 @@ class FunctionResults:
         """Return `load(data)`: what dump() was given. Raises `Unreadable`, and nothing else."""
         return self._results.load
 
-    @property
+    @cached_property
     def is_plain(self) -> bool:
         """Does no code of the project take a result apart?"""
         return self._results.is_plain
