@@ -170,6 +170,7 @@ def resolve(policy: Policy) -> Resolved:
             "profile": profile_of(terms.profile, project_settings()),
             **{name: seconds(getattr(terms, name)) for name in ("ttl", "lease", "wait", "within")},
             "derive_secret": get("DERIVE_SECRET"),
+            "request_id_header": meta_name(get("REQUEST_ID_HEADER") or ""),
             "claim_lease": claim_lease() if guarantee is Guarantee.ATOMIC else seconds(terms.lease),
         }
     )
@@ -198,6 +199,12 @@ def _profile(chosen: object, header: str) -> Profile:
         raise ImproperlyConfigured(f'{NAME}["PROFILE"] is one of {", ".join(PROFILES)}, or a Profile, not {chosen!r}.')
     found = PROFILES[chosen]
     return replace(found, field=header) if chosen == DEFAULTS["PROFILE"] else found
+
+
+@lru_cache(maxsize=64)
+def meta_name(header: str) -> str:
+    """Return the name of a header in `request.META`; "" for ""."""
+    return header and "HTTP_" + header.upper().replace("-", "_")
 
 
 def claim_lease() -> float:

@@ -1,7 +1,7 @@
 """Every exception, split by blame: the caller's, the operator's, or a lost race.
 
-An error's docstring is its message. Those that a client can meet carry the `status` and the stable `code` of their
-problem document (RFC 9457); no message ever holds a key, a stored body or a secret.
+An error's docstring is its message. Those that a client can meet say all about themselves, such as the `status` and the
+stable `code` of their problem document (RFC 9457); no message ever holds a key, a stored body or a secret.
 """
 
 from __future__ import annotations
@@ -36,13 +36,23 @@ def is_answer(error: BaseException | None, answers: tuple[type[Exception], ...])
 
 
 class Problem(IdempotencyError):
-    """An error with an HTTP response of its own."""
+    """An error with an HTTP response of its own. Its class says all that is known of it, and a subclass what differs."""
 
     status: ClassVar[int]
     code: ClassVar[str]
     title: ClassVar[str]
     #: Sent with the response where nothing more precise is known.
     retry_after: ClassVar[str | None] = None
+    #: The field of a profile that may name another status.
+    status_field: ClassVar[str | None] = None
+    #: The value of the header `Idempotency-Status`; `None`: it is about a request without a key.
+    header_status: ClassVar[str | None] = "refused"
+    #: What it says about the operation, see `core.standings`; `None`: it is about no record.
+    operation_state: ClassVar[str | None] = None
+    #: How metrics count it, see `instrumentation.outcomes`.
+    outcome: ClassVar[str] = "refused"
+    #: Was it refused before any record was looked up, for what is wrong with the key? Then a page may offer a new one.
+    nothing_done: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -70,12 +80,14 @@ class KeyMissing(Problem):
     """This request needs an idempotency key. Generate a new key for each operation, and reuse it for retries."""
 
     status, code, title = 400, "key-missing", "Idempotency key is missing"
+    status_field, header_status, outcome, nothing_done = "missing_status", None, "missing", True
 
 
 class KeyMalformed(Problem):
     """The idempotency key is malformed. Send one header of 1 to 255 printable ASCII characters, such as a UUID."""
 
     status, code, title = 400, "key-malformed", "Idempotency key is malformed"
+    status_field, outcome, nothing_done = "invalid_status", "invalid", True
 
 
 class KeyTooShort(KeyMalformed):
@@ -88,12 +100,14 @@ class KeyForeign(KeyMalformed):
     """This idempotency key was issued to another client, or for another address. Ask for one of your own."""
 
     code, title = "key-foreign", "Idempotency key was issued for something else"
+    outcome = "refused"
 
 
 class KeyNotIssued(Problem):
     """No idempotency key was issued: send nothing, or name the method and the path of the request that it is for."""
 
     status, code, title = 400, "key-not-issued", "No idempotency key was issued"
+    header_status, nothing_done = None, True
 
 
 class KeyExpired(Problem):
@@ -103,24 +117,28 @@ class KeyExpired(Problem):
     """
 
     status, code, title = 412, "key-expired", "Idempotency key has expired"
+    status_field, header_status, outcome, nothing_done = "late_status", "expired", "late", True
 
 
 class KeyAhead(Problem):
     """This idempotency key is dated ahead, so its age cannot be known. Set your clock, and make a new key."""
 
     status, code, title = 412, "key-ahead", "Idempotency key is dated ahead"
+    status_field, outcome, nothing_done = "late_status", "invalid", True
 
 
 class KeyUnsupported(Problem):
     """This method takes no idempotency key. The request was not carried out; send it without a key."""
 
     status, code, title = 501, "key-unsupported", "Idempotency key is not supported"
+    status_field, outcome, nothing_done = "unsupported_status", "invalid", True
 
 
 class ScopeRequired(Problem):
     """It is unknown which client owns this idempotency key. Authenticate, or send the request without a key."""
 
     status, code, title = 400, "scope-required", "Idempotency key without a principal"
+    nothing_done = True
 
 
 class RequestTooLarge(Problem):
@@ -133,12 +151,15 @@ class RequestMismatch(Problem):
     """This idempotency key was used for a different request. Repeat that request unchanged, or use a new key."""
 
     status, code, title = 422, "request-mismatch", "Idempotency key was used for a different request"
+    status_field, header_status, outcome = "mismatch_status", "mismatch", "mismatch"
+    operation_state = "unknown"  # where its record was read, that says it
 
 
 class InProgress(Problem):
     """The first request with this idempotency key is still running. Ask again after the time in Retry-After."""
 
     status, code, title = 409, "in-progress", "A request with this idempotency key is running"
+    status_field, header_status, operation_state, outcome = "running_status", "in-progress", "running", "running"
     retry_after = "1"
 
 
@@ -146,6 +167,7 @@ class TooManyKeys(Problem):
     """This client makes too many new idempotency keys. Repeat a request with its own key; a new one must wait."""
 
     status, code, title = 429, "too-many-keys", "Too many new idempotency keys"
+    operation_state, outcome = "unknown", "flooded"  # this request did nothing, but an earlier one may have
     retry_after = "1"
 
 
@@ -156,12 +178,14 @@ class PossibleDuplicate(Problem):
     """
 
     status, code, title = 409, "possible-duplicate", "This may be a duplicate"
+    operation_state, outcome = "unknown", "suspected"  # the state of the other key
 
 
 class ResponseNotStored(Problem):
     """The request was carried out, but its response was not stored. It is not carried out again: look up its result."""
 
     status, code, title = 409, "response-not-stored", "The response was not stored"
+    header_status, operation_state, outcome = "not-stored", "completed", "not_stored"
     #: Was it raised by a call inside a guarded function? Then that inner call is done, and the function is not.
     inside: bool = False
 
@@ -170,6 +194,7 @@ class OperationHeld(Problem):
     """An earlier attempt broke off, and a person is finding out how far it came. Do not send it again with a new key."""
 
     status, code, title = 409, "operation-held", "The outcome is being looked into"
+    header_status, operation_state, outcome = "held", "held", "held"
 
 
 class KeyTooOld(OperationHeld):
@@ -179,12 +204,14 @@ class KeyTooOld(OperationHeld):
     """
 
     code, title = "key-too-old", "A key is too old to be used again"
+    header_status, outcome = "refused", "refused"
 
 
 class ReplayRefused(Problem):
     """You are no longer allowed to see the response to this request."""
 
     status, code, title = 403, "replay-refused", "Replay is refused"
+    operation_state = "completed"
 
 
 class ReplayUnchecked(ReplayRefused):
@@ -200,6 +227,7 @@ class OperationCancelled(Problem):
     """
 
     status, code, title = 409, "operation-cancelled", "The operation was cancelled"
+    operation_state = "unknown"  # an earlier request may have done it, or a part of it
 
 
 class OperationUndone(OperationCancelled):
@@ -209,12 +237,14 @@ class OperationUndone(OperationCancelled):
     """
 
     code, title = "operation-undone", "The operation was undone"
+    operation_state = "undone"
 
 
 class KeyUnknown(Problem):
     """No request with this idempotency key is known. Either none has arrived, or its retention has ended."""
 
     status, code, title = 404, "key-unknown", "Idempotency key is unknown"
+    header_status = None
 
 
 class UnhashablePayload(IdempotencyError, TypeError):
@@ -277,12 +307,14 @@ class RecordUnreadable(Problem):
     """
 
     status, code, title = 500, "record-unreadable", "The record cannot be read"
+    operation_state, outcome = "unknown", "unreadable"
 
 
 class StoreUnavailable(Problem):
     """The idempotency store cannot be reached. The request was not carried out; send it again."""
 
     status, code, title = 503, "store-unavailable", "Idempotency store is unavailable"
+    operation_state, outcome = "unknown", "store_error"  # this request did nothing, but an earlier one may have
     retry_after = "1"
     #: What the operator types, for the log. No client sees it.
     advice: str = ""
@@ -296,6 +328,7 @@ class TransactionLost(StoreUnavailable):
     """The transaction of this request ended before its result could be stored. Send it again with the same key."""
 
     code, title = "transaction-lost", "The transaction was lost"
+    outcome = "refused"
 
 
 class OperationUnknown(StoreUnavailable):
@@ -309,6 +342,7 @@ class OutcomeUnknown(Problem):
     """The result could not be written down, or the connection broke meanwhile. Send the request again with the same key to find out."""
 
     status, code, title = 503, "outcome-unknown", "The outcome is unknown"
+    header_status, operation_state = "unknown", "unknown"
     retry_after = "1"
 
 

@@ -90,28 +90,6 @@ OTHERS = {
 
 #: Stores that are named by BACKEND: nothing imports them, so that each can be deleted.
 LEAVES = ("stores.redis", "stores.dynamodb", "stores.layered")
-#: What still imports one of them.
-STILL_NEEDED = {("runtime.registry", "stores.layered")}
-
-#: Arrows that still point upwards, folder by folder. This list only shrinks.
-STILL_UPWARDS: frozenset[tuple[str, str]] = frozenset(
-    {
-        ("checks", "contrib.cors"),
-        ("checks", "contrib.graphql"),
-        ("decorators", "contrib.adrf"),
-        ("decorators", "contrib.graphql"),
-        ("decorators", "contrib.ninja"),
-        ("http", "contrib.issued_keys"),
-        ("http", "contrib.observe"),
-        ("http", "contrib.screening"),
-        ("management", "contrib.publishing"),
-        ("middleware", "contrib.graphql"),
-        ("middleware", "contrib.observe"),
-        ("rest_framework", "contrib.adrf"),
-        ("rest_framework", "contrib.observe"),
-        ("testing", "contrib.steps"),
-    }
-)
 
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix("__init__").rstrip(".") or PACKAGE: path
@@ -162,7 +140,7 @@ def crossings(name: str, text: str) -> list[str]:
         return [f"{name} lies in no layer. Move it into a folder, or name its folder in LAYERS and OTHERS."]
     said, others = [], OTHERS[known].split()
     for line, module, ours in imports(name, text):
-        if ours and is_upwards(home, module) and (folder(name), folder(module)) not in STILL_UPWARDS:
+        if ours and is_upwards(home, module):
             said.append(
                 f"{name}:{line} imports {module}, which lies above it. Move the decision down, or hand the value in."
             )
@@ -178,22 +156,6 @@ def is_upwards(home: str, module: str) -> bool:
     """Does an arrow from a prefix of `LAYERS` to a module point upwards?"""
     target = longest_prefix(module, LAYER_OF)
     return target is None or LAYER_OF[target] > LAYER_OF[home]
-
-
-def folder(name: str) -> str:
-    """Return the folder of a module at the top, or in `contrib`."""
-    parts = name.split(".")
-    return ".".join(parts[: 2 if parts[0] == "contrib" else 1])
-
-
-def upwards() -> set[tuple[str, str]]:
-    """Return the folders of all arrows that point upwards."""
-    return {
-        (folder(name), folder(module))
-        for name, path in MODULES.items()
-        for _, module, ours in imports(name, path.read_text())
-        if ours and is_upwards(longest_prefix(name, LAYER_OF) or "", module)
-    }
 
 
 def circle(graph: Mapping[str, set[str]]) -> list[str]:
@@ -219,11 +181,6 @@ def test_folders_import_downwards() -> None:
     assert [each for name, path in MODULES.items() for each in crossings(name, path.read_text())] == []
 
 
-def test_no_arrow_is_listed_in_vain() -> None:
-    """An arrow that has been turned is taken off the list."""
-    assert upwards() == STILL_UPWARDS
-
-
 def test_nothing_needs_a_leaf() -> None:
     """A store that is named by BACKEND can be deleted: only its own folder imports it."""
     needed = {
@@ -233,7 +190,7 @@ def test_nothing_needs_a_leaf() -> None:
         for leaf in LEAVES
         if ours and f"{module}.".startswith(f"{leaf}.") and not f"{name}.".startswith(f"{leaf}.")
     }
-    assert needed == STILL_NEEDED
+    assert needed == set()
 
 
 def test_no_circle() -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from django.core import checks
+from django.utils.module_loading import import_string
 
-from .cors import check_cors
+from ..http.kinds import is_there
 from .databases import check_databases, check_deployment, check_migrations
 from .exceptions import check_exceptions
 from .functions import check_functions
 from .issuing import check_issuing
 from .memory import check_memory
 from .middleware import check_middleware
-from .operations import check_operations
 from .replays import check_replays
 from .routes import check_routes
 from .secrets import check_secrets
@@ -21,6 +21,12 @@ from .tenants import check_hosts, check_tenants
 
 TAG = "idempotency"
 
+#: Checks of integrations that are no apps → the tags beside ours. Without its folder, one is not there.
+INTEGRATIONS: dict[str, tuple[str, ...]] = {
+    "django_idempotency.contrib.cors.checks.check_cors": (),
+    "django_idempotency.contrib.ninja.checks.check_operations": (checks.Tags.urls,),
+}
+
 
 def register() -> None:
     """Register the checks with Django. Those of `--deploy` read the environment and query the servers."""
@@ -28,7 +34,6 @@ def register() -> None:
         check_settings,
         check_memory,
         check_middleware,
-        check_cors,
         check_databases,
         check_functions,
         check_tenants,
@@ -37,12 +42,14 @@ def register() -> None:
     for check in (
         check_routes,
         check_replays,
-        check_operations,
         check_exceptions,
         check_issuing,
         check_secrets,
     ):
         checks.register(check, TAG, checks.Tags.urls)
+    for path, tags in INTEGRATIONS.items():
+        if is_there(path.rpartition(".")[0]):
+            checks.register(import_string(path), TAG, *tags)
     checks.register(check_migrations, checks.Tags.database)  # with our tag, too, Django 6.1 would always connect for it
     for check in (check_environment, check_deployment, check_hosts, check_servers):
         checks.register(check, TAG, checks.Tags.security, deploy=True)

@@ -6,12 +6,11 @@ from typing import Any
 
 from django.core.checks import CheckMessage
 
-from ..http.markers import guards_itself, is_exempt
-from ..http.ninja_views import is_ninja
+from ..http.views import route_of
 from .catalogue import finding
 from .middleware import answering_exceptions
 from .settings import check_settings
-from .urlconf import name_of, open_handlers, views
+from .urlconf import has_operations, name_of, open_handlers, views
 
 
 def check_exceptions(**_: Any) -> list[CheckMessage]:
@@ -26,7 +25,8 @@ def check_exceptions(**_: Any) -> list[CheckMessage]:
 
 
 def _guards_itself(callback: Any) -> bool:
-    """Does a view have the decorator or the mixin? Ninja responds to exceptions itself."""
-    if is_ninja(callback):
+    """Does a view have the decorator or the mixin? What has operations responds to exceptions itself."""
+    if has_operations(callback):
         return False
-    return any(guards_itself(callback, name) and not is_exempt(callback, name) for name in open_handlers(callback))
+    facts = [route_of(callback, name) for name in open_handlers(callback)]
+    return any(each.guards_itself and not each.exempt for each in facts)

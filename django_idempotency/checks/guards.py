@@ -12,27 +12,17 @@ from typing import Any
 from django.core.checks import ERROR
 
 from .. import conf
-from ..contrib.graphql.hook import library_view
 from ..core.policy import OBSERVE, SAFE_METHODS, Policy
 from ..core.profiles import Profile
 from ..core.records import MISSING
 from ..http.exemptions import exemptions
 from ..http.following import unfollowed
-from ..http.markers import (
-    EXEMPT,
-    guards_itself,
-    handler_of,
-    is_about_sessions,
-    is_exempt,
-    marked_policy,
-    own_policy,
-    view_class,
-)
-from ..http.ninja_views import is_ninja, operation_of, operations_of
-from . import operations
+from ..http.kinds import kind_of, operation_of, operations_of
+from ..http.markers import EXEMPT, handler_of, view_class
+from ..http.views import own_policy, route_of
 from .middleware import guards_every_view
-from .routes import middleware_problems, own_problems, refusals, refuses_its_clients
-from .urlconf import Route, name_of, open_handlers, routes
+from .routes import middleware_problems, operation_problems, own_problems, refusals, refuses_its_clients
+from .urlconf import Route, has_operations, name_of, open_handlers, routes
 
 
 class GuardKind(Enum):
@@ -76,7 +66,7 @@ def rows() -> Iterator[Row]:
     seen = set()
     for route in routes():
         if (route.path, id(route.callback)) in seen:
-            continue  # ninja lists a path once for each of its operations
+            continue  # a path may be listed once for each of its operations
         seen.add((route.path, id(route.callback)))
         first = reached.setdefault(route.path, route.callback)
         about = Row(
@@ -117,7 +107,7 @@ def _merged(found: list[Row]) -> list[Row]:
 
 def methods_of(callback: Any) -> list[str]:
     """Return the unsafe methods that a view may handle."""
-    if is_ninja(callback):
+    if has_operations(callback):
         every = [method for operation in operations_of(callback) for method in operation.methods]
         return [method for method in dict.fromkeys(every) if method not in SAFE_METHODS]
     return [name.upper() for name in open_handlers(callback)]
@@ -127,12 +117,12 @@ def _row(about: Row, route: Route, method: str, under_middleware: bool) -> Row:
     callback = route.callback
     operation = operation_of(callback, method)
     if operation is not None:
-        about = replace(about, view=operations.name_of(operation))
+        about = replace(about, view=name_of(operation.view_func))
     about = replace(about, methods=(method,))
-    if guards_itself(callback, method):
+    if route_of(callback, method).guards_itself:
         row = _own(about, callback, method)
         subject = operation if operation is not None else callback
-        problems = (operations.own_problems if operation is not None else own_problems)(subject, about.view)
+        problems = (operation_problems if operation is not None else own_problems)(subject, about.view)
     elif under_middleware:
         row = _by_middleware(about, route, method)
         problems = chain(refusals(callback, about.view), middleware_problems(callback, about.view))
@@ -167,13 +157,14 @@ def _own(about: Row, callback: Any, method: str) -> Row:
 def _own_policy(callback: Any, method: str) -> tuple[GuardKind, Policy | None]:
     """Return what guards a view that guards itself, and its policy; `None`: it chooses one for each request."""
     mixed = hasattr(view_class(callback), "get_idempotency_policy")
-    guard = GuardKind.MIXIN if mixed and marked_policy(callback, method) is None else GuardKind.DECORATOR
+    guard = GuardKind.MIXIN if mixed and route_of(callback, method).policy is None else GuardKind.DECORATOR
     return guard, own_policy(callback, method)
 
 
 def _by_middleware(about: Row, route: Route, method: str) -> Row:
-    if is_exempt(route.callback, method):
-        why = "it is a view of allauth" if is_about_sessions(route.callback) else "@idempotency_exempt"
+    if route_of(route.callback, method).exempt:
+        kind = kind_of(route.callback)
+        why = (kind.exempt if kind is not None else "") or "@idempotency_exempt"
         return replace(about, guard=GuardKind.EXEMPT, why=why)
     covered = {entry.text: route.exempt_by(entry) for entry in exemptions()}
     if (text := next((text for text, covers in covered.items() if covers), None)) is not None:
@@ -193,9 +184,8 @@ def _out_of_reach(callback: Any) -> str:
     """Say why the middleware leaves a view to a guard of its own."""
     if conf.profile_of(MISSING, conf.project_settings()).carrier == "body":
         return "looks for no key in a body"
-    if is_ninja(callback):
-        return "cannot guard an operation of django-ninja"
-    return "" if library_view(view_class(callback)) is None else "cannot guard a GraphQL view"
+    kind = kind_of(callback)
+    return "" if kind is None or kind.left is None else f"cannot guard {kind.called}"
 
 
 def _unasked(callback: Any, method: str) -> str:

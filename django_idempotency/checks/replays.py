@@ -8,14 +8,12 @@ from typing import Any
 from django.core.checks import CheckMessage
 
 from .. import conf
-from ..contrib.graphql.hook import library_view
 from ..http.following import unfollowed
-from ..http.markers import guards_itself, is_exempt
-from ..http.ninja_views import is_ninja
+from ..http.views import route_of
 from .catalogue import and_more, finding
 from .middleware import guards_every_view
 from .settings import check_settings
-from .urlconf import class_of, name_of, open_handlers, seem_exempt, views
+from .urlconf import name_of, open_handlers, seem_exempt, views
 
 
 def check_replays(**_: Any) -> list[CheckMessage]:
@@ -34,10 +32,12 @@ def _message(layer: str, found: list[str]) -> CheckMessage:
 
 
 def _unfollowed(callback: Any) -> str | None:
-    if is_exempt(callback) or is_ninja(callback) or library_view(class_of(callback)) is not None:
+    whole = route_of(callback, "")
+    if whole.exempt or (whole.kind is not None and whole.kind.left is not None):
         return None  # the middleware leaves them alone
     for name in open_handlers(callback):
-        if not guards_itself(callback, name) and not is_exempt(callback, name):
+        route = route_of(callback, name)
+        if not route.guards_itself and not route.exempt:
             layer = unfollowed(callback, name)
             if layer is not None:
                 return layer

@@ -11,29 +11,27 @@ from django.core.checks import CheckMessage
 from django.db import connections
 
 from .. import conf
-from ..contrib.graphql.hook import library_view
 from ..core.policy import Policy
 from ..core.records import Guarantee
-from ..http.atomic_requests import AllAliases, can_be_left, cannot_leave, non_atomic_aliases
+from ..http.atomic_requests import AllAliases, excluded_aliases, non_atomic_aliases
 from ..http.exemptions import exemptions
-from ..http.introspection import excluded_aliases
+from ..http.kinds import kind_of
 from ..http.layers import layers_of, name_of_code
 from ..http.markers import (
     POLICY,
     REFUSAL,
     below_api_view,
     carriers,
-    guards_itself,
-    is_exempt,
     is_unawaited,
     mark_of,
+    view_class,
 )
-from ..http.ninja_views import is_ninja
+from ..http.views import route_of
 from .catalogue import and_more, finding, shown, type_named
 from .middleware import guards_every_view
 from .policies import policy_errors
 from .settings import check_settings
-from .urlconf import are_exempt, class_of, is_rest, name_of, open_handlers, policies, routes, views
+from .urlconf import are_exempt, has_operations, is_rest, name_of, open_handlers, policies, routes, views
 
 
 def check_routes(**_: Any) -> list[CheckMessage]:
@@ -44,14 +42,14 @@ def check_routes(**_: Any) -> list[CheckMessage]:
     found: dict[str, CheckMessage] = {}
     above: defaultdict[str, list[str]] = defaultdict(list)
     for callback, leading in views():
-        if is_ninja(callback):
-            continue  # see check_operations()
+        if has_operations(callback):
+            continue  # whose kind has a check of them
         path = leading[0].path
         view = f"{name_of(callback)} ({path})"
         if (layer := _outside_transactions(callback)) is not None:
             above[layer].append(view)
         messages = [*own_problems(callback, view)]
-        if under_middleware and not is_exempt(callback) and not are_exempt(leading):
+        if under_middleware and not route_of(callback, "").exempt and not are_exempt(leading):
             messages += middleware_problems(callback, view)
         for message in messages:
             found.setdefault(f"{message.id} {message.msg.replace(path, '')}", message)  # report a class once
@@ -73,7 +71,7 @@ def _exemptions() -> Iterator[CheckMessage]:
 
 def own_problems(callback: Any, view: str) -> Iterator[CheckMessage]:
     """Find problems of a view's own guards."""
-    if class_of(callback) is not None:
+    if view_class(callback) is not None:
         yield from _class(callback, view)
     code = None if not iscoroutinefunction(callback) else "E071" if is_rest(callback) else "E030"
     for policy in policies(callback):
@@ -81,6 +79,12 @@ def own_problems(callback: Any, view: str) -> Iterator[CheckMessage]:
     if any(refuses_its_clients(callback, policy) for policy in policies(callback)):
         yield finding("W140", view=view)
     yield from refusals(callback, view)
+
+
+def operation_problems(operation: Any, name: str) -> Iterator[CheckMessage]:
+    """Find what is wrong with the policy of an operation below a view."""
+    if isinstance(policy := getattr(operation, POLICY, None), Policy):
+        yield from policy_errors(name, policy, coroutine="E030" if operation.is_async else None)
 
 
 def refuses_its_clients(callback: Any, policy: Policy) -> bool:
@@ -92,7 +96,7 @@ def refuses_its_clients(callback: Any, policy: Policy) -> bool:
     from rest_framework.permissions import AllowAny  # not above: needs DRF, which such a class has loaded
     from rest_framework.views import APIView
 
-    cls: Any = class_of(callback)
+    cls: Any = view_class(callback)
     asked = getattr(callback, "initkwargs", {}).get("permission_classes", cls.permission_classes)
     return cls.get_permissions is APIView.get_permissions and all(each is AllowAny for each in asked)
 
@@ -125,7 +129,7 @@ def refusals(callback: Any, view: str) -> Iterator[CheckMessage]:
 
 
 def _class(callback: Any, view: str) -> Iterator[CheckMessage]:
-    cls = class_of(callback)
+    cls = view_class(callback)
     assert cls is not None
     if hasattr(cls, "get_idempotency_policy"):
         yield from _mixin(callback, cls, view)
@@ -141,7 +145,7 @@ def _class(callback: Any, view: str) -> Iterator[CheckMessage]:
 
 def _inside_djangos(callback: Any, cls: type[Any], view: str) -> Iterator[CheckMessage]:
     """Find a guarded DRF view whose transaction is opened by Django, because the view is wrapped."""
-    from ..rest_framework.callbacks import GuardedView  # not above: needs DRF, which such a class has loaded
+    from ..rest_framework.mixins import GuardedView  # not above: needs DRF, which such a class has loaded
 
     guarded = hasattr(cls, "get_idempotency_policy") or hasattr(callback, POLICY)
     if not guarded or isinstance(callback, GuardedView):
@@ -153,7 +157,7 @@ def _inside_djangos(callback: Any, cls: type[Any], view: str) -> Iterator[CheckM
 
 def _guards_inside(callback: Any) -> bool:
     """Does a DRF class have the mixin, or `@idempotent()` below `@api_view`?"""
-    cls = class_of(callback)
+    cls = view_class(callback)
     return hasattr(cls, "get_idempotency_policy") or any(hasattr(each, POLICY) for each in carriers(callback))
 
 
@@ -180,11 +184,12 @@ def _mixin(callback: Any, cls: type[Any], view: str) -> Iterator[CheckMessage]:
 
 def middleware_problems(callback: Any, view: str) -> Iterator[CheckMessage]:
     """Find what the middleware cannot guard."""
-    if all(guards_itself(callback, name) or is_exempt(callback, name) for name in open_handlers(callback)):
+    known = [route_of(callback, name) for name in open_handlers(callback)]
+    if all(each.guards_itself or each.exempt for each in known):
         return
-    cls = class_of(callback)
-    if library_view(cls) is not None:
-        yield finding("E082" if conf.get("REQUIRED") is True else "W084", view=view)
+    cls, kind = view_class(callback), kind_of(callback)
+    if kind is not None and kind.left is not None:
+        yield from kind.problems(view)
     elif cls is not None and is_rest(callback):
         if iscoroutinefunction(callback):
             yield finding("E071", view=view)
@@ -195,5 +200,3 @@ def middleware_problems(callback: Any, view: str) -> Iterator[CheckMessage]:
             yield finding("E033", view=view, name=cls.__name__)
     elif iscoroutinefunction(callback) and conf.get("GUARANTEE") == Guarantee.ATOMIC:
         yield finding("E030", view=view)
-    elif not can_be_left(callback):
-        yield finding("E069", view=view, problem=cannot_leave(callback))

@@ -9,7 +9,8 @@ from django.core.checks import CheckMessage
 
 from .. import conf
 from ..core.policy import Policy
-from ..http.markers import guards_itself, rest_class, view_class
+from ..http.markers import rest_class, view_class
+from ..http.views import route_of
 from .catalogue import finding
 from .guards import guards_of, methods_of
 from .settings import check_settings
@@ -41,7 +42,7 @@ def _mints(route: Route) -> bool:
     cls = view_class(route.callback)
     if cls is not None and not _MINTS.isdisjoint(base.__name__ for base in cls.__mro__):
         return True
-    own = any(guards_itself(route.callback, method) for method in methods_of(route.callback))
+    own = any(route_of(route.callback, method).guards_itself for method in methods_of(route.callback))
     if not own and rest_class(route.callback) is None:
         return (
             False  # the middleware also guards the admin and other people's forms, which take secrets and return none

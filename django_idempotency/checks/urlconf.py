@@ -13,20 +13,19 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from django.urls.resolvers import RegexPattern
 from django.views import View
 
-from ..contrib.graphql.hook import library_view
 from ..core.policy import Policy
 from ..http.exemptions import Exemption, exemptions, within
+from ..http.kinds import kind_of
 from ..http.layers import cells_of, layers_of
 from ..http.markers import (
     POLICY,
     UNSAFE_HANDLERS,
     carriers,
     handler_of,
-    is_exempt,
     own_methods,
-    own_policy,
     view_class,
 )
+from ..http.views import own_policy, route_of
 from .catalogue import shown
 
 #: The pieces of a pattern: an escaped character, a set, a count, a converter or a group's name, any other character.
@@ -151,31 +150,42 @@ def _patterns(resolver: URLResolver) -> list[Any]:
         return []
 
 
-def class_of(callback: Any) -> type[Any] | None:
-    """Return the class behind an `as_view()`."""
-    cls = view_class(callback)
-    return cls if inspect.isclass(cls) else None
-
-
 def is_rest(callback: Any) -> bool:
     """Is it a view of REST framework?"""
-    return hasattr(class_of(callback), "initialize_request")
+    return hasattr(view_class(callback), "initialize_request")
+
+
+def is_of_admin(callback: Any) -> bool:
+    """Is it a view of Django's admin? People use it, and where it is, is not for everyone.
+
+    Its sites and model admins are around their views: as their owner, or in the closure of `admin_view()`.
+    """
+    for layer in layers_of(callback):
+        for owner in (getattr(layer, "__self__", None), *cells_of(layer).values()):
+            if any(cls.__module__.startswith("django.contrib.admin.") for cls in type(owner).__mro__):
+                return True
+    return False
 
 
 def name_of(callback: Any) -> str:
     """Name a view, or the class behind it."""
-    view = class_of(callback) or callback
+    view = view_class(callback) or callback
     name = getattr(view, "__qualname__", None)
     if inspect.isclass(view) and not view.__qualname__.endswith(view.__name__):
         name = view.__name__  # of @api_view: the name of the function
     return f"{view.__module__}.{name}" if isinstance(name, str) else shown(view)
 
 
+def has_operations(callback: Any) -> bool:
+    """Is it of a kind whose views are operations, each with marks of its own?"""
+    return (kind := kind_of(callback)) is not None and bool(kind.operations_of(callback))
+
+
 def open_handlers(callback: Any) -> list[str]:
     """Return the unsafe methods that a view may handle: all, unless restricted."""
-    if library_view(class_of(callback)) is not None:
-        return ["post"]  # a GraphQL view, which has no handler
-    if (cls := class_of(callback)) is not None:
+    if (kind := kind_of(callback)) is not None and kind.handlers:
+        return list(kind.handlers)
+    if (cls := view_class(callback)) is not None:
         found = [name for name in UNSAFE_HANDLERS if handler_of(callback, name) is not None]
         return list(UNSAFE_HANDLERS) if _responds_in_dispatch(cls) else found
     allowed = _required_methods(callback)
@@ -201,7 +211,7 @@ def _required_methods(callback: Any) -> set[str] | None:
 def policies(callback: Any) -> list[Policy]:
     """Return the policies of a view's own guards. What `get_idempotency_policy()` decides per request is unknown."""
     found = [getattr(view, POLICY, None) for view in carriers(callback)]
-    if hasattr(class_of(callback), "get_idempotency_policy"):
-        found += [own_policy(callback, name) for name in open_handlers(callback) if not is_exempt(callback, name)]
+    if hasattr(view_class(callback), "get_idempotency_policy"):
+        found += [own_policy(callback, name) for name in open_handlers(callback) if not route_of(callback, name).exempt]
     unique = {id(policy): policy for policy in found if isinstance(policy, Policy)}
     return list(unique.values())

@@ -35,6 +35,11 @@ def profile_contradiction(terms: Resolved) -> str | None:
     return None
 
 
+def async_contradiction(name: str, *, fix: str = "") -> str:
+    """Return why something async cannot be "atomic". `name`: what it is called; `fix`: the sentence that says what to type."""
+    return f'{name} is async, and no transaction can cover it: it cannot be "atomic". {fix}'.rstrip()
+
+
 def flood_contradiction(terms: Resolved) -> str | None:
     """Return why a policy counts nothing by its `fresh_keys_by`, and what to type; `None` if it does."""
     if terms.fresh_keys_by is not None and terms.fresh_keys is None:

@@ -172,6 +172,8 @@ class Resolved(Policy):
     profile: Profile
     #: How long a claim alone protects its owner (seconds): in `atomic` it only covers the time from claim to lock.
     claim_lease: float
+    #: The name in `request.META` of the header with a request's own id; "": it is not read.
+    request_id_header: str = ""
     #: The setting of that name, for `derive()`; `None`: SECRET_KEY.
     derive_secret: str | bytes | None = field(repr=False)  # kept out of tracebacks that print local variables
 

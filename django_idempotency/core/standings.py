@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from ..errors import Problem, RequestMismatch
 from . import rules
 from .records import CANCELLATIONS, UNDONE, OutcomeKind, Record, Status, kind_of
 
@@ -23,42 +24,11 @@ class OperationState(Enum):
     UNKNOWN = "unknown"  # it may have been carried out, wholly or in part, or not at all
 
 
-#: The code of a problem → what it says; `None`: it is about no record.
-STANDINGS: dict[str, OperationState | None] = {
-    # Refused before the record was looked up.
-    "key-missing": None,
-    "key-malformed": None,
-    "key-too-short": None,
-    "key-foreign": None,
-    "key-not-issued": None,
-    "key-expired": None,
-    "key-ahead": None,
-    "key-unsupported": None,
-    "scope-required": None,
-    "request-too-large": None,
-    "key-unknown": None,
-    # About a record. That of a mismatch says its state itself: see standing().
-    "request-mismatch": OperationState.UNKNOWN,
-    "in-progress": OperationState.RUNNING,
-    "too-many-keys": OperationState.UNKNOWN,  # this request did nothing, but an earlier one may have
-    "possible-duplicate": OperationState.UNKNOWN,  # of the other key
-    "response-not-stored": OperationState.COMPLETED,
-    "operation-held": OperationState.HELD,
-    "key-too-old": OperationState.HELD,
-    "replay-refused": OperationState.COMPLETED,
-    "replay-unchecked": OperationState.COMPLETED,
-    "operation-cancelled": OperationState.UNKNOWN,  # an earlier request may have done it, or a part of it
-    "operation-undone": OperationState.UNDONE,
-    "record-unreadable": OperationState.UNKNOWN,
-    "store-unavailable": OperationState.UNKNOWN,  # this request did nothing, but an earlier one may have
-    "transaction-lost": OperationState.UNKNOWN,
-    "outcome-unknown": OperationState.UNKNOWN,
-}
-
-
-def standing(code: str, *, record: Record | None = None) -> OperationState | None:
-    """Return what a problem with this code says about the operation of `record`; `None` for a code without a record."""
-    return state_of(record) if code == "request-mismatch" and record is not None else STANDINGS.get(code)
+def standing(problem: Problem | type[Problem], *, record: Record | None = None) -> OperationState | None:
+    """Return what a problem says about the operation of `record`; `None` for one without a record."""
+    if record is not None and problem.code == RequestMismatch.code:
+        return state_of(record)
+    return None if problem.operation_state is None else OperationState(problem.operation_state)
 
 
 def state_of(record: Record) -> OperationState:

@@ -13,9 +13,9 @@ from django.http import HttpRequest
 from django.utils.decorators import classonlymethod
 from django.views import View
 
-from ..contrib.graphql.hook import library_view
 from ..core.policy import Policy
 from ..http.atomic_requests import atomic_requests, leave_atomic_requests, non_atomic_aliases, non_atomic_aliases_of
+from ..http.kinds import kind_of
 from ..http.markers import EXEMPT, POLICY, UNSAFE_HANDLERS, next_method
 from ..http.unguarded import watched
 from .refusing import refuse_access_decorator, refuse_other_handler, refuse_unreached
@@ -23,17 +23,15 @@ from .views import guarded_view
 
 
 def guarded_class(cls: type[Any], policy: Policy) -> type[Any]:
-    """Guard a class: Django's, DRF's or a GraphQL library's."""
+    """Guard a class: Django's, DRF's or another package's."""
     if not issubclass(cls, View):
         raise ImproperlyConfigured(f"@idempotent() on {cls.__name__}: it is not a subclass of View.")
     if hasattr(cls, "initialize_request"):  # DRF's, recognized without importing DRF
         from ..rest_framework.view_adapter import guard_class
 
         return guard_class(cls, policy)
-    if (library := library_view(cls)) is not None:
-        from ..contrib.graphql.views import guard  # needs graphql-core, which such a class has loaded
-
-        return guard(cls, library, policy)
+    if (kind := kind_of(cls)) is not None and (guarded := kind.guard_class(cls, policy)) is not None:
+        return guarded
     guard_handlers(cls, [name for name in UNSAFE_HANDLERS if hasattr(cls, name)], policy)
     _guard_subclasses(cls, policy)
     return cls

@@ -10,8 +10,8 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.views import View
 
-from ..contrib.ninja import hook
 from ..core.policy import Policy
+from ..http.kinds import kinds
 from ..http.markers import REFUSAL, UNSAFE_HANDLERS
 from .classes import guard_handlers
 from .refusing import name_of
@@ -52,12 +52,9 @@ class Method:
 
     def _guard(self, owner: type[Any], name: str) -> None:
         setattr(owner, name, self._method)
-        if hook.ROUTE in vars(self):
-            from ..contrib.ninja.controllers import guard_method  # needs django-ninja-extra, which has made it a route
-
-            bare = vars(Method(self._method, self._policy))
-            vars(self._method).update({name: mark for name, mark in vars(self).items() if name not in bare})
-            guard_method(self._method, self._policy, guarded_view)
+        bare = vars(Method(self._method, self._policy))
+        marks = {name: mark for name, mark in vars(self).items() if name not in bare}  # of decorators above
+        if any(kind.guard_method(self._method, marks, self._policy, guarded_view) for kind in kinds()):
             return
         if not issubclass(owner, View) or hasattr(owner, "initialize_request"):
             raise ImproperlyConfigured(

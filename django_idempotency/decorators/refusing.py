@@ -10,7 +10,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.views import View
 
-from ..contrib.ninja import hook
+from ..http.kinds import kinds
 from ..http.markers import UNSAFE_HANDLERS, own_methods, rest_class, view_class
 
 
@@ -25,14 +25,24 @@ def refuse_what_cannot_work(view: Any) -> None:
         raise ImproperlyConfigured(
             "method_decorator(idempotent()) cannot work. Put @idempotent() on the method itself."
         )
-    hook.refuse_misplaced(view)
-    hook.refuse_generator(view)
+    for kind in kinds():
+        kind.refuse(view)
+    _refuse_generator(view)
     if (cls := view_class(view)) is not None and rest_class(view) is None:
         raise ImproperlyConfigured(
             f"@idempotent() around {cls.__name__}.as_view() would replay before the class has checked "
             "access. Put @idempotent() on the class."
         )
     refuse_access_decorator(view, name)
+
+
+def _refuse_generator(view: Any) -> None:
+    """Refuse a function whose work is done while its response is sent, after the guard has closed."""
+    if inspect.isgeneratorfunction(view) or inspect.isasyncgenfunction(view):
+        raise ImproperlyConfigured(
+            f"{view.__qualname__} is a generator: it runs while its response is sent, after the guard has closed. "
+            "Do the work in a plain function, and let that return the generator."
+        )
 
 
 def refuse_access_decorator(view: Any, name: str) -> None:

@@ -1,4 +1,4 @@
-"""A function that is a view, under guard: Django's, or DRF's and ninja's behind their own checks."""
+"""A function that is a view, under guard: Django's, or DRF's and other packages' behind their own checks."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 
 from .. import conf
-from ..contrib.ninja import hook
+from ..core.contradictions import async_contradiction
 from ..core.policy import Policy
 from ..core.records import Guarantee
 from ..errors import ConfigurationError
 from ..http.atomic_requests import leave_atomic_requests, non_atomic_aliases, non_atomic_aliases_of
+from ..http.kinds import kind_of, kinds
 from ..http.markers import POLICY
-from ..http.running import arun_guarded, run_guarded
+from ..http.run import arun, run
+from ..http.views import call_around
 from .refusing import name_of
 
 
@@ -41,24 +43,24 @@ def guarded_view(
             from ..rest_framework.functions import run_inside
 
             return run_inside(source, policy, call)
-        if (operation := hook.call_of(source, policy)) is not None:
+        if (operation := call_around(source, policy)) is not None:
             return operation.enter(call)
         # Read at the call, since a @non_atomic_requests may be above this decorator.
         non_atomic = (
             non_atomic_aliases(guarded) if on is None else non_atomic_aliases(on) | non_atomic_aliases_of(source)
         )
-        return run_guarded(source, policy, call, source=source, non_atomic=non_atomic)
+        return run(source, policy, call, source=source, non_atomic=non_atomic)
 
     setattr(guarded, POLICY, policy)
-    hook.offer(guarded, view, policy)
+    for kind in kinds():
+        kind.offer(guarded, view, policy)
     return leave_atomic_requests(guarded)
 
 
 def _guarded_async(view: Callable[..., Any], policy: Policy) -> Callable[..., Any]:
     if conf.field(policy, "guarantee") != Guarantee.LEASE:
         raise ImproperlyConfigured(
-            f"{name_of(view)} is async, and no transaction can cover it. "
-            'Type @idempotent(guarantee="lease"), or make it a sync view.'
+            async_contradiction(name_of(view), fix='Type @idempotent(guarantee="lease"), or make it a sync view.')
         )
 
     @functools.wraps(view)
@@ -66,15 +68,19 @@ def _guarded_async(view: Callable[..., Any], policy: Policy) -> Callable[..., An
         source = _request_in(args, kwargs)
         call = functools.partial(view, *args, **kwargs)
         if hasattr(source, "_request"):
-            from ..contrib.adrf.dispatching import arun_inside
-
-            return await arun_inside(source, policy, call)
-        if (operation := hook.call_of(source, policy)) is not None:
+            kind = kind_of(type(source.parser_context["view"]))
+            if kind is None or (running := kind.arun_inside(source, policy, call)) is None:
+                raise ConfigurationError(
+                    f"{name_of(view)} is async, and only adrf's views are guarded around such a function."
+                )
+            return await running
+        if (operation := call_around(source, policy)) is not None:
             return await operation.aenter(call)
-        return await arun_guarded(source, policy, call)
+        return await arun(source, policy, call)
 
     setattr(guarded, POLICY, policy)
-    hook.offer(guarded, view, policy)
+    for kind in kinds():
+        kind.offer(guarded, view, policy)
     return markcoroutinefunction(guarded)
 
 

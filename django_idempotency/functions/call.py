@@ -24,7 +24,7 @@ from ..extensions import extended
 from ..instrumentation.counting import count, outcome_of_verdict
 from ..instrumentation.meters import Source, meters
 from ..instrumentation.observer import Observer
-from ..instrumentation.outcomes import DEGRADED, MISSING, UNKEYED, outcome_of
+from ..instrumentation.outcomes import DEGRADED, MISSING, UNKEYED
 from ..realms.current import SAID
 from ..runtime.handle import Course
 from ..runtime.registry import body_limit, store_of
@@ -232,6 +232,6 @@ class FunctionCall:
         suspended = self.execution is not None and self.execution.is_suspended_in(self.operation)
         refused = suspended or self.plan.policy.on_store_failure == "closed"
         if self.plan.source is not None:
-            count(self.plan.source, outcome_of(error.code) if refused else DEGRADED, self.operation)
+            count(self.plan.source, error.outcome if refused else DEGRADED, self.operation)
         if refused:
             raise error

@@ -35,7 +35,7 @@ from ..errors import (
     is_answer,
 )
 from ..instrumentation.counting import count
-from ..instrumentation.outcomes import HELD, REFUSED, outcome_of
+from ..instrumentation.outcomes import HELD, REFUSED
 from ..instrumentation.traces import traced
 from ..runtime.handle import HELD_FOR
 from ..runtime.takeovers import HoldForReview, RunAgain, UseResult
@@ -231,7 +231,7 @@ def replayed(call: FunctionCall, verdict: Verdict) -> Any:
 def _count_refusal(call: FunctionCall, error: IdempotencyError) -> None:
     if call.plan.source is not None:
         held = isinstance(error, HeldForPerson)
-        refused = outcome_of(error.code) if isinstance(error, Problem) else REFUSED
+        refused = error.outcome if isinstance(error, Problem) else REFUSED
         count(call.plan.source, HELD if held else refused, call.operation)
 
 

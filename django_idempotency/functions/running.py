@@ -11,6 +11,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 
 from ..core.concurrency.cancellation import run_to_completion
+from ..core.contradictions import async_contradiction
 from ..core.rules import Execute
 from ..engine.lease import LeaseOperation
 from ..errors import ConfigurationError, DeadlinePassed, StoreUnavailable
@@ -140,7 +141,7 @@ async def arun(
         with call:
             return await terms.function(*args, **kwargs), False
     if not isinstance(call.operation, LeaseOperation):
-        raise ConfigurationError(f'{terms.name} is async and cannot be "atomic". Type guarantee="lease".')
+        raise ConfigurationError(async_contradiction(terms.name, fix='Type guarantee="lease".'))
     await arefuse_open_transactions()
     return await _arun(call, call.operation, args, kwargs)
 

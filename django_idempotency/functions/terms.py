@@ -14,6 +14,7 @@ from asgiref.sync import iscoroutinefunction
 from django.core.exceptions import ImproperlyConfigured
 
 from .. import conf
+from ..core.contradictions import async_contradiction
 from ..core.policy import Policy, Resolved
 from ..core.records import Guarantee, Record
 from ..core.scope_names import qualified
@@ -59,7 +60,7 @@ class FunctionTerms:
                 f"{self.name} is a generator: what it yields cannot be stored. Guard a function that returns a list."
             )
         if self.is_async and self.policy.guarantee == Guarantee.ATOMIC:
-            raise ImproperlyConfigured(f'{self.name} is async and cannot be "atomic". Type guarantee="lease".')
+            raise ImproperlyConfigured(async_contradiction(self.name, fix='Type guarantee="lease".'))
         for selector, name in ((self.key, "key"), (self.validate, "validate")):
             if selector is not None:
                 self.arguments.refuse_strangers(selector.roots, f"{self.name}: {name}={selector.expression!r}")

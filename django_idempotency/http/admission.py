@@ -1,41 +1,47 @@
-"""Which requests are guarded, and under which key: asked by every entry point, before there is an exchange."""
+"""Which requests are guarded, and under which key: asked by every entry point, before there is a call."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
+from asgiref.sync import sync_to_async
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 
-from .. import conf
-from ..contrib.observe.observing import watch
-from ..core.conclusions import WorkResult
-from ..core.policy import OBSERVE, SAFE_METHODS, WARN, Policy
-from ..core.profiles import Profile
-from ..core.records import UnprintedText
+from ..core.policy import SAFE_METHODS, WARN, Policy
+from ..core.records import prints
 from ..errors import ConfigurationError, KeyMissing, KeyUnsupported, Problem
+from ..extensions import extended
+from ..instrumentation.meters import meters
 from ..instrumentation.outcomes import UNGUARDED, UNKEYED
 from ..runtime import switch
 from . import counting
-from .facts import RequestFacts, facts_of
-from .handle import switch_off, without_key
-from .identity import UNUSABLE, Key, Where, has_owner
-from .keys import formatted
+from .call import Call
+from .exchange import call_on, exchange_of, hand_out, noted_of, speak
+from .handle import UnguardedIdempotency, without_key
+from .identity import UNUSABLE, Key, Where, has_owner, identify
+from .keys import user_of
 from .markers import view_class
-from .spoken import speak
-from .terms import resolve_policy
+from .plan import Plan, asking
+from .status import HeaderStatus, note
 from .unguarded import KEYLESS, METHOD, NOBODY, leave_unguarded
-
-#: On a request: the exchange that guards it, while its view runs.
-GUARDED_BY = "_idempotency_exchange"
+from .wings import wing
 
 
-def key_to_guard(request: HttpRequest, policy: Policy, *, by: str = "decorator") -> Key | None:
+@prints()
+class Keyed(NamedTuple):
+    """The plan of a request that is to be guarded, and its key."""
+
+    plan: Plan
+    key: Key
+
+
+def key_to_guard(request: HttpRequest, policy: Policy, *, by: str = "decorator") -> Keyed | None:
     """Return the key to guard a request under, or `None` to let it run; cheap when there is none.
 
     `by` is the kind of the entry point that asks, for the metrics.
 
-    `Where.PAYLOAD`: the policy selects it, which may read the body and is left to `Exchange.of()`. `None` for a safe
+    `Where.PAYLOAD`: the policy selects it, which may read the body and is left to `call_of()`. `None` for a safe
     method, a method outside the policy, a request that an outer guard covers, no key, and while idempotency is off.
     Raises `KeyMissing`, `KeyMalformed`, `KeyExpired`, `KeyAhead` and `KeyUnsupported`, and `ConfigurationError` for a
     policy that contradicts the settings; or notes them if the policy only observes. `ConfigurationError`, too, for a
@@ -45,34 +51,32 @@ def key_to_guard(request: HttpRequest, policy: Policy, *, by: str = "decorator")
         request.idempotency = without_key()  # type: ignore[attr-defined]
     if request.method in SAFE_METHODS or is_covered(request):
         return None
-    counting.begin(request, policy, by)
-    facts = facts_of(request)
-    if not facts.asks_for_guard(policy):
-        counting.count(request, UNKEYED)
+    known = noted_of(request)
+    if meters.active or (known is not None and known.arrived is not None):
+        counting.begin(request, policy, by)
+    if (plan := asking(policy, request)) is None:
+        if meters.active:
+            counting.count(request, UNKEYED)
         return None
-    profile = facts.profile_of(policy)
-    speak(request, profile)
-    if not facts.is_guarded_method(policy) and not (profile.unsupported_status and facts.carries_key(policy)):
-        if facts.carries_key(policy):
-            leave_unguarded(request, METHOD)
+    exchange = exchange_of(request)
+    exchange.plan, exchange.spoken = plan, plan.spoken
+    if not (guards := request.method in plan.methods) and not _is_unsupported(request, plan):
         return None
     if not switch.enabled():
-        switch_off(request, policy)
-        counting.count(request, UNGUARDED)
+        switch_off(request, plan)
         return None
-    try:
-        key = _key_of(request, facts, policy, profile)
-        if key is not None:
-            resolve_policy(policy)  # raises what contradicts the settings
-    except (Problem, ConfigurationError, ImproperlyConfigured) as error:
-        if conf.field(policy, "mode") != OBSERVE:
-            raise
-        watch(request, None, refusal=error)
-        return None
-    return key
+    return _keyed(request, plan, guards=guards)
 
 
-def key_with_owner(request: HttpRequest, policy: Policy, *, user: Any, by: str) -> Key | None:
+def _is_unsupported(request: HttpRequest, plan: Plan) -> bool:
+    """Is a key of a request whose method the policy does not guard an error in its profile? Otherwise it runs unguarded."""
+    carries = plan.carries_key(request.META)
+    if carries and not plan.profile.unsupported_status:
+        leave_unguarded(request, METHOD)
+    return carries and plan.profile.unsupported_status is not None
+
+
+def key_with_owner(request: HttpRequest, policy: Policy, *, user: Any, by: str) -> Keyed | None:
     """See key_to_guard(). A request without a principal, which may run unguarded, does so with an unusable key, too.
 
     For what guards views that know nothing of keys: the sender may be another service, whose header of that name means
@@ -81,24 +85,85 @@ def key_with_owner(request: HttpRequest, policy: Policy, *, user: Any, by: str) 
     try:
         return key_to_guard(request, policy, by=by)
     except UNUSABLE:
-        if has_owner(request, user, resolve_policy(policy)):
+        plan = exchange_of(request).plan
+        assert plan is not None, "it has read the key"
+        if has_owner(request, user, plan.terms):
             raise
         leave_unguarded(request, NOBODY)
         return None
 
 
-def _key_of(request: HttpRequest, facts: RequestFacts, policy: Policy, profile: Profile) -> Key | None:
-    key = facts.read_key(policy)
-    if not facts.is_guarded_method(policy):
+def call_of(
+    request: HttpRequest, keyed: Keyed, *, user: Any, source: Any, strict: bool = True, **facts: Any
+) -> Call | None:
+    """Return the call of a keyed request, or `None` if it runs unguarded: see `identify()`, also for `source`.
+
+    `None`, too, under a policy that only observes. `facts`: see `Call`.
+    """
+    plan, key = keyed
+    if plan.observes:
+        wing("observe").watch(request, plan, key=key, user=user, source=source, strict=strict)
+        return None
+    identity = identify(request, plan.terms, key=key, user=user, source=source, strict=strict)
+    return None if identity is None else Call(request, plan, identity, by_middleware=not strict, **facts)
+
+
+def admit(
+    request: HttpRequest, policy: Policy, *, user: Any, source: Any, by: str, strict: bool, **facts: Any
+) -> Call | None:
+    """Return the call that guards a request, or `None`: see key_to_guard(), key_with_owner() unless `strict`, and call_of()."""
+    keyed = key_to_guard(request, policy, by=by) if strict else key_with_owner(request, policy, user=user, by=by)
+    return None if keyed is None else call_of(request, keyed, user=user, source=source, strict=strict, **facts)
+
+
+async def aadmit(
+    request: HttpRequest, policy: Policy, *, by: str, strict: bool, source: Any = None, **facts: Any
+) -> Call | None:
+    """See admit(). Without a `user` among the `facts` it is found as an async view finds it. The body is read in a thread."""
+    if strict and (keyed := key_to_guard(request, policy, by=by)) is None:
+        return None
+    user = facts.pop("user") if "user" in facts else await user_of(request, policy)
+    if not strict:
+        keyed = await sync_to_async(key_with_owner)(request, policy, user=user, by=by)
+    if keyed is None:
+        return None
+    return await sync_to_async(call_of)(request, keyed, user=user, source=source or request, strict=strict, **facts)
+
+
+def switch_off(request: HttpRequest, plan: Plan) -> None:
+    """Give the request a `request.idempotency` that stores nothing, and warn once per process."""
+    switch.warn_once()
+    if plan.carries_key(request.META):
+        note(request, HeaderStatus.UNGUARDED)
+    if not getattr(request, "idempotency", None):  # another entry point has set it
+        hand_out(request, extended(UnguardedIdempotency)(request, plan))
+    counting.count(request, UNGUARDED)
+
+
+def _keyed(request: HttpRequest, plan: Plan, *, guards: bool) -> Keyed | None:
+    try:
+        key = _key_of(request, plan, guards=guards)
+        if key is not None:
+            plan.terms  # noqa: B018 - raises what contradicts the settings
+    except (Problem, ConfigurationError, ImproperlyConfigured) as error:
+        if not plan.observes:
+            raise
+        wing("observe").watch(request, None, refusal=error)
+        return None
+    return None if key is None else Keyed(plan, key)
+
+
+def _key_of(request: HttpRequest, plan: Plan, *, guards: bool) -> Key | None:
+    if not guards:
+        plan.read_key(request.META)
         raise KeyUnsupported
-    if key is not None:
-        key = UnprintedText(facts.of_client(formatted(key, policy), profile))
-        if profile.echoes:
-            speak(request, profile, facts.sent_in(profile))
+    if (key := plan.key_of(request.META)) is not None:
+        if plan.profile.echoes:
+            speak(request, plan.profile, plan.sent(request.META))
         return key
-    if facts.may_have_key(policy):
+    if plan.may_have_key(request.META):
         return Where.PAYLOAD
-    if conf.field(policy, "required") == WARN:
+    if plan.required == WARN:
         leave_unguarded(request, KEYLESS)
         return None
     raise KeyMissing
@@ -110,19 +175,13 @@ def is_covered(request: HttpRequest) -> bool:
     Raises `ConfigurationError` for a guard inside a view that the middleware guards: a replay would skip what stands between
     the two. That view's response is not kept, even if it handles the error.
     """
-    outer: Any = getattr(request, GUARDED_BY, None)  # an exchange
-    if outer is not None and outer.by_middleware:
-        outer.handle._ending = WorkResult.FAILED  # noqa: SLF001 - the view may have worked: it is rolled back
-        view = getattr(getattr(request, "resolver_match", None), "func", None)
-        name = getattr(view_class(view) or view, "__qualname__", "the view")
-        raise ConfigurationError(
-            f"{name} calls a view with a guard of its own, which IdempotencyMiddleware cannot see: it guards {name} instead, "
-            "by its own policy, and a replay would skip what checks access before the inner view. Put "
-            f"@idempotency_exempt on {name}; the inner view keeps its guard."
-        )
-    return outer is not None
-
-
-def is_guarded(request: HttpRequest) -> bool:
-    """Does an outer entry point guard this request now?"""
-    return hasattr(request, GUARDED_BY)
+    if (outer := call_on(request)) is None or not outer.by_middleware:
+        return outer is not None
+    outer.discard()  # the view may have worked
+    view = getattr(getattr(request, "resolver_match", None), "func", None)
+    name = getattr(view_class(view) or view, "__qualname__", "the view")
+    raise ConfigurationError(
+        f"{name} calls a view with a guard of its own, which IdempotencyMiddleware cannot see: it guards {name} instead, "
+        "by its own policy, and a replay would skip what checks access before the inner view. Put "
+        f"@idempotency_exempt on {name}; the inner view keeps its guard."
+    )

@@ -5,18 +5,31 @@ So a guarded view opts out of Django's own wrapping, and opens the same transact
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from django.db import connections
 from django.http import HttpRequest
 
-from ..errors import ConfigurationError
 from ..stores.blocks import Block
-from .introspection import NON_ATOMIC, exclude_aliases, excluded_aliases
+
+#: What `@transaction.non_atomic_requests` sets on a view, and the only thing that Django's handler asks before it opens
+#: the transactions of ATOMIC_REQUESTS. The decorator takes the name of one database; we exclude all, and some only
+#: while a request is guarded, and have to know which ones the project has excluded.
+NON_ATOMIC = "_non_atomic_requests"
+
+
+def excluded_aliases(view: Any) -> Any:
+    """Return what Django finds on a view: a set of aliases, ours or the project's, or nothing."""
+    return getattr(view, NON_ATOMIC, ())
+
+
+def exclude_aliases(view: Any, aliases: Collection[str]) -> None:
+    """Exclude a view from ATOMIC_REQUESTS on these databases. Raises `AttributeError` if it takes no attributes."""
+    setattr(view, NON_ATOMIC, aliases)
+
 
 View = TypeVar("View", bound=Callable[..., Any])
 
@@ -29,18 +42,6 @@ class AllAliases(set[str]):
 
     def __contains__(self, alias: object) -> bool:
         return True
-
-
-#: The alias of the guard's transaction, for the request whose view runs next. Not the current guard: a guarded view may
-#: send requests of its own, which leave nothing.
-guarded_alias: ContextVar[str | None] = ContextVar("django_idempotency_guarded_alias", default=None)
-
-
-class ExcludedWhileGuarded(set[str]):
-    """A set that contains an alias while the current request holds a record there: only that request leaves."""
-
-    def __contains__(self, alias: object) -> bool:
-        return super().__contains__(alias) or (alias is not None and alias == guarded_alias.get())
 
 
 #: "Open none of them": for code inside which they are already open.
@@ -69,36 +70,6 @@ def leave_atomic_requests(view: View) -> View:
     return view
 
 
-def leave_while_guarded(view: Any) -> None:
-    """Exclude a view from ATOMIC_REQUESTS for those requests that the middleware guards."""
-    if not isinstance(excluded_aliases(view), (AllAliases, ExcludedWhileGuarded)):
-        # A bound method (of an admin site) takes no attributes, but has those of its function.
-        carrier = getattr(view, "__func__", view)
-        try:
-            exclude_aliases(carrier, ExcludedWhileGuarded(non_atomic_aliases(view)))
-        except AttributeError:
-            if can_be_left(view):
-                return
-            raise ConfigurationError(cannot_leave(view)) from None
-
-
-def cannot_leave(view: Any) -> str:
-    """Return why a view cannot leave ATOMIC_REQUESTS, and what to do."""
-    return (
-        f"a {type(view).__name__} takes no attributes, so it cannot leave the transaction of ATOMIC_REQUESTS, and no other "
-        "connection sees a claim inside that. Put @idempotent() on a function that calls it."
-    )
-
-
-def can_be_left(view: Any) -> bool:
-    """Can one request to a view leave ATOMIC_REQUESTS? Not if the view has `__slots__` without a `__dict__`."""
-    carrier = getattr(view, "__func__", view)
-    if hasattr(carrier, "__dict__") or NON_ATOMIC in getattr(type(carrier), "__slots__", ()):
-        return True
-    non_atomic = non_atomic_aliases(view)
-    return all(alias in non_atomic or not s["ATOMIC_REQUESTS"] for alias, s in connections.settings.items())
-
-
 class OpenedTransactions:
     """The transactions that atomic_requests() has opened."""
 
@@ -115,6 +86,10 @@ class OpenedTransactions:
         return next((block for block in self.blocks if block.using == alias), None)
 
 
+#: None was opened.
+NONE_OPENED = OpenedTransactions()
+
+
 def atomic_requests(
     non_atomic: AbstractSet[str], *, but: str | None = None, noted: bool = True
 ) -> AbstractContextManager[OpenedTransactions]:
@@ -127,7 +102,7 @@ def atomic_requests(
         for alias, settings in connections.settings.items()
         if settings["ATOMIC_REQUESTS"] and alias != but and alias not in non_atomic
     ]
-    return _open(aliases, noted=noted) if aliases else nullcontext(OpenedTransactions())
+    return _open(aliases, noted=noted) if aliases else nullcontext(NONE_OPENED)
 
 
 @contextmanager

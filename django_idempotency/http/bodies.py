@@ -3,6 +3,9 @@
 The view can read everything again: forms are parsed by Django (or by DRF's parsers), uploaded files are rewound, a long
 body is spooled to disk. The policy limits how much is read (`max_request_body`), and `IN_MEMORY` how much of it is held
 in memory.
+
+Django and REST framework offer no public way to ask whether a body was read, or to put it back: their private names are
+used in `is_read()` and below it only, and a test fails when a new version changes one of them.
 """
 
 from __future__ import annotations
@@ -20,15 +23,6 @@ from django.http.multipartparser import MultiPartParserError
 from django.http.request import RawPostDataException
 
 from ..errors import ConfigurationError, RequestTooLarge
-from .introspection import (
-    forget_data,
-    forget_form,
-    is_form_parsed,
-    is_in_memory,
-    is_read,
-    replace_stream,
-    stream_of,
-)
 
 CHUNK = 64 * 1024
 #: The longest body that is held in memory (bytes). A longer one is spooled to disk.
@@ -57,7 +51,7 @@ def is_parsed_as_form(request: Any, http: HttpRequest) -> bool:
 
 def require_bounded(http: HttpRequest, limit: int | None) -> None:
     """Raise `RequestTooLarge` for a body of more than `limit` bytes, before any of it is read. `None`: no limit."""
-    if limit is not None and max(_length(http), _buffered(http)) > limit:
+    if limit is not None and _received(http) > limit:
         raise RequestTooLarge(extensions={"max_request_body": limit})
 
 
@@ -140,29 +134,30 @@ def read_already(request: Any, http: HttpRequest) -> Any:
 
 def fits(http: HttpRequest) -> bool:
     """May `http.body` be read into memory, by Django's own limit and by ours?"""
+    if is_in_memory(http):
+        return True
     limit: int | None = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-    bound = IN_MEMORY if limit is None else min(limit, IN_MEMORY)
-    return is_in_memory(http) or max(_length(http), _buffered(http)) <= bound
+    return _received(http) <= (IN_MEMORY if limit is None else min(limit, IN_MEMORY))
 
 
-def _buffered(http: HttpRequest) -> int:
-    """Return the length of a body that the server has already received: on ASGI, chunks without a Content-Length."""
+def _received(http: HttpRequest) -> int:
+    """Return the length of a body, as its client has declared it, or as far as the server has received it already.
+
+    On ASGI, chunks come without a Content-Length.
+    """
+    try:
+        declared = int(http.META.get("CONTENT_LENGTH") or 0)
+    except ValueError:
+        declared = 0
     stream = stream_of(http)
     try:
         here = stream.tell()
         stream.seek(0, SEEK_END)
-        length: int = stream.tell()
+        buffered: int = stream.tell()
         stream.seek(here)
     except (AttributeError, OSError, ValueError):  # none, not seekable, or closed
-        return 0
-    return length
-
-
-def _length(http: HttpRequest) -> int:
-    try:
-        return int(http.META.get("CONTENT_LENGTH") or 0)
-    except ValueError:
-        return 0
+        return declared
+    return max(declared, buffered)
 
 
 def chunks(http: HttpRequest) -> Iterator[bytes]:
@@ -186,3 +181,46 @@ def _put_back(http: HttpRequest, copy: Any) -> None:
     """Put a copy of the body in its place, unread."""
     copy.seek(0)
     replace_stream(http, copy)
+
+
+# --------------------------------------------------------------------------------------- a body that is read once
+
+
+def is_read(http: HttpRequest) -> bool:
+    """Has any of the body been read as a stream? Django sets it for `body` and for a parsed form, too."""
+    return bool(http._read_started)  # type: ignore[attr-defined]  # noqa: SLF001
+
+
+def is_in_memory(http: HttpRequest) -> bool:
+    """Does the request hold its `body`? To ask for that would read it."""
+    return hasattr(http, "_body")
+
+
+def is_form_parsed(http: HttpRequest) -> bool:
+    """Does the request hold its `POST`? To ask for that would parse it."""
+    return hasattr(http, "_post")
+
+
+def forget_form(http: HttpRequest) -> None:
+    """Undo a failed parse, which leaves an empty form: the view gets the error, too."""
+    for name in ("_post", "_files"):
+        vars(http).pop(name, None)
+
+
+def forget_data(request: Any) -> None:
+    """Undo a failed parse of a REST framework request: see forget_form()."""
+    from rest_framework.request import Empty  # which such a request has loaded
+
+    for name in ("_data", "_files", "_full_data", "_stream"):
+        setattr(request, name, Empty)
+
+
+def stream_of(http: HttpRequest) -> Any:
+    """Return what the request reads its body from; `None` for a request that no server made."""
+    return getattr(http, "_stream", None)
+
+
+def replace_stream(http: HttpRequest, stream: Any) -> None:
+    """Let the request read its body from a copy, as though none of it had been read."""
+    http._stream = stream  # noqa: SLF001
+    http._read_started = False  # type: ignore[attr-defined]  # noqa: SLF001

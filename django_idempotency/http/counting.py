@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
@@ -16,19 +15,7 @@ from ..engine.operation import Operation
 from ..errors import Problem
 from ..instrumentation.counting import facts_of
 from ..instrumentation.meters import Source, meters
-from ..instrumentation.outcomes import outcome_of
-from .references import operation_of
-
-#: On a request: what is noted of it.
-_COUNTING = "_idempotency_counting"
-#: On a request that is looked at: what is called with its entry point and policy. See `debug_toolbar`.
-WATCHED = "_idempotency_watched"
-
-
-@dataclass(slots=True)
-class _Counting:
-    source: Source
-    counted: bool = False
+from .exchange import exchange_of, noted_of
 
 
 def in_any_language(request: HttpRequest, path: str) -> str:
@@ -42,33 +29,30 @@ def in_any_language(request: HttpRequest, path: str) -> str:
 
 def begin(request: HttpRequest, policy: Policy, entry_point: str) -> None:
     """Note which entry point guards a request. A request that is sent through it again counts again."""
-    if (watch := getattr(request, WATCHED, None)) is not None:
-        watch(entry_point, policy)
+    exchange = noted_of(request)
+    if exchange is not None and exchange.arrived is not None:
+        exchange.arrived(entry_point, policy)
     if not meters.active:
         return
     match = request.resolver_match
     route = "" if match is None else in_any_language(request, match.route or "")
-    source = Source(entry_point=entry_point, route=route, store=conf.field(policy, "store"))
-    setattr(request, _COUNTING, _Counting(source))
-
-
-def source_of(request: HttpRequest) -> Source | None:
-    """Return what the figures of a request are labelled with, once an entry point has noted it."""
-    counting: _Counting | None = getattr(request, _COUNTING, None) if meters.active else None
-    return None if counting is None else counting.source
+    exchange = exchange_of(request)
+    exchange.source = Source(entry_point=entry_point, route=route, store=conf.field(policy, "store"))
+    exchange.counted = False
 
 
 def count(request: HttpRequest, outcome: str, operation: Operation | None = None) -> None:
     """Count a request, unless it is counted already: what follows is how its work ended."""
-    counting: _Counting | None = getattr(request, _COUNTING, None) if meters.active else None
-    if counting is None or counting.counted:
+    exchange = noted_of(request) if meters.active else None
+    if exchange is None or exchange.source is None or exchange.counted:
         return
-    counting.counted = True
-    meters.request(counting.source, outcome, None if operation is None else facts_of(operation))
+    exchange.counted = True
+    meters.request(exchange.source, outcome, None if operation is None else facts_of(operation))
     if operation is not None and operation.waited:
-        meters.waited(counting.source, operation.waited)
+        meters.waited(exchange.source, operation.waited)
 
 
 def count_problem(request: Any, problem: Problem) -> None:
     """Count a request that is refused."""
-    count(request, outcome_of(problem.code), operation_of(request))
+    exchange = noted_of(request)
+    count(request, problem.outcome, None if exchange is None else exchange.operation)

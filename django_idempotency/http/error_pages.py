@@ -15,20 +15,6 @@ from .bodies import FORMS
 logger = logging.getLogger("django_idempotency")
 
 TEMPLATE = "django_idempotency/problem.html"
-#: Refused before any record was looked up, for what is wrong with the key: the view did not run, and a new key is the cure.
-NOTHING_DONE = frozenset(
-    {
-        "key-missing",
-        "key-malformed",
-        "key-too-short",
-        "key-foreign",
-        "key-not-issued",
-        "key-expired",
-        "key-ahead",
-        "key-unsupported",
-        "scope-required",
-    }
-)
 _TYPES = ["text/html", "application/problem+json", "application/json"]
 
 
@@ -46,7 +32,7 @@ def page_of(problem: Problem, request: HttpRequest, status: int) -> str | None:
         "status": status,
         "retry_in": problem.retry_in,
         "form_url": _form_url(request),
-        "nothing_done": problem.code in NOTHING_DONE,
+        "nothing_done": problem.nothing_done,
     }
     try:
         return render_to_string(TEMPLATE, context, request)

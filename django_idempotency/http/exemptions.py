@@ -13,8 +13,8 @@ from django.utils.module_loading import import_string
 
 from .. import conf
 from ..errors import ConfigurationError
+from .kinds import operations_of
 from .markers import view_class
-from .ninja_views import operations_of
 
 #: The prefixes of an entry, and what follows the colon.
 KINDS = {
@@ -98,8 +98,3 @@ def exemptions() -> list[Exemption]:
         return [parsed(entry) for entry in conf.get("EXEMPT")]
     except (ValueError, TypeError, ImportError) as error:
         raise ConfigurationError(f'IDEMPOTENCY["EXEMPT"]: {error}') from error
-
-
-def exempted_by(request: HttpRequest, callback: Any) -> Exemption | None:
-    """Return the first entry that exempts a request, or `None`."""
-    return next((each for each in exemptions() if each.covers(request, callback)), None)

@@ -11,16 +11,12 @@ from uuid import uuid4
 from django.http import HttpRequest
 
 from ..core.conclusions import WorkResult
-from ..core.policy import Policy
 from ..core.scope_names import qualified
 from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed
 from ..extensions import extended
 from ..realms import realm_of
-from ..runtime import switch
 from ..runtime.handle import OperationHandle, SwitchedOff
-from .facts import facts_of
-from .status import HeaderStatus, note
-from .terms import resolve_policy
+from .plan import Plan
 
 #: The scope of derived keys while idempotency is off: the client is not identified, and a guarded run derives other
 #: keys.
@@ -30,6 +26,8 @@ _SCOPE = "unguarded"
 class RequestIdempotency(OperationHandle):
     """`request.idempotency` in a guarded view."""
 
+    #: What is noted of the request: `exchange.Exchange`.
+    _exchange: Any = None
     _ending: WorkResult | None = None
 
     def keep(self) -> None:
@@ -41,15 +39,6 @@ class RequestIdempotency(OperationHandle):
         self._ending = WorkResult.DROPPED
 
 
-def switch_off(request: HttpRequest, policy: Policy) -> None:
-    """Give the request a `request.idempotency` that stores nothing, and warn once per process."""
-    switch.warn_once()
-    if facts_of(request).carries_key(policy):
-        note(request, HeaderStatus.UNGUARDED)
-    if not getattr(request, "idempotency", None):  # another entry point has set it
-        request.idempotency = extended(UnguardedIdempotency)(request, policy)  # type: ignore[attr-defined]
-
-
 class WithoutKey(SwitchedOff, RequestIdempotency):
     """`request.idempotency` of a request that no key guards: false. Nothing is stored."""
 
@@ -57,11 +46,11 @@ class WithoutKey(SwitchedOff, RequestIdempotency):
     seconds = None
     is_held = False
 
-    def __init__(self) -> None:
-        pass
+    def __init__(self, exchange: Any = None) -> None:
+        object.__setattr__(self, "_exchange", exchange)
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Forget what a view sets: all requests without a key share this."""
+        """Forget what a view sets: all requests of which nothing is noted share one."""
 
     def __bool__(self) -> bool:
         return False
@@ -85,24 +74,30 @@ def without_key() -> WithoutKey:
     return _of_class(kind)
 
 
-def _key_or_new(request: HttpRequest, policy: Policy) -> str:
-    """Return the client's key, or a new one if that is missing or malformed: views may rely on its form."""
-    with suppress(KeyMalformed, KeyAhead, KeyExpired):
-        if (key := facts_of(request).read_key(policy)) is not None:
-            return key
-    return uuid4().hex
+def new_without_key(exchange: Any) -> WithoutKey:
+    """Return the same for one request of which something is noted."""
+    kind: Any = extended(WithoutKey)
+    return kind(exchange)  # type: ignore[no-any-return]
 
 
 class UnguardedIdempotency(SwitchedOff, RequestIdempotency):
     """`request.idempotency` while idempotency is off."""
 
-    def __init__(self, request: HttpRequest, policy: Policy) -> None:
-        super().__init__(_SCOPE, _key_or_new(request, policy))
+    def __init__(self, request: HttpRequest, plan: Plan) -> None:
+        super().__init__(_SCOPE, _key_or_new(request, plan))
         self._request = weakref.ref(request)  # the request refers to us
-        self._declared = policy
+        self._plan = plan
 
     def derive(self, label: str) -> str:
         """Return 64 hex digits, the same for this label and this key in this realm."""
         if (request := self._request()) is not None:
-            self._scope = qualified(_SCOPE, realm=realm_of(resolve_policy(self._declared), request))
+            self._scope = qualified(_SCOPE, realm=realm_of(self._plan.terms, request))
         return super().derive(label)
+
+
+def _key_or_new(request: HttpRequest, plan: Plan) -> str:
+    """Return the client's key, or a new one if that is missing or malformed: views may rely on its form."""
+    with suppress(KeyMalformed, KeyAhead, KeyExpired):
+        if (key := plan.read_key(request.META)) is not None:
+            return key
+    return uuid4().hex

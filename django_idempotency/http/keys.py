@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import datetime, timezone
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from django.utils.functional import SimpleLazyObject
 from django.utils.http import parse_http_date
 
 from .. import conf
-from ..contrib.issued_keys.signing import is_issued
 from ..core.key_formats import ANY, ISSUED, KeyFault, described, spelled
-from ..core.policy import MIN_SHARED_KEY, OBSERVE, Policy, seconds
+from ..core.policy import MIN_SHARED_KEY, OBSERVE, Policy, Resolved, seconds
 from ..core.profiles import Profile
 from ..core.profiles.profile import LONGEST
 from ..core.profiles.shipped import DEFAULT
@@ -23,6 +21,7 @@ from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed, Key
 from ..realms import realm_of
 from ..scopes import Marked
 from ..scopes.rows import database_of
+from .wings import wing
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
@@ -48,12 +47,6 @@ _CLIENT = re.compile(r"[!-~]{1,128}")
 _IMF_FIXDATE = re.compile(r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT")
 # A client may send anything: it is kept, searched and sent back.
 _REQUEST_ID = re.compile(r"[!-~]{1,128}")
-
-
-@lru_cache(maxsize=8)
-def meta_name(header: str) -> str:
-    """Return the name of a header in `request.META`."""
-    return "HTTP_" + header.upper().replace("-", "_")
 
 
 def parse_key(sent: object, profile: Profile) -> str:
@@ -100,7 +93,7 @@ def formatted(key: str, policy: Policy) -> str:
     key_format = conf.field(policy, "key_format")
     if key_format == ANY:
         return key
-    if key_format == ISSUED and not is_issued(key):
+    if key_format == ISSUED and not wing("issued_keys").is_issued(key):
         raise KeyMalformed(_must_be(key_format))
     ttl = seconds(conf.field(policy, "ttl"))
     match spelled(key, key_format, now=datetime.now(timezone.utc), ttl=ttl):
@@ -161,10 +154,9 @@ def require_timely(first_sent: object, profile: Profile, now: datetime) -> None:
         raise KeyAhead
 
 
-def request_id_of(request: HttpRequest) -> str:
+def request_id_of(request: HttpRequest, policy: Resolved) -> str:
     """Return the id that the request came with; "" for none, and for what no header of ours may repeat."""
-    header = conf.get("REQUEST_ID_HEADER")
-    sent = "" if header is None else str(request.META.get(meta_name(header), ""))
+    sent = str(request.META.get(policy.request_id_header, ""))
     return sent if _REQUEST_ID.fullmatch(sent) else ""
 
 
@@ -211,7 +203,7 @@ def scope_of(request: HttpRequest, user: Any, policy: Policy, key: str) -> str |
     if isinstance(policy.scope, Marked) and policy.scope.precedes_user:
         found = _by_name(request, policy) or _by_user(request, user, policy)
     else:
-        found = _by_user(request, user, policy) or _by_name(request, policy)
+        found = _by_user(request, user, policy) or (None if policy.scope is None else _by_name(request, policy))
     if found is None and policy.anonymous == "shared":
         if len(key) < MIN_SHARED_KEY:
             raise KeyTooShort

@@ -13,7 +13,6 @@ from django.views import View
 
 from ..core.policy import Policy
 from .layers import cells_of
-from .ninja_views import operation_of
 
 #: The policy of a view that guards itself. The middleware leaves such a view alone.
 POLICY = "idempotency_policy"
@@ -78,70 +77,6 @@ def is_unawaited(cls: Any, actions: dict[str, str] | None = None) -> bool:
         return False
     names = [(actions or {}).get(name, name) for name in UNSAFE_HANDLERS]
     return any(iscoroutinefunction(attribute_of(cls, name)) for name in names)
-
-
-def is_exempt(callback: Any, method: str = "") -> bool:
-    """Has `@idempotency_exempt` been put on the view, on its class, or on the handler of this method?
-
-    A view of allauth is exempt without it, unless it guards itself.
-    """
-    handler = handler_of(callback, method)
-    operation = getattr(operation_of(callback, method), "view_func", None)
-    views = (callback, view_class(callback), handler, below_api_view(handler), operation)
-    if any(mark_of(view, EXEMPT) is not None for view in views):
-        return True
-    return is_about_sessions(callback) and not guards_itself(callback, method)
-
-
-def is_about_sessions(callback: Any) -> bool:
-    """Is it a view of allauth? Its responses hold session tokens, or the state of one session."""
-    view = view_class(callback) or callback
-    bases = view.__mro__ if inspect.isclass(view) else (view,)
-    return any(str(getattr(base, "__module__", "")).startswith("allauth.") for base in bases)
-
-
-def guards_itself(callback: Any, method: str) -> bool:
-    """Does the view guard this method itself, by the mixin or the decorator?"""
-    if mark_of(callback, POLICY) is not None:
-        return True
-    cls = view_class(callback)
-    if hasattr(cls, "get_idempotency_policy"):
-        return True
-    handler = handler_of(callback, method)
-    views = (handler, below_api_view(handler), operation_of(callback, method))
-    return any(mark_of(view, POLICY) is not None for view in views)
-
-
-def marked_policy(callback: Any, method: str) -> Policy | None:
-    """Return the policy that `@idempotent()` has put on a view, on its handler of this method, or below that."""
-    handler = handler_of(callback, method)
-    views = (callback, handler, below_api_view(handler), operation_of(callback, method))
-    return next((found for each in views if (found := mark_of(each, POLICY)) is not None), None)
-
-
-def own_policy(callback: Any, method: str) -> Policy | None:
-    """Return the policy of a view that guards itself; `None`: it depends on more than the method and its action."""
-    cls = view_class(callback)
-    if not hasattr(cls, "get_idempotency_policy"):
-        return marked_policy(callback, method)
-    try:
-        view = cls(**getattr(callback, "initkwargs", {}))  # @action(idempotency=…) is in them
-        view.action = (getattr(callback, "actions", None) or {}).get(method.lower())
-        view.request = _Method(method)
-        policy = view.get_idempotency_policy()
-    except Exception:  # noqa: BLE001 - it has asked for what only a request has
-        return None
-    return (marked_policy(callback, method) or policy) if isinstance(policy, Policy) else None
-
-
-class _Method:
-    """A request of which only the method is known."""
-
-    def __init__(self, method: str) -> None:
-        self.method = method
-
-    def __getattr__(self, name: str) -> Any:
-        raise LookupError(name)  # not AttributeError, which getattr(request, name, default) would hide
 
 
 def below_api_view(handler: Any) -> Any:

@@ -13,33 +13,12 @@ from django.urls import NoReverseMatch, reverse
 from ..core.concurrency.threads import in_thread
 from ..core.profiles import Profile
 from ..core.rules import Busy, Mismatch, Unreadable
-from ..errors import (
-    InProgress,
-    KeyAhead,
-    KeyExpired,
-    KeyMalformed,
-    KeyMissing,
-    KeyUnsupported,
-    Problem,
-    RecordUnreadable,
-    RequestMismatch,
-)
+from ..errors import InProgress, Problem, RecordUnreadable, RequestMismatch
 from . import status
 from .error_bodies import DOCUMENTS, SHAPES, docs_url
 from .error_pages import page_of
+from .exchange import spoken_to
 from .responses import StoredResponse
-from .spoken import spoken_to
-
-#: The field of a profile that has the status of a problem. Any other problem has its own.
-STATUS_FIELDS: tuple[tuple[type[Problem], str], ...] = (
-    (KeyMissing, "missing_status"),
-    (KeyMalformed, "invalid_status"),
-    (RequestMismatch, "mismatch_status"),
-    (InProgress, "running_status"),
-    (KeyExpired, "late_status"),
-    (KeyAhead, "late_status"),
-    (KeyUnsupported, "unsupported_status"),
-)
 
 
 def refusal_of(verdict: Busy | Mismatch | Unreadable) -> Problem:
@@ -55,9 +34,8 @@ def refusal_of(verdict: Busy | Mismatch | Unreadable) -> Problem:
 
 def status_of(problem: Problem | type[Problem], profile: Profile) -> int:
     """Return the status of a problem, or of a kind of problem, in a profile."""
-    found = problem if isinstance(problem, type) else type(problem)
-    field = next((field for kind, field in STATUS_FIELDS if issubclass(found, kind)), None)
-    return found.status if field is None else getattr(profile, field) or found.status
+    field = problem.status_field
+    return problem.status if field is None else getattr(profile, field) or problem.status
 
 
 def document(problem: Problem, profile: Profile) -> Mapping[str, Any]:

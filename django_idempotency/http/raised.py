@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
 from django.core.handlers.exception import get_exception_response
 from django.http import Http404, HttpRequest
 from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase
+from django.template.response import SimpleTemplateResponse
 from django.urls import get_resolver, get_urlconf
 
 from .responses import render
@@ -31,3 +34,14 @@ def response_to(request: HttpRequest, error: Exception, status: int) -> HttpResp
     response: HttpResponseBase = get_exception_response(request, get_resolver(get_urlconf()), status, error)
     render(response)
     return response
+
+
+class Raising(SimpleTemplateResponse):
+    """Raises when Django renders it: then Django calls `process_exception`, as it does not after a `process_view`."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__("")
+        self.error = error
+
+    def render(self) -> NoReturn:
+        raise self.error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
 from uuid import UUID
 
 from django.http import HttpRequest
@@ -10,45 +9,33 @@ from django.http import HttpRequest
 from .. import conf
 from ..core.hashing import operation_ref
 from ..core.standings import OperationState, standing
-from ..engine.operation import Operation
 from ..errors import Problem
+from .exchange import exchange_of, noted_of
 
-#: On a request: the operation that it is about.
-_OPERATION = "_idempotency_operation"
 #: An example for schemas.
 EXAMPLE = "op_a4eascqlbqgq4dyqcejbgfavcylrqgi2dmob2hq7"
 
 
-class _Noted(NamedTuple):
-    record: UUID
-    operation: Operation | None
-
-
-def note_operation(request: HttpRequest, record: UUID, operation: Operation | None = None) -> None:
-    """Note on a request that it is about this record, claimed by this operation."""
-    setattr(request, _OPERATION, _Noted(record, operation))
-
-
-def operation_of(request: HttpRequest) -> Operation | None:
-    """Return the operation that a request is about, if it has claimed a record."""
-    noted: _Noted | None = getattr(request, _OPERATION, None)
-    return None if noted is None else noted.operation
+def note_record(request: HttpRequest, record: UUID) -> None:
+    """Note on a request that it is about this record, which it has not claimed."""
+    exchange = exchange_of(request)
+    exchange.record, exchange.operation = record, None
 
 
 def describe(problem: Problem, request: HttpRequest) -> None:
     """Add to a problem what it says about the operation of a request, if that is known. Computed for problems only."""
-    noted: _Noted | None = getattr(request, _OPERATION, None)
-    if noted is None:
+    exchange = noted_of(request)
+    if exchange is None or exchange.record is None:
         return
-    record = None if noted.operation is None else noted.operation.record
-    state = standing(problem.code, record=record)
+    record = None if exchange.operation is None else exchange.operation.record
+    state = standing(problem, record=record)
     if state is not None:
-        problem.extensions |= _members(reference_to(noted.record), state)
+        problem.extensions |= _members(reference_to(exchange.record), state)
 
 
 def example_of(kind: type[Problem]) -> Problem:
     """Return a problem for a schema."""
-    problem, state = kind(), standing(kind.code)
+    problem, state = kind(), standing(kind)
     if state is not None:
         problem.extensions |= _members(EXAMPLE, state)
     return problem

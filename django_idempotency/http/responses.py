@@ -26,7 +26,7 @@ from ..core.records import CANCELLATIONS, MISSING, REASON, TRACE, UNDONE, Missin
 from ..errors import OperationCancelled, OperationHeld, OperationUndone, RecordUnreadable, ResponseNotStored
 from . import status
 from .bodies import is_json
-from .spoken import Spoken
+from .plan import Spoken
 
 #: Never stored: they belong to one connection (RFC 9110 section 7.6.1), one moment or one client.
 UNSAFE_HEADERS = frozenset(

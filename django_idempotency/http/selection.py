@@ -16,7 +16,6 @@ from django.http import HttpRequest
 from django.http.request import RawPostDataException
 from django.utils.datastructures import MultiValueDict
 
-from ..contrib.issued_keys.signing import require_bound
 from ..core.canonical import TooDeep, UnhashableValue, canonical_bytes, digest
 from ..core.key_formats import ANY, ISSUED
 from ..core.policy import DOCUMENT, FINGERPRINTS, WARN, Policy, Resolved
@@ -27,6 +26,7 @@ from ..errors import ConfigurationError, KeyMissing, NotSelectable
 from . import bodies
 from .keys import formatted, plain_key
 from .unguarded import KEYLESS, NO_KEY, leave_unguarded
+from .wings import wing
 
 #: The fields of a policy that may be expressions.
 SELECTING = ("key", "fingerprint", "fresh_keys_by", "suspect")
@@ -123,7 +123,7 @@ def selected_key(document: Document, policy: Policy, scope: str) -> str | None:
         if policy.key_format != ANY:
             found = _formatted(found, policy)
             if policy.key_format == ISSUED:
-                require_bound(found, scope, http)
+                wing("issued_keys").require_bound(found, scope, http)
         try:
             # With method and path, so that no two routes share a key.
             return PREFIX + digest([str(http.method), http.path, found])

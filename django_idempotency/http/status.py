@@ -1,13 +1,13 @@
 """`Idempotency-Status`: one word on the response to a keyed request, so that a client need not guess.
 
-Derived only here: from the outcome of the record, or from the code of a problem. It is a response header
+Derived only here: from the outcome of the record, or from a problem, which says it. It is a response header
 of one exchange, so it is never stored with the response, and a replay carries its own.
 """
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -15,8 +15,9 @@ from django.http.response import HttpResponseBase
 from ..core.conclusions import SettledState
 from ..errors import Problem
 from .counting import count_problem
+from .exchange import exchange_of, noted_of, spoken_to
+from .plan import Spoken
 from .references import describe
-from .spoken import Spoken, spoken_to
 
 T = TypeVar("T")
 
@@ -25,8 +26,6 @@ REPLAYED = "Idempotent-Replayed"
 DEGRADED = "Idempotency-Degraded"
 #: The id of the request that did the work: on its own response, and on every replay of it.
 ORIGINAL = "Original-Request"
-#: On a request: what is noted of it, once one of our entry points knows it.
-_NOTED = "_idempotency_status"
 
 
 class HeaderStatus(Enum):
@@ -59,21 +58,6 @@ OF_RECORD: dict[SettledState | None, HeaderStatus] = {
     None: HeaderStatus.LOST,
 }
 
-#: By the code of a problem. Any other code means that nothing ran.
-OF_PROBLEM: dict[str, HeaderStatus | None] = {
-    "in-progress": HeaderStatus.IN_PROGRESS,
-    "request-mismatch": HeaderStatus.MISMATCH,
-    "key-expired": HeaderStatus.EXPIRED,
-    "response-not-stored": HeaderStatus.NOT_STORED,
-    "operation-held": HeaderStatus.HELD,
-    "outcome-unknown": HeaderStatus.UNKNOWN,
-    # Of requests without a key.
-    "key-missing": None,
-    "key-not-issued": None,
-    "key-unknown": None,
-}
-
-
 #: What a profile with `result` says of a status: was the request accepted, and is it repeatable? "rejected" otherwise.
 ACCEPTED = frozenset(
     {
@@ -93,23 +77,19 @@ def headers_of(problem: Problem, spoken: Spoken, code: int) -> dict[str, str]:
 
 def of_problem(problem: Problem) -> HeaderStatus | None:
     """Return the status of a problem; `None` for one of a request without a key."""
-    return OF_PROBLEM.get(problem.code, HeaderStatus.REFUSED)
-
-
-class _Noted(NamedTuple):
-    status: HeaderStatus | None
-    original: str
+    return None if problem.header_status is None else HeaderStatus(problem.header_status)
 
 
 def note(request: HttpRequest, status: HeaderStatus | None, *, original: str = "") -> None:
     """Note a status on the request, for the entry point that handles its response. `original`: see `ORIGINAL`."""
-    setattr(request, _NOTED, _Noted(status, original))
+    exchange = exchange_of(request)
+    exchange.status, exchange.original = status, original
 
 
 def noted(request: HttpRequest) -> HeaderStatus | None:
     """Return the status of a request, or `None` if no entry point has noted one."""
-    found: _Noted | None = getattr(request, _NOTED, None)
-    return None if found is None else found.status
+    found = noted_of(request)
+    return None if found is None or found.status is None else HeaderStatus(found.status)
 
 
 def note_problem(request: HttpRequest, problem: Problem) -> None:
@@ -121,9 +101,9 @@ def note_problem(request: HttpRequest, problem: Problem) -> None:
 
 def stamp(request: HttpRequest, response: T) -> T:
     """Set the headers of what was noted on a request, if anything was."""
-    found: _Noted | None = getattr(request, _NOTED, None)
+    found = noted_of(request)
     if found is not None and found.status is not None and isinstance(response, HttpResponseBase):
-        set_headers(found.status, response, spoken_to(request), original=found.original)
+        set_headers(HeaderStatus(found.status), response, spoken_to(request), original=found.original)
     return response
 
 

@@ -9,7 +9,7 @@ import functools
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
@@ -21,24 +21,14 @@ from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed
 from ..instrumentation.observer import anotify_unguarded, notify_unguarded
 from ..instrumentation.outcomes import UNGUARDED, UNKEYED
 from .counting import count
-from .facts import facts_of
+from .exchange import exchange_of, noted_of
+from .kinds import Reason
 from .markers import POLICY
-from .spoken import spoken_to
+from .plan import plan_of
 from .status import HeaderStatus, note, noted, stamp
 
-#: On a request: why it is not guarded, until that is reported.
-_REASON = "_idempotency_unguarded"
 #: From this status on, a response means that the request was not carried out here, such as a redirect to a login page.
 REDIRECTS = 300
-
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """Why a request is not guarded: a stable code, and a sentence. A decision of the project is not a warning."""
-
-    code: str
-    sentence: str
-    level: int = logging.WARNING
 
 
 EXEMPT = Reason("exempt", "it is exempt", logging.INFO)
@@ -47,20 +37,18 @@ NOBODY = Reason("nobody", "its key has no principal, as far as is known before t
 NO_KEY = Reason("no-key", "all or part of what its key is selected from is missing")
 KEYLESS = Reason("key-missing", "it has no key, which will be required")
 NOT_REACHED = Reason("not-reached", "its response came before a guard was reached")
-INSIDE = Reason("inside", "it is a django-ninja operation, which only @idempotent() guards after its authentication")
-RESOLVERS = Reason("resolvers", "it is a GraphQL view, whose resolvers check access only when they run")
-READS = Reason("reads", "it is not a GraphQL mutation", logging.INFO)
-REASONS = (NOBODY, NO_KEY, KEYLESS, METHOD, NOT_REACHED, INSIDE, RESOLVERS, READS, EXEMPT)
+REASONS = (NOBODY, NO_KEY, KEYLESS, METHOD, NOT_REACHED, EXEMPT)
 
 
 def leave_unguarded(request: HttpRequest, reason: Reason, sentence: str = "") -> None:
     """Note why a request is not guarded, for the entry point that lets it run."""
-    setattr(request, _REASON, replace(reason, sentence=sentence.rstrip(".")) if sentence else reason)
+    exchange_of(request).reason = replace(reason, sentence=sentence.rstrip(".")) if sentence else reason
 
 
 def is_left_unguarded(request: HttpRequest) -> bool:
     """Is a reason noted that is not yet reported?"""
-    return getattr(request, _REASON, None) is not None
+    found = noted_of(request)
+    return found is not None and found.reason is not None
 
 
 def report_unguarded(request: HttpRequest) -> None:
@@ -93,7 +81,7 @@ def watched(view: Callable[..., Any], cls: type[Any], policy: Policy) -> Callabl
         """Has nothing been noted about a keyed request?"""
         if noted(request) is not None or not isinstance(response, HttpResponseBase) or request.method in SAFE_METHODS:
             return False
-        if not facts_of(request).carries_key(policy):
+        if not plan_of(policy).carries_key(request.META):
             return False
         name = (request.method or "").lower()
         if response.status_code < REDIRECTS and hasattr(getattr(cls, name, None), POLICY):
@@ -127,9 +115,10 @@ def watched(view: Callable[..., Any], cls: type[Any], policy: Policy) -> Callabl
 
 
 def _taken(request: HttpRequest) -> Reason | None:
-    reason: Reason | None = getattr(request, _REASON, None)
-    if reason is not None:
-        setattr(request, _REASON, None)
+    exchange = noted_of(request)
+    reason: Reason | None = None if exchange is None else exchange.reason
+    if exchange is not None and reason is not None:
+        exchange.reason = None
         count(request, UNKEYED if reason.code == KEYLESS.code else UNGUARDED)
         note(request, HeaderStatus.UNGUARDED)
     return reason
@@ -138,5 +127,7 @@ def _taken(request: HttpRequest) -> Reason | None:
 def readable_key(request: HttpRequest) -> str | None:
     """Return the key that the client has sent, for the log; `None` if there is none, or a malformed one."""
     with suppress(KeyMalformed, KeyAhead, KeyExpired):
-        return facts_of(request).read_key(Policy(profile=spoken_to(request).profile))
+        exchange = noted_of(request)
+        plan = None if exchange is None else exchange.plan
+        return (plan_of() if plan is None else plan).read_key(request.META)
     return None

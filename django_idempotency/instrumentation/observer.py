@@ -59,7 +59,7 @@ class Observer:
     def __init__(self, request: Any = None, *, source: Source | None = None, counts: bool | None = None) -> None:
         #: The labels of its figures; `None`: nothing is measured.
         self._source = source
-        #: Are keys counted that come again? `None`: the settings say so, each time.
+        #: Are replays and mismatches counted? `None`: the setting says.
         self._counts = counts
         # The request refers to us: a strong reference would keep the request and its uploads until garbage collection.
         self._request = None if request is None else weakref.ref(request)
@@ -108,7 +108,7 @@ class Observer:
         if event == "lost":
             if self._source is not None:
                 meters.lease_lost(self._source)
-        elif operation.record is not None and (self._counts or conf.get("COUNT_REPLAYS")):
+        elif operation.record is not None and (conf.get("COUNT_REPLAYS") if self._counts is None else self._counts):
             repeats.add(operation.store, operation.record, replayed=event == "replayed")
 
 

@@ -1,4 +1,4 @@
-"""What became of a request or a call, as metrics count it: one word, counted once."""
+"""What became of a request or a call, as metrics count it: one word, counted once. A problem says its own."""
 
 from __future__ import annotations
 
@@ -39,26 +39,3 @@ STEP_UNDONE: Final = "undone"
 STEP_NOT_UNDONE: Final = "not_undone"  # its undo failed: it is tried again, or a person decides
 
 STEPS: Final = (STEP_EXECUTED, STEP_SKIPPED, STEP_FAILED, STEP_IN_DOUBT, STEP_UNDONE, STEP_NOT_UNDONE)
-
-#: By the code of a problem. Any other code is `REFUSED`.
-_OF_PROBLEM = {
-    "in-progress": RUNNING,
-    "request-mismatch": MISMATCH,
-    "key-missing": MISSING,
-    "key-malformed": INVALID,
-    "key-too-short": INVALID,
-    "key-ahead": INVALID,
-    "key-unsupported": INVALID,
-    "key-expired": LATE,
-    "operation-held": HELD,
-    "too-many-keys": FLOODED,
-    "possible-duplicate": SUSPECTED,
-    "response-not-stored": NOT_STORED,
-    "record-unreadable": UNREADABLE,
-    "store-unavailable": STORE_ERROR,
-}
-
-
-def outcome_of(code: str) -> str:
-    """Return the outcome of a request that a problem with this code has refused."""
-    return _OF_PROBLEM.get(code, REFUSED)

@@ -11,24 +11,23 @@ from django.db import connections
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from .. import conf
-from ..core.policy import OBSERVE, SAFE_METHODS, Policy
+from ..core.policy import SAFE_METHODS, Policy
 from ..errors import Problem
 from ..http.atomic_requests import ALL_ALIASES
-from ..http.exchange import exchange_of
-from ..http.facts import facts_of
-from ..http.running import run_guarded
+from ..http.exchange import call_on
+from ..http.plan import plan_of
+from ..http.run import run
 from . import problems
-from .entry import finished
+from .guarding import finished
 from .problems import IdempotencyException
 
 
 def run_inside(request: Any, policy: Policy, function: Callable[[], HttpResponseBase]) -> HttpResponseBase:
     """Run a DRF function under guard, exceptions handled and the response finished as its view would."""
     view = request.parser_context["view"]
-    policy_guards = conf.field(policy, "mode") != OBSERVE
-    keyed = request.method not in SAFE_METHODS and facts_of(request._request).may_have_key(policy)
-    if keyed and policy_guards and any(s["ATOMIC_REQUESTS"] for s in connections.settings.values()):
+    plan = plan_of(policy)
+    keyed = request.method not in SAFE_METHODS and plan.may_have_key(request._request.META)
+    if keyed and not plan.observes and any(s["ATOMIC_REQUESTS"] for s in connections.settings.values()):
         raise ImproperlyConfigured(
             "@idempotent() below @api_view is inside the transaction of ATOMIC_REQUESTS. Swap the two lines."
         )
@@ -37,22 +36,22 @@ def run_inside(request: Any, policy: Policy, function: Callable[[], HttpResponse
         try:
             response = function()
         except Exception as error:
-            exchange = exchange_of(request._request)
-            if exchange is not None and exchange.course.left_by(error) is not None:
-                raise  # run_guarded() responds
+            call = call_on(request._request)
+            if call is not None and call.course.left_by(error) is not None:
+                raise  # run() responds
             response = view.handle_exception(error)
         done: HttpResponseBase = view.finalize_response(request, response, *view.args, **view.kwargs)
         return done
 
-    def respond_to_problem(problem: Problem, http: HttpRequest) -> Any:
+    def respond(problem: Problem, http: HttpRequest) -> Any:
         return problems.respond_to(view, IdempotencyException(problem, http), http)
 
-    return run_guarded(
+    return run(
         request._request,
         policy,
         complete,
         source=request,
         non_atomic=ALL_ALIASES,
         finish=partial(finished, view),
-        respond_to_problem=respond_to_problem,
+        respond=respond,
     )

@@ -11,89 +11,181 @@ import functools
 import inspect
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any, NoReturn, cast
 
 from asgiref.sync import iscoroutinefunction
+from django.db import connections, transaction
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from .. import conf
-from ..contrib.adrf.dispatching import adispatch
-from ..contrib.observe.observing import conclude
 from ..core.conclusions import SettledState
 from ..core.policy import SAFE_METHODS, Policy
 from ..errors import ConfigurationError, OperationUnknown, Problem
-from ..http.admission import key_to_guard, key_with_owner
-from ..http.atomic_requests import ALL_ALIASES, atomic_requests
+from ..http.admission import admit
+from ..http.atomic_requests import ALL_ALIASES, NONE_OPENED, atomic_requests
 from ..http.bodies import keep
-from ..http.exchange import Exchange
+from ..http.call import Call
+from ..http.exchange import call_on, exchange_of
 from ..http.handle import without_key
+from ..http.kinds import kind_of
 from ..http.markers import EXEMPT
-from ..http.problems import problem_response
+from ..http.plan import ANY_POLICY, asking, may_refuse, plan_of
+from ..http.problems import headers, problem_response
 from ..http.responses import render
+from ..http.run import conclude
 from ..http.status import HeaderStatus, note, note_problem, stamp
-from ..http.terms import resolve_policy
 from ..http.unguarded import EXEMPT as IS_EXEMPT
-from ..http.unguarded import leave_unguarded, report_unguarded
+from ..http.unguarded import leave_unguarded, note_unreached, report_unguarded
+from ..instrumentation.meters import meters
 from . import problems
-from .entry import ViewEntry, ViewTerms, finished, headed, judge
-from .inside import Inside, depths, is_inside
 from .problems import DispatchFinished, IdempotencyException
 
 Run = Callable[[], HttpResponseBase]
 
-#: On a request: its entry, while its view runs.
-_ENTRY = "_idempotency_entry"
+
+@dataclass(frozen=True, slots=True)
+class ViewTerms:
+    """Where the policy of a view comes from."""
+
+    #: The policy, if it does not depend on the request.
+    fixed: Policy | None
+    #: Is the view asked for it when its handler is called? Its `action`, `request` and `kwargs` are set then.
+    asks: bool = False
+    #: Is a key without a principal refused? The middleware lets such a request through.
+    strict: bool = True
+
+    def policy_of(self, view: Any) -> Policy:
+        """Return the policy of a view that is about to call its handler."""
+        return checked_policy(view, view.get_idempotency_policy() if self.asks or self.fixed is None else self.fixed)
+
+    def may_read_body(self, request: HttpRequest) -> bool:
+        """Is a request's body compared, or its key selected from it, as far as is known before the view decides?"""
+        if self.fixed is None:
+            return plan_of().carries_key(request.META)
+        return plan_of(self.fixed).may_have_key(request.META)
+
+    def carries_key(self, request: HttpRequest) -> bool:
+        """Has a request sent a key, as far as is known before the view decides?"""
+        return plan_of(ANY_POLICY if self.fixed is None else self.fixed).carries_key(request.META)
 
 
-def enter(request: HttpRequest, terms: ViewTerms, run: Run, *, non_atomic: AbstractSet[str]) -> HttpResponseBase:
-    """Run a view as Django would under ATOMIC_REQUESTS, and settle the exchange if its guard has opened one."""
-    entry, response, keyed = ViewEntry(non_atomic), None, terms.may_have_key(request)
-    setattr(request, _ENTRY, entry)
+def checked_policy(view: Any, policy: Any) -> Policy:
+    """Return a view's policy. Raises `ConfigurationError` for what is not one."""
+    if isinstance(policy, Policy):
+        return policy
+    raise ConfigurationError(
+        f"The idempotency policy of {type(view).__name__} is a value of type {type(policy).__name__}. "
+        "Type idempotency = Policy(required=True, …) in the class."
+    )
+
+
+def is_inside(call: Call, before: dict[str, int]) -> bool:
+    """Has a transaction been opened on the database of an atomic guard since the view was entered?"""
+    alias = call.atomic_alias
+    return alias is not None and len(connections[alias].atomic_blocks) > before.get(alias, 0)
+
+
+class ViewEntry:
+    """One request on its way through a view."""
+
+    def __init__(self, non_atomic: AbstractSet[str]) -> None:
+        #: The databases without a transaction of ours, and the transactions of the others.
+        self.non_atomic = non_atomic
+        self.opened = NONE_OPENED
+        self.call: Call | None = None
+        self.view: Any = None
+        #: How many transactions were open on each database before the view's dispatch.
+        self.depths: dict[str, int] = {}
+        #: Has the call ended already, inside a transaction around that dispatch?
+        self.ended = False
+
+    def respond_to(self, problem: Problem) -> HttpResponseBase:
+        """Return the response to a problem: from the project's exception handler, or a problem document."""
+        view = self.view
+        if not problems.has_own_handler(view):
+            return problem_response(problem, view.request._request)
+        note_problem(view.request._request, problem)
+        response = view.handle_exception(IdempotencyException(problem, view.request._request))
+        response = view.finalize_response(view.request, response, *view.args, **view.kwargs)
+        render(headed(response, problem, view.request._request))
+        return cast("HttpResponseBase", response)
+
+
+def finished(view: Any, response: Any) -> HttpResponseBase:
+    """Return a response as the view's own `dispatch()` would finish it: one of REST framework gets its renderer."""
+    return cast("HttpResponseBase", view.finalize_response(view.request, response, *view.args, **view.kwargs))
+
+
+def judge(request: HttpRequest, response: HttpResponseBase, terms: ViewTerms, *, reached: bool) -> None:
+    """Note the status of a keyed request whose handler was never called."""
+    if not reached and terms.carries_key(request) and call_on(request) is None:
+        note_unreached(request, response)
+
+
+def headed(response: HttpResponseBase, problem: Problem, request: HttpRequest) -> HttpResponseBase:
+    for name, value in headers(problem, request).items():
+        response.headers.setdefault(name, value)
+    return response
+
+
+def is_keyless(request: HttpRequest, terms: ViewTerms) -> bool:
+    """Is it known, before the view decides, that a request has no key and needs none? Then nothing happens to it.
+
+    A keyless request that is counted, or looked at, comes as far as the handler.
+    """
+    if request.method not in SAFE_METHODS and (terms.fixed is None or asking(terms.fixed, request) is not None):
+        return False
     if not hasattr(request, "idempotency"):
         request.idempotency = without_key()  # type: ignore[attr-defined]
+    return not meters.active and request.idempotency._exchange is None  # type: ignore[attr-defined]  # noqa: SLF001
+
+
+def enter(request: HttpRequest, run: Run, *, non_atomic: AbstractSet[str]) -> HttpResponseBase:
+    """Run a view as Django would under ATOMIC_REQUESTS, and settle the call if its guard has opened one."""
+    entry, response, exchange = ViewEntry(non_atomic), None, exchange_of(request)
+    outer, exchange.entry = exchange.entry, entry
     try:
-        with atomic_requests(non_atomic, noted=keyed) as entry.opened:
-            entry.depths = depths() if keyed else {}
+        with atomic_requests(non_atomic, noted=True) as entry.opened:
+            entry.depths = {each.alias: len(each.atomic_blocks) for each in connections.all(initialized_only=True)}
             response = run()
-            if entry.exchange is not None and not entry.ended:
+            if entry.call is not None and not entry.ended:
                 render(response)
     except BaseException as error:
-        if entry.exchange is None:
+        if entry.call is None:
             raise
         if entry.ended:
-            if entry.exchange.operation.left_as is SettledState.COMPLETED:  # and its COMMIT is the project's
+            if entry.call.operation.left_as is SettledState.COMPLETED:  # and its COMMIT is the project's
                 note(request, HeaderStatus.UNKNOWN)
             raise
-        committed = functools.partial(_committed, entry, response)
-        return entry.respond_to(entry.exchange.fail(error, committed=committed))
+        return entry.respond_to(entry.call.fail(error, committed=lambda: response if entry.opened.committed else None))
     finally:
-        if getattr(request, _ENTRY, None) is entry:
-            delattr(request, _ENTRY)
-    if entry.exchange is None or entry.ended:
+        exchange.entry = outer
+    if entry.call is None or entry.ended:
         conclude(request, response)
         return response
     try:
-        return entry.exchange.settle(response)
+        return entry.call.settle(response)
     except Problem as problem:
         return entry.respond_to(problem)
 
 
-def _committed(entry: ViewEntry, response: HttpResponseBase | None) -> HttpResponseBase | None:
-    return response if entry.opened.committed else None
-
-
 def dispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run) -> HttpResponseBase:
     """Guard the handler of an unsafe method, if the request has a key. `run` is the dispatch of the view's class."""
-    if hasattr(view, "async_dispatch") and getattr(view, "view_is_async", False):  # adrf's
-        return cast(
-            "HttpResponseBase", adispatch(view, request, terms, cast("Any", run))
-        )  # a coroutine, as adrf returns one
-    entry = getattr(request, _ENTRY, None)
-    if entry is None or entry.view is not None:  # not by as_view(), or the second view of this request
+    kind = kind_of(type(view)) if hasattr(view, "async_dispatch") else None
+    if kind is not None and (begun := kind.dispatch(view, request, terms, run)) is not None:
+        return cast("HttpResponseBase", begun)  # a coroutine, as adrf returns one
+    if is_keyless(request, terms):
+        return run()
+    entry = exchange_of(request).entry
+    if not isinstance(entry, ViewEntry) or entry.view is not None:  # not by as_view(), or the request's second view
         again = functools.partial(dispatch, view, request, terms, run)
-        return enter(request, terms, again, non_atomic=ALL_ALIASES)
+        return enter(request, again, non_atomic=ALL_ALIASES)
     entry.view = view
+    return _dispatch(view, request, terms, run, entry)
+
+
+def _dispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run, entry: ViewEntry) -> HttpResponseBase:
     name = (request.method or "").lower()
     handler = getattr(view, name, None) if name in view.http_method_names else None
     if handler is None or request.method in SAFE_METHODS or hasattr(handler, EXEMPT):
@@ -109,7 +201,7 @@ def dispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run) -> Htt
         response = _with_guard(view, name, guard, run)
     except DispatchFinished as finished:
         return finished.response
-    if entry.exchange is not None:
+    if entry.call is not None:
         return response
     if inspect.iscoroutine(response):
         _refuse_async(view, request, terms, response)
@@ -144,7 +236,7 @@ def asynchronous(cls: type[Any]) -> str:
 
 def _refuse_async(view: Any, request: HttpRequest, terms: ViewTerms, begun: Any = None) -> None:
     """Refuse a view that is still to be awaited when the guard closes, unless the request needs no guard."""
-    if terms.may_have_key(request) or conf.field(terms.fixed or Policy(), "required") is True:
+    if terms.fixed is None or may_refuse(terms.fixed, request):
         if begun is not None:
             begun.close()
         raise ConfigurationError(asynchronous(type(view)))
@@ -170,7 +262,7 @@ class _GuardedHandler:
         self.reached = False
         #: The problem that went to the project's own exception handler.
         self.problem: Problem | None = None
-        #: Ends the exchange, inside a transaction of the project's around the view's dispatch.
+        #: Ends the call, inside a transaction of the project's around the view's dispatch.
         self.inside: Inside | None = None
 
     def __call__(self, request: Any, *args: Any, **kwargs: Any) -> Any:
@@ -192,8 +284,8 @@ class _GuardedHandler:
         except OperationUnknown as problem:  # derive() without a store
             return self._respond(problem, request)
         except Exception as error:
-            exchange = self._entry.exchange
-            if exchange is not None and (left := exchange.course.left_by(error)) is not None:
+            guarding = self._entry.call
+            if guarding is not None and (left := guarding.course.left_by(error)) is not None:
                 return self._respond(left, request)
             raise
 
@@ -207,23 +299,106 @@ class _GuardedHandler:
 
     def _open(self, request: Any) -> None:
         http, entry = request._request, self._entry
-        policy = self._terms.policy_of(entry.view)
-        if self._terms.strict:
-            key = key_to_guard(http, policy, by="rest_framework")
-        else:
-            key = key_with_owner(http, policy, user=request.user, by="rest_framework")
-        if key is None:
+        call = admit(
+            http,
+            self._terms.policy_of(entry.view),
+            user=request.user,
+            source=request,
+            by="rest_framework",
+            strict=self._terms.strict,
+            non_atomic=entry.non_atomic,
+            finish=functools.partial(finished, entry.view),
+        )
+        if call is None:
             report_unguarded(http)
             return
-        facts: dict[str, Any] = {"user": request.user, "source": request, "strict": self._terms.strict}
-        facts["finish"] = functools.partial(finished, entry.view)
-        exchange = Exchange.of(http, resolve_policy(policy), key=key, non_atomic=entry.non_atomic, **facts)
-        if exchange is None:
-            report_unguarded(http)
-            return
-        inside = is_inside(exchange, entry.depths)
-        if (replay := exchange.open(None if inside else entry.opened)) is not None:
+        inside = is_inside(call, entry.depths)
+        if (replay := call.open(NONE_OPENED if inside else entry.opened)) is not None:
             raise DispatchFinished(replay)
-        entry.exchange = exchange
-        if inside and not exchange.degraded:
-            self.inside = Inside(entry, exchange)
+        entry.call = call
+        if inside and not call.degraded:
+            self.inside = Inside(entry, call)
+
+
+# ------------------------------------------------------------------------ a transaction around the view's own dispatch
+# A transaction that the project has opened around `dispatch()`: the guard joins it, and ends before it does.
+#
+#     enter ─ BEGIN ─ dispatch ─ permissions ─┬ claim ─ handler ─ finalize_response ─ store response ┬─ COMMIT ─ enter
+#                                             └──────────────────── savepoint ───────────────────────┘
+#
+# The response is rendered there. Changes that the project's `dispatch()` makes to it afterwards are not stored.
+
+#: Where DRF's dispatch ends: by a response, or by an exception.
+_ENDS = ("finalize_response", "handle_exception")
+
+
+class Inside:
+    """Ends the guard of one request where DRF's own dispatch ends, as enter() does elsewhere."""
+
+    def __init__(self, entry: ViewEntry, call: Call) -> None:
+        self._entry = entry
+        self._call = call
+        self._view = entry.view
+        #: The view's own attributes that ours replace, while they do.
+        self._replaced: dict[str, Any] | None = None
+
+    def call(self, handler: Callable[[], Any]) -> Any:
+        """Call the handler. Our methods replace the view's only after it, since the handler may call those itself."""
+        try:
+            response = handler()
+        except Exception:
+            self._stand_in()
+            raise
+        except BaseException as error:  # noqa: BLE001 - it is raised again
+            self._fail(error)
+        self._stand_in()
+        return response
+
+    def _stand_in(self) -> None:
+        attributes = vars(self._view)
+        self._replaced = {name: attributes[name] for name in _ENDS if name in attributes}
+        attributes.update(finalize_response=self._finalize, handle_exception=self._handle)
+
+    def leave(self) -> None:
+        """Give the view its methods back."""
+        replaced, self._replaced = self._replaced, None
+        if replaced is not None:
+            for name in _ENDS:
+                vars(self._view).pop(name, None)
+            vars(self._view).update(replaced)
+
+    def _handle(self, error: Exception) -> Any:
+        self.leave()
+        try:
+            response = self._view.handle_exception(error)
+        except BaseException as raised:  # noqa: BLE001 - it is raised again
+            self._fail(raised)
+        self._stand_in()
+        return response
+
+    def _finalize(self, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        self.leave()
+        try:
+            response: HttpResponseBase = self._view.finalize_response(*args, **kwargs)
+            render(response)
+        except BaseException as error:  # noqa: BLE001 - it is raised again
+            self._fail(error)
+        return self._settle(response)
+
+    def _settle(self, response: HttpResponseBase) -> HttpResponseBase:
+        operation = self._call.operation
+        needs_rollback, self._entry.ended = operation.needs_rollback(), True
+        try:
+            response = self._call.settle(response)
+        except Problem as problem:
+            raise DispatchFinished(self._entry.respond_to(problem)) from problem
+        alias = self._call.atomic_alias
+        assert alias is not None, "see is_inside()"
+        if needs_rollback and operation.left_as is not SettledState.COMPLETED and connections[alias].in_atomic_block:
+            transaction.set_rollback(True, using=alias)  # all of it, as DRF has requested
+        return response
+
+    def _fail(self, error: BaseException) -> NoReturn:
+        self._entry.ended = True
+        problem = self._call.fail(error)
+        raise DispatchFinished(self._entry.respond_to(problem)) from error

@@ -1,17 +1,30 @@
-"""The mixin: guards after DRF's authentication, permissions and throttles, around everything else."""
+"""The mixin: guards after DRF's authentication, permissions and throttles, around everything else.
+
+The URLconf's callback of a guarded view opens the transactions of ATOMIC_REQUESTS in place of Django.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
+
+from asgiref.sync import iscoroutinefunction
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 
 from ..conf import require_installed
 from ..core.policy import Policy
+from ..http.atomic_requests import (
+    ALL_ALIASES,
+    NON_ATOMIC,
+    AllAliases,
+    atomic_requests,
+    exclude_aliases,
+    non_atomic_aliases,
+)
 from ..http.selection import compile_expressions
-from .callbacks import guarded_view
-from .entry import ViewTerms
-from .guarding import dispatch
+from .guarding import ViewTerms, dispatch, enter, is_keyless
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
@@ -50,8 +63,10 @@ class IdempotentViewMixin(Base):
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Guard the handler of an unsafe method, if the request carries a key."""
-        run = functools.partial(super().dispatch, request, *args, **kwargs)
-        return dispatch(self, request, view_terms_of(type(self), vars(self)), run)
+        terms = view_terms_of(type(self), vars(self))
+        if is_keyless(request, terms):
+            return super().dispatch(request, *args, **kwargs)
+        return dispatch(self, request, terms, functools.partial(super().dispatch, request, *args, **kwargs))
 
 
 def view_terms_of(cls: type[Any], given: Mapping[str, Any]) -> ViewTerms:
@@ -60,3 +75,36 @@ def view_terms_of(cls: type[Any], given: Mapping[str, Any]) -> ViewTerms:
     policy = given.get("idempotency", cls.idempotency)
     fixed = None if decides or not isinstance(policy, Policy) else policy
     return ViewTerms(fixed, asks=True)
+
+
+def guarded_view(view: Callable[..., Any], terms: ViewTerms) -> Any:
+    """Return the callback of a view that guards itself. Django itself refuses ATOMIC_REQUESTS for an async one."""
+    return view if iscoroutinefunction(view) else GuardedView(view, terms)
+
+
+class GuardedView:
+    """A view, as `as_view()` returns it, with the attributes that the project has set on it.
+
+    That it opens the transactions itself is kept in a slot, so no decorator copies it: around a decorator Django opens
+    them, as without us, and nothing is left to open here.
+    """
+
+    __slots__ = ("__dict__", "__weakref__", NON_ATOMIC, "_terms", "_view")
+
+    def __init__(self, view: Callable[..., HttpResponseBase], terms: ViewTerms) -> None:
+        functools.update_wrapper(self, view)
+        vars(self).pop("__wrapped__")  # nothing wraps it
+        self._view = view
+        self._terms = terms
+        exclude_aliases(self, AllAliases(non_atomic_aliases(view)))
+
+    def __call__(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Run the view."""
+        # What Django has called may be a proxy of this, such as a tracer's. By our set it has left the transactions to us.
+        called, ours = getattr(getattr(request, "resolver_match", None), "func", None), getattr(self, NON_ATOMIC)
+        non_atomic = set(ours) if getattr(called, NON_ATOMIC, ()) is ours else ALL_ALIASES
+        if is_keyless(request, self._terms):
+            with atomic_requests(non_atomic, noted=False):
+                return self._view(request, *args, **kwargs)
+        run = functools.partial(self._view, request, *args, **kwargs)
+        return enter(request, run, non_atomic=non_atomic)

@@ -11,7 +11,7 @@ from rest_framework.views import exception_handler
 from ..errors import Problem
 from ..http import problems
 from ..http.error_bodies import detail
-from ..http.spoken import spoken_to
+from ..http.exchange import spoken_to
 from ..http.status import note_problem
 
 if TYPE_CHECKING:

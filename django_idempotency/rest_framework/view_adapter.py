@@ -6,13 +6,12 @@ import functools
 import sys
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
-from django.template.response import SimpleTemplateResponse
 from django.utils.decorators import classonlymethod
 from rest_framework.views import APIView
 from rest_framework.viewsets import ViewSet
@@ -21,10 +20,9 @@ from ..core.policy import Policy
 from ..http.atomic_requests import non_atomic_aliases
 from ..http.layers import Origin, layers_of, origin_of, untraced
 from ..http.markers import POLICY, handler_of, is_unawaited, next_method
-from .callbacks import guarded_view
-from .entry import ViewTerms
-from .guarding import asynchronous, dispatch, enter
-from .mixins import IdempotentViewMixin, view_terms_of
+from ..http.raised import Raising
+from .guarding import ViewTerms, asynchronous, dispatch, enter
+from .mixins import IdempotentViewMixin, guarded_view, view_terms_of
 
 
 def guard_class(cls: type[Any], policy: Policy) -> type[Any]:
@@ -111,20 +109,9 @@ def run_with_mixin(callback: Any, request: HttpRequest, args: tuple[Any, ...], k
         return None  # such as cache_page(…)(ListView.as_view()): nothing to guard, it responds with 405
     run = functools.partial(_adapted(callback, _TERMS), request, *args, **kwargs)
     try:
-        return enter(request, _TERMS, run, non_atomic=non_atomic_aliases(callback))
+        return enter(request, run, non_atomic=non_atomic_aliases(callback))
     except Exception as error:  # noqa: BLE001 - raised again, where Django shows it to the middlewares
-        return _Raising(error)
-
-
-class _Raising(SimpleTemplateResponse):
-    """Raises when Django renders it: then Django calls `process_exception`, as it does not after a `process_view`."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__("")
-        self.error = error
-
-    def render(self) -> NoReturn:
-        raise self.error
+        return Raising(error)
 
 
 def is_undecorated(callback: Any) -> bool:

@@ -16,13 +16,13 @@ from ..core.records import Guarantee
 from ..errors import ConfigurationError
 from ..instrumentation.meters import meters
 from ..stores.base import BaseStore
-from ..stores.layered import LayeredStore
-from ..stores.layered.caches import LocalCache
 from ..stores.wrapper import innermost, layers
 from .metered import metered
 
 #: The number of records in a local cache with `"local_cache": True`.
 LOCAL_CACHE = 256
+#: What has that cache: imported by the stores that ask for one.
+LAYERED = "django_idempotency.stores.layered"
 
 
 #: Setting → what wraps each store while it is set: the dotted path of a function of a store.
@@ -112,7 +112,9 @@ def build(alias: str, nested: Callable[[str], BaseStore]) -> BaseStore:
                 options[name] = nested(options[name])
         store = backend(**options)
         if size and isinstance(store, BaseStore):
-            store = LayeredStore(front=LocalCache(size), authority=store)
+            store = import_string(f"{LAYERED}.LayeredStore")(
+                front=import_string(f"{LAYERED}.caches.LocalCache")(size), authority=store
+            )
     except (ImportError, KeyError, TypeError, ValueError) as error:
         raise ImproperlyConfigured(f'IDEMPOTENCY["STORES"][{alias!r}] cannot be built: {error!r}') from error
     if not isinstance(store, BaseStore):

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from django.db import connections
 
-from ..contrib.steps.borders import Border, watched_by
+from ..engine.borders import Border, watched_by
 
 #: The verb of a statement, and its table.
 _SUBJECT = re.compile(r"\s*(\w+)(?:(?:(?<=UPDATE)|.*?\b(?:INTO|FROM)\b)\s+[\"`]?(\w+))?", re.IGNORECASE | re.DOTALL)

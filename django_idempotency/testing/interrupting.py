@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
-from ..contrib.steps.borders import Border, watched_by
+from ..engine.borders import Border, watched_by
 
 
 class Interrupted(BaseException):

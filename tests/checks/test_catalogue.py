@@ -15,6 +15,9 @@ from django_idempotency.checks.catalogue.stores import STORES
 from django_idempotency.contrib.at_rest.checks import CHECKS as AT_REST
 from django_idempotency.contrib.audit.checks import CHECKS as AUDIT
 from django_idempotency.contrib.client.checks import CHECKS as CLIENT
+from django_idempotency.contrib.cors.checks import CHECKS as CORS
+from django_idempotency.contrib.graphql.checks import CHECKS as GRAPHQL
+from django_idempotency.contrib.ninja.checks import CHECKS as NINJA
 from django_idempotency.contrib.outbox.checks import CHECKS as OUTBOX
 from django_idempotency.contrib.steps.checks import CHECKS as STEPS
 
@@ -22,8 +25,8 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "checks.md"
 FOLDER = Path(catalogue.__file__).parent
 PACKAGE = FOLDER.parent.parent
-#: The core's, then those of the apps.
-CATALOGUE = {**CORE, **AT_REST, **STEPS, **CLIENT, **OUTBOX, **AUDIT}
+#: The core's, then those of the apps and of the integrations.
+CATALOGUE = {**CORE, **AT_REST, **STEPS, **CLIENT, **OUTBOX, **AUDIT, **CORS, **NINJA, **GRAPHQL}
 
 
 def row(code: str) -> str:
@@ -40,7 +43,22 @@ def test_the_docs_have_every_check() -> None:
 
 def test_every_code_is_one_check() -> None:
     """No code is in two parts of the catalogue."""
-    parts = (SETTINGS, STORES, MIDDLEWARE, ROUTES, DATABASES, DEPLOYED, AT_REST, STEPS, CLIENT, OUTBOX, AUDIT)
+    parts = (
+        SETTINGS,
+        STORES,
+        MIDDLEWARE,
+        ROUTES,
+        DATABASES,
+        DEPLOYED,
+        AT_REST,
+        STEPS,
+        CLIENT,
+        OUTBOX,
+        AUDIT,
+        CORS,
+        NINJA,
+        GRAPHQL,
+    )
     assert len(CATALOGUE) == sum(map(len, parts))
 
 

@@ -11,9 +11,9 @@ from django.apps import apps as registered
 from pytest_django import Settings
 
 from django_idempotency import conf
-from django_idempotency.checks.cors import check_cors
 from django_idempotency.checks.settings import check_settings
 from django_idempotency.contrib.cors import ALLOW_HEADERS, EXPOSE_HEADERS
+from django_idempotency.contrib.cors.checks import check_cors
 
 from .conftest import Configure, hints
 

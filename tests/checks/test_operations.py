@@ -12,8 +12,8 @@ from ninja import NinjaAPI
 from pytest_django import Settings
 
 from django_idempotency import idempotency_exempt, idempotent
-from django_idempotency.checks.operations import check_operations
 from django_idempotency.checks.routes import check_routes
+from django_idempotency.contrib.ninja.checks import check_operations
 
 from .conftest import Configure, hints
 

@@ -29,7 +29,8 @@ from rest_framework.viewsets import GenericViewSet, ModelViewSet, ReadOnlyModelV
 
 from django_idempotency import Policy, idempotency_exempt, idempotent
 from django_idempotency.checks import guards, routes
-from django_idempotency.http.markers import guards_itself, is_exempt, view_class
+from django_idempotency.http.markers import view_class
+from django_idempotency.http.views import route_of
 from django_idempotency.rest_framework import IdempotentViewMixin
 
 from .conftest import Configure, hints
@@ -332,26 +333,11 @@ class Static:
         return HttpResponse()
 
 
-class Slotted:
-    __slots__ = ()
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
-        return HttpResponse()
-
-
 @each(Hidden.as_view(), HiddenAction.as_view({"post": "charge"}), Static.pay)
 def test_a_decorator_that_guards_nothing(check: Check, view: Any) -> None:
     """E069: found on a handler, on an action and on a function, with the route's path."""
     assert "Put @idempotent()" in check(view)["E069"]
     assert "(/0/)" in routes.check_routes()[0].msg
-
-
-def test_a_view_that_takes_no_attributes(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
-    """E069 under ATOMIC_REQUESTS only, and under the middleware only."""
-    assert check(Slotted()) == {}
-    monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", True)
-    assert list(check(Slotted())) == ["E069"]
-    assert check(Slotted(), middleware=False) == {}
 
 
 # --------------------------------------------------------------------------------------------------------- the bases
@@ -683,5 +669,5 @@ def test_a_class_that_is_not_a_view(check: Check, view: Any) -> None:
     """A dispatcher's own `cls` or `view_class` is not Django's: it is checked like any other callable."""
     assert check(view) == {}
     assert view_class(view) is None
-    assert not is_exempt(view, "post")
-    assert not guards_itself(view, "post")
+    assert not route_of(view, "post").exempt
+    assert not route_of(view, "post").guards_itself

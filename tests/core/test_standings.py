@@ -10,7 +10,8 @@ import pytest
 
 from django_idempotency.core.hashing import operation_ref, record_of_ref
 from django_idempotency.core.records import CANCELLATION, UNDONE, Outcome, OutcomeKind, Status
-from django_idempotency.core.standings import STANDINGS, OperationState, standing, state_of
+from django_idempotency.core.standings import OperationState, standing, state_of
+from django_idempotency.errors import InProgress, KeyMissing, OperationCancelled, Problem, RequestMismatch, TooManyKeys
 
 from .test_rules import record
 
@@ -21,14 +22,16 @@ UNKNOWN = OperationState.UNKNOWN
 def test_nothing_is_said_not_to_have_been_applied() -> None:
     """Not even by a flood or a cancellation that meets no record: an earlier request may have left none."""
     assert {state.value for state in OperationState} == {"running", "completed", "held", "undone", "unknown"}
-    assert standing("operation-cancelled") is standing("too-many-keys") is UNKNOWN
+    assert standing(OperationCancelled) is standing(TooManyKeys()) is UNKNOWN
 
 
 def test_a_problem_about_no_record_says_nothing() -> None:
     """An earlier request with the key may have run under other settings."""
-    silent = [code for code, found in STANDINGS.items() if found is None]
-    assert silent[:3] == ["key-missing", "key-malformed", "key-too-short"]
-    assert {standing(code, record=record()) for code in [*silent, "of-the-project"]} == {None}
+
+    class OfTheProject(Problem):
+        status, code, title = 409, "of-the-project", "A project's own"
+
+    assert {standing(problem, record=record()) for problem in (KeyMissing(), OfTheProject(), OfTheProject)} == {None}
 
 
 @pytest.mark.parametrize(
@@ -47,13 +50,13 @@ def test_a_problem_about_no_record_says_nothing() -> None:
 def test_a_mismatch_says_what_the_record_says(fields: dict[str, Any], state: OperationState) -> None:
     """The other problems have a state of their own, whatever the record says."""
     assert state_of(record(**fields)) is state
-    assert standing("request-mismatch", record=record(**fields)) is state
-    assert standing("in-progress", record=record(**fields)) is RUNNING
+    assert standing(RequestMismatch(), record=record(**fields)) is state
+    assert standing(InProgress(), record=record(**fields)) is RUNNING
 
 
 def test_a_mismatch_without_a_record() -> None:
     """It was not read."""
-    assert standing("request-mismatch") is UNKNOWN
+    assert standing(RequestMismatch()) is UNKNOWN
 
 
 ID = UUID("a5a5a5a5-0000-5000-8000-00000000ffff")

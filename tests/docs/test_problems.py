@@ -11,7 +11,7 @@ from django.test import override_settings
 
 from django_idempotency import errors
 from django_idempotency.core.profiles.shipped import DEFAULT
-from django_idempotency.core.standings import STANDINGS, OperationState
+from django_idempotency.core.standings import OperationState
 from django_idempotency.errors import IdempotencyError, Problem
 from django_idempotency.http.problems import document, headers
 from django_idempotency.http.references import example_of
@@ -53,11 +53,11 @@ def test_the_states() -> None:
     """The page has every state, and what each code says."""
     assert [code(state) for state, _ in checked(PAGE, "States")] == [state.value for state in OperationState]
     shown = {code(name): (state, safe) for name, state, safe in checked(PAGE, "Standings")}
-    known = {name: found for name, found in STANDINGS.items() if found is not None}
+    known = {name: kind.operation_state for name, kind in problems().items() if kind.operation_state is not None}
     assert list(shown) == list(known)
     for name, found in known.items():
         state, safe = shown[name]
-        assert f"`{found.value}`" in state
+        assert f"`{found}`" in state
         assert safe == "`false`"
 
 

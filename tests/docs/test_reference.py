@@ -11,6 +11,9 @@ from django.core.management import load_command_class
 from django.dispatch import Signal
 
 from django_idempotency import signals
+from django_idempotency.contrib.graphql.kind import RESOLVERS
+from django_idempotency.contrib.graphql.views import READS
+from django_idempotency.contrib.ninja.kind import INSIDE
 from django_idempotency.contrib.observe.observation import ERROR, REPLAY, RUN, UNKNOWN
 from django_idempotency.engine.operation import EVENTS
 from django_idempotency.extensions import extended
@@ -138,4 +141,6 @@ def test_every_reason_of_an_observed_request() -> None:
 def test_every_reason_of_an_unguarded_request() -> None:
     """Every reason has the level of its log record."""
     shown = [(code(reason), code(level)) for reason, level, *_ in checked("reference/signals-and-logs.md", "Reason")]
-    assert shown == [(reason.code, logging.getLevelName(reason.level)) for reason in REASONS]
+    *core, exempt = REASONS
+    known = (*core, INSIDE, RESOLVERS, READS, exempt)
+    assert shown == [(reason.code, logging.getLevelName(reason.level)) for reason in known]

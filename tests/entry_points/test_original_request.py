@@ -10,9 +10,10 @@ from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 from django.test import override_settings
 
-from django_idempotency import idempotent
+from django_idempotency import Policy, idempotent
 from django_idempotency.errors import StoreUnavailable
 from django_idempotency.http.keys import request_id_of
+from django_idempotency.http.plan import resolve_policy
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.memory import MemoryStore
 
@@ -45,7 +46,7 @@ def sent_with(value: Any, header: str = "HTTP_X_REQUEST_ID") -> HttpRequest:
 )
 def test_what_a_client_sends(sent: Any, kept: str) -> None:
     """A client's id is kept, searched and sent back, so anything but short, visible ASCII counts as none."""
-    assert request_id_of(sent_with(sent)) == kept
+    assert request_id_of(sent_with(sent), resolve_policy(Policy())) == kept
 
 
 @pytest.mark.unit
@@ -53,7 +54,7 @@ def test_its_header_is_a_setting() -> None:
     """`REQUEST_ID_HEADER` names the header; with `None` no header is read."""
     for header, kept in (("X-Amzn-Trace-Id", "1"), ("X-Request-ID", ""), (None, "")):
         with override_settings(IDEMPOTENCY={"REQUEST_ID_HEADER": header}):
-            assert request_id_of(sent_with("1", "HTTP_X_AMZN_TRACE_ID")) == kept
+            assert request_id_of(sent_with("1", "HTTP_X_AMZN_TRACE_ID"), resolve_policy(Policy())) == kept
 
 
 @pytest.mark.django_db(transaction=True)

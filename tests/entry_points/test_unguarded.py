@@ -25,6 +25,9 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from django_idempotency import Policy, idempotency_exempt, idempotent
+from django_idempotency.contrib.graphql.kind import RESOLVERS
+from django_idempotency.contrib.graphql.views import READS
+from django_idempotency.contrib.ninja.kind import INSIDE
 from django_idempotency.errors import ConfigurationError
 from django_idempotency.http.status import HEADER
 from django_idempotency.http.unguarded import REASONS
@@ -169,7 +172,7 @@ def received(caplog: pytest.LogCaptureFixture) -> Iterator[Received]:
     records = [
         record for record in caplog.get_records("call") if "unguarded" in str(record.__dict__.get("idempotency"))
     ]
-    levels = {reason.code: reason.level for reason in REASONS}
+    levels = {reason.code: reason.level for reason in (*REASONS, INSIDE, RESOLVERS, READS)}
     assert [record.__dict__["idempotency"]["reason"] for record in records] == received.reasons  # one of each, always
     assert [record.levelno for record in records] == [levels[reason] for reason in received.reasons]
     assert all(KEY not in str(vars(record)) for record in records)

@@ -18,9 +18,9 @@ from django.db import connection, connections
 from django.utils import timezone
 
 from django_idempotency import idempotent_function
-from django_idempotency.contrib.steps.borders import Border, watched_by
 from django_idempotency.contrib.steps.models import Step
 from django_idempotency.core.steps import StepState
+from django_idempotency.engine.borders import Border, watched_by
 from django_idempotency.errors import OperationCancelled
 from django_idempotency.testing.clock import end_leases
 from django_idempotency.testing.crash_points import CrashPoint, run_until

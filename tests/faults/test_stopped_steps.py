@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from django_idempotency import idempotent_function
-from django_idempotency.contrib.steps.borders import Border, watched_by
+from django_idempotency.engine.borders import Border, watched_by
 from django_idempotency.errors import InProgress
 from django_idempotency.functions import current_operation
 from tests.docs.pages import table

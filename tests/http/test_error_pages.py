@@ -9,9 +9,8 @@ from django.test import RequestFactory
 from django.utils import translation
 
 from django_idempotency import errors
-from django_idempotency.core.standings import STANDINGS
 from django_idempotency.errors import OperationCancelled, Problem
-from django_idempotency.http.error_pages import NOTHING_DONE, page_of
+from django_idempotency.http.error_pages import page_of
 
 from .test_problems import PROBLEMS
 
@@ -35,15 +34,25 @@ def invites(page: str) -> bool:
     return said is not None or "/order/" in page
 
 
-def test_the_list_has_only_problems_about_no_record() -> None:
-    assert all(STANDINGS[code] is None for code in NOTHING_DONE)
+def test_a_problem_about_a_record_never_says_that_nothing_was_done() -> None:
+    """A record proves that a request with this key has arrived before."""
+    for kind in PROBLEMS:
+        assert not (kind.nothing_done and kind.operation_state)
+
+
+def test_what_was_refused_for_its_key() -> None:
+    """Only these: each was refused before any record was looked up, and a new key is the cure."""
+    assert {kind.code for kind in PROBLEMS if kind.nothing_done} == {
+        *("key-missing", "key-malformed", "key-too-short", "key-foreign", "key-not-issued"),
+        *("key-expired", "key-ahead", "key-unsupported", "scope-required"),
+    }
 
 
 @pytest.mark.parametrize("kind", [*PROBLEMS, OfAProject])
 def test_only_where_nothing_was_done_a_page_says_so(kind: type[Problem]) -> None:
     """A person who is led to a new form pays twice, if the first one did its work."""
     page = shown(kind())
-    assert invites(page) is (kind.code in NOTHING_DONE)
+    assert invites(page) is (kind.nothing_done)
     assert kind.code in page
 
 

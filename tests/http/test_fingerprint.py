@@ -20,7 +20,7 @@ from django_idempotency import Policy
 from django_idempotency.conf import resolve
 from django_idempotency.errors import ConfigurationError, RequestTooLarge
 from django_idempotency.http import bodies
-from django_idempotency.http.fingerprint import fingerprint
+from django_idempotency.http.identity import fingerprint
 from django_idempotency.http.selection import Document
 
 JSON = "application/json"

@@ -1,4 +1,4 @@
-"""The private names of Django and REST framework that `http.introspection` uses still mean what we take them for."""
+"""The private names of Django and REST framework that `http.bodies` and `http.atomic_requests` use still mean what we take them for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rest_framework.exceptions import ParseError
 from rest_framework.parsers import JSONParser
 from rest_framework.request import Request
 
-from django_idempotency.http import introspection
+from django_idempotency.http import atomic_requests, bodies
 
 FORM = "application/x-www-form-urlencoded"
 
@@ -28,10 +28,10 @@ def test_what_non_atomic_requests_sets_on_a_view() -> None:
     def view(request: HttpRequest) -> HttpResponse:
         return HttpResponse()
 
-    assert introspection.excluded_aliases(view) == ()
-    assert introspection.excluded_aliases(transaction.non_atomic_requests(using="other")(view)) == {"other"}
-    introspection.exclude_aliases(view, {"default"})
-    assert introspection.excluded_aliases(view) == {"default"}
+    assert atomic_requests.excluded_aliases(view) == ()
+    assert atomic_requests.excluded_aliases(transaction.non_atomic_requests(using="other")(view)) == {"other"}
+    atomic_requests.exclude_aliases(view, {"default"})
+    assert atomic_requests.excluded_aliases(view) == {"default"}
 
 
 def test_whether_a_body_was_read() -> None:
@@ -41,18 +41,18 @@ def test_whether_a_body_was_read() -> None:
     assert held.body
     assert parsed.POST
     requests = (fresh, streamed, held, parsed)
-    assert list(map(introspection.is_read, requests)) == [False, True, True, True]
-    assert list(map(introspection.is_in_memory, requests)) == [False, False, True, True]
-    assert list(map(introspection.is_form_parsed, requests)) == [False, False, False, True]
+    assert list(map(bodies.is_read, requests)) == [False, True, True, True]
+    assert list(map(bodies.is_in_memory, requests)) == [False, False, True, True]
+    assert list(map(bodies.is_form_parsed, requests)) == [False, False, False, True]
 
 
 def test_a_stream_that_was_replaced() -> None:
     """A replaced stream is read from its beginning."""
     request = posted()
-    assert introspection.stream_of(request).read() == b"amount=1"
-    assert introspection.stream_of(HttpRequest()) is None
+    assert bodies.stream_of(request).read() == b"amount=1"
+    assert bodies.stream_of(HttpRequest()) is None
     request.read()
-    introspection.replace_stream(request, BytesIO(b"amount=2"))
+    bodies.replace_stream(request, BytesIO(b"amount=2"))
     assert request.POST["amount"] == "2"
 
 
@@ -62,7 +62,7 @@ def test_a_form_that_failed_fails_again() -> None:
     for _ in range(2):
         with pytest.raises(MultiPartParserError):
             request.POST  # noqa: B018
-        introspection.forget_form(request)
+        bodies.forget_form(request)
 
 
 def test_data_that_failed_fails_again() -> None:
@@ -73,4 +73,4 @@ def test_data_that_failed_fails_again() -> None:
         with pytest.raises(ParseError):
             request.data  # noqa: B018
         assert not request.data
-        introspection.forget_data(request)
+        bodies.forget_data(request)

@@ -14,7 +14,7 @@ from django.test import RequestFactory, override_settings
 from django_idempotency import Policy
 from django_idempotency.errors import KeyMalformed, KeyMissing
 from django_idempotency.http.admission import key_to_guard
-from django_idempotency.http.facts import facts_of
+from django_idempotency.http.plan import plan_of
 
 UUID = "8e03978e-40d5-43e8-bc93-6894a57f9324"
 HEADER = "Idempotency-Key"
@@ -73,6 +73,12 @@ WELL_FORMED = {
 }
 
 
+def guarding_key(request: HttpRequest, policy: Policy) -> object:
+    """Return the key that a request is guarded under, or `None`."""
+    keyed = key_to_guard(request, policy)
+    return None if keyed is None else keyed.key
+
+
 def posted(key: str | None = None, *, method: str = "POST") -> HttpRequest:
     extra: dict[str, Any] = {} if key is None else {"HTTP_IDEMPOTENCY_KEY": key}
     return RequestFactory().generic(method, "/", b"", **extra)
@@ -89,73 +95,73 @@ def over_asgi(*lines: bytes) -> HttpRequest:
 def test_a_malformed_key_is_refused(raw: str) -> None:
     """A malformed key is never read as another key, and never truncated to fit."""
     with pytest.raises(KeyMalformed):
-        facts_of(posted(raw)).read_key()
+        plan_of().read_key(posted(raw).META)
 
 
 @pytest.mark.parametrize(("raw", "key"), WELL_FORMED.items())
 def test_a_well_formed_key_is_read(raw: str, key: str) -> None:
     """A key may be bare, or a structured field's string with its two escapes."""
-    assert facts_of(posted(raw)).read_key() == key
+    assert plan_of().read_key(posted(raw).META) == key
 
 
 def test_two_lines_of_the_header_are_refused_over_asgi() -> None:
     """Either of them could be meant, quoted or bare; one line is fine."""
-    assert facts_of(over_asgi(b"a")).read_key() == "a"
+    assert plan_of().read_key(over_asgi(b"a").META) == "a"
     for lines in ([b"a", b"b"], [b"a", b"a"], [b'"a"', b'"b"'], [b'"a"', b"b"], [b"a", b""]):
         with pytest.raises(KeyMalformed):
-            facts_of(over_asgi(*lines)).read_key()
+            plan_of().read_key(over_asgi(*lines).META)
 
 
 def test_bytes_beyond_ascii_are_refused_over_asgi() -> None:
     """A header is bytes: any bytes beyond ASCII get 400."""
     with pytest.raises(KeyMalformed):
-        facts_of(over_asgi(b"\xff\xfe")).read_key()
+        plan_of().read_key(over_asgi(b"\xff\xfe").META)
 
 
 def test_a_key_that_is_not_text_is_its_text() -> None:
     """A test client, or a middleware, may set a UUID."""
-    assert facts_of(RequestFactory().post("/", HTTP_IDEMPOTENCY_KEY=uuid.UUID(UUID))).read_key() == UUID
+    assert plan_of().read_key(RequestFactory().post("/", HTTP_IDEMPOTENCY_KEY=uuid.UUID(UUID)).META) == UUID
 
 
 def test_without_the_header_there_is_no_key() -> None:
     """A request without the header has no key, which is not an error."""
-    assert facts_of(posted()).read_key() is None
-    assert not facts_of(posted()).carries_key()
-    assert facts_of(posted("")).carries_key()  # but an empty header is one
+    assert plan_of().read_key(posted().META) is None
+    assert not plan_of().carries_key(posted().META)
+    assert plan_of().carries_key(posted("").META)  # but an empty header is one
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "TRACE"])
 def test_a_safe_method_ignores_the_header(method: str) -> None:
     """A safe method ignores even a malformed key, and passes even where one is required."""
-    assert key_to_guard(posted("", method=method), Policy(required=True)) is None
+    assert guarding_key(posted("", method=method), Policy(required=True)) is None
 
 
 @pytest.mark.parametrize("key", [UUID, ""])
 def test_a_method_outside_the_policy_ignores_the_header(key: str) -> None:
     """As with a safe method, nothing is guarded, so nothing is refused."""
     policy = Policy(methods=("POST",), required=True)
-    assert key_to_guard(posted(key, method="DELETE"), policy) is None
-    assert key_to_guard(posted(None, method="DELETE"), policy) is None
-    assert key_to_guard(posted(UUID), policy) == UUID
+    assert guarding_key(posted(key, method="DELETE"), policy) is None
+    assert guarding_key(posted(None, method="DELETE"), policy) is None
+    assert guarding_key(posted(UUID), policy) == UUID
 
 
 def test_methods_may_be_written_in_lower_case() -> None:
     """People write policies."""
-    assert key_to_guard(posted(UUID, method="PATCH"), Policy(methods=["patch"])) == UUID
+    assert guarding_key(posted(UUID, method="PATCH"), Policy(methods=["patch"])) == UUID
 
 
 def test_a_required_key_must_be_there() -> None:
     """A missing key is 400 where it is required. Elsewhere the request runs unguarded."""
     with pytest.raises(KeyMissing):
-        key_to_guard(posted(), Policy(required=True))
-    assert key_to_guard(posted(), Policy(required=False)) is None
+        guarding_key(posted(), Policy(required=True))
+    assert guarding_key(posted(), Policy(required=False)) is None
 
 
 @pytest.mark.parametrize("name", ["X-Request-Token", "x-request-token"])
 def test_the_name_of_the_header_is_configurable(name: str) -> None:
     """`HEADER` is read live, in any case; the usual name then has no effect."""
     with override_settings(IDEMPOTENCY={"HEADER": name}):
-        assert key_to_guard(RequestFactory().post("/", headers={"X-Request-Token": "a"}), Policy()) == "a"
-        assert key_to_guard(posted("a,b"), Policy()) is None
+        assert guarding_key(RequestFactory().post("/", headers={"X-Request-Token": "a"}), Policy()) == "a"
+        assert guarding_key(posted("a,b"), Policy()) is None
         with pytest.raises(KeyMalformed):
-            key_to_guard(RequestFactory().post("/", headers={"X-Request-Token": "a,b"}), Policy())
+            guarding_key(RequestFactory().post("/", headers={"X-Request-Token": "a,b"}), Policy())

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_POST
 from django_idempotency.checks.urlconf import open_handlers
 from django_idempotency.decorators import idempotent
 from django_idempotency.http.layers import cells_of, layers_of
-from django_idempotency.http.markers import is_exempt
+from django_idempotency.http.views import route_of
 
 
 def pay(request: HttpRequest) -> HttpResponse:
@@ -55,7 +55,7 @@ def test_a_partial_is_restricted_as_its_view_is(view: Any) -> None:
 def test_a_request_and_a_check_look_through_a_view_that_wraps_itself() -> None:
     """Both used to loop forever; the decorator raised."""
     idempotent()(itself)
-    assert not is_exempt(itself, "POST")
+    assert not route_of(itself, "POST").exempt
     assert "post" in open_handlers(itself)
 
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from django.http import HttpRequest
 from django.test import override_settings
 
 from django_idempotency import errors
-from django_idempotency.core.standings import STANDINGS
+from django_idempotency.core.profiles.shipped import DEFAULT
+from django_idempotency.core.standings import OperationState
 from django_idempotency.errors import Problem
-from django_idempotency.http.problems import problem_response
+from django_idempotency.http.problems import problem_response, status_of
+from django_idempotency.http.status import HeaderStatus
+from django_idempotency.instrumentation.outcomes import OUTCOMES
 
 PROBLEMS: dict[type[Problem], tuple[int, str]] = {
     errors.KeyMissing: (400, "key-missing"),
@@ -55,9 +60,72 @@ def test_every_problem_is_in_the_table() -> None:
     assert {problem for problem in subclasses(Problem) if problem.__module__ == errors.__name__} == set(PROBLEMS)
 
 
-def test_every_problem_says_what_is_known_of_its_operation() -> None:
-    """Or that it is about no record."""
-    assert set(STANDINGS) == {code for _, code in PROBLEMS.values()}
+@pytest.mark.parametrize("kind", PROBLEMS)
+def test_a_problem_says_everything_about_itself(kind: type[Problem]) -> None:
+    """What its class says is known where it is used: to the profile, the header, the document, the metrics and the page."""
+    assert (kind.status, kind.code) == PROBLEMS[kind]
+    assert kind.title
+    assert (kind.__doc__ or "").strip()
+    assert status_of(kind, DEFAULT) == kind.status
+    assert kind.status_field is None or hasattr(DEFAULT, kind.status_field)
+    assert kind.header_status in {None, *(known.value for known in HeaderStatus)}
+    assert kind.operation_state in {None, *(state.value for state in OperationState)}
+    assert kind.outcome in OUTCOMES
+    assert kind.nothing_done in (True, False)
+
+
+def test_a_code_says_one_thing() -> None:
+    """A client tells problems apart by their codes, so two with one code say the same."""
+    said: dict[str, set[tuple[object, ...]]] = {}
+    for kind in PROBLEMS:
+        about = (kind.status, kind.status_field, kind.header_status, kind.operation_state, kind.outcome)
+        said.setdefault(kind.code, set()).add((*about, kind.nothing_done, kind.title, kind.retry_after))
+    assert {code: found for code, found in said.items() if len(found) > 1} == {}
+
+
+#: Code → the outcome that metrics count. Any other code is `refused`.
+COUNTED = {
+    "in-progress": "running",
+    "request-mismatch": "mismatch",
+    "key-missing": "missing",
+    "key-malformed": "invalid",
+    "key-too-short": "invalid",
+    "key-ahead": "invalid",
+    "key-unsupported": "invalid",
+    "key-expired": "late",
+    "operation-held": "held",
+    "too-many-keys": "flooded",
+    "possible-duplicate": "suspected",
+    "response-not-stored": "not_stored",
+    "record-unreadable": "unreadable",
+    "store-unavailable": "store_error",
+}
+
+
+def test_what_metrics_count() -> None:
+    """Alerts of projects name these words."""
+    assert {kind.code: kind.outcome for kind in PROBLEMS if kind.outcome != "refused"} == COUNTED
+
+
+#: Kind → the field of a profile that names its status. A subclass inherits it.
+STATUS_FIELDS: dict[type[Problem], str] = {
+    errors.KeyMissing: "missing_status",
+    errors.KeyMalformed: "invalid_status",
+    errors.RequestMismatch: "mismatch_status",
+    errors.InProgress: "running_status",
+    errors.KeyExpired: "late_status",
+    errors.KeyAhead: "late_status",
+    errors.KeyUnsupported: "unsupported_status",
+}
+
+
+@pytest.mark.parametrize("kind", PROBLEMS)
+def test_a_profile_names_the_status_of_some(kind: type[Problem]) -> None:
+    """The others have their own in each profile."""
+    field = next((field for base, field in STATUS_FIELDS.items() if issubclass(kind, base)), None)
+    changed: dict[str, Any] = {str(field): 418}
+    other = DEFAULT if field is None else replace(DEFAULT, **changed)
+    assert status_of(kind(), other) == (kind.status if field is None else 418)
 
 
 @pytest.mark.parametrize(("kind", "expected"), PROBLEMS.items(), ids=lambda value: getattr(value, "__name__", ""))

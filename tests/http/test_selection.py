@@ -19,7 +19,7 @@ from django_idempotency import Policy
 from django_idempotency.conf import resolve
 from django_idempotency.core.selectors import Functions, Selector
 from django_idempotency.errors import ConfigurationError, KeyMissing
-from django_idempotency.http.fingerprint import fingerprint
+from django_idempotency.http.identity import fingerprint
 from django_idempotency.http.selection import MAX_SELECTABLE, Document, compile_expressions, compiled, selected_key
 from django_idempotency.http.unguarded import report_unguarded
 
@@ -153,7 +153,7 @@ def test_the_body_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     sent = request({"a": 1, "b": 2})
     document, terms = Document(sent, None), resolve(Policy(key="[body.a, body.b]", fingerprint="body.a"))
     assert selected_key(document, terms, "")
-    assert fingerprint(sent, terms, document)
+    assert fingerprint(sent, terms, None, document)
     assert len(parsed) == 1
 
 

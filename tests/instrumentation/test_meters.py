@@ -346,11 +346,10 @@ def test_off_imports_nothing() -> None:
 def test_outcomes_are_a_closed_list(meter: RecordingMeter, user: User) -> None:
     """Every label value that a problem can have is one of the published ones."""
     from django_idempotency.errors import Problem
-    from django_idempotency.instrumentation.outcomes import outcome_of
 
     def kinds(cls: type[Problem]) -> Iterator[type[Problem]]:
         for sub in cls.__subclasses__():
             yield sub
             yield from kinds(sub)
 
-    assert {outcome_of(kind.code) for kind in kinds(Problem)} <= set(OUTCOMES)
+    assert {kind.outcome for kind in kinds(Problem)} <= set(OUTCOMES)

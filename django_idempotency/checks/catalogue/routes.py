@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...core.contradictions import async_contradiction
 from ...stores.check_messages import SILENCE
 
 _OURS = '"django_idempotency.middleware.IdempotencyMiddleware"'
@@ -33,7 +34,7 @@ MIDDLEWARE: dict[str, tuple[str, str]] = {
 
 ROUTES: dict[str, tuple[str, str]] = {
     "E030": (
-        '%(view)s is async, and no transaction can cover it: it cannot be "atomic".',
+        async_contradiction("%(view)s"),
         'Put @idempotent(guarantee="lease") on it, or @idempotency_exempt.',
     ),
     "E031": (
@@ -188,13 +189,6 @@ ROUTES: dict[str, tuple[str, str]] = {
         "%(view)s cannot be guarded, and a request to it raises: %(problem)s",
         "Put @idempotent() where the message says.",
     ),
-    "E070": (
-        (
-            'IDEMPOTENCY["REQUIRED"] is set, and IdempotencyMiddleware cannot guard django-ninja operations: %(count)s, '
-            "such as %(view)s. A request to one of them raises."
-        ),
-        "Put @idempotent() on each function, directly below the decorator that makes it an operation, or @idempotency_exempt.",
-    ),
     "E071": (
         (
             '%(view)s is an async REST framework view: no transaction can cover it, so it cannot be "atomic", and '
@@ -204,20 +198,6 @@ ROUTES: dict[str, tuple[str, str]] = {
             'Put IdempotentViewMixin first in its bases and type idempotency = Policy(guarantee="lease"), '
             "or put @idempotency_exempt on it."
         ),
-    ),
-    "E082": (
-        (
-            'IDEMPOTENCY["REQUIRED"] is set, and IdempotencyMiddleware cannot guard %(view)s, a GraphQL view: a replay would skip '
-            "the checks of its resolvers. A POST to it raises."
-        ),
-        "Put @idempotent(authorize_replay=…) on the class, or @idempotency_exempt.",
-    ),
-    "W084": (
-        (
-            "IdempotencyMiddleware does not guard %(view)s, a GraphQL view: a replay would skip the checks of its resolvers. "
-            "A mutation with a key runs unguarded."
-        ),
-        f"Put @idempotent(authorize_replay=…) on the class, or @idempotency_exempt; or {SILENCE}.",
     ),
     "W085": (
         (
@@ -234,18 +214,8 @@ ROUTES: dict[str, tuple[str, str]] = {
         'IDEMPOTENCY["EXEMPT"] has %(entry)s, which matches no route of the URLconf.',
         'Type what python manage.py idempotency_routes shows, such as "%(close)s", or take the entry out.',
     ),
-    "W074": (
-        (
-            "IdempotencyMiddleware does not guard django-ninja operations, whose authentication comes after it: "
-            "%(count)s run unguarded, such as %(view)s."
-        ),
-        (
-            "Put @idempotent() on each function that must not run twice, directly below the decorator that makes it "
-            f"an operation, and @idempotency_exempt on the others; or {SILENCE}."
-        ),
-    ),
     "E047": (
-        '%(view)s is an async function, and no transaction can cover it: it cannot be "atomic".',
+        async_contradiction("%(view)s"),
         'Type @idempotent_function(guarantee="lease", …).',
     ),
     "W064": (

@@ -107,10 +107,6 @@ SETTINGS: dict[str, tuple[str, str]] = {
             f"type {SILENCE}."
         ),
     ),
-    "W086": (
-        "INSTALLED_APPS has corsheaders, and %(setting)s lacks %(missing)s: %(effect)s.",
-        f"Type %(fix)s. If no browser of another origin sends keys, type {SILENCE}.",
-    ),
     "E044": (
         "The environment has IDEMPOTENCY_DISABLED=%(value)s, which means neither yes nor no: guarded code raises.",
         "Type IDEMPOTENCY_DISABLED=1 to disable idempotency, IDEMPOTENCY_DISABLED=0 or nothing to enable it.",

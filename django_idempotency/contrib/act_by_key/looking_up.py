@@ -14,10 +14,10 @@ from ...core.hashing import record_id
 from ...core.policy import Policy, Resolved
 from ...core.records import Guarantee, Record, Status
 from ...errors import KeyUnknown, LostRace, ScopeRequired
+from ...http.exchange import speak
 from ...http.keys import formatted, named_key, of_client, scope_of
-from ...http.references import note_operation
+from ...http.references import note_record
 from ...http.responses import is_cancellation, is_held
-from ...http.spoken import speak
 from ...runtime.registry import store_of
 from ...stores.base import BaseStore
 
@@ -33,7 +33,7 @@ def look_up(request: HttpRequest, user: Any, policy: Policy, sent: str) -> dict[
     terms = conf.resolve(policy)
     speak(request, terms.profile)
     key, scope = _key_and_scope(request, user, terms, sent)
-    note_operation(request, record_id(scope, key))
+    note_record(request, record_id(scope, key))
     store = store_of(terms)
     record = store.get(record_id(scope, key))
     if record is None or rules.expired(record):

@@ -15,25 +15,23 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from ...core.concurrency.cancellation import run_to_completion
-from ...core.policy import OBSERVE, SAFE_METHODS, Policy
-from ...core.records import Guarantee
-from ...errors import ConfigurationError, Problem
-from ...http.admission import key_to_guard
+from ...core.policy import SAFE_METHODS, Policy
+from ...errors import Problem
+from ...http.admission import aadmit
 from ...http.atomic_requests import non_atomic_aliases_of
 from ...http.bodies import keep
-from ...http.exchange import Exchange
+from ...http.call import Call
 from ...http.handle import without_key
 from ...http.markers import EXEMPT
 from ...http.problems import aproblem_response
 from ...http.responses import render
+from ...http.run import aconclude, require_lease
 from ...http.status import HeaderStatus, note, note_problem, stamp
-from ...http.terms import resolve_policy
 from ...http.unguarded import EXEMPT as IS_EXEMPT
 from ...http.unguarded import areport_unguarded, leave_unguarded
 from ...rest_framework import problems
-from ...rest_framework.entry import ViewTerms, finished, judge
+from ...rest_framework.guarding import ViewTerms, finished, judge
 from ...rest_framework.problems import DispatchFinished, IdempotencyException
-from ..observe.observing import aconclude
 
 Run = Callable[[], Awaitable[HttpResponseBase]]
 
@@ -64,12 +62,10 @@ async def adispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run)
         return finished.response
     finally:
         delattr(view, name)  # the guard refers to the view
-        if (
-            of_instance and guard.exchange is None
-        ):  # the response is not rendered yet, and renderers read it from the view
+        if of_instance and guard.call is None:  # the response is not rendered yet, and renderers read it from the view
             setattr(view, name, handler)
-    if guard.exchange is not None:
-        return await _settled(view, guard.exchange, response)
+    if guard.call is not None:
+        return await _settled(view, guard.call, response)
     judge(request, response, terms, reached=guard.reached)
     await areport_unguarded(request)
     await aconclude(request, response)
@@ -77,20 +73,18 @@ async def adispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run)
 
 
 async def _finished(view: Any, guard: _AsyncGuardedHandler, run: Run) -> HttpResponseBase:
-    """Return a view's response, rendered if it is to be stored. An exception ends the exchange."""
+    """Return a view's response, rendered if it is to be stored. An exception ends the call."""
     try:
         response = await run()
-        if guard.exchange is not None:
+        if guard.call is not None:
             await sync_to_async(render)(response)
     except GeneratorExit as closed:  # nothing can be awaited any more, and an aborted run writes nothing
-        if guard.exchange is not None:
-            guard.exchange.fail(closed)
+        if guard.call is not None:
+            guard.call.fail(closed)
         raise
     except BaseException as error:
-        if guard.exchange is not None:
-            raise DispatchFinished(
-                await _respond(view, await run_to_completion(guard.exchange.afail(error)))
-            ) from error
+        if guard.call is not None:
+            raise DispatchFinished(await _respond(view, await run_to_completion(guard.call.afail(error)))) from error
         raise
     return response
 
@@ -102,7 +96,7 @@ class _AsyncGuardedHandler:
         self._view = view
         self._terms = terms
         self._handler = handler
-        self.exchange: Exchange | None = None
+        self.call: Call | None = None
         #: Has the view called it? Before that, it may refuse the request.
         self.reached = False
 
@@ -119,7 +113,7 @@ class _AsyncGuardedHandler:
         try:
             return await _called(self._handler, request, *args, **kwargs)
         except Exception as error:
-            if self.exchange is not None and (left := await self.exchange.course.aleft_by(error)) is not None:
+            if self.call is not None and (left := await self.call.course.aleft_by(error)) is not None:
                 return await _respond(self._view, left)
             raise
 
@@ -129,13 +123,13 @@ class _AsyncGuardedHandler:
             policy = await sync_to_async(terms.policy_of)(self._view)
         else:
             policy = terms.policy_of(self._view)
-        exchange = await _exchange(request, policy, strict=terms.strict)
-        if exchange is None:
+        call = await _admit(request, policy, strict=terms.strict)
+        if call is None:
             await areport_unguarded(request._request)
-        elif (replay := await exchange.aopen()) is not None:
+        elif (replay := await call.aopen()) is not None:
             raise DispatchFinished(replay)
         else:
-            self.exchange = exchange
+            self.call = call
 
 
 async def arun_inside(request: Any, policy: Policy, function: Callable[[], Awaitable[Any]]) -> HttpResponseBase:
@@ -146,7 +140,7 @@ async def arun_inside(request: Any, policy: Policy, function: Callable[[], Await
         try:
             response = await function()
         except Exception as error:  # noqa: BLE001 - DRF raises what it does not handle
-            if exchange is not None and (left := await exchange.course.aleft_by(error)) is not None:
+            if call is not None and (left := await call.course.aleft_by(error)) is not None:
                 return await _respond(view, left)
             response = view.handle_exception(error)
         done: HttpResponseBase = view.finalize_response(request, response, *view.args, **view.kwargs)
@@ -154,13 +148,13 @@ async def arun_inside(request: Any, policy: Policy, function: Callable[[], Await
         return done
 
     try:
-        exchange = await _exchange(request, policy, strict=True)
-        replay = None if exchange is None else await exchange.aopen()
+        call = await _admit(request, policy, strict=True)
+        replay = None if call is None else await call.aopen()
     except Problem as problem:
         return await _respond(view, problem)
     if replay is not None:
         return replay
-    if exchange is None:
+    if call is None:
         await areport_unguarded(request._request)
         response = await function()
         await aconclude(request._request, response)
@@ -168,34 +162,23 @@ async def arun_inside(request: Any, policy: Policy, function: Callable[[], Await
     try:
         response = await complete()
     except GeneratorExit as closed:
-        exchange.fail(closed)
+        call.fail(closed)
         raise
     except BaseException as error:  # noqa: BLE001 - afail() raises it again
-        return await _respond(view, await run_to_completion(exchange.afail(error)))
-    return await _settled(view, exchange, response)
+        return await _respond(view, await run_to_completion(call.afail(error)))
+    return await _settled(view, call, response)
 
 
-async def _exchange(request: Any, policy: Policy, *, strict: bool) -> Exchange | None:
-    http = request._request
-    if (key := key_to_guard(http, policy, by="rest_framework")) is None:
-        return None
-    terms = resolve_policy(policy)
-    if terms.guarantee is Guarantee.ATOMIC and terms.mode != OBSERVE:
-        view = type(request.parser_context["view"])
-        raise ConfigurationError(
-            f"{view.__module__}.{view.__qualname__} is async, and no transaction can cover it. "
-            'Type idempotency = Policy(guarantee="lease") in the class. Nothing has run.'
-        )
+async def _admit(request: Any, policy: Policy, *, strict: bool) -> Call | None:
+    view = request.parser_context["view"]
+    http, finish = request._request, functools.partial(finished, view)
     # Its user is known: initial() has evaluated it, in a thread.
-    facts = {
-        "key": key,
-        "user": request.user,
-        "source": request,
-        "strict": strict,
-        "non_atomic": non_atomic_aliases_of(http),
-        "finish": functools.partial(finished, request.parser_context["view"]),
-    }
-    return await sync_to_async(Exchange.of)(http, terms, **facts)
+    facts = {"source": request, "user": request.user, "non_atomic": non_atomic_aliases_of(http), "finish": finish}
+    call = await aadmit(http, policy, by="rest_framework", strict=strict, **facts)
+    if call is not None:
+        name = f"{type(view).__module__}.{type(view).__qualname__}"
+        require_lease(call, name, fix='Type idempotency = Policy(guarantee="lease") in the class. Nothing has run.')
+    return call
 
 
 async def _called(handler: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -212,9 +195,9 @@ async def _leave(request: HttpRequest, *, exempt: bool) -> None:
         note(request, HeaderStatus.REFUSED)
 
 
-async def _settled(view: Any, exchange: Exchange, response: HttpResponseBase) -> HttpResponseBase:
+async def _settled(view: Any, call: Call, response: HttpResponseBase) -> HttpResponseBase:
     try:
-        return await run_to_completion(exchange.asettle(response))
+        return await run_to_completion(call.asettle(response))
     except Problem as problem:
         return await _respond(view, problem)
 

@@ -16,7 +16,7 @@ from ... import signals
 from ...core.policy import Policy
 from ...core.records import shortened
 from ...engine.operation import EVENTS, Operation
-from ...http.counting import WATCHED
+from ...http.exchange import exchange_of
 from ...http.status import HeaderStatus, noted
 from ...models import IdempotencyRecord
 from ...stores.wrapper import innermost
@@ -74,7 +74,7 @@ class IdempotencyPanel(Panel):
     # ------------------------------------------------------------------------------------------------- while it runs
 
     def enable_instrumentation(self) -> None:
-        setattr(self.toolbar.request, WATCHED, self._entered)
+        exchange_of(self.toolbar.request).arrived = self._entered
         for event in _HEARD:
             getattr(signals, event).connect(self._heard, dispatch_uid=(id(self), event), weak=False)
         for connection in connections.all():

@@ -16,8 +16,8 @@ from ...core.key_formats import ANY, ISSUED
 from ...core.policy import Policy, Resolved
 from ...decorators import FORM_FIELDS
 from ...errors import KeyNotIssued, ScopeRequired
-from ...http.markers import guards_itself, own_policy
-from ...http.terms import resolve_policy
+from ...http.plan import resolve_policy
+from ...http.views import own_policy, route_of
 from ..issued_keys.issuing import Destination, issue_on, named, policy_at
 
 logger = logging.getLogger("django_idempotency")
@@ -59,7 +59,7 @@ def _terms(request: HttpRequest, destination: Destination | None) -> Resolved:
         policy = policy_at(destination, Policy(), getattr(request, "urlconf", None))
     else:
         callback = getattr(request.resolver_match, "func", None)
-        policy = (own_policy(callback, _METHOD) if guards_itself(callback, _METHOD) else None) or Policy()
+        policy = (own_policy(callback, _METHOD) if route_of(callback, _METHOD).guards_itself else None) or Policy()
     if conf.profile_of(policy.profile, conf.project_settings()).carrier != "body":
         if destination is not None:
             raise ImproperlyConfigured(

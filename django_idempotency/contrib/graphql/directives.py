@@ -24,7 +24,7 @@ from graphql import (
 
 from ...http.bodies import is_json
 from ...http.markers import view_class
-from .hook import is_strawberry, library_view
+from .kind import is_strawberry, library_view
 
 #: The directive, for the `directives` of a schema of graphene.
 IDEMPOTENT = GraphQLDirective(

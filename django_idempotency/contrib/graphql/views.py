@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import types
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -18,6 +19,7 @@ from django.views import View
 
 from ... import conf
 from ...core.concurrency.threads import in_thread
+from ...core.contradictions import async_contradiction
 from ...core.policy import OBSERVE, SAFE_METHODS, Policy
 from ...core.records import Guarantee
 from ...errors import Problem
@@ -29,17 +31,20 @@ from ...http.atomic_requests import (
     non_atomic_aliases,
     non_atomic_aliases_of,
 )
-from ...http.exchange import exchange_of
-from ...http.facts import facts_of
+from ...http.exchange import call_on
 from ...http.handle import without_key
+from ...http.kinds import Reason
 from ...http.markers import POLICY
+from ...http.plan import asking, plan_of
 from ...http.problems import aproblem_response, problem_response
-from ...http.running import arun_guarded, run_guarded
+from ...http.run import arun, run
 from ...http.status import stamp
-from ...http.unguarded import READS, areport_unguarded, leave_unguarded, report_unguarded, watched
+from ...http.unguarded import areport_unguarded, leave_unguarded, report_unguarded, watched
 from ..observe.observing import observation_of
 from . import operations
 from .execution import Execution
+
+READS = Reason("reads", "it is not a GraphQL mutation", logging.INFO)
 
 
 def guard(cls: type[Any], library: type[Any], policy: Policy) -> type[Any]:
@@ -56,8 +61,9 @@ def guard(cls: type[Any], library: type[Any], policy: Policy) -> type[Any]:
     is_async = iscoroutinefunction(library.dispatch)
     if is_async and conf.field(policy, "guarantee") != Guarantee.LEASE:
         raise ImproperlyConfigured(
-            f"{cls.__name__} is async, and no transaction can cover it. "
-            'Type @idempotent(guarantee="lease", …), or take the sync GraphQLView.'
+            async_contradiction(
+                cls.__name__, fix='Type @idempotent(guarantee="lease", …), or take the sync GraphQLView.'
+            )
         )
     bases: tuple[type[Any], ...] = (cls,)
     if not issubclass(cls, _GuardedView):
@@ -119,10 +125,8 @@ class _GuardedView(View):
         non_atomic = non_atomic_aliases_of(request)
         if changes:
             self._execution = Execution()
-            return run_guarded(
-                request, policy, lambda: self._judged(request, call()), source=request, non_atomic=non_atomic
-            )
-        if facts_of(request).carries_key(policy):
+            return run(request, policy, lambda: self._judged(request, call()), source=request, non_atomic=non_atomic)
+        if plan_of(policy).carries_key(request.META):
             leave_unguarded(request, READS)
             report_unguarded(request)
         with atomic_requests(non_atomic):
@@ -148,7 +152,7 @@ class _GuardedView(View):
 
     def _judged(self, request: HttpRequest, response: Any) -> Any:
         """Let what was executed decide whether the response is stored."""
-        judge = exchange_of(request) or observation_of(request)
+        judge = call_on(request) or observation_of(request)
         if judge is not None and self._execution is not None and self._execution.was_asked:
             judge.weigh(response, has_begun=self._execution.has_begun)
         return response
@@ -185,8 +189,8 @@ class _AsyncGuardedView(_GuardedView):
                     "HttpResponseBase", await in_thread(judged, close=connections.close_all) if asks else judged()
                 )
 
-            return await arun_guarded(request, policy, respond)
-        if facts_of(request).carries_key(policy):
+            return await arun(request, policy, respond)
+        if plan_of(policy).carries_key(request.META):
             leave_unguarded(request, READS)
             await areport_unguarded(request)
         return stamp(request, cast("HttpResponseBase", await call()))
@@ -198,7 +202,7 @@ def _is_concerned(request: HttpRequest, policy: Policy) -> bool:
         request.idempotency = without_key()  # type: ignore[attr-defined]
     if request.method in SAFE_METHODS or is_covered(request):
         return False
-    return facts_of(request).asks_for_guard(policy)
+    return asking(policy, request) is not None
 
 
 def _require_bounded(request: HttpRequest, policy: Policy) -> None:

@@ -16,11 +16,11 @@ from ...core.policy import SAFE_METHODS, Policy, Resolved
 from ...core.records import prints
 from ...errors import KeyNotIssued, ScopeRequired
 from ...http import bodies
+from ...http.exchange import speak
 from ...http.keys import scope_of
-from ...http.markers import guards_itself, own_policy
+from ...http.plan import resolve_policy
 from ...http.selection import Document
-from ...http.spoken import speak
-from ...http.terms import resolve_policy
+from ...http.views import own_policy, route_of
 from .signing import issue
 
 #: The longest body of a request for a key (bytes).
@@ -94,7 +94,7 @@ def policy_at(destination: Destination, fallback: Policy, urlconf: Any = None) -
         callback = resolve(destination.path.removeprefix(prefix), urlconf=urlconf).func
     except Resolver404 as error:
         raise KeyNotIssued("No idempotency key was issued: there is nothing at this path.") from error
-    own = own_policy(callback, destination.method) if guards_itself(callback, destination.method) else None
+    own = own_policy(callback, destination.method) if route_of(callback, destination.method).guards_itself else None
     return own or fallback
 
 

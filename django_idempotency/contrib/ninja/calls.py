@@ -18,19 +18,17 @@ from django.http.response import HttpResponseBase
 from ...core.concurrency.cancellation import run_to_completion
 from ...core.concurrency.threads import in_thread
 from ...core.policy import SAFE_METHODS, Policy
-from ...core.records import Guarantee
-from ...errors import ConfigurationError, OperationUnknown, Problem, TransactionLost
-from ...http.admission import is_guarded, key_to_guard
+from ...errors import OperationUnknown, Problem, TransactionLost
+from ...http.admission import Keyed, call_of, key_to_guard
 from ...http.atomic_requests import non_atomic_aliases_of
-from ...http.exchange import Exchange
-from ...http.facts import facts_of
-from ...http.identity import Key
+from ...http.call import Call
+from ...http.exchange import call_on, exchange_of
 from ...http.keys import user_of
+from ...http.plan import plan_of
 from ...http.responses import render
+from ...http.run import aconclude, conclude, require_lease
 from ...http.status import stamp
-from ...http.terms import resolve_policy
 from ...http.unguarded import areport_unguarded, note_unreached, report_unguarded
-from ..observe.observing import aconclude, conclude
 from .callers import caller_of
 from .problems import aproblem_response, problem_response
 from .transactions import refuse_transaction, transactions_around
@@ -38,8 +36,6 @@ from .transactions import refuse_transaction, transactions_around
 if TYPE_CHECKING:
     from ninja import NinjaAPI
 
-#: On a request: the call of its operation.
-CALL = "_idempotency_ninja_call"
 #: Errors in the function that the guard answers: derive() without a store, a query after the transaction was lost.
 _OURS = (OperationUnknown, TransactionLost)
 
@@ -63,7 +59,7 @@ class Stopped(BaseException):
 class OperationCall:
     """One request to a guarded operation."""
 
-    exchange: Exchange | None = None
+    call: Call | None = None
     #: Has ninja called the function? Before that, it may refuse the request.
     _reached = False
 
@@ -81,68 +77,68 @@ class OperationCall:
     def run(self, operation: Callable[[], HttpResponseBase]) -> HttpResponseBase:
         """Run an operation, ninja's own checks included."""
         response = self._run(operation)
-        if self._decorated and self.exchange is not None:
+        if self._decorated and self.call is not None:
             self._transactions.begin()
         return response
 
     def _run(self, operation: Callable[[], HttpResponseBase]) -> HttpResponseBase:
-        setattr(self.request, CALL, self)
+        exchange_of(self.request).entry = self
         try:
             with ExitStack() as ending:
                 ending.push(self._end_transactions)
                 self._response = operation()
-                if self.exchange is not None:
+                if self.call is not None:
                     render(self._response)
         except OperationFinished as finished:  # writes of the checks are kept
             return finished.response
         except BaseException as error:
-            if self.exchange is not None:
+            if self.call is not None:
                 committed = self._response if self._transactions.opened.committed else None
-                return self._respond(self.exchange.fail(_met(error), committed=lambda: committed))
+                return self._respond(self.call.fail(_met(error), committed=lambda: committed))
             raise
         finally:
-            delattr(self.request, CALL)
-        if self.exchange is None:
+            exchange_of(self.request).entry = None
+        if self.call is None:
             self._judge(self._response)
             report_unguarded(self.request)
             if not self._transactions.opened.blocks:
                 conclude(self.request, self._response)
             return stamp(self.request, self._response)
         try:
-            return self.exchange.settle(self._response)
+            return self.call.settle(self._response)
         except Problem as problem:
             return self._respond(problem)
 
     def _end_transactions(self, *raised: Any) -> None:
-        if self.exchange is not None:
+        if self.call is not None:
             self._transactions.end(*raised)
 
     async def arun(self, operation: Callable[[], Awaitable[HttpResponseBase]]) -> HttpResponseBase:
         """See run(). Django refuses ATOMIC_REQUESTS for async views."""
-        setattr(self.request, CALL, self)
+        exchange_of(self.request).entry = self
         try:
             response = await operation()
-            if self.exchange is not None and not getattr(response, "is_rendered", True):
+            if self.call is not None and not getattr(response, "is_rendered", True):
                 await in_thread(render, response, close=connections.close_all)
         except OperationFinished as finished:
             return finished.response
         except GeneratorExit as closed:  # nothing can be awaited any more, and an aborted run writes nothing
-            if self.exchange is not None:
-                self.exchange.fail(closed)
+            if self.call is not None:
+                self.call.fail(closed)
             raise
         except BaseException as error:
-            if self.exchange is not None:
-                return await self._arespond(await run_to_completion(self.exchange.afail(_met(error))))
+            if self.call is not None:
+                return await self._arespond(await run_to_completion(self.call.afail(_met(error))))
             raise
         finally:
-            delattr(self.request, CALL)
-        if self.exchange is None:
+            exchange_of(self.request).entry = None
+        if self.call is None:
             self._judge(response)
             await areport_unguarded(self.request)
             await aconclude(self.request, response)
             return stamp(self.request, response)
         try:
-            return await run_to_completion(self.exchange.asettle(response))
+            return await run_to_completion(self.call.asettle(response))
         except Problem as problem:
             return await self._arespond(problem)
 
@@ -152,8 +148,8 @@ class OperationCall:
         if (
             not self._reached
             and request.method not in SAFE_METHODS
-            and facts_of(request).carries_key(self.policy)
-            and not is_guarded(request)
+            and plan_of(self.policy).carries_key(request.META)
+            and call_on(request) is None
         ):
             note_unreached(request, response)
 
@@ -163,69 +159,66 @@ class OperationCall:
         """Open the guard, if the request carries a key, and call the function."""
         self._reached = True
         try:
-            if (key := key_to_guard(self.request, self.policy, by="ninja")) is not None:
-                self._open(key)
+            if (keyed := key_to_guard(self.request, self.policy, by="ninja")) is not None:
+                self._open(keyed)
         except Problem as problem:
             raise OperationFinished(self._respond(problem)) from problem
-        if self.exchange is None:
+        if self.call is None:
             report_unguarded(self.request)
         try:
             return function()
         except _OURS as problem:
             raise self._stopped(problem) from problem
         except Exception as error:
-            if self.exchange is not None and (left := self.exchange.course.left_by(error)) is not None:
+            if self.call is not None and (left := self.call.course.left_by(error)) is not None:
                 raise Stopped(left) from error
             raise
 
     def _stopped(self, problem: Problem) -> BaseException:
         """Return what to raise for a problem that the guard answers, not the project."""
-        return problem if self.exchange is None else Stopped(problem)
+        return problem if self.call is None else Stopped(problem)
 
-    def _open(self, key: Key) -> None:
+    def _open(self, keyed: Keyed) -> None:
         user = getattr(self.request, "user", None)
-        if (exchange := self._exchange(key, user)) is None:
+        if (call := self._call(keyed, user)) is None:
             return
         refuse_transaction(self.request)
-        if (response := exchange.open(self._transactions.opened)) is not None:
+        if (response := call.open(self._transactions.opened)) is not None:
             raise OperationFinished(response)
-        self.exchange = exchange
+        self.call = call
 
     async def aenter(self, function: Callable[[], Awaitable[Any]]) -> Any:
         """See enter()."""
         self._reached = True
         try:
-            if (key := key_to_guard(self.request, self.policy, by="ninja")) is not None:
-                await self._aopen(key)
+            if (keyed := key_to_guard(self.request, self.policy, by="ninja")) is not None:
+                await self._aopen(keyed)
         except Problem as problem:
             raise OperationFinished(await self._arespond(problem)) from problem
-        if self.exchange is None:
+        if self.call is None:
             await areport_unguarded(self.request)
         try:
             return await function()
         except _OURS as problem:
             raise self._stopped(problem) from problem
         except Exception as error:
-            if self.exchange is not None and (left := await self.exchange.course.aleft_by(error)) is not None:
+            if self.call is not None and (left := await self.call.course.aleft_by(error)) is not None:
                 raise Stopped(left) from error
             raise
 
-    async def _aopen(self, key: Key) -> None:
+    async def _aopen(self, keyed: Keyed) -> None:
         user = await user_of(self.request, self.policy)
-        exchange = await sync_to_async(self._exchange)(key, user)
-        if exchange is None:
+        call = await sync_to_async(self._call)(keyed, user)
+        if call is None:
             return
-        if exchange.policy.guarantee is Guarantee.ATOMIC:  # the settings have changed since it was decorated
-            raise ConfigurationError('An async operation cannot be "atomic". Type guarantee="lease".')
-        if (response := await exchange.aopen()) is not None:
+        require_lease(call, "This operation")
+        if (response := await call.aopen()) is not None:
             raise OperationFinished(response)
-        self.exchange = exchange
+        self.call = call
 
-    def _exchange(self, key: Key, user: Any) -> Exchange | None:
-        terms = resolve_policy(self.policy)
-        user = caller_of(self.request, user, terms)
-        non_atomic = non_atomic_aliases_of(self.request)
-        return Exchange.of(self.request, terms, key=key, user=user, source=self.request, non_atomic=non_atomic)
+    def _call(self, keyed: Keyed, user: Any) -> Call | None:
+        request, user = self.request, caller_of(self.request, user, keyed.plan.terms)
+        return call_of(request, keyed, user=user, source=request, non_atomic=non_atomic_aliases_of(request))
 
     def _respond(self, problem: Problem) -> HttpResponseBase:
         return problem_response(problem, self.request, self._api)

@@ -10,12 +10,11 @@ from ninja_extra.constants import ROUTE_OBJECT
 from ninja_extra.reflect import reflect
 
 from ...core.policy import Policy
-from .hook import contribute
 from .operations import guard_operation
 
 
-def guard_method(method: Callable[..., Any], policy: Policy, guard: Callable[..., Any]) -> None:
-    """Guard a method that is a route: after the permissions of its controller.
+def guarding(method: Callable[..., Any], policy: Policy, guard: Callable[..., Any]) -> Callable[[Any], None]:
+    """Return what guards the operation of a method that is a route: after the permissions of its controller.
 
     The package turns it into a function that takes the request and finds the controller: `guard` takes that one.
     """
@@ -26,4 +25,4 @@ def guard_method(method: Callable[..., Any], policy: Policy, guard: Callable[...
         operation.view_func = guard(operation.view_func, policy)
         guard_operation(operation, policy)
 
-    contribute(method, guard_route)
+    return guard_route

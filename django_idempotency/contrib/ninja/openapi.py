@@ -16,9 +16,9 @@ from django.urls import get_script_prefix
 from ninja.openapi.schema import OpenAPISchema
 
 from ...errors import IdempotencyError
-from ...http.ninja_views import handled_exceptions
 from ..publishing.routes import guarded_at
 from ..publishing.schema import describe
+from .problems import handled_exceptions
 
 
 class IdempotencySchemaMixin(ninja.NinjaAPI):

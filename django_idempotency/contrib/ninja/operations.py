@@ -13,10 +13,10 @@ from django.http.response import HttpResponseBase
 from ninja.operation import Operation, PathView
 
 from ...core.policy import Policy
-from ...http.atomic_requests import atomic_requests, guarded_alias, leave_atomic_requests, non_atomic_aliases
+from ...http.atomic_requests import atomic_requests, leave_atomic_requests, non_atomic_aliases
+from ...http.kinds import operation_of
 from ...http.markers import POLICY
-from ...http.ninja_views import operation_of
-from ..observe.observing import conclude
+from ...http.run import conclude
 from .calls import OperationCall
 from .transactions import Transactions
 
@@ -67,11 +67,7 @@ def _leaving(get_view: Callable[[PathView], Callable[..., Any]]) -> Callable[[Pa
         def leaving(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
             policy = getattr(operation_of(view, request.method or ""), POLICY, None)
             non_atomic = non_atomic_aliases(leaving)
-            with (
-                atomic_requests(non_atomic, but=guarded_alias.get())
-                if policy is None
-                else Transactions(non_atomic).around(request, policy)
-            ):
+            with atomic_requests(non_atomic) if policy is None else Transactions(non_atomic).around(request, policy):
                 response = view(request, *args, **kwargs)
             conclude(request, response)
             return response

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from ...errors import IdempotencyError, Problem
 from ...http import problems
-from ...http.ninja_views import handled_exceptions
 from ...http.status import note_problem
 
 if TYPE_CHECKING:
     from ninja import NinjaAPI
+
+
+def handled_exceptions(api: Any) -> Any:
+    """Return the exception classes that an API has handlers for.
+
+    `api.on_exception()` finds one for every exception, ninja's own, so it cannot say whether the project has one for
+    ours.
+    """
+    return getattr(api, "_exception_handlers", {})
 
 
 def problem_response(problem: Problem, request: HttpRequest, api: NinjaAPI) -> HttpResponseBase:

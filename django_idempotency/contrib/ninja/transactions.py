@@ -12,12 +12,9 @@ from django.http import HttpRequest
 
 from ...core.policy import Policy
 from ...errors import ConfigurationError
-from ...http.atomic_requests import ALL_ALIASES, AllAliases, OpenedTransactions, atomic_requests
-from ...http.facts import facts_of
-from ...http.introspection import excluded_aliases
-
-#: On a request: the transactions of ATOMIC_REQUESTS.
-_TRANSACTIONS = "_idempotency_ninja_transactions"
+from ...http.atomic_requests import ALL_ALIASES, NONE_OPENED, AllAliases, atomic_requests, excluded_aliases
+from ...http.exchange import exchange_of, noted_of
+from ...http.plan import plan_of
 
 
 class Transactions:
@@ -26,18 +23,19 @@ class Transactions:
     def __init__(self, non_atomic: AbstractSet[str] = ALL_ALIASES) -> None:
         self._non_atomic = non_atomic
         self._stack = ExitStack()
-        self.opened = OpenedTransactions()
+        self.opened = NONE_OPENED
 
     @contextmanager
     def around(self, request: HttpRequest, policy: Policy) -> Iterator[None]:
         """Open them for as long as a view runs."""
-        setattr(request, _TRANSACTIONS, self)
+        exchange = exchange_of(request)
+        exchange.transactions = self
         try:
             with self._stack:
-                self.begin(noted=facts_of(request).may_have_key(policy))
+                self.begin(noted=plan_of(policy).may_have_key(request.META))
                 yield
         finally:
-            delattr(request, _TRANSACTIONS)
+            exchange.transactions = None
 
     def begin(self, *, noted: bool = False) -> None:
         """Open them; again after the guard has closed, for what decorators do with its response."""
@@ -50,7 +48,8 @@ class Transactions:
 
 def transactions_around(request: HttpRequest) -> Transactions:
     """Return the open ones; none in a view that is not ninja's."""
-    found = vars(request).get(_TRANSACTIONS)
+    exchange = noted_of(request)
+    found: Transactions | None = None if exchange is None else exchange.transactions
     return Transactions() if found is None else found
 
 

@@ -23,9 +23,10 @@ from ...core.rules import Execute, Replay, Verdict
 from ...core.scope_names import observed
 from ...errors import LeaseInTransaction, ResponseNotStored, StoreUnavailable
 from ...http import bodies
+from ...http.bodies import is_form_parsed, is_in_memory
 from ...http.handle import RequestIdempotency
 from ...http.identity import Key, Where, identify
-from ...http.introspection import is_form_parsed, is_in_memory
+from ...http.plan import Plan
 from ...http.problems import refusal_of
 from ...http.responses import ending_of, is_storable, wanted_by
 from ...http.selection import asks_request
@@ -51,7 +52,7 @@ _silent: weakref.WeakKeyDictionary[BaseStore, float] = weakref.WeakKeyDictionary
 class Observation:
     """One observed request. It holds the request weakly, since the request refers to it."""
 
-    terms: Resolved | None
+    plan: Plan | None
     key: Key | None
     user: Any
     strict: bool
@@ -64,9 +65,9 @@ class Observation:
     @property
     def policy(self) -> Resolved:
         """The policy. Raises the refusal of a request that has none."""
-        if self.terms is None:
-            raise self.refusal or TypeError("An observation has a policy or a refusal.")
-        return self.terms
+        if self.plan is None:
+            raise self.refusal or TypeError("An observation has a plan or a refusal.")
+        return self.plan.terms
 
     def ticket(self) -> Ticket | None:
         """Return the ticket that a guard would claim with; `None` for a request that it would let run unguarded.
@@ -152,7 +153,7 @@ class Observation:
             return conclusions.classify_status(response.status_code, remembers=self.policy.profile.remembers)
 
     def weigh(self, response: HttpResponseBase, *, has_begun: bool) -> None:
-        """See `RunningExchange.weigh()`. Never raises."""
+        """See `Call.weigh()`. Never raises."""
         handle = getattr(self.request(), "idempotency", None)
         with suppress(Exception):  # the project's `keep`
             if handle is not None and handle._ending is None and wanted_by(self.policy, response) is None:  # noqa: SLF001

@@ -17,31 +17,29 @@ import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from ...core.concurrency.threads import in_thread
-from ...core.policy import Resolved
 from ...errors import InProgress, LostRace, Problem
 from ...extensions import extended
 from ...http import bodies, counting
+from ...http.bodies import is_read
+from ...http.exchange import hand_out, noted_of
 from ...http.identity import Key
-from ...http.introspection import is_read
-from ...http.status import HeaderStatus, note, noted, stamp
+from ...http.plan import Plan
+from ...http.status import HeaderStatus, note, stamp
 from ...http.unguarded import readable_key, report_unguarded
 from ...instrumentation.observer import notify_observed
 from ...instrumentation.outcomes import OBSERVED
 from .observation import ERROR, Observation, ObservedIdempotency
 
-#: On a request: its observation, until that is concluded.
-_OBSERVATION = "_idempotency_observation"
-
 
 def watch(
     request: HttpRequest,
-    policy: Resolved | None,
+    plan: Plan | None,
     *,
     key: Key | None = None,
     user: Any = None,
@@ -51,11 +49,11 @@ def watch(
 ) -> None:
     """Begin to observe a request whose view runs next. Never raises.
 
-    `refusal`: what a guard would raise. The policy, which may contradict the settings, is not needed then. For the rest
+    `refusal`: what a guard would raise. The plan, which may not compile, is not needed then. For the rest
     see `identify()`.
     """
     observation = Observation(
-        terms=policy,
+        plan=plan,
         key=key,
         user=user,
         strict=strict,
@@ -64,10 +62,10 @@ def watch(
         source=weakref.ref(source or request),
         began=time.monotonic(),
     )
-    setattr(request, _OBSERVATION, observation)
     note(request, HeaderStatus.OBSERVED)
     counting.count(request, OBSERVED)
-    request.idempotency = extended(ObservedIdempotency)(observation)  # type: ignore[attr-defined]
+    exchange = hand_out(request, extended(ObservedIdempotency)(observation))
+    exchange.concluding = partial(_report, observation)
     if refusal is None and not is_read(request):
         with suppress(Exception):  # the view meets it, too
             if bodies.fits(request):
@@ -76,31 +74,13 @@ def watch(
 
 def observation_of(request: HttpRequest) -> Observation | None:
     """Return the observation of a request whose view runs."""
-    return getattr(request, _OBSERVATION, None)
+    exchange = noted_of(request)
+    concluding = None if exchange is None else exchange.concluding
+    return concluding.args[0] if isinstance(concluding, partial) else None
 
 
-def conclude(request: HttpRequest, response: Any) -> None:
-    """Report what a guard would have done about a request, if it is observed. Outside the view's transaction.
-
-    Never raises.
-    """
-    if (observation := _taken(request)) is not None and isinstance(response, HttpResponseBase):
-        _report(request, observation, response)
-
-
-async def aconclude(request: HttpRequest, response: Any) -> None:
-    """See conclude()."""
-    if (observation := _taken(request)) is not None and isinstance(response, HttpResponseBase):
-        await in_thread(_report, request, observation, response)
-
-
-def _taken(request: HttpRequest) -> Observation | None:
-    observation: Observation | None = vars(request).pop(_OBSERVATION, None)
-    # Another entry point may have guarded it after all, nearer to the view.
-    return observation if noted(request) is HeaderStatus.OBSERVED else None
-
-
-def _report(request: HttpRequest, observation: Observation, response: HttpResponseBase) -> None:
+def _report(observation: Observation, request: HttpRequest, response: HttpResponseBase) -> None:
+    """Report what a guard would have done about a request. Never raises."""
     error: Exception | None = None
     with _session_as_it_was(request):
         try:

@@ -13,9 +13,9 @@ from django.contrib.admindocs.views import simplify_regex
 
 from ... import conf
 from ...checks.guards import guards_of
-from ...checks.urlconf import class_of, routes
+from ...checks.urlconf import is_of_admin, routes
 from ...core.policy import OBSERVE, Policy
-from ...http.layers import cells_of, layers_of
+from ...http.markers import view_class
 from .policies import published
 
 
@@ -67,21 +67,9 @@ def _guarded() -> Iterator[GuardedMethod]:
                 )
 
 
-def is_of_admin(callback: Any) -> bool:
-    """Is it a view of Django's admin? People use it, and where it is, is not for everyone.
-
-    Its sites and model admins are around their views: as their owner, or in the closure of `admin_view()`.
-    """
-    for layer in layers_of(callback):
-        for owner in (getattr(layer, "__self__", None), *cells_of(layer).values()):
-            if any(cls.__module__.startswith("django.contrib.admin.") for cls in type(owner).__mro__):
-                return True
-    return False
-
-
 def guarding(view: Any, method: str, path: str) -> GuardedMethod | None:
     """Return what guards a method of a class-based view at a path of a schema (`/charges/{id}/`), or `None`."""
-    its = [each for each in guarded_methods() if class_of(each.callback) is type(view) and each.method == method]
+    its = [each for each in guarded_methods() if view_class(each.callback) is type(view) and each.method == method]
     return next((each for each in its if _shape(each.path) == _shape(path)), its[0] if its else None)
 
 

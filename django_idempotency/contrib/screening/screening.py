@@ -23,12 +23,14 @@ from django.http import HttpRequest
 
 from ... import conf
 from ...core import rules
+from ...core.conclusions import SettledState, WorkResult
 from ...core.hashing import blinded
 from ...core.policy import Resolved
 from ...core.records import Ticket
 from ...errors import ConfigurationError, PossibleDuplicate, Problem, StoreUnavailable, TooManyKeys
+from ...http.call import Call
 from ...http.counting import in_any_language
-from ...http.references import note_operation
+from ...http.references import note_record
 from ...http.responses import FINAL
 from ...http.selection import Document, selected_facts
 from ...realms import realm_of
@@ -38,6 +40,10 @@ logger = logging.getLogger("django_idempotency")
 
 #: Before the name of what is counted, and of what is remembered.
 _COUNTED, _REMEMBERED = "django_idempotency:", "django_idempotency:facts:"
+
+
+#: How a record is left whose request may come again.
+RELEASED = (SettledState.FREE, SettledState.BOUND)
 
 
 class Screened(NamedTuple):
@@ -64,7 +70,7 @@ class Screening:
     def __init__(
         self, request: HttpRequest, policy: Resolved, record: UUID, *, counted: str | None, facts: str | None
     ) -> None:
-        # The request refers to its exchange, and that to us: see RunningExchange.
+        # The request refers to its exchange, and that to us: see `Call`.
         self._http = weakref.ref(request)
         self._policy = policy
         self._record = record
@@ -77,7 +83,38 @@ class Screening:
         assert request is not None, "its exchange is asked while it is served"
         return request
 
-    def flooded(self, store: BaseStore) -> Screened | None:
+    def arrived(self, call: Call) -> None:
+        """Raise `TooManyKeys` for a key that is new, if its client has made too many."""
+        found = self._flooded(call.operation.store)
+        if found is not None and found.problem is not None:
+            call.operation.sink(found.event, call.operation)
+            raise found.problem
+
+    def claimed(self, call: Call, run: rules.Execute) -> None:
+        """Report or refuse a request whose work is about to run. Raises `TooManyKeys` or `PossibleDuplicate`."""
+        operation = call.operation
+        try:
+            found = self._screened(run)
+            if found is not None:
+                operation.sink(found.event, operation)
+        except BaseException:
+            operation.abandon()
+            self.forget()
+            raise
+        if found is None or found.problem is None:
+            return
+        if run.attempt == 1:  # as if it had never come: sent again, it is a new key again
+            operation.settle(WorkResult.DROPPED, ttl=0.0)
+        else:
+            operation.abandon()
+        raise found.problem
+
+    def ended(self, call: Call) -> None:
+        """Forget the facts of a request that was refused or has failed."""
+        if call.operation.left_as in RELEASED:
+            self.forget()
+
+    def _flooded(self, store: BaseStore) -> Screened | None:
         """Refuse a new key of a client that has reached its limit, before it is claimed."""
         usage = self._usage(increment=False)
         if usage is None or usage.made < usage.limit:
@@ -88,7 +125,7 @@ class Screening:
             return None
         return None if known is not None and not rules.expired(known) else _too_many(usage)
 
-    def screened(self, run: rules.Execute) -> Screened | None:
+    def _screened(self, run: rules.Execute) -> Screened | None:
         """Judge a claimed key whose work is about to run. A crashed owner's is not judged again: it is the same request.
 
         Its facts are remembered all the same, so that they are forgotten if this attempt fails.
@@ -118,7 +155,7 @@ class Screening:
             return None
         if self._policy.suspect_action != "refuse":
             return Screened("suspected")
-        note_operation(self._request, first)  # the problem names the first
+        note_record(self._request, first)  # the problem names the first
         return Screened("suspected", PossibleDuplicate(headers=FINAL))
 
     def _remember(self) -> UUID | None:

@@ -10,6 +10,7 @@ from django.db import transaction
 from ...core.failures import named
 from ...core.serialization.results import Unstorable, dump_error
 from ...core.steps import StepAction, StepState, action
+from ...engine.borders import Border, reached
 from ...errors import (
     ConfigurationError,
     OperationCancelled,
@@ -23,7 +24,6 @@ from ...instrumentation.outcomes import STEP_EXECUTED, STEP_FAILED, STEP_IN_DOUB
 from ...runtime.current_step import RunningStep
 from ...runtime.takeovers import HoldForReview, RunAgain, UseResult
 from .actions import Actions, Call, Query
-from .borders import Border, reached
 from .doubt import Asked
 from .elsewhere import only_in
 from .journal import Entry, PositionTaken

@@ -20,6 +20,7 @@ from ...core.failures import named
 from ...core.lifetime import remembered
 from ...core.records import shortened
 from ...core.steps import StepState, UndoAction, is_in_doubt, undo_action
+from ...engine.borders import Border, reached
 from ...errors import ConfigurationError, OwnershipLost
 from ...instrumentation.meters import meters
 from ...instrumentation.outcomes import STEP_NOT_UNDONE, STEP_UNDONE
@@ -27,7 +28,6 @@ from ...runtime.current_step import CLOSERS, RunningStep
 from ...runtime.handle import HELD_FOR
 from ...runtime.takeovers import HoldForReview, RunAgain, UseResult
 from .actions import Actions, Call, Query
-from .borders import Border, reached
 from .doubt import Asked, InDoubt
 from .elsewhere import only_in
 from .journal import Journal, PositionTaken

@@ -13,7 +13,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from ... import conf
 from ...checks.guards import OPEN, GuardKind, Row, rows
 from ...checks.settings import check_settings
-from ...contrib.publishing.routes import is_of_admin
+from ...checks.urlconf import is_of_admin
 from ...http.markers import UNSAFE_HANDLERS
 
 #: Columns of a terminal. Only a path or a name that is longer goes past them.

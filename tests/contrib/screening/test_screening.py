@@ -225,7 +225,7 @@ def test_what_is_claimed_and_refused_is_undone(user: User, door: str, monkeypatc
     send, url = sender(user), f"/limited/{door}/"
     for number in range(3):
         send(url, f"k{number}")
-    monkeypatch.setattr("django_idempotency.contrib.screening.screening.Screening.flooded", lambda self, store: None)
+    monkeypatch.setattr("django_idempotency.contrib.screening.screening.Screening.arrived", lambda self, call: None)
     assert codes(send(url, "k3"), send(url, "k3"), send(url, "k3", amount=7)) == ["too-many-keys"] * 3
     assert effects() == 3
     cache.clear()
@@ -304,7 +304,7 @@ def test_a_race_of_new_keys(user: User, settings: Any, backend: str, monkeypatch
                 "KEY_PREFIX": uuid4().hex,
             }
         }
-    monkeypatch.setattr("django_idempotency.contrib.screening.screening.Screening.flooded", lambda self, store: None)
+    monkeypatch.setattr("django_idempotency.contrib.screening.screening.Screening.arrived", lambda self, call: None)
     found = at_once(user, 10, lambda send, number: send("/limited/lease/", f"k{number}"))
     assert sorted(codes(*found), key=str) == [*[201] * 3, *["too-many-keys"] * 7]
     assert effects() == 3
@@ -479,14 +479,14 @@ def test_a_failure_that_holds_its_key_is_remembered(user: User, settings: Any) -
 def test_a_client_that_disconnects_before_the_view(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it has sent counts as a new key, and its facts are forgotten: the view has not run."""
 
-    async def cancelled(self: Any, event: str, operation: Any, error: Any = None) -> None:
+    def cancelled(self: Any, event: str, operation: Any, error: Any = None) -> None:
         if event == "suspected":
             raise asyncio.CancelledError
 
     send, url = sender(user, asgi=True), "/async-reporting/"
     assert codes(send(url, "k1")) == [201]
     with monkeypatch.context() as patch:
-        patch.setattr("django_idempotency.instrumentation.observer.Observer.asend", cancelled)
+        patch.setattr("django_idempotency.instrumentation.observer.Observer.__call__", cancelled)
         with pytest.raises(asyncio.CancelledError):
             send(url, "k2")
     record = IdempotencyRecord.objects.get(key="k2")
@@ -498,7 +498,7 @@ def test_a_coroutine_that_is_closed_before_the_view(user: User, settings: Any, m
     """Nothing can be awaited then. Its key is free at once, and its facts are forgotten."""
     settings.IDEMPOTENCY = {"STORES": {"default": {"BACKEND": "django_idempotency.stores.memory.MemoryStore"}}}
     view = idempotent(**REFUSING, guarantee="lease")(aplain)
-    screened = Screening.screened
+    claimed = Screening.claimed
 
     def made(key: str) -> HttpRequest:
         body, headers = {"card": "1", "amount": 1}, {"Idempotency-Key": key}
@@ -509,14 +509,13 @@ def test_a_coroutine_that_is_closed_before_the_view(user: User, settings: Any, m
     async def closed() -> None:
         loop, remembered, over = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
 
-        def slow(self: Screening, run: Any) -> Any:
-            found = screened(self, run)
+        def slow(self: Screening, call: Any, run: Any) -> None:
+            claimed(self, call, run)
             loop.call_soon_threadsafe(remembered.set)
             over.wait(20)
-            return found
 
         with monkeypatch.context() as patch:
-            patch.setattr(Screening, "screened", slow)
+            patch.setattr(Screening, "claimed", slow)
             task = asyncio.ensure_future(view(made("k1")))
             await asyncio.wait_for(remembered.wait(), 20)
             coroutine = task.get_coro()

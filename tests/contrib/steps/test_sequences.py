@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from django_idempotency import idempotent_function
-from django_idempotency.contrib.steps.borders import Border, watched_by
 from django_idempotency.contrib.steps.models import Step
+from django_idempotency.engine.borders import Border, watched_by
 from django_idempotency.errors import OperationCancelled, OutcomeUnknown, OwnershipLost, StepsChanged
 from django_idempotency.testing.interrupting import Interrupted
 from testproject.payments.models import Effect

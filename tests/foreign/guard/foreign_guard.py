@@ -56,9 +56,9 @@ def before_setup() -> None:
 def listen() -> None:
     """Count each event of the package, and make it guard what it leaves alone by default: the views of allauth."""
     from django_idempotency import signals
-    from django_idempotency.http import markers
+    from django_idempotency.contrib.allauth.kind import Allauth
 
-    markers.is_about_sessions = lambda callback: False
+    Allauth.exempt = ""
 
     for event in EVENTS:
 

@@ -9,18 +9,26 @@ from django.apps import apps
 from django.conf import settings
 from django.core.checks import ERROR, CheckMessage
 
-from .. import conf
-from ..contrib.cors import ALLOW_HEADERS, EXPOSE_HEADERS
-from ..core.records import MISSING
-from .catalogue import finding
-from .settings import check_settings
+from ... import conf
+from ...checks.settings import check_settings
+from ...core.records import MISSING
+from ...stores.check_messages import SILENCE, message
+from . import ALLOW_HEADERS, EXPOSE_HEADERS
 
 APP = "corsheaders"
+
+#: Code → (message, hint).
+CHECKS: dict[str, tuple[str, str]] = {
+    "W086": (
+        "INSTALLED_APPS has corsheaders, and %(setting)s lacks %(missing)s: %(effect)s.",
+        f"Type %(fix)s. If no browser of another origin sends keys, type {SILENCE}.",
+    ),
+}
 
 
 def check_cors(**_: Any) -> list[CheckMessage]:
     """Check what browsers of other origins may send and read, if django-cors-headers is installed."""
-    if not apps.is_installed(APP) or any(message.level >= ERROR for message in check_settings()):
+    if not apps.is_installed(APP) or any(each.level >= ERROR for each in check_settings()):
         return []
     profile = conf.profile_of(MISSING, conf.project_settings())
     sent = (profile.field if profile.carrier == "header" else None, profile.first_sent_field, profile.client_field)
@@ -64,4 +72,4 @@ def _lacks(setting: str, needed: Iterable[str], *, effect: str, fix: str) -> Ite
     wildcard = "*" in names and not getattr(settings, "CORS_ALLOW_CREDENTIALS", False)
     missing = [name for name in needed if not wildcard and name.lower() not in names]
     if missing:
-        yield finding("W086", setting=setting, missing=", ".join(missing), effect=effect, fix=fix)
+        yield message(CHECKS, "W086", setting=setting, missing=", ".join(missing), effect=effect, fix=fix)

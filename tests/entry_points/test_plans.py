@@ -1,4 +1,4 @@
-"""What a request says about its key is read once, and read again after the request has changed."""
+"""A request reads no setting: its plan does, once. What the request says counts as it is when a guard looks at it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
-from django.test import RequestFactory, override_settings
 from django.urls import path
 
 from django_idempotency import Policy, idempotent
 from django_idempotency.core.profiles import Profile
-from django_idempotency.http import facts, keys
+from django_idempotency.http import keys, plan
+from django_idempotency.runtime.registry import stores
+from django_idempotency.stores.memory import MemoryStore
 from testproject.urls import urlpatterns as charges
 
 from .conftest import KEY, Connect, Sender
@@ -22,8 +23,6 @@ from .conftest import KEY, Connect, Sender
 pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
 HEADER = "HTTP_IDEMPOTENCY_KEY"
-#: The settings that the facts are read from.
-OF_FACTS = Counter(["HEADER", "METHODS", "REQUIRED", "KEY", "PROFILE"])
 MIXIN, MIDDLEWARE, DECORATOR = "/api/charges/", "/middleware/charges/", "/plain/charges/"
 
 ran: list[str] = []
@@ -94,31 +93,23 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         seen.append(sent)
         return parse(sent, profile)
 
-    monkeypatch.setattr(facts, "parse_key", noting)
+    monkeypatch.setattr(plan, "parse_key", noting)
     return seen
 
 
 @pytest.mark.parametrize("url", [MIXIN, MIDDLEWARE, DECORATOR])
-def test_the_key_and_the_settings_are_read_once(
+def test_a_request_reads_no_setting(
     user: User, connect: Connect, counted: Counted, parsed: list[str], url: str
 ) -> None:
-    """The middleware or the view's own guard reads them, whichever comes first. A replay reads no more than that."""
+    """The first request compiles the plan. Those after it read no setting, and the key is parsed once."""
     send = connect(url, user)
     send()
     assert len(parsed) == 1
-    assert max(counted.asked.values()) <= 2  # once for the facts, once for the policy
     counted.asked.clear()
     assert send()["Idempotent-Replayed"] == "true"
-    of_key = ["KEY_FORMAT", "REQUEST_ID_HEADER", "COUNT_REPLAYS", *(["EXEMPT"] if url == MIDDLEWARE else [])]
-    assert counted.asked - Counter(["STORES"]) == OF_FACTS + Counter(of_key)
-    assert len(parsed) == 2
-
-
-@pytest.mark.parametrize("url", [MIDDLEWARE, DECORATOR])
-def test_a_request_without_a_key_reads_only_that(user: User, connect: Connect, counted: Counted, url: str) -> None:
-    """A request without a key resolves nothing else."""
-    assert connect(url, user)(key=None).status_code == 201
-    assert counted.asked == OF_FACTS
+    if url != MIXIN:  # where a key is required
+        assert send(key=None).status_code == 201
+    assert (counted.asked, len(parsed)) == (Counter(), 2)
 
 
 def test_a_safe_request_reads_nothing(user: User, connect: Connect, counted: Counted) -> None:
@@ -126,6 +117,65 @@ def test_a_safe_request_reads_nothing(user: User, connect: Connect, counted: Cou
     send = connect(MIXIN, user)
     send.client.get(MIXIN, headers={**send.headers, "Idempotency-Key": KEY})
     assert not counted.asked
+
+
+# ----------------------------------------------------------------------------------------------------- a fresh plan
+
+
+def edited(settings: Any) -> None:
+    settings.IDEMPOTENCY["HEADER"] = "X-Token"
+
+
+def overridden(settings: Any) -> None:
+    settings.IDEMPOTENCY = {"HEADER": "X-Token"}
+
+
+def removed(settings: Any) -> None:
+    del settings.IDEMPOTENCY
+
+
+def another_secret(settings: Any) -> None:
+    settings.SECRET_KEY = "another"
+
+
+CHANGES: dict[str, tuple[Callable[[Any], None], str, bool]] = {
+    "the dict is edited in place": (edited, "HTTP_X_TOKEN", True),
+    "the settings are overridden": (overridden, "HTTP_X_TOKEN", True),
+    "the setting is removed": (removed, HEADER, True),
+    "another setting changes": (another_secret, HEADER, True),
+    "nothing changes": (lambda settings: None, HEADER, False),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("policy", [Policy(), Policy(ttl=60), Policy(required=True)], ids=["any", "ttl", "required"])
+def test_a_plan_is_compiled_again_when_the_settings_change(settings: Any, change: str, policy: Policy) -> None:
+    """It is the same plan until then, and that of the new settings from then on."""
+    settings.IDEMPOTENCY = {"TTL": 3600}
+    act, header, anew = CHANGES[change]
+    before = plan.plan_of(policy)
+    assert plan.plan_of(policy) is before
+    act(settings)
+    after = plan.plan_of(policy)
+    assert (after.header, after is not before) == (header, anew)
+    assert plan.plan_of(policy) is after
+
+
+def test_a_plan_is_of_its_policy(settings: Any) -> None:
+    """Policies of one action, one request or one test have a plan each, however equal they are."""
+    first, second = Policy(ttl=60), Policy(ttl=60)
+    assert first == second
+    assert plan.plan_of(first) is not plan.plan_of(second)
+    assert (plan.plan_of(first).terms.ttl, plan.plan_of(Policy(ttl=5)).terms.ttl) == (60, 5)
+
+
+def test_a_store_that_is_replaced_counts_at_once() -> None:
+    """Tests replace the store of an alias for a while."""
+    policy, replacement = Policy(guarantee="lease"), MemoryStore()
+    before = plan.plan_of(policy).store
+    with stores.replaced("default", replacement):
+        assert plan.plan_of(policy).store is replacement
+    assert plan.plan_of(policy).store is before
 
 
 # ---------------------------------------------------------------------------------------- a request that was changed
@@ -158,19 +208,3 @@ def test_a_method_that_is_changed_on_the_way_counts(send: Sender, settings: Any)
     send(url="/make-safe/")
     send(url="/make-safe/")
     assert ran == ["GET", "GET"]
-
-
-def test_the_same_facts_until_the_request_changes() -> None:
-    """The facts are read again when the settings change: a test may send one request twice."""
-    request = RequestFactory().post("/", headers={"Idempotency-Key": "a"})
-    first = facts.facts_of(request)
-    assert facts.facts_of(request) is first
-    assert (first.read_key(), first.is_guarded_method(Policy())) == ("a", True)
-    with override_settings(IDEMPOTENCY={"METHODS": ["PUT"], "HEADER": "X-Token"}):
-        assert not facts.facts_of(request).carries_key()
-        assert not facts.facts_of(request).is_guarded_method(Policy())
-    assert facts.facts_of(request) == first
-    request.META[HEADER] = "b"
-    assert facts.facts_of(request).read_key() == "b"
-    request.method = "DELETE"
-    assert facts.facts_of(request).method == "DELETE"

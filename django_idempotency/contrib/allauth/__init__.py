@@ -1,0 +1,1 @@
+"""Views of django-allauth, which the middleware leaves alone. Imports no allauth."""

@@ -1,0 +1,128 @@
+"""Recognizes the views of django-ninja and their operations, and prepares functions to become one. Does not import ninja.
+
+What ninja offers no public way to ask is asked here; tests/neighbours/test_ninja.py fails when a version changes that.
+Ninja calls the functions in `_ninja_contribute_to_operation` once it has made the operation.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any, get_type_hints
+
+from django.core.exceptions import ImproperlyConfigured
+from django.http import HttpRequest
+
+from ...core.policy import Policy
+from ...errors import ConfigurationError
+from ...http.admission import key_to_guard
+from ...http.kinds import Reason, ViewKind, operation_of
+from ...http.layers import cells_of, layers_of
+
+#: The module of ninja's views.
+MODULE = "ninja.operation"
+
+_CONTRIBUTE = "_ninja_contribute_to_operation"
+#: The attribute that ninja sets on a function that is an operation.
+_OPERATION = "_ninja_operation"
+#: The attribute that django-ninja-extra sets on a controller's method that is a route.
+ROUTE = "OPERATION_ENDPOINT_KEY"
+
+INSIDE = Reason("inside", "it is a django-ninja operation, which only @idempotent() guards after its authentication")
+
+
+class Ninja(ViewKind):
+    """The middleware leaves them alone: access to a replay is checked inside an operation."""
+
+    left = INSIDE
+    called = "an operation of django-ninja"
+
+    def owns(self, view: Any) -> bool:
+        """Is it a function that ninja has made of a path?"""
+        return getattr(view, "__module__", None) == MODULE
+
+    def operations_of(self, callback: Any) -> list[Any]:
+        """Return those of its path, read from its closure."""
+        for layer in layers_of(callback):
+            if self.owns(layer) and "self" in (cells := cells_of(layer)):
+                return list(getattr(cells["self"], "operations", ()))
+        return []
+
+    def refusal(self, callback: Any, method: str) -> str:
+        """Name the function of the operation."""
+        name = getattr(getattr(operation_of(callback, method), "view_func", None), "__qualname__", "it")
+        return (
+            f'The middleware cannot guard django-ninja operations, and "REQUIRED" is set. Put @idempotent() '
+            f"on {name}, directly below the decorator that makes it an operation, or @idempotency_exempt."
+        )
+
+    def refuse(self, view: Any) -> None:
+        """Refuse `@idempotent()` above `@api.post`, and in `decorate_view`, which is outside ninja's checks."""
+        *_, innermost = layers_of(view)
+        bound = getattr(innermost, "__self__", None)
+        if any(cls.__module__ == MODULE for cls in type(bound).__mro__):
+            path = getattr(bound, "path", "")
+            raise ImproperlyConfigured(
+                f"decorate_view(idempotent()) on the operation {path!r} would replay before ninja has authenticated "
+                "the client. Put @idempotent() below the @api.post line, as a decorator of the function."
+            )
+        if hasattr(view, _OPERATION):
+            raise ImproperlyConfigured(
+                f"@idempotent() is above the decorator that makes {view.__qualname__} an operation, where it has no "
+                "effect. Swap the two lines: @api.post(…) above @idempotent()."
+            )
+
+    def offer(self, guarded: Callable[..., Any], view: Callable[..., Any], policy: Policy) -> None:
+        """Let a guarded function become an operation: ninja calls back, and reads its parameters."""
+
+        def guard(operation: Any) -> None:
+            from .operations import guard_operation  # not above: needs ninja, which has made the operation
+
+            guard_operation(operation, policy)
+
+        _contribute(guarded, guard)
+        try:
+            parameters = inspect.signature(view).parameters.values()
+        except ValueError:  # not written in Python: not an operation
+            return
+        if any(isinstance(parameter.annotation, str) for parameter in parameters):
+            # Ninja resolves string annotations with the globals of the function that it gets, which are ours.
+            read = [parameter.replace(annotation=_read(parameter.annotation, view)) for parameter in parameters]
+            guarded.__signature__ = inspect.Signature(read)  # type: ignore[attr-defined]
+
+    def guard_method(
+        self, method: Callable[..., Any], marks: dict[str, Any], policy: Policy, guard: Callable[..., Any]
+    ) -> bool:
+        """Guard a route of a controller of django-ninja-extra."""
+        if ROUTE not in marks and ROUTE not in vars(method):
+            return False
+        from . import controllers  # not above: needs django-ninja-extra, which has made it a route
+
+        vars(method).update(marks)
+        _contribute(method, controllers.guarding(method, policy, guard))
+        return True
+
+    def refuse_call(self, request: HttpRequest, policy: Policy) -> None:
+        """Refuse a call that is not its own operation's: it is unknown whether ninja's checks were made."""
+        if key_to_guard(request, policy, by="ninja") is not None:
+            raise ConfigurationError(
+                "A function with @idempotent() was called inside ninja, but not by the operation that it guards. Put "
+                "@api.post(…) directly above @idempotent(), and use functools.wraps() in every decorator between them."
+            )
+
+
+def _contribute(function: Callable[..., Any], callback: Callable[[Any], None]) -> None:
+    """Have ninja call back with the operation that it makes of a function."""
+    setattr(function, _CONTRIBUTE, [*getattr(function, _CONTRIBUTE, ()), callback])
+
+
+def _read(annotation: Any, view: Callable[..., Any]) -> Any:
+    """Resolve a string annotation in its module. One that cannot be resolved is left for ninja to report."""
+    with suppress(Exception):  # a name imported for type checking only, such as the request's
+        stand_in = SimpleNamespace(__annotations__={"it": annotation})
+        return get_type_hints(stand_in, globalns=getattr(inspect.unwrap(view), "__globals__", {}), include_extras=True)[
+            "it"
+        ]
+    return annotation

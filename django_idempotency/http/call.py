@@ -1,0 +1,544 @@
+"""One keyed request: `open()` it, and if that returns no response, run the view and `settle()` or `fail()`.
+
+An entry point decides *where* the guard is. All else is here, once for all of them: what is checked and refused before the
+view, how a view ends that has responded or raised, and what is written of that.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from datetime import datetime, timezone
+from typing import Any, NoReturn
+
+from asgiref.sync import sync_to_async
+from django.db import connections
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from ..core import conclusions
+from ..core.conclusions import SettledState, WorkResult
+from ..core.concurrency.cancellation import run_to_completion
+from ..core.concurrency.threads import in_thread
+from ..core.failures import failed_with
+from ..core.records import MISSING, Outcome
+from ..core.rules import Execute, Replay, Verdict
+from ..engine.atomic import AtomicOperation
+from ..engine.lease import LeaseOperation
+from ..engine.operation import Operation
+from ..errors import (
+    ConfigurationError,
+    OperationHeld,
+    OperationUnknown,
+    OutcomeUnknown,
+    Problem,
+    ReplayRefused,
+    StoreUnavailable,
+    TransactionLost,
+)
+from ..extensions import extended
+from ..instrumentation.counting import outcome_of_verdict
+from ..instrumentation.meters import meters
+from ..instrumentation.observer import Observer
+from ..instrumentation.outcomes import DEGRADED, TAKEN_OVER
+from ..instrumentation.traces import traced
+from ..runtime.transactions import arefuse_open_transactions, refuse_open_transactions
+from . import counting
+from .atomic_requests import NONE_OPENED, OpenedTransactions, asks_for_transaction
+from .exchange import exchange_of, hand_out
+from .handle import RequestIdempotency
+from .identity import Identity
+from .plan import Plan
+from .problems import refusal_of
+from .raised import response_to, status_of
+from .responses import FINAL, capture, ending_of, rebuild, render, wanted_by
+from .status import OF_RECORD, HeaderStatus, note, of_problem, set_headers
+from .takeovers import Finish, Takeover, TakeoverEnd, aask, ask, end_of
+
+Committed = Callable[[], HttpResponseBase | None]
+
+
+def _nothing_committed() -> None:
+    """An exception of the view came before any COMMIT."""
+
+
+class Call:
+    """A request with a key, under its plan."""
+
+    #: Did the store not respond, and the policy let the request run without a guard?
+    degraded = False
+    #: Set by an entry point that sees an exception only after it has become a response.
+    raised: Exception | None = None
+
+    def __init__(
+        self,
+        request: HttpRequest,
+        plan: Plan,
+        identity: Identity,
+        *,
+        non_atomic: AbstractSet[str] = frozenset(),
+        ask_again: Callable[..., None] | None = None,
+        finish: Finish | None = None,
+        by_middleware: bool = False,
+    ) -> None:
+        """Raises what fingerprinting and the settings raise.
+
+        `non_atomic` are the databases that the view excludes from ATOMIC_REQUESTS. `ask_again` repeats the view's access
+        checks before a replay. `finish` completes a response that `on_takeover` has found, as the view would.
+        """
+        # The request refers to us: a strong reference would keep it, and its uploads, until garbage collection.
+        self._request = weakref.ref(request)
+        self.plan, self.terms = plan, plan.terms
+        self._ask_again, self._finish = ask_again, finish
+        #: Does the middleware guard a view that knows nothing of keys?
+        self.by_middleware = by_middleware
+        exchange = exchange_of(request)
+        self._observer = Observer(request, source=exchange.source, counts=plan.counts_replays)
+        ticket = identity.ticket(self.terms)
+        self.operation: Operation
+        if plan.leases:
+            holds = self.terms.on_failure == "hold"
+            self.operation = LeaseOperation(plan.store, ticket, self._observer, hold_failures=holds)
+        else:
+            self.operation = AtomicOperation(plan.store, ticket, self._observer)
+        exchange.record, exchange.operation = ticket.id, self.operation
+        self.handle = extended(RequestIdempotency)(self.operation, self.terms)
+        self.course = self.handle._course(self.handle)  # noqa: SLF001 - ours
+        assert exchange.spoken is not None, "its key was read"
+        self._spoken = exchange.spoken
+        #: The database whose open transaction the record joins.
+        self._alias = plan.store.using
+        self._atomic_requests = self._alias is not None and asks_for_transaction(self._alias, non_atomic)
+        made = [listens(self.terms, identity.document(self.terms), ticket) for listens in plan.listeners]
+        self._listeners = [each for each in made if each is not None]
+
+    @property
+    def request(self) -> HttpRequest:
+        """The request, which the caller of this call keeps alive."""
+        request = self._request()
+        assert request is not None
+        return request
+
+    @property
+    def atomic_alias(self) -> str | None:
+        """Return the database of the guard's transaction while the view runs."""
+        return None if self.degraded or self.plan.leases else self._alias
+
+    # --------------------------------------------------------------------------------------------------------- open
+
+    def open(self, within: OpenedTransactions = NONE_OPENED) -> HttpResponseBase | None:
+        """Return the response to send instead of the view's, or `None`: run the view.
+
+        `within` are the transactions of ATOMIC_REQUESTS, which the caller ends before settle() or fail(). The one on
+        the record's database is taken over, and ends in those.
+
+        Raises `InProgress`, `RequestMismatch`, `ResponseNotStored`, `OperationHeld`, `ReplayRefused` or
+        `StoreUnavailable`; `LeaseInTransaction` inside a transaction whose rollback the record would survive; and what
+        listeners, `on_replay` and `on_takeover` raise.
+        """
+        operation, leases = self.operation, self.plan.leases
+        for each in self._listeners:
+            each.arrived(self)
+        if leases:
+            refuse_open_transactions(but=self._alias, ours=within.blocks)
+        block = within.on(self._alias) if within.blocks else None
+        try:
+            if block is None:
+                verdict = operation.open(wait=self.plan.patience)
+            else:
+                with block.room(leases=leases):
+                    verdict = operation.open(wait=self.plan.patience)
+        except StoreUnavailable as error:
+            self._go_without_store(error)
+            return None
+        if not isinstance(verdict, Execute):
+            return self._answer(verdict)
+        takeover = self._takeover() if verdict.takeover else None
+        if takeover is not None and (end := self._decide(takeover)) is not None:
+            operation.settle(WorkResult.KEPT, end.outcome, ttl=end.ttl)
+            return self._conclude_takeover(end)
+        for each in self._listeners:
+            each.claimed(self, verdict)
+        self._begin(verdict)
+        return None
+
+    async def aopen(self) -> HttpResponseBase | None:
+        """See open()."""
+        operation = self.operation
+        assert isinstance(operation, LeaseOperation)
+        await arefuse_open_transactions(but=self._alias)
+        for each in self._listeners:
+            await sync_to_async(each.arrived)(self)
+        try:
+            verdict = await operation.aopen(wait=self.plan.patience)
+        except StoreUnavailable as error:
+            await sync_to_async(self._go_without_store)(error)
+            return None
+        if isinstance(verdict, Replay):  # the project's function may query a database
+            return await sync_to_async(self._answer)(verdict)
+        if not isinstance(verdict, Execute):
+            return self._answer(verdict)
+        takeover = self._takeover() if verdict.takeover else None
+        if takeover is not None and (end := await self._adecide(takeover)) is not None:
+            await run_to_completion(operation.asettle(WorkResult.KEPT, end.outcome, ttl=end.ttl))
+            return await sync_to_async(self._conclude_takeover)(end)
+        for each in self._listeners:
+            try:
+                await run_to_completion(sync_to_async(each.claimed)(self, verdict))
+            except GeneratorExit:  # nothing can be awaited any more
+                operation.abandon()
+                each.forget()
+                raise
+            except BaseException:
+                if operation.left_as is None:  # cancelled
+                    await run_to_completion(operation.aabandon())
+                    await run_to_completion(sync_to_async(each.forget)())
+                raise
+        self._begin(verdict)
+        return None
+
+    def _begin(self, run: Execute | None) -> None:
+        """Let the view run: it sees its operation. `None`: without its store."""
+        self._ask_again = self._finish = None  # they hold the request
+        hand_out(self.request, self.handle).call = self
+        if meters.active:
+            self._count(DEGRADED if run is None else outcome_of_verdict(run, self.operation))
+
+    def _answer(self, verdict: Verdict) -> HttpResponseBase:
+        """Return the response of a request that does not run: the stored one. Raises a problem for any other verdict."""
+        if not isinstance(verdict, Replay):
+            raise refusal_of(verdict)  # type: ignore[arg-type]
+        self._authorize(verdict.outcome)
+        assert self.operation.record is not None, "it holds what is replayed"
+        original = self.operation.record.original_request
+        stored = rebuild(verdict.outcome, spoken=self._spoken, original=original)
+        if meters.active:
+            self._count(outcome_of_verdict(verdict, self.operation))  # also if on_replay raises
+        response: HttpResponseBase = stored if self.terms.on_replay is None else self._current(stored, original)
+        note(self.request, HeaderStatus.REPLAYED, original=original)
+        return response
+
+    def _current(self, stored: HttpResponseBase, original: str) -> HttpResponseBase:
+        """Return what `on_replay` makes of a stored response, marked as that one is."""
+        assert self.terms.on_replay is not None, "see _answer()"
+        current: object = self.terms.on_replay(self.request, stored)
+        if current is stored:
+            return stored
+        if not isinstance(current, HttpResponseBase):
+            raise ConfigurationError(
+                f"on_replay returned {current!r}. Return the response that it gets, or another one."
+            )
+        response = current if self._finish is None else self._finish(current)
+        render(response)
+        set_headers(HeaderStatus.REPLAYED, response, self._spoken, original=original)
+        return response
+
+    def _authorize(self, outcome: Outcome) -> None:
+        authorize = self.terms.authorize_replay
+        if self._ask_again is not None:
+            self._ask_again(authorized=authorize is not None)
+        if authorize is not None and authorize(self.request, outcome) is not True:
+            raise ReplayRefused
+
+    def _go_without_store(self, error: StoreUnavailable) -> None:
+        self._observer("unavailable", self.operation, error)
+        if self.terms.on_store_failure == "closed":
+            raise error
+        self.degraded = True
+        self._begin(None)
+
+    def _count(self, outcome: str | None) -> None:
+        if outcome is not None:
+            counting.count(self.request, outcome, self.operation)
+
+    # ----------------------------------------------------------------------------------------------------- takeovers
+
+    def _takeover(self) -> Takeover | None:
+        """Return what `on_takeover` must decide, if there is anything."""
+        # In `atomic` nothing of the crashed owner is left. A hook of the settings is not for it.
+        asks = self.plan.leases and self.terms.on_takeover is not None
+        return Takeover(self.operation, self.request) if asks else None
+
+    def _decide(self, takeover: Takeover) -> TakeoverEnd | None:
+        """Ask `on_takeover`. `None`: the view runs. If it raises, the record stays as it is, and is taken over again."""
+        assert self.terms.on_takeover is not None, "see _takeover()"
+        try:
+            return self._end_of(ask(self.terms.on_takeover, takeover), takeover)
+        except BaseException:
+            self.operation.abandon()
+            self._note()
+            raise
+
+    async def _adecide(self, takeover: Takeover) -> TakeoverEnd | None:
+        """See _decide()."""
+        assert self.terms.on_takeover is not None, "see _takeover()"
+        try:
+            return await sync_to_async(self._end_of)(await aask(self.terms.on_takeover, takeover), takeover)
+        except GeneratorExit:  # nothing can be awaited any more
+            self.operation.abandon()
+            raise
+        except BaseException:
+            await run_to_completion(self.operation.aabandon())
+            self._note()
+            raise
+
+    def _end_of(self, decision: Any, takeover: Takeover) -> TakeoverEnd | None:
+        return end_of(decision, takeover, self.terms, finish=self._finish, limit=self.plan.max_body)
+
+    def _conclude_takeover(self, end: TakeoverEnd) -> HttpResponseBase:
+        """Return the found response, as a later replay would return it. Raises `OperationHeld` or `ReplayRefused`."""
+        if end.response is None:
+            raise OperationHeld(headers=FINAL)
+        self._authorize(end.outcome)
+        self._count(TAKEN_OVER)
+        found, response, original = HeaderStatus.REPLAYED, end.response, self._original
+        if self.operation.left_as is not SettledState.COMPLETED:
+            found = HeaderStatus.LOST
+        elif end.outcome.body is not MISSING:
+            response = rebuild(end.outcome, spoken=self._spoken, original=original)
+        note(self.request, found, original=original)
+        set_headers(found, response, self._spoken, original=original)
+        return response
+
+    # ---------------------------------------------------------------------------------------------- how the view ends
+
+    def weigh(self, response: HttpResponseBase, *, has_begun: bool) -> None:
+        """Decide whether to store a response below 500 whose status does not say if its work has begun.
+
+        The view's own decision and the policy's `keep` come first.
+        """
+        if self.degraded or self.handle._ending is not None or response.status_code >= 500:  # noqa: SLF001
+            return
+        wanted = wanted_by(self.terms, response)
+        if wanted is None:
+            wanted = conclusions.keeps_begun(has_begun=has_begun, needs_rollback=self.operation.needs_rollback())
+        if wanted:
+            self.handle.keep()
+        else:
+            self.handle.drop()
+
+    def discard(self) -> None:
+        """Let the response be no success, whatever it says: what the view wrote is rolled back."""
+        self.handle._ending = WorkResult.FAILED  # noqa: SLF001 - ours
+
+    def _conclude(self, response: HttpResponseBase) -> tuple[WorkResult, Outcome | None]:
+        """Return how a view ends that responded, and what is stored of its response."""
+        decided = self.course.decided()
+        if decided is not None and decided.is_final:
+            self.handle.seconds = decided.ttl
+            return decided.work_result, decided.outcome
+        ending = conclusions.response_ending(
+            response.status_code, raised=self.raised is not None, atomic_requests=self._atomic_requests
+        )
+        if not ending.commit:
+            self.operation.set_rollback()
+        if decided is not None:
+            # It has given up: this is its last word, unless it is a problem of ours, or an error page.
+            has_answer = ending.answers and self.course.problem is None
+            return decided.work_result, self._captured(response) if has_answer else decided.outcome
+        if not ending.answers or self.course.is_unfinished():
+            return WorkResult.FAILED, _failure(self.raised, response.status_code)
+        ended = self.handle._ending or ending_of(response, self.terms)  # noqa: SLF001 - ours
+        if ended is WorkResult.FAILED:
+            return ended, _failure(self.raised, response.status_code)
+        return ended, self._captured(response) if ended is WorkResult.KEPT else None
+
+    def _captured(self, response: HttpResponseBase) -> Outcome:
+        stored = capture(response, self.terms, self.plan.max_body)
+        return traced(stored) if meters.active else stored
+
+    def _ended(
+        self, error: BaseException, committed: Committed = _nothing_committed
+    ) -> tuple[HttpResponseBase | None, BaseException]:
+        """Return the response that ends a view which raised, or `None` for a failure; and what to raise."""
+        try:
+            if (response := committed()) is not None:
+                render(response)
+                return response, error
+        except Exception as unfinished:  # noqa: BLE001 - mostly what had failed
+            return None, unfinished if isinstance(error, Exception) else error
+        if isinstance(error, Exception) and not self.degraded and (status := status_of(error)) is not None:
+            # No query works in a transaction that is marked for rollback.
+            response = None if self.operation.needs_rollback() else response_to(self.request, error, status)
+            if response is not None and response.status_code < 500:
+                self.raised = error
+                return response, error
+        return None, error
+
+    def _end_after(self, error: BaseException) -> tuple[WorkResult, Outcome | None, float | None]:
+        """Return how a view ends that raised, what is noted of that, and for how long."""
+        if not isinstance(error, Exception):
+            return WorkResult.CUT, None, None  # a cancelled one writes nothing
+        return self.course.decided() or (WorkResult.FAILED, _failure(error, 500), None)
+
+    # ------------------------------------------------------------------------------------------------------- settle
+
+    def settle(self, response: HttpResponseBase) -> HttpResponseBase:
+        """Store or drop the view's response, and return it. Raises what `Operation.settle` raises."""
+        if self.degraded:
+            self._leave()
+            return self._stamp(response)
+        try:
+            ended, outcome = self._conclude(response)
+            if ended is WorkResult.DROPPED and self.course.have_begun():
+                ended, outcome = _refused_after_steps(response)
+        except BaseException as error:  # noqa: BLE001 - it is raised again
+            self._fail(error)
+        try:
+            self.operation.settle(ended, outcome, ttl=self.handle.seconds)
+            if self.operation.left_as is SettledState.COMPLETED:
+                self.course.completed()
+            elif self.operation.left_as is None and self.course.can_be_undone():
+                raise OutcomeUnknown
+        finally:
+            self._leave()
+            for each in self._listeners:
+                each.ended(self)
+        return self._stamp(response)
+
+    async def asettle(self, response: HttpResponseBase) -> HttpResponseBase:
+        """See settle()."""
+        if self.degraded:
+            self._leave()
+            return self._stamp(response)
+        try:
+            # The project's function, a file and a sync stream may query a database, which an event loop refuses.
+            asks = callable(self.terms.keep) or (response.streaming and not getattr(response, "is_async", False))
+            ended, outcome = (
+                await in_thread(self._conclude, response, close=connections.close_all)
+                if asks
+                else self._conclude(response)
+            )
+            if ended is WorkResult.DROPPED and await self.course.ahave_begun():
+                ended, outcome = _refused_after_steps(response)
+        except BaseException as error:  # noqa: BLE001 - it is raised again
+            await self._afail(error)
+        try:
+            await self.operation.asettle(ended, outcome, ttl=self.handle.seconds)
+            if self.operation.left_as is SettledState.COMPLETED:
+                await self.course.acompleted()
+            elif self.operation.left_as is None and self.course.can_be_undone():
+                raise OutcomeUnknown
+        finally:
+            self._leave()
+            for each in self._listeners:
+                await in_thread(each.ended, self)
+        return self._stamp(response)
+
+    def fail(self, error: BaseException, *, committed: Committed = _nothing_committed) -> Problem:
+        """End a call whose view raised, and raise: its exception, or a clearer one. Django makes a response of it.
+
+        `committed` returns the view's response when only an `on_commit` callback failed: that is stored, unless it
+        cannot be finished. Returns a problem to respond with instead if the view's writes could not be kept, or if it
+        asked for a derived key that could not be derived again.
+        """
+        if self.degraded and isinstance(error, OperationUnknown):
+            return self._stopped(error)
+        if (left := self.course.left_by(error)) is not None:
+            return self._fail_with(left)
+        response, error = self._ended(error, committed)
+        if response is None:
+            try:
+                self._fail(error)
+            except TransactionLost as problem:
+                return problem
+        try:
+            self.settle(response)
+        except Problem as problem:
+            return problem
+        raise error
+
+    async def afail(self, error: BaseException) -> Problem:
+        """See fail()."""
+        if self.degraded and isinstance(error, OperationUnknown):
+            return self._stopped(error)
+        if (left := await self.course.aleft_by(error)) is not None:
+            return await self._afail_with(left)
+        # Its handler is the project's, and may query a database.
+        known = isinstance(error, Exception) and status_of(error) is not None
+        response, error = await in_thread(self._ended, error, close=connections.close_all) if known else (None, error)
+        if response is None:
+            await self._afail(error)
+        try:
+            await self.asettle(response)
+        except Problem as problem:
+            return problem
+        raise error
+
+    def _fail_with(self, problem: Problem) -> Problem:
+        """End a call as its course has decided, and return its problem."""
+        try:
+            self._fail(problem)
+        except Problem as raised:
+            return raised
+
+    async def _afail_with(self, problem: Problem) -> Problem:
+        """See _fail_with()."""
+        try:
+            await self._afail(problem)
+        except Problem as raised:
+            return raised
+
+    def _stopped(self, problem: OperationUnknown) -> Problem:
+        """End a call without a record, and return the view's problem."""
+        self._leave()
+        self._note()
+        return problem
+
+    def _fail(self, error: BaseException) -> NoReturn:
+        """End a call that has no response to store."""
+        self._leave()
+        if not self.degraded:
+            self.operation.settle(*self._end_after(error))
+            for each in self._listeners:
+                each.ended(self)
+        self._note()
+        raise error
+
+    async def _afail(self, error: BaseException) -> NoReturn:
+        """See _fail()."""
+        self._leave()
+        if not self.degraded:
+            await self.operation.asettle(*self._end_after(error))
+            for each in self._listeners:
+                await in_thread(each.ended, self)
+        self._note()
+        raise error
+
+    # ------------------------------------------------------------------------------------------------- on its response
+
+    def _leave(self) -> None:
+        """Detach from a finished request: if it is sent through the view again, it is guarded again."""
+        exchange = self.handle._exchange  # noqa: SLF001 - ours
+        if exchange is not None and exchange.call is self:
+            exchange.call = None
+
+    def _stamp(self, response: HttpResponseBase) -> HttpResponseBase:
+        """Set the status header of the request, replacing one that its view has set."""
+        set_headers(self._note(), response, self._spoken, original=self._original)
+        return response
+
+    def _note(self) -> HeaderStatus:
+        """Note the status on the request, and return it."""
+        left_as, problem = self.operation.left_as, self.course.problem
+        status = HeaderStatus.DEGRADED if self.degraded else OF_RECORD[left_as]
+        if problem is not None and left_as is SettledState.COMPLETED and not self.degraded:
+            status = of_problem(problem) or status
+        exchange = self.handle._exchange or exchange_of(self.request)  # noqa: SLF001 - ours
+        exchange.status, exchange.original = status, self._original
+        return status
+
+    @property
+    def _original(self) -> str:
+        """Return the id of this request, by which replays name it; "" if it has no record."""
+        return "" if self.degraded else self.operation.ticket.original_request
+
+
+def _refused_after_steps(response: HttpResponseBase) -> tuple[WorkResult, Outcome]:
+    """Return how a refusal ends behind steps. The key is not free for another body: a retry continues after the steps."""
+    return WorkResult.FAILED, _failure(None, response.status_code)
+
+
+def _failure(error: Exception | None, status: int) -> Outcome:
+    return failed_with(error, at=datetime.now(timezone.utc), status=status)

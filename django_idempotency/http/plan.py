@@ -1,0 +1,228 @@
+"""A route's plan: all that its policy and the settings say about a request, compiled once.
+
+A request only executes it: it reads no setting. A plan is kept with its policy, and compiled again when the settings are
+others: `settings.IDEMPOTENCY` is compared, so that a dict which is edited in place counts from the next request, too;
+for what else may change in tests, Django's signal `setting_changed` is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from functools import cached_property
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
+
+from django.conf import settings as django_settings
+from django.http import HttpRequest
+
+from .. import conf
+from ..core.contradictions import (
+    flood_contradiction,
+    profile_contradiction,
+    shared_contradiction,
+    takeover_contradiction,
+)
+from ..core.key_formats import ANY
+from ..core.policy import OBSERVE, SAFE_METHODS, Policy, Resolved
+from ..core.profiles import Profile
+from ..core.records import Guarantee, UnprintedText, prints
+from ..errors import ConfigurationError, KeyMalformed
+from ..runtime.registry import body_limit, store_of
+from ..stores.base import BaseStore
+from .exemptions import Exemption, exemptions
+from .keys import formatted, of_client, parse_key, plain_key, require_timely
+from .wings import Listens, wing
+
+#: A policy that leaves everything to the settings.
+ANY_POLICY = Policy()
+#: On a policy: its plan.
+_PLAN = "_plan"
+
+
+@prints()
+class Spoken(NamedTuple):
+    """How the response to one request speaks about its key."""
+
+    profile: Profile
+    #: The well-formed value of the key's header, for profiles that repeat it; "": there is none.
+    sent: str = ""
+
+
+class Plan:
+    """The plan of the routes that have one policy.
+
+    What decides whether a request asks for a guard is compiled at once. The rest is compiled for the first request that does,
+    or by `manage.py check`: it raises `ConfigurationError` for a policy that contradicts the settings, and
+    `ImproperlyConfigured` for settings that are wrong.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.epoch = conf.EPOCH
+        self.settings = _copy(getattr(django_settings, conf.NAME, None))
+        self.profile = profile = conf.profile_of(policy.profile, conf.project_settings())
+        self.spoken = Spoken(profile)
+        #: The name of the key's header in `request.META`; "": the key is not in a header.
+        self.header = conf.meta_name(profile.field) if profile.carrier == "header" else ""
+        self.in_body = profile.carrier == "body"
+        self.methods = frozenset(name.upper() for name in conf.field(policy, "methods"))
+        self.required = conf.field(policy, "required")
+        self.selects = conf.field(policy, "key") is not None
+        self.observes = conf.field(policy, "mode") == OBSERVE
+        self._takes_any = conf.field(policy, "key_format") == ANY
+        # Most plans: a request without the header is no business of ours.
+        self._asks_by_header = bool(self.header) and not (self.required or self.selects or profile.first_sent_field)
+
+    # ------------------------------------------------------------------------------------------ of a keyed request only
+
+    @cached_property
+    def terms(self) -> Resolved:
+        """The policy with all its fields."""
+        return resolve_policy(self.policy)
+
+    @cached_property
+    def store(self) -> BaseStore:
+        """Where its records live. Raises `ConfigurationError` if that cannot keep the guarantee."""
+        return store_of(self.terms)
+
+    @cached_property
+    def max_body(self) -> int:
+        """The longest body that a record may hold (bytes)."""
+        return body_limit(self.terms, self.store)
+
+    @cached_property
+    def leases(self) -> bool:
+        return self.terms.guarantee is Guarantee.LEASE
+
+    @cached_property
+    def patience(self) -> float:
+        """How long a request waits for a busy record (seconds)."""
+        return self.terms.wait if self.terms.on_busy == "wait" else 0.0
+
+    @cached_property
+    def listeners(self) -> tuple[Listens, ...]:
+        """What screens its requests: each makes a listener for a call."""
+        terms = self.terms
+        return (wing("screening").screening_of,) if (terms.fresh_keys or terms.suspect) is not None else ()
+
+    @cached_property
+    def counts_replays(self) -> bool:
+        return bool(conf.get("COUNT_REPLAYS"))
+
+    @cached_property
+    def exemptions(self) -> tuple[Exemption, ...]:
+        """The entries of EXEMPT. Raises `ConfigurationError` for a wrong one."""
+        return tuple(exemptions())
+
+    def compile(self) -> None:
+        """Compile all of it. Raises what is wrong with the policy or the settings."""
+        for name in ("terms", "store", "max_body", "leases", "patience", "listeners", "counts_replays", "exemptions"):
+            getattr(self, name)
+
+    # ---------------------------------------------------------------------------------------------------- what is sent
+
+    def asks(self, meta: Mapping[str, Any]) -> bool:
+        """Does a request carry a key, or may one be selected for it, or is it refused without one?"""
+        return bool(self.required) or self.may_have_key(meta)
+
+    def may_have_key(self, meta: Mapping[str, Any]) -> bool:
+        """Does a request carry a key, or may one be selected for it, or found in its body?"""
+        return self.selects or self.in_body or self.carries_key(meta)
+
+    def carries_key(self, meta: Mapping[str, Any]) -> bool:
+        """Does a request have the header of the key, or the parameter, well formed or not?"""
+        first_sent = self.profile.first_sent_field
+        return self.sent(meta) is not None or (
+            first_sent is not None and meta.get(conf.meta_name(first_sent)) is not None
+        )
+
+    def sent(self, meta: Mapping[str, Any]) -> object:
+        """Return what a client has sent as its key; `None`: nothing, or it would be in the body."""
+        if self.header:
+            return meta.get(self.header)
+        return None if self.in_body else _parameter(str(meta.get("QUERY_STRING", "")), self.profile.field)
+
+    def read_key(self, meta: Mapping[str, Any]) -> str | None:
+        """Return the key that a client has sent, or `None` without one in the header or the query.
+
+        Raises `KeyMalformed`, and `KeyExpired` or `KeyAhead` outside the window of the profile.
+        """
+        profile, sent = self.profile, self.sent(meta)
+        if profile.first_sent_field is not None:
+            first_sent = meta.get(conf.meta_name(profile.first_sent_field))
+            if (sent is None) is not (first_sent is None):
+                raise KeyMalformed(
+                    f"Send the headers {profile.field} and {profile.first_sent_field} together, or neither."
+                )
+            if first_sent is not None:
+                require_timely(first_sent, profile, datetime.now(timezone.utc))
+        if sent is None:
+            return None
+        return parse_key(sent, profile) if self.header else plain_key(sent, profile)
+
+    def key_of(self, meta: Mapping[str, Any]) -> str | None:
+        """Return the key that a client has sent in the spelling of the policy's format, under its name if it has one.
+
+        Raises what `read_key()` and `formatted()` raise.
+        """
+        if (key := self.read_key(meta)) is None:
+            return None
+        if not self._takes_any:
+            key = formatted(key, self.policy)
+        if (client := self.profile.client_field) is not None:
+            key = of_client(key, meta.get(conf.meta_name(client)), self.profile)
+        return UnprintedText(key)
+
+
+def plan_of(policy: Policy = ANY_POLICY) -> Plan:
+    """Return the plan of a policy under the current settings. Raises `ImproperlyConfigured` for settings of no use."""
+    plan: Plan | None = policy.__dict__.get(_PLAN)
+    if plan is None or plan.epoch is not conf.EPOCH or plan.settings != getattr(django_settings, conf.NAME, None):
+        plan = policy.__dict__[_PLAN] = Plan(policy)
+    return plan
+
+
+def asking(policy: Policy, request: HttpRequest) -> Plan | None:
+    """Return the plan of a policy if a request asks for its guard: see `Plan.asks()`. `None`, too, for a safe method."""
+    if request.method in SAFE_METHODS:
+        return None
+    plan: Plan | None = policy.__dict__.get(_PLAN)
+    if plan is None or plan.epoch is not conf.EPOCH or plan.settings != getattr(django_settings, conf.NAME, None):
+        plan = policy.__dict__[_PLAN] = Plan(policy)
+    if plan._asks_by_header:  # noqa: SLF001 - each keyless request comes here
+        return plan if request.META.get(plan.header) is not None else None
+    return plan if plan.asks(request.META) else None
+
+
+def may_refuse(policy: Policy, request: HttpRequest) -> bool:
+    """Is there a key, or is one required? A request that is only warned about needs no guard inside its view."""
+    plan = plan_of(policy)
+    return plan.may_have_key(request.META) or plan.required is True
+
+
+def resolve_policy(policy: Policy) -> Resolved:
+    """Return a policy with all its fields. Raises `ConfigurationError` if it contradicts the settings."""
+    try:
+        terms = conf.resolve(policy)
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from error
+    problem = (
+        profile_contradiction(terms)
+        or takeover_contradiction(policy, terms)
+        or flood_contradiction(terms)
+        or shared_contradiction(terms)
+    )
+    if problem is not None:
+        raise ConfigurationError(problem)
+    return terms
+
+
+def _copy(settings: Any) -> Any:
+    return dict(settings) if isinstance(settings, dict) else settings
+
+
+def _parameter(query: str, name: str) -> object:
+    """Return the value of a parameter of the query; `None`: it is not there. A list of several is no key."""
+    values = [value for key, value in parse_qsl(query, keep_blank_values=True) if key == name]
+    return values[0] if len(values) == 1 else values or None

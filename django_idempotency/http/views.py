@@ -1,0 +1,90 @@
+"""What is known about a view before any request: whether it is exempt, guards itself, and with which policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpRequest
+
+from ..core.policy import Policy
+from .exchange import noted_of
+from .kinds import ViewKind, asked_once, kind_of, operation_of
+from .markers import EXEMPT, POLICY, below_api_view, handler_of, mark_of, rest_class, view_class
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """What is known about a callback of the URLconf and a method."""
+
+    #: Has `@idempotency_exempt` been put on the view, its class, or its handler, or is it of a kind that is exempt?
+    exempt: bool
+    #: Does it guard this method itself, by the mixin or the decorator?
+    guards_itself: bool
+    #: The policy that `@idempotent()` has put on the view, on its handler, or below that.
+    policy: Policy | None
+    kind: ViewKind | None
+    #: The class behind it, if that is of REST framework.
+    rest: type[Any] | None
+
+
+@asked_once
+def route_of(callback: Any, method: str) -> Route:
+    """Return what is known about a callback of the URLconf and a method."""
+    cls, handler, operation, kind = (
+        view_class(callback),
+        handler_of(callback, method),
+        operation_of(callback, method),
+        kind_of(callback),
+    )
+    marked = (callback, handler, below_api_view(handler), operation)
+    policy = next((found for each in marked if (found := mark_of(each, POLICY)) is not None), None)
+    itself = policy is not None or hasattr(cls, "get_idempotency_policy")
+    exempted = (callback, cls, handler, below_api_view(handler), getattr(operation, "view_func", None))
+    exempt = any(mark_of(each, EXEMPT) is not None for each in exempted)
+    return Route(
+        exempt=exempt or (kind is not None and bool(kind.exempt) and not itself),
+        guards_itself=itself,
+        policy=policy,
+        kind=kind,
+        rest=rest_class(callback),
+    )
+
+
+def own_policy(callback: Any, method: str) -> Policy | None:
+    """Return the policy of a view that guards itself; `None`: it depends on more than the method and its action."""
+    marked, cls = route_of(callback, method).policy, view_class(callback)
+    if not hasattr(cls, "get_idempotency_policy"):
+        return marked
+    try:
+        view = cls(**getattr(callback, "initkwargs", {}))  # @action(idempotency=…) is in them
+        view.action = (getattr(callback, "actions", None) or {}).get(method.lower())
+        view.request = _Method(method)
+        policy = view.get_idempotency_policy()
+    except Exception:  # noqa: BLE001 - it has asked for what only a request has
+        return None
+    return (marked or policy) if isinstance(policy, Policy) else None
+
+
+class _Method:
+    """A request of which only the method is known."""
+
+    def __init__(self, method: str) -> None:
+        self.method = method
+
+    def __getattr__(self, name: str) -> Any:
+        raise LookupError(name)  # not AttributeError, which getattr(request, name, default) would hide
+
+
+def call_around(request: HttpRequest, policy: Policy) -> Any:
+    """Return the call of the operation that a guarded function runs in; `None` if it is not an operation's.
+
+    Raises `ConfigurationError` if it is called inside a package's view, and not by its own operation.
+    """
+    exchange = noted_of(request)
+    call = None if exchange is None else exchange.entry
+    if getattr(call, "policy", None) is policy:
+        return call
+    if (kind := kind_of(getattr(request.resolver_match, "func", None))) is not None:
+        kind.refuse_call(request, policy)
+    return None

@@ -1,0 +1,252 @@
+"""The middleware: a guard for the whole project, for views without one of their own.
+
+It comes after every middleware that has a `process_view`, since a request that those refuse must not be replayed. Its own
+runs the view under guard, as the decorator would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from asgiref.sync import async_to_sync, iscoroutinefunction, markcoroutinefunction, sync_to_async
+from django.core.exceptions import ImproperlyConfigured
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from . import conf
+from .core.concurrency.cancellation import run_to_completion
+from .core.policy import SAFE_METHODS, Policy
+from .errors import ConfigurationError, Problem
+from .http import counting
+from .http.access import ask_again
+from .http.admission import aadmit, admit
+from .http.atomic_requests import non_atomic_aliases
+from .http.exchange import call_on
+from .http.handle import without_key
+from .http.kinds import Reason, ViewKind
+from .http.markers import rest_class, view_class
+from .http.plan import Plan, asking, may_refuse, plan_of
+from .http.problems import aproblem_response, problem_response
+from .http.raised import Raising
+from .http.run import aconclude, arun_call, conclude, run_call
+from .http.status import note, noted, stamp
+from .http.unguarded import (
+    EXEMPT,
+    METHOD,
+    areport_unguarded,
+    is_left_unguarded,
+    leave_unguarded,
+    note_unreached,
+    report_unguarded,
+)
+from .http.views import route_of
+from .http.wings import wing
+from .instrumentation.meters import meters
+from .instrumentation.outcomes import UNKEYED
+
+#: Every field follows the settings.
+POLICY = Policy()
+
+
+class IdempotencyMiddleware:
+    """Guards every unsafe request that carries a key and has a principal."""
+
+    sync_capable = True
+    async_capable = True
+
+    def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
+        conf.require_installed()
+        self.get_response = get_response
+        self.is_async = iscoroutinefunction(get_response)
+        if self.is_async:
+            markcoroutinefunction(self)
+            self.process_view = self.aprocess_view  # type: ignore[assignment]
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
+        """Report a keyed request to which something responded before its view, or which runs unguarded."""
+        if (plan := asking(POLICY, request)) is None or (plan.in_body and not plan.required):
+            return self.get_response(request)  # type: ignore[no-any-return]
+        note(request, None)  # the same request may be sent through again
+        return self._acall(request) if self.is_async else self._call(request)
+
+    def _call(self, request: HttpRequest) -> HttpResponseBase:
+        try:
+            response: HttpResponseBase = self.get_response(request)
+        except BaseException:
+            if noted(request) is None:
+                report_unguarded(request)
+            raise
+        if noted(request) is None:
+            _judge(request, response)
+            report_unguarded(request)
+        conclude(request, response)
+        return stamp(request, response)
+
+    async def _acall(self, request: HttpRequest) -> HttpResponseBase:
+        try:
+            response: HttpResponseBase = await self.get_response(request)
+        except BaseException:
+            if noted(request) is None:
+                await areport_unguarded(request)
+            raise
+        if noted(request) is None:
+            _judge(request, response)
+            await areport_unguarded(request)
+        await aconclude(request, response)
+        return stamp(request, response)
+
+    def process_view(
+        self, request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> HttpResponseBase | None:
+        """Return the response of a view under guard; `None`: there is nothing to guard, or a guard closer to the view."""
+        if (plan := _asks(request, callback)) is None:
+            return None
+        non_atomic, call = non_atomic_aliases(callback), None
+        try:
+            if _passes(request, callback, plan):
+                return None
+            # DRF's: the guard belongs after its authentication and permissions.
+            if rest_class(callback) is not None and not iscoroutinefunction(callback) and may_refuse(POLICY, request):
+                from .rest_framework.view_adapter import run_with_mixin
+
+                return run_with_mixin(callback, request, args, kwargs)  # type: ignore[no-any-return]
+            _refuse_async(callback, plan)
+            facts = _facts(request, callback, args, kwargs)
+            user = getattr(request, "user", None)
+            call = admit(request, POLICY, user=user, source=request, non_atomic=non_atomic, **facts)
+        except Problem as problem:
+            return problem_response(problem, request)
+        except (ConfigurationError, ImproperlyConfigured) as error:
+            _observe(request, error, plan)
+        if call is None:
+            return None
+        view = async_to_sync(callback) if iscoroutinefunction(callback) else callback
+        return _shown(lambda: run_call(call, request, partial(view, request, *args, **kwargs), non_atomic=non_atomic))
+
+    async def aprocess_view(
+        self, request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> HttpResponseBase | None:
+        """See process_view()."""
+        if (plan := _asks(request, callback)) is None:
+            return None
+        if not iscoroutinefunction(callback):
+            # One hop: claim, view, settle and COMMIT in one thread call, which a disconnecting client cannot cancel.
+            in_thread = sync_to_async(type(self).process_view)
+            return await run_to_completion(in_thread(self, request, callback, args, kwargs))
+        call = None
+        try:
+            # A function of EXEMPT may query a database.
+            passes = sync_to_async(_passes)(request, callback, plan) if plan.exemptions else None
+            if _passes(request, callback, plan) if passes is None else await passes:
+                return None
+            _refuse_async(callback, plan)
+            call = await aadmit(request, POLICY, **_facts(request, callback, args, kwargs))
+        except Problem as problem:
+            return await aproblem_response(problem, request)
+        except (ConfigurationError, ImproperlyConfigured) as error:
+            _observe(request, error, plan)
+        if call is None:
+            return None
+        return await _ashown(arun_call(call, request, partial(callback, request, *args, **kwargs)))
+
+
+def _shown(run: Callable[[], HttpResponseBase]) -> HttpResponseBase:
+    """Return a view's response. An exception is raised where Django shows it to the `process_exception` of each middleware."""
+    try:
+        return run()
+    except Exception as error:  # noqa: BLE001 - raised again
+        return Raising(error)
+
+
+async def _ashown(running: Awaitable[HttpResponseBase]) -> HttpResponseBase:
+    """See _shown()."""
+    try:
+        return await running
+    except Exception as error:  # noqa: BLE001 - raised again
+        return Raising(error)
+
+
+def _facts(request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return what only the middleware knows of a call: it guards a view that knows nothing of keys."""
+    return {"by": "middleware", "strict": False, "ask_again": partial(ask_again, request, callback, args, kwargs)}
+
+
+# ------------------------------------------------------------------------------------------------- what it lets pass
+
+
+def _asks(request: HttpRequest, callback: Any) -> Plan | None:
+    """Return the plan of a request that has a key, or needs one. Any other is counted, unless the view's own guard counts it."""
+    if (plan := asking(POLICY, request)) is not None and (plan.required or not plan.in_body):
+        return plan
+    if not hasattr(request, "idempotency"):
+        request.idempotency = without_key()  # type: ignore[attr-defined]
+    if meters.active and request.method not in SAFE_METHODS:
+        route = route_of(callback, request.method or "")
+        if not route.exempt and not route.guards_itself:
+            by = "middleware" if route.rest is None else "rest_framework"  # which the mixin would guard
+            counting.begin(request, POLICY, by)
+            counting.count(request, UNKEYED)
+    return None
+
+
+def _passes(request: HttpRequest, callback: Any, plan: Plan) -> bool:
+    """Does a request pass, since a guard closer to the view guards it, or none can? Where it asked for one that is reported."""
+    if call_on(request) is not None:
+        return True
+    method = request.method or ""
+    if method not in plan.methods and plan.profile.unsupported_status is None:
+        return _left(request, plan, METHOD)
+    route = route_of(callback, method)
+    if route.exempt:
+        return _left(request, plan, EXEMPT)
+    return route.guards_itself or _is_left(request, callback, plan, route.kind)
+
+
+def _is_left(request: HttpRequest, callback: Any, plan: Plan, kind: ViewKind | None) -> bool:
+    """Is a view without a guard of its own exempt, or of a kind that only its own guard can protect?"""
+    for exemption in plan.exemptions:
+        if exemption.covers(request, callback):
+            return _left(request, plan, EXEMPT, f'"EXEMPT" has {exemption.text!r}')
+    if plan.in_body:  # most requests have no key there, and to look for one costs each of them
+        name = getattr(view_class(callback) or callback, "__qualname__", "the view")
+        raise ConfigurationError(
+            f'The middleware looks for no key in a body, and "REQUIRED" is set with a "PROFILE" that has it there. Put '
+            f"@idempotent() on {name}, or @idempotency_exempt."
+        )
+    if kind is None or kind.left is None:
+        return False
+    if plan.required is True:
+        raise ConfigurationError(kind.refusal(callback, request.method or ""))
+    return _left(request, plan, kind.left)
+
+
+def _left(request: HttpRequest, plan: Plan, reason: Reason, sentence: str = "") -> bool:
+    if plan.carries_key(request.META):
+        leave_unguarded(request, reason, sentence)
+    return True
+
+
+def _refuse_async(callback: Any, plan: Plan) -> None:
+    if not iscoroutinefunction(callback) or (plan.leases and rest_class(callback) is None):
+        return
+    name = getattr(callback, "__qualname__", repr(callback))
+    raise ConfigurationError(
+        f"The middleware cannot guard {name}, which is async: not atomically, and not behind the checks of an "
+        'async REST framework. Put @idempotent(guarantee="lease") or IdempotentViewMixin on it, or '
+        "@idempotency_exempt."
+    )
+
+
+def _observe(request: HttpRequest, error: Exception, plan: Plan) -> None:
+    """Report a wrong setting where the middleware only observes; elsewhere raise it."""
+    if not plan.observes:
+        raise error
+    wing("observe").watch(request, None, refusal=error)
+
+
+def _judge(request: HttpRequest, response: HttpResponseBase) -> None:
+    """Report a keyed request that no entry point has handled."""
+    if not is_left_unguarded(request) and plan_of(POLICY).carries_key(request.META):
+        note_unreached(request, response)

@@ -1,0 +1,84 @@
+"""Without any one folder of `contrib/`, or a store that is named by BACKEND, the core imports and works as before."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from .test_architecture import LEAVES, PACKAGE, ROOT
+
+FOLDERS = [
+    *(f"contrib/{path.parent.name}" for path in sorted(ROOT.glob("contrib/*/__init__.py"))),
+    *(leaf.replace(".", "/") for leaf in LEAVES),
+]
+#: Without these the core does not work yet; `at_rest` is what steps import. This list only shrinks.
+STILL_NEEDED = frozenset(
+    {"contrib/at_rest", "contrib/issued_keys", "contrib/observe", "contrib/screening", "contrib/steps"}
+)
+
+#: No part of the core.
+APART = tuple(f"{PACKAGE}.{name}." for name in ("contrib", *LEAVES))
+#: Walks the journeys of the budgets, and imports all modules of the core. Prints what came of that.
+SCRIPT = f"""
+import importlib, json, pkgutil, sys
+import tests.budgets.project as project
+project.main()
+import django_idempotency
+failed = {{}}
+def broken(name): failed[name] = "it is a package"
+for found in pkgutil.walk_packages(django_idempotency.__path__, "django_idempotency.", broken):
+    if not f"{{found.name}}.".startswith({APART!r}):
+        try:
+            importlib.import_module(found.name)
+        except Exception as error:
+            failed[found.name] = repr(error)
+print(json.dumps(failed))
+"""
+
+
+@cache
+def core(without: str | None = None) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return response and statements of each journey, and which modules cannot be imported in a bare project."""
+    with TemporaryDirectory() as folder:
+        lay_out(Path(folder), without)
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT],
+            cwd=folder,
+            env={"PYTHONPATH": folder},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    if done.returncode != 0:
+        return {}, {"journeys": done.stderr}
+    walked, failed = map(json.loads, done.stdout.splitlines())
+    return {name: (each["response"], each["statements"]) for name, each in walked["journeys"].items()}, failed
+
+
+def lay_out(folder: Path, without: str | None) -> None:
+    """Make a package of links to this one, and to these tests, without a folder."""
+    above = ("", "contrib", "stores")
+    for name in above:
+        (folder / PACKAGE / name).mkdir()
+        for path in (ROOT / name).iterdir():
+            each = str(path.relative_to(ROOT))
+            if each != without and each not in above:
+                (folder / PACKAGE / each).symlink_to(path)
+    (folder / "tests").symlink_to(ROOT.parent / "tests")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("without", FOLDERS)
+def test_the_core_works_without_it(without: str) -> None:
+    """Each journey has the same response and statements, and each module of the core can be imported."""
+    journeys, failed = core()
+    assert journeys["drf_replay"] == journeys["plain_replay"] == (201, 1)
+    assert (core(without) == (journeys, failed)) is (without not in STILL_NEEDED), core(without)
