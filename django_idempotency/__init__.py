@@ -5,7 +5,7 @@ Importing this loads no model and no driver.
 
 from .core.policy import Policy
 from .decorators import idempotency_exempt, idempotent, idempotent_form
-from .functions import current_operation, deadline, derive_key, execution, idempotent_function
+from .functions import current_operation, deadline, derive_key, idempotent_function
 from .realms import realm
 
 __all__ = [
@@ -13,7 +13,6 @@ __all__ = [
     "current_operation",
     "deadline",
     "derive_key",
-    "execution",
     "idempotency_exempt",
     "idempotent",
     "idempotent_form",

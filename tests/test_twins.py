@@ -27,7 +27,7 @@ DIFFERENT = {
     "functions/handle.py Handle.answer": "each refuses the other's functions",
     "functions/running.py run": _ENTERS,
     "functions/running.py _decide": "on_takeover may be sync for an async function",
-    "functions/running.py _work": _ENTERS,
+    "functions/running.py _run": _ENTERS,
     "http/problems.py problem_response": "only a page, which may ask the project, is rendered in a thread",
     "http/exchange.py Exchange.open": "only what asks the project goes to a thread",
     "http/settling.py RunningExchange.settle": "only what asks the project goes to a thread",

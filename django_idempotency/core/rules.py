@@ -24,7 +24,7 @@ A new record is RUNNING, with its owner's token, a lease and an expiry. When the
                        FREE
 
 A durable execution leaves its record RUNNING when its engine suspends it, under a token that it can compute again (see
-`engine.durable`).
+`contrib.durable`).
 
 A claim that finds a record reads it in this order:
 

@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from ..core import conclusions, rules, settlements
+from ..core import conclusions, rules
 from ..core.conclusions import SettledState, WorkResult
 from ..core.concurrency.cancellation import run_to_completion
 from ..core.records import Outcome, Record, Ticket
@@ -20,7 +20,6 @@ from ..errors import StoreUnavailable
 from ..stores.base import BaseStore
 from .commands import adrive, drive
 from .deferring import deferring
-from .durable import Execution, resuming
 from .heartbeat import Lease, heartbeat
 from .operation import EVENT_OF_STATE, EventSink, Operation
 from .settling import SettleResult, Settling
@@ -33,8 +32,6 @@ LEAST_LEASE = 0.001
 class LeaseOperation(Operation):
     """A call that owns its record until its lease ends."""
 
-    #: The attempt that our durable execution has suspended, if it was found and has not been resumed since.
-    resuming = 0
     #: Why the record is no longer ours while the work still runs.
     lost: Exception | None = None
     #: Is its settle waiting to be retried in the background?
@@ -53,7 +50,6 @@ class LeaseOperation(Operation):
         hold_failures: bool = False,
         renews: bool = True,
         left: Callable[[], float | None] | None = None,
-        execution: Execution | None = None,
     ) -> None:
         super().__init__(store, ticket, sink)
         self._hold_failures = hold_failures
@@ -61,8 +57,6 @@ class LeaseOperation(Operation):
         self._renews = renews
         #: Seconds until the host stops, and the lease with it.
         self._left = left
-        #: The durable execution that makes the call, if any.
-        self._execution = execution
 
     def is_lost(self) -> bool:
         return self.lost is not None or heartbeat.lapsed(self)
@@ -115,35 +109,20 @@ class LeaseOperation(Operation):
             self.ticket = self.ticket._replace(lease=max(left, LEAST_LEASE))
 
     def _judge(self, record: Record) -> Verdict:
-        verdict = rules.read(record, self.ticket, self._unanswered, self.resuming)
-        if self._is_suspended_here(verdict, record):
-            self.record = drive(self.store, resuming(self.ticket, record))
-            verdict = self._read_resumed(self.record)
-        if isinstance(verdict, Execute):
-            self._begin(verdict)  # now, because a cancelled call gets no verdict
-        return verdict
+        return self._judged(record)
 
     async def _ajudge(self, record: Record) -> Verdict:
         """See _judge()."""
-        verdict = rules.read(record, self.ticket, self._unanswered, self.resuming)
-        if self._is_suspended_here(verdict, record):
-            self.record = await adrive(self.store, resuming(self.ticket, record))
-            verdict = self._read_resumed(self.record)
+        return self._judged(record)
+
+    def _judged(self, record: Record) -> Verdict:
+        verdict = self._read(record)
         if isinstance(verdict, Execute):
             self._begin(verdict)  # now, because a cancelled call gets no verdict
         return verdict
 
-    def _is_suspended_here(self, verdict: Verdict, record: Record) -> bool:
-        """Is the busy record one that our own execution has suspended?"""
-        if self._execution is None or not isinstance(verdict, Busy) or not self._execution.has_suspended(record):
-            return False
-        self.resuming = record.attempt
-        return True
-
-    def _read_resumed(self, record: Record) -> Verdict:
-        if not rules.owned(record, self.ticket):
-            self.resuming = 0
-        return rules.read(record, self.ticket, self._unanswered, self.resuming)
+    def _read(self, record: Record) -> Verdict:
+        return rules.read(record, self.ticket, self._unanswered)
 
     def _begin(self, run: Execute) -> None:
         """See Operation._begin(). A claim inside an open transaction is invisible to the heartbeat."""
@@ -220,10 +199,6 @@ class LeaseOperation(Operation):
     def _settling(self, state: SettledState, outcome: Outcome | None, ttl: float | None) -> Settling | None:
         """Stop the heartbeat, and return the settlement to write; `None` if the record stays unchanged."""
         self.leave_lease()
-        if state is SettledState.SUSPENDED:
-            assert self._execution is not None and self.record is not None, "a suspended call has run"  # noqa: PT018
-            ticket = self._execution.suspending_ticket(self.record, self.ticket)
-            return Settling(self, state, ticket, settlements.handover(self.record, ticket))
         settlement = self._settlement(state, outcome, ttl)
         if settlement is None:
             self.left_as = state

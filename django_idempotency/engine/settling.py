@@ -15,7 +15,6 @@ from ..core.conclusions import SettledState
 from ..core.records import MISSING, Record, Settlement, Ticket
 from ..errors import LostRace
 from .commands import Claim, Commands, Pause, Settle
-from .durable import handed_over_before
 from .heartbeat import Leased
 
 #: Seconds between two tries of a call, and in total. With one more timeout of its store, this delays a finished
@@ -86,16 +85,15 @@ class Settling:
 
     def refused(self) -> Commands[bool]:
         """Continue after a write that was refused. Return whether the record is settled nevertheless."""
-        suspends = self.state is SettledState.SUSPENDED
-        if suspends and (yield from handed_over_before(self.ticket, self.settlement)):
-            return True
         if not self.operation.claimed_inside:
             return False
         record: Record = yield Claim(self.ticket)  # our claim may have been rolled back with the work
-        if not rules.owned(record, self.ticket):
-            return False
+        return rules.owned(record, self.ticket) and (yield from self._written_anew())
+
+    def _written_anew(self) -> Commands[bool]:
+        """Write it into a record that we have claimed again. Return whether that was ours."""
         settled: bool = yield Settle(self.ticket, self.settlement)
-        return settled or (suspends and (yield from handed_over_before(self.ticket, self.settlement)))
+        return settled
 
     def retrying(self, error: Exception) -> Commands[SettleResult]:
         """Continue after a try that failed: with a few more, and then in the background."""

@@ -3,7 +3,6 @@
 from .current import CurrentOperation, Takeover, current_operation
 from .deadlines import deadline, remaining
 from .decorator import idempotent_function
-from .executions import execution
 from .handle import Handle, Known
 from .keys import derive_key
 
@@ -15,7 +14,6 @@ __all__ = [
     "current_operation",
     "deadline",
     "derive_key",
-    "execution",
     "idempotent_function",
     "remaining",
 ]

@@ -39,6 +39,10 @@ class Arguments:
                 f"data_keyword_argument={only!r}: {function.__qualname__}() has no such argument. It has {known}."
             )
 
+    def always_has(self, name: str | None) -> bool:
+        """Has each payload an item of this name?"""
+        return self._only is None and name in self._names - self._more
+
     def refuse_strangers(self, roots: frozenset[str], name: str) -> None:
         """Raise `ImproperlyConfigured` for an expression over arguments that no call has: it would select nothing."""
         unknown = roots & self._more if self._takes_any else roots - self._names
@@ -48,8 +52,8 @@ class Arguments:
 
     def payload(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Return the payload of a call; `args` without `self`. Raises `TypeError` for arguments the function rejects."""
-        if self._only is not None and self._plain and not args and kwargs.keys() == self._names:
-            return kwargs[self._only]
+        if not args and self._plain and kwargs.keys() == self._names:
+            return {**kwargs} if self._only is None else kwargs[self._only]
         named = self._named(args, kwargs)
         return named if self._only is None else named.get(self._only)
 

@@ -1,93 +1,187 @@
-"""One call of a guarded function that has a key: its ticket, what its work sees, and how it is counted."""
+"""The plan of a guarded function, made once of its terms and the settings; and one of its calls under a key."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime, timezone
 from typing import Any
+from uuid import uuid4
 
+from django.conf import settings
+
+from .. import conf
+from ..core.canonical import UnhashableValue, canonical_bytes, digest, is_missing
+from ..core.hashing import record_id, request_digest
 from ..core.records import CALL_METHOD, Guarantee
 from ..core.rules import Verdict
 from ..engine.atomic import AtomicOperation
 from ..engine.lease import LeaseOperation
 from ..engine.operation import Operation
-from ..errors import CalledItself, DeadlinePassed, IdempotencyError, StoreUnavailable
+from ..errors import CalledItself, DeadlinePassed, IdempotencyError, KeyMissing, StoreUnavailable, UnhashablePayload
 from ..extensions import extended
 from ..instrumentation.counting import count, outcome_of_verdict
 from ..instrumentation.meters import Source, meters
 from ..instrumentation.observer import Observer
-from ..instrumentation.outcomes import DEGRADED
+from ..instrumentation.outcomes import DEGRADED, MISSING, UNKEYED
+from ..realms.current import SAID
 from ..runtime.handle import Course
-from ..runtime.registry import store_of
-from ..runtime.tickets import issue
+from ..runtime.registry import body_limit, store_of
+from ..runtime.tickets import issuing
 from ..runtime.transactions import refuse_open_transactions
 from .current import CURRENT, BoundCall, CurrentOperation, Takeover, living
-from .deadlines import remaining
+from .deadlines import ENDS, remaining
 from .executions import EXECUTION
-from .keys import digest_of
 from .terms import FunctionTerms
+
+logger = logging.getLogger("django_idempotency")
+
+#: The request digest of a call that is identified by its key alone.
+UNBOUND = request_digest(b"call")
+#: On a function's terms: its plan.
+_PLAN = "_plan"
+
+
+class Plan:
+    """What a function's terms and the settings say of all its calls. Raises what is wrong with them."""
+
+    def __init__(self, terms: FunctionTerms) -> None:
+        self.terms = terms
+        self.epoch, self.meters = conf.EPOCH, meters.active
+        self.policy = policy = terms.resolved()
+        self.store = store_of(policy)
+        self.leases = policy.guarantee is Guarantee.LEASE
+        #: Seconds to wait for a busy record.
+        self.patience = policy.wait if policy.on_busy == "wait" else 0.0
+        #: The longest result that is stored (bytes).
+        self.max_body = body_limit(policy, self.store)
+        self.kept = terms.kept
+        self.handle = extended(CurrentOperation)
+        #: May a wing say how a work ends?
+        self.has_course = self.handle._course is not Course  # noqa: SLF001 - ours
+        self.ticket = issuing(policy, method=CALL_METHOD, path=terms.name)
+        #: The scope of its keys, where the policy names no realm.
+        self.scope = terms.own_scope if policy.realm is None else None
+        #: The labels of its figures; `None`: nothing is measured.
+        self.source = source_of(terms) if meters.active else None
+        self.observer = Observer(source=self.source, counts=bool(conf.get("COUNT_REPLAYS")))
+        found = getattr(settings, conf.NAME, None)
+        #: A copy: a dict that is edited in place counts from the next call.
+        self.settings = None if found is None else dict(found)
+
+
+def plan_of(terms: FunctionTerms) -> Plan:
+    """Return the plan of a function under the current settings. Raises what is wrong with them."""
+    plan: Plan | None = terms.__dict__.get(_PLAN)
+    if (
+        plan is None
+        or plan.epoch is not conf.EPOCH
+        or plan.meters is not meters.active
+        or plan.settings != getattr(settings, conf.NAME, None)
+    ):
+        plan = terms.__dict__[_PLAN] = Plan(terms)
+    return plan
+
+
+def source_of(terms: FunctionTerms) -> Source:
+    """Return what the figures of a function's calls are labelled with."""
+    return Source(entry_point="function", route=terms.name, store=terms.resolved().store)
+
+
+def key_of(terms: FunctionTerms, payload: Any) -> str | None:
+    """Return the key of a payload, the digest of what is selected from it; `None` if it has none.
+
+    Raises `UnhashablePayload` for values that cannot be hashed, and anything that the selector raises.
+    """
+    try:
+        if terms.key is None or terms.select is None:
+            # When all arguments are the key, none counts as missing: many default to `None`.
+            return None if is_missing(payload, parts=False) else digest(payload, terms.algorithm)
+        selected = terms.select(payload)
+        return None if terms.key.is_missing(selected) else digest(selected, terms.algorithm)
+    except UnhashableValue as error:
+        raise UnhashablePayload(f"{terms.name}: {error}") from error
+
+
+def best_effort_key(terms: FunctionTerms, payload: Any) -> str:
+    """Return the key of a payload while idempotency is off; a new one if it has none."""
+    key = None
+    with suppress(IdempotencyError):
+        key = key_of(terms, payload)
+    return key or uuid4().hex
+
+
+def go_without_key(terms: FunctionTerms) -> None:
+    """Report a call without a key, which runs unguarded. Raises `KeyMissing` if a key is required."""
+    required = terms.resolved().required is True
+    if meters.active:
+        meters.request(source_of(terms), MISSING if required else UNKEYED)
+    if required:
+        raise KeyMissing(
+            f"This call of {terms.name} has no idempotency key: what identifies it is missing, or part of it."
+        )
+    logger.warning("%s runs unguarded: what identifies this call is missing, or part of it.", terms.name)
+
+
+def _digest_of(terms: FunctionTerms, payload: Any) -> bytes:
+    """Return the digest of what `validate` selects, which must not change for a key. Raises `UnhashablePayload`."""
+    assert terms.validate is not None
+    try:
+        return request_digest(b"call", canonical_bytes(terms.validate(payload)))
+    except UnhashableValue as error:
+        raise UnhashablePayload(f"{terms.name}: {error}") from error
 
 
 class FunctionCall:
-    """A call that has a key. `replaying` says what it gets if it does not run, and `endings` how it ends."""
+    """A call that has a key. `endings` says how it ends, and what it gets if it does not run."""
 
-    observer = Observer()  # without a request
-    #: The labels of its figures; `None`: nothing is measured.
-    source: Source | None = None
+    operation: Operation
     #: What the work sees, once it runs; or `on_takeover`.
     current: CurrentOperation
-    #: Its course, as far as that decides the end.
-    course: Course
+    _course: Course | None = None
 
-    def __init__(self, terms: FunctionTerms, payload: Any, key: str, *, reports: bool = True) -> None:
+    def __init__(self, plan: Plan, payload: Any, key: str, *, reports: bool = True) -> None:
+        self.plan, self.payload = plan, payload
+        self.terms = terms = plan.terms
         #: Is its failure reported to somebody who can make it again? Otherwise it is left as one that has crashed.
         self.reports = reports
-        self.terms = terms
-        self.policy = policy = terms.resolved()
-        self.payload = payload
-        store, leases = store_of(policy), policy.guarantee is Guarantee.LEASE
-        if meters.active:
-            self.source = source_of(terms)
-            self.observer = Observer(source=self.source)
-        if leases:
+        if plan.leases:
             refuse_open_transactions()
-        left = remaining()
+        left = None if ENDS.get() is None else remaining()
         if left == 0:
             raise DeadlinePassed
-        until_then = left if leases else None
-        digest = digest_of(terms, payload)
-        ticket = issue(
-            policy,
-            scope=terms.scope_under(policy),
+        scope = plan.scope if plan.scope is not None and SAID.get() is None else terms.scope_under(plan.policy)
+        ticket = plan.ticket(
+            id=record_id(scope, key),
+            scope=scope,
             key=key,
-            digest=digest,
-            method=CALL_METHOD,
-            path=terms.name,
-            lease=until_then,
+            digest=UNBOUND if terms.validate is None else _digest_of(terms, payload),
+            owner=uuid4(),  # from the operating system: neither a fork nor a snapshot repeats it
+            now=datetime.now(timezone.utc),
         )
         #: Does the host have a deadline?
         self.hurries = left is not None
         self.execution = EXECUTION.get()
-        self.operation: Operation
-        if leases:
-            self.operation = LeaseOperation(
-                store,
-                ticket,
-                self.observer,
-                hold_failures=policy.on_failure == "hold",
-                renews=until_then is None,
+        if plan.leases:
+            make = LeaseOperation if self.execution is None else self.execution.operation
+            self.operation = make(
+                plan.store,
+                ticket if left is None else ticket._replace(lease=left),
+                plan.observer,
+                hold_failures=plan.policy.on_failure == "hold",
+                renews=left is None,
                 left=remaining,
-                execution=self.execution,
             )
         else:
-            self.operation = AtomicOperation(store, ticket, self.observer)
-        outer = CURRENT.get()
-        self._outer = None if outer is None else living(outer)
-        if self._outer is not None and self._outer.holds(self.operation):
-            raise self.naming(CalledItself())
+            self.operation = AtomicOperation(plan.store, ticket, plan.observer)
+        self.outer = CURRENT.get()
+        if self.outer is not None:
+            self.outer = living(self.outer)
+            if self.outer is not None and self.outer.holds(self.operation):
+                raise self.naming(CalledItself())
         #: Seconds to wait for a busy record.
-        self.patience = 0.0
-        if policy.on_busy == "wait":
-            self.patience = policy.wait if left is None else min(policy.wait, left)
+        self.patience = plan.patience if left is None else min(plan.patience, left)
 
     def is_late(self) -> bool:
         """Has the host's deadline passed, for example while the call waited?"""
@@ -95,26 +189,26 @@ class FunctionCall:
 
     def running(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CurrentOperation:
         """Return the context in which the function runs with these arguments."""
-        bound = BoundCall(self.terms, args, kwargs)
-        return self._sees(extended(CurrentOperation)(self.operation, self._outer, self.policy, bound))
+        plan = self.plan
+        self.current = plan.handle(self.operation, self.outer, plan.policy, BoundCall(self.terms, args, kwargs))
+        return self.current
 
-    def _sees(self, current: CurrentOperation) -> CurrentOperation:
-        self.current, self.course = current, current._course(current)  # noqa: SLF001 - ours
-        return current
-
-    def takeover(self) -> Takeover | None:
-        """Return the takeover that `on_takeover` must decide, if there is one."""
-        run = self.operation.run
-        if run is None or not run.takeover:
-            return None
-        takeover = Takeover(self.operation, self.payload, self._outer)
-        self._sees(takeover)
+    def takeover(self) -> Takeover:
+        """Return the takeover that `on_takeover` must decide."""
+        self.current = takeover = Takeover(self.operation, self.payload, self.outer)
         return takeover
+
+    @property
+    def course(self) -> Course:
+        """The course of what runs, as far as that decides the end."""
+        if self._course is None or self._course.handle is not self.current:
+            self._course = self.current._course(self.current)  # noqa: SLF001 - ours
+        return self._course
 
     def count(self, verdict: Verdict) -> None:
         """Count a call that runs, or whose stored result is returned."""
-        if self.source is not None and (outcome := outcome_of_verdict(verdict, self.operation)) is not None:
-            count(self.source, outcome, self.operation)
+        if self.plan.source is not None and (outcome := outcome_of_verdict(verdict, self.operation)) is not None:
+            count(self.plan.source, outcome, self.operation)
 
     def naming(self, error: IdempotencyError) -> IdempotencyError:
         """Set the record on an error, unless the error belongs to another call."""
@@ -125,28 +219,19 @@ class FunctionCall:
 
     def go_without_store(self, error: StoreUnavailable) -> None:
         """Report that the store is not responding; raise the error unless the call may run without the store."""
-        self.observer("unavailable", self.operation, error)
+        self.plan.observer("unavailable", self.operation, error)
         self._count_missing_store(error)
-        if self._needs_store():
-            raise error
 
     async def ago_without_store(self, error: StoreUnavailable) -> None:
         """See go_without_store()."""
-        await self.observer.asend("unavailable", self.operation, error)
+        await self.plan.observer.asend("unavailable", self.operation, error)
         self._count_missing_store(error)
-        if self._needs_store():
-            raise error
 
     def _count_missing_store(self, error: StoreUnavailable) -> None:
-        if self.source is not None:
-            count(self.source, error.outcome if self._needs_store() else DEGRADED, self.operation)
-
-    def _needs_store(self) -> bool:
         # The store has just said that this execution is suspended here: it must not run a second time.
-        suspended = isinstance(self.operation, LeaseOperation) and self.operation.resuming > 0
-        return suspended or self.policy.on_store_failure == "closed"
-
-
-def source_of(terms: FunctionTerms) -> Source:
-    """Return what the figures of a function's calls are labelled with."""
-    return Source(entry_point="function", route=terms.name, store=terms.resolved().store)
+        suspended = self.execution is not None and self.execution.is_suspended_in(self.operation)
+        refused = suspended or self.plan.policy.on_store_failure == "closed"
+        if self.plan.source is not None:
+            count(self.plan.source, error.outcome if refused else DEGRADED, self.operation)
+        if refused:
+            raise error

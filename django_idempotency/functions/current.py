@@ -40,15 +40,15 @@ class CurrentOperation(OperationHandle):
         policy: Resolved | None = None,
         bound: BoundCall | None = None,
     ) -> None:
-        super().__init__(operation, policy)
-        self._outer, self._bound = outer, bound
+        self._operation, self._policy, self._outer, self._bound = operation, policy, outer, bound
+        self.seconds, self.is_held = None, False
 
     def __enter__(self) -> None:
         self._token = CURRENT.set(self)
         self._outer_step = CURRENT_STEP.set(None)  # a call inside a step has steps of its own
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        _ended(self._token, error, self._outer_step)
+        _left(error, self._token, self._outer_step)
         self._over = True
         # Otherwise a chain of tasks would hold all of them.
         del self._token, self._outer_step
@@ -100,17 +100,15 @@ class Unguarded:
         self._token = CURRENT.set(None)
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        _ended(self._token, error)
+        _left(error, self._token)
 
 
-def _ended(
-    token: Token[CurrentOperation | None], error: object, outer_step: Token[RunningStep | None] | None = None
-) -> None:
+def _left(error: object, token: Token[CurrentOperation | None], step: Token[RunningStep | None] | None = None) -> None:
     """Restore the previous current operation, and step."""
     try:
         CURRENT.reset(token)
-        if outer_step is not None:
-            CURRENT_STEP.reset(outer_step)
+        if step is not None:
+            CURRENT_STEP.reset(step)
     except ValueError:  # a coroutine that another task closed has left its own context
         if not isinstance(error, GeneratorExit):
             raise

@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 #: Ten years (seconds), the limit of every duration.
 LONGEST = 3650 * 86400.0
 #: By `time.monotonic()`; `None` if the host has no limit.
-_ENDS: ContextVar[float | None] = ContextVar("django_idempotency_deadline", default=None)
+ENDS: ContextVar[float | None] = ContextVar("django_idempotency_deadline", default=None)
 
 
 @runtime_checkable
@@ -37,17 +37,17 @@ def deadline(limit: float | timedelta | datetime | LambdaContext) -> Iterator[No
         raise ValueError(
             f"deadline({limit!r}) is too long: leases would last until then. A host without a limit needs no deadline."
         )
-    ends, outer = time.monotonic() + left, _ENDS.get()
-    token = _ENDS.set(ends if outer is None else min(ends, outer))
+    ends, outer = time.monotonic() + left, ENDS.get()
+    token = ENDS.set(ends if outer is None else min(ends, outer))
     try:
         yield
     finally:
-        _ENDS.reset(token)
+        ENDS.reset(token)
 
 
 def remaining() -> float | None:
     """Return the seconds left, at least 0, or `None` without a deadline."""
-    ends = _ENDS.get()
+    ends = ENDS.get()
     return None if ends is None else max(0.0, ends - time.monotonic())
 
 

@@ -12,7 +12,7 @@ from jmespath import Options
 from jmespath.functions import Functions
 
 from ..core.canonical import hasher
-from ..core.policy import Duration
+from ..core.policy import Duration, Policy
 from ..core.records import MISSING, Guarantee
 from ..core.selectors import Selector
 from ..core.serialization.results import results_for
@@ -20,8 +20,8 @@ from .arguments import Arguments
 from .handle import Handle
 from .keys import validate_key
 from .naming import name_of
-from .running import arun, run
-from .terms import FunctionTerms, OnReplay, OnTakeover, exception_classes, policy_of
+from .running import keyed
+from .terms import FunctionTerms, OnReplay, OnTakeover, exception_classes
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -143,7 +143,7 @@ def idempotent_function(
         return guarded(
             FunctionTerms(
                 function=undecorated,
-                policy=policy_of(
+                policy=Policy(
                     required=required,
                     ttl=expires_after,
                     guarantee=guarantee,
@@ -174,23 +174,7 @@ def idempotent_function(
 
 def guarded(terms: FunctionTerms) -> Any:
     """Return the guarded function: a plain function, as Celery and django.tasks require."""
-    function: Any = _keyed(terms, None)
+    function: Any = keyed(terms, None)
     function.idempotency = Handle(terms)
-    function.with_key = lambda key: _keyed(terms, validate_key(key))
+    function.with_key = lambda key: keyed(terms, validate_key(key))
     return function
-
-
-def _keyed(terms: FunctionTerms, key: str | None) -> Callable[..., Any]:
-    if terms.is_async:
-
-        @functools.wraps(terms.function)
-        async def acall(*args: Any, **kwargs: Any) -> Any:
-            return (await arun(terms, args, kwargs, key))[0]
-
-        return acall
-
-    @functools.wraps(terms.function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return run(terms, args, kwargs, key)[0]
-
-    return call

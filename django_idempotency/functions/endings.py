@@ -1,4 +1,4 @@
-"""How a call ends: what is stored, and what its caller gets."""
+"""How a call ends: what is stored, and what its caller gets; and what a call gets that does not run."""
 
 from __future__ import annotations
 
@@ -10,26 +10,37 @@ from datetime import datetime, timezone
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from ..core import rules
+from ..core.at_rest import readable
 from ..core.conclusions import SettledState, WorkResult
 from ..core.concurrency.cancellation import run_to_completion
 from ..core.failures import failed_with
-from ..core.records import Guarantee, Outcome, OutcomeKind, shortened
-from ..core.serialization.results import Unstorable, dump_error
+from ..core.records import CANCELLATIONS, UNDONE, Outcome, OutcomeKind, kind_of, shortened
+from ..core.rules import Busy, Execute, Mismatch, Replay, Verdict
+from ..core.serialization.results import Unreadable, Unstorable, dump_error, load_error
 from ..errors import (
     ConfigurationError,
     HeldForPerson,
     IdempotencyError,
+    InProgress,
+    OperationCancelled,
     OperationHeld,
+    OperationUndone,
     OutcomeUnknown,
+    Problem,
+    RecordUnreadable,
+    RequestMismatch,
+    ResponseNotStored,
     StoreUnavailable,
     is_answer,
 )
+from ..instrumentation.counting import count
+from ..instrumentation.outcomes import HELD, REFUSED
 from ..instrumentation.traces import traced
 from ..runtime.handle import HELD_FOR
-from ..runtime.registry import body_limit
 from ..runtime.takeovers import HoldForReview, RunAgain, UseResult
 from .call import FunctionCall
-from .executions import suspends
+from .terms import FunctionTerms
 
 logger = logging.getLogger("django_idempotency")
 
@@ -47,12 +58,6 @@ class CallEnd(NamedTuple):
     returned: Any = None
     raised: Exception | None = None
 
-    def result(self) -> Any:
-        """Return the result, or raise the error."""
-        if self.raised is not None:
-            raise self.raised
-        return self.returned
-
 
 def end_of_result(call: FunctionCall, result: Any) -> CallEnd:
     """Return the end of a call that returned. A result that cannot be stored is still returned, and never recomputed.
@@ -67,22 +72,27 @@ def end_of_result(call: FunctionCall, result: Any) -> CallEnd:
             f"{call.terms.name} returned a {type(result).__name__}, which runs after the call: nothing would be guarded. "
             "Guard the function that makes it, or return a list."
         )
+    if (call.plan.has_course or call.current.is_held) and (decided := _decided(call, result)) is not None:
+        return decided
+    # A serializer or a class of the project may execute a statement that fails, where the work had marked nothing.
+    asks = not call.terms.results.is_plain and not call.operation.needs_rollback()
+    try:
+        outcome = _outcome(call, OutcomeKind.RESULT, call.terms.results.dump(result))
+    except Exception as error:  # noqa: BLE001 - including a serializer's error: the work is done
+        outcome = _unstored(call, OutcomeKind.RESULT, error)
+    if asks and call.operation.needs_rollback():
+        return _failed(StoreUnavailable(), raised=StoreUnavailable())
+    return CallEnd(work_result=WorkResult.KEPT, outcome=outcome, ttl=call.current.seconds, returned=result)
+
+
+def _decided(call: FunctionCall, result: Any) -> CallEnd | None:
+    """Return the end of a call that returned, but whose steps or `derive()` have decided it; `None`: it is its result."""
     if (decided := call.course.decided()) is not None and decided.is_final:
         if decided.outcome is None:
             return _unended(call, decided.work_result, result)
         # The function went on after a step that must be looked into.
         return CallEnd(**decided._asdict(), raised=call.naming(HeldForPerson()))
-    if call.course.is_unfinished():
-        return _unended(call, WorkResult.FAILED, result)
-    given_up = call.operation.needs_rollback()
-    try:
-        outcome = _outcome(call, OutcomeKind.RESULT, call.terms.results.dump(result))
-    except Exception as error:  # noqa: BLE001 - including a serializer's error: the work is done
-        outcome = _unstored(call, OutcomeKind.RESULT, error)
-    # The work did not mark it: a statement of the serializer failed.
-    if not given_up and call.operation.needs_rollback():
-        return _failed(StoreUnavailable(), raised=StoreUnavailable())
-    return CallEnd(work_result=WorkResult.KEPT, outcome=outcome, ttl=call.current.seconds, returned=result)
+    return _unended(call, WorkResult.FAILED, result) if call.course.is_unfinished() else None
 
 
 def _unended(call: FunctionCall, work_result: WorkResult, result: Any) -> CallEnd:
@@ -94,10 +104,10 @@ def _unended(call: FunctionCall, work_result: WorkResult, result: Any) -> CallEn
 
 def end_of_error(call: FunctionCall, error: BaseException) -> CallEnd:
     """Return the end of a call that raised. A kept exception is stored after the call's writes are rolled back."""
-    kept = call.terms.kept
-    if suspends(call.execution, error):
-        leases = call.policy.guarantee is Guarantee.LEASE  # no transaction lasts that long
-        return CallEnd(work_result=WorkResult.SUSPENDED) if leases else _failed(error)
+    kept = call.plan.kept
+    if call.execution is not None and call.execution.suspends(error):
+        # No transaction lasts that long.
+        return CallEnd(work_result=WorkResult.SUSPENDED) if call.plan.leases else _failed(error)
     decided = call.course.decided()
     if decided is not None and (decided.is_final or not is_answer(error, kept)):
         return CallEnd(**decided._asdict())
@@ -114,7 +124,7 @@ def end_of_error(call: FunctionCall, error: BaseException) -> CallEnd:
 
 def leaving(call: FunctionCall, error: BaseException) -> BaseException:
     """Return the exception that the caller gets for the one that the function raised."""
-    if call.policy.guarantee is Guarantee.ATOMIC and suspends(call.execution, error):
+    if not call.plan.leases and call.execution is not None and call.execution.suspends(error):
         refusal = ConfigurationError(
             f"{call.terms.name} was suspended, and no transaction lasts that long: its writes were rolled back, but "
             f'its engine considers its steps done. Type guarantee="lease".'
@@ -138,12 +148,8 @@ def end_decided(call: FunctionCall, decision: Any) -> CallEnd | None:
         case HoldForReview():
             key = shortened(call.operation.ticket.key)
             logger.error("Held: %s under %s waits for a person to release its record.", call.terms.name, key)
-            return CallEnd(
-                work_result=WorkResult.KEPT,
-                outcome=OutcomeKind.HELD.outcome(),
-                ttl=HELD_FOR,
-                raised=call.naming(HeldForPerson()),
-            )
+            held = call.naming(HeldForPerson())
+            return CallEnd(WorkResult.KEPT, OutcomeKind.HELD.outcome(), HELD_FOR, raised=held)
     raise ConfigurationError(
         f"on_takeover of {call.terms.name} returned {decision!r}. Return takeover.run(), .found(result) or .hold()."
     )
@@ -158,28 +164,32 @@ def end_undecided(call: FunctionCall, error: BaseException) -> CallEnd:
 def settle(call: FunctionCall, end: CallEnd) -> None:
     """Settle in the store. Raises what `Operation.settle` raises; `OutcomeUnknown` for a result that may still be undone and is not stored."""
     call.operation.settle(end.work_result, end.outcome, end.ttl)
-    if call.operation.left_as is SettledState.COMPLETED:
+    if call.plan.has_course and _is_completed(call, end):
         call.course.completed()
-    elif call.operation.left_as is None and end.work_result is WorkResult.KEPT and call.course.can_be_undone():
-        raise call.naming(OutcomeUnknown())
 
 
 async def asettle(call: FunctionCall, end: CallEnd) -> None:
     """See settle(). A cancellation takes effect only after it has completed."""
     await run_to_completion(call.operation.asettle(end.work_result, end.outcome, end.ttl))
-    if call.operation.left_as is SettledState.COMPLETED:
+    if call.plan.has_course and _is_completed(call, end):
         await call.course.acompleted()
-    elif call.operation.left_as is None and end.work_result is WorkResult.KEPT and call.course.can_be_undone():
+
+
+def _is_completed(call: FunctionCall, end: CallEnd) -> bool:
+    left_as = call.operation.left_as
+    if left_as is None and end.work_result is WorkResult.KEPT and call.course.can_be_undone():
         raise call.naming(OutcomeUnknown())
+    return left_as is SettledState.COMPLETED
 
 
 def _outcome(call: FunctionCall, kind: OutcomeKind, body: bytes) -> Outcome:
-    if not call.policy.store_body:
+    plan = call.plan
+    if not plan.policy.store_body:
         return kind.outcome()
-    limit = body_limit(call.policy, call.operation.store)
-    if len(body) > limit:
-        raise Unstorable(f"it takes {len(body)} bytes, but max_body is {limit}")
-    return traced(kind.outcome(body))
+    if len(body) > plan.max_body:
+        raise Unstorable(f"it takes {len(body)} bytes, but max_body is {plan.max_body}")
+    outcome = Outcome(kind.status, kind.headers, body)
+    return traced(outcome) if plan.meters else outcome
 
 
 def _unstored(call: FunctionCall, kind: OutcomeKind, error: Exception) -> Outcome:
@@ -198,3 +208,67 @@ def _failed(error: BaseException, raised: IdempotencyError | None = None) -> Cal
 @lru_cache(maxsize=256)
 def _runs_later(kind: type) -> bool:
     return issubclass(kind, UNRUN)
+
+
+# ------------------------------------------------------------------------------------------------- a call that does not run
+
+
+def replayed(call: FunctionCall, verdict: Verdict) -> Any:
+    """Return the stored result, or raise the error of a call that does not run."""
+    try:
+        result = _answer(call, verdict)
+    except IdempotencyError as error:
+        _count_refusal(call, error)
+        raise call.naming(error)  # noqa: B904 - itself
+    except Exception:  # the stored one, or on_replay's
+        call.count(verdict)
+        raise
+    if call.plan.source is not None:
+        call.count(verdict)
+    return result
+
+
+def _count_refusal(call: FunctionCall, error: IdempotencyError) -> None:
+    if call.plan.source is not None:
+        held = isinstance(error, HeldForPerson)
+        refused = error.outcome if isinstance(error, Problem) else REFUSED
+        count(call.plan.source, HELD if held else refused, call.operation)
+
+
+def _answer(call: FunctionCall, verdict: Verdict) -> Any:
+    match verdict:
+        case Replay(outcome=outcome):
+            record = call.operation.record
+            assert record is not None
+            result = remembered(call.terms, outcome)
+            return result if call.terms.on_replay is None else call.terms.on_replay(result, record)
+        case Busy(retry_after=retry_after):
+            raise InProgress(headers={"Retry-After": str(retry_after)})
+        case Mismatch():
+            raise RequestMismatch
+        case rules.Unreadable():
+            raise RecordUnreadable
+        case Execute():
+            raise AssertionError("this call runs")
+
+
+def remembered(terms: FunctionTerms, stored: Outcome) -> Any:
+    """Return the result in an outcome, or raise its exception, `ResponseNotStored`, `RecordUnreadable` or `HeldForPerson`."""
+    if (outcome := readable(stored)) is None:
+        raise RecordUnreadable
+    if outcome in CANCELLATIONS:
+        raise OperationUndone if outcome == UNDONE else OperationCancelled
+    kind = kind_of(outcome)
+    if kind is OutcomeKind.HELD:
+        raise HeldForPerson
+    if not isinstance(outcome.body, bytes):
+        raise ResponseNotStored
+    try:
+        if kind is not OutcomeKind.ERROR:
+            return terms.results.load(outcome.body)
+        error = load_error(outcome.body, terms.kept)
+    except Unreadable as unreadable:
+        raise ResponseNotStored(
+            f"{terms.name} was carried out, but its result cannot be read: {unreadable}"
+        ) from unreadable
+    raise error

@@ -1,63 +1,30 @@
-"""Durable executions: work that its engine suspends, and restarts from the beginning hours later."""
+"""The durable execution around a call, as far as a call asks it. Whoever knows executions sets it: `contrib.durable`."""
 
 from __future__ import annotations
 
-from asyncio import CancelledError
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Protocol
+from uuid import UUID
 
-from ..core.policy import Duration, seconds
-from ..engine.durable import Execution
-from .deadlines import LONGEST
+from ..engine.lease import LeaseOperation
+from ..engine.operation import Operation
+from ..stores.base import Audit, BaseStore
 
-#: The durable execution that is running here, or `None`.
+
+class Execution(Protocol):
+    """Work that is suspended by an exception in the middle of a call, and makes the same call again to resume it."""
+
+    def suspends(self, error: BaseException) -> bool:
+        """Does an exception suspend the execution?"""
+
+    def operation(self, *given: Any, **options: Any) -> LeaseOperation:
+        """Return the operation of a call in this execution, made like any other."""
+
+    def is_suspended_in(self, operation: Operation) -> bool:
+        """Has the store said that this execution is suspended in the call? Then it must not run without the store."""
+
+    def release(self, store: BaseStore, record_id: UUID, *, audit: Audit, forgetting: bool) -> bool:
+        """Free a key in which this execution is suspended. Return whether there was one. `forgetting`: as if never used."""
+
+
 EXECUTION: ContextVar[Execution | None] = ContextVar("django_idempotency_execution", default=None)
-#: Exceptions that leave a function for other reasons, too.
-_OTHERS = (BaseException, Exception, KeyboardInterrupt, SystemExit, GeneratorExit, CancelledError)
-
-
-@contextmanager
-def execution(
-    name: str,
-    *,
-    suspended_by: type[BaseException] | tuple[type[BaseException], ...],
-    resumes_within: Duration | None = None,
-) -> Iterator[None]:
-    """Name this durable execution, for example by its ARN, and the exceptions with which its engine suspends it.
-
-    Such an exception suspends a guarded call ("lease"): other calls find it busy, and this execution resumes it, as the
-    same attempt, when it calls it again. If that takes longer than `resumes_within` (seconds or a `timedelta`), the
-    call counts as crashed; the default is the call's `expires_after`. Parallel calls in one execution need different
-    names, or one would resume the other. Raises `TypeError` or `ValueError` for an invalid argument.
-    """
-    token = EXECUTION.set(_execution(name, suspended_by, resumes_within))
-    try:
-        yield
-    finally:
-        EXECUTION.reset(token)
-
-
-def suspends(execution: Execution | None, error: BaseException) -> bool:
-    """Does an exception suspend an execution?"""
-    return execution is not None and isinstance(error, execution.suspended_by)
-
-
-def _execution(name: Any, suspended_by: Any, resumes_within: Duration | None) -> Execution:
-    if not isinstance(name, str):
-        raise TypeError(f"execution() takes the name of a durable execution, not {name!r}.")
-    if not name or not name.isprintable():
-        raise ValueError("execution() needs a name of its own, in printable characters, such as the execution's ARN.")
-    classes = suspended_by if isinstance(suspended_by, tuple) else (suspended_by,)
-    for cls in classes:
-        if not (isinstance(cls, type) and issubclass(cls, BaseException)):
-            raise TypeError(f"suspended_by takes exception classes, not {cls!r}.")
-    if not classes or any(cls in _OTHERS for cls in classes):
-        raise ValueError(
-            "suspended_by names the exceptions by which the engine suspends an execution, such as SuspendExecution."
-        )
-    within = None if resumes_within is None else seconds(resumes_within)
-    if within is not None and not 0 < within <= LONGEST:  # also for NaN
-        raise ValueError(f"resumes_within is seconds, above 0 and at most ten years, not {resumes_within!r}.")
-    return Execution(name, classes, within)

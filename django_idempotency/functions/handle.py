@@ -14,13 +14,13 @@ from ..core.failures import response_of
 from ..core.hashing import record_id
 from ..core.interventions import Intervention
 from ..core.records import OutcomeKind, Record, Status, kind_of, shortened
-from ..engine.durable import release_suspended
 from ..errors import ConfigurationError, InProgress, KeyMissing, RecordUnreadable
 from ..instrumentation.trail import trail
-from ..runtime.registry import store_of, stores
+from ..runtime.registry import stores
+from .call import key_of, plan_of
+from .endings import remembered
 from .executions import EXECUTION
-from .keys import key_of, validate_key
-from .replaying import remembered
+from .keys import validate_key
 from .running import arun, run
 from .terms import FunctionTerms
 
@@ -107,7 +107,7 @@ class Handle:
 
     def lookup_key(self, key: str) -> Known | None:
         """Return the record of a key, or `None`. See lookup()."""
-        record = store_of(self._terms.resolved()).get(record_id(self.scope, validate_key(key)))
+        record = plan_of(self._terms).store.get(record_id(self.scope, validate_key(key)))
         return None if record is None or rules.expired(record) else Known(record, self._terms)
 
     def forget(self, *args: Any, **kwargs: Any) -> bool:
@@ -119,10 +119,10 @@ class Handle:
         return self.forget_key(self.key_for(*args, **kwargs))
 
     def forget_key(self, key: str) -> bool:
-        """Forget a key. See forget(). Inside `execution()`, this includes a call that this execution has suspended."""
-        store = stores.outermost(store_of(self._terms.resolved()))
+        """Forget a key. See forget(). Inside a durable execution, this includes a call that this execution has suspended."""
+        store = stores.outermost(plan_of(self._terms).store)
         name, execution = record_id(self.scope, validate_key(key)), EXECUTION.get()
-        if execution is not None and release_suspended(store, execution, name, audit=self._audit, forgetting=True):
+        if execution is not None and execution.release(store, name, audit=self._audit, forgetting=True):
             return True
         ended = store.expire(name, audit=self._audit)
         if ended is Intervention.BUSY:

@@ -1,54 +1,13 @@
-"""The key of a call: the digest of what is selected from its payload."""
+"""Keys that a project makes itself."""
 
 from __future__ import annotations
 
-import logging
-from contextlib import suppress
 from typing import Any
-from uuid import uuid4
 
-from ..core.canonical import UnhashableValue, canonical_bytes, digest, is_missing
-from ..core.hashing import request_digest
-from ..errors import IdempotencyError, KeyMalformed, KeyMissing, UnhashablePayload
-from .terms import FunctionTerms
-
-logger = logging.getLogger("django_idempotency")
+from ..core.canonical import UnhashableValue, digest
+from ..errors import KeyMalformed, UnhashablePayload
 
 MAX_KEY = 255
-#: The request digest of a call that is identified by its key alone.
-UNBOUND = request_digest(b"call")
-
-
-def key_of(terms: FunctionTerms, payload: Any) -> str | None:
-    """Return the key of a payload, the digest of what is selected from it; `None` if it has none.
-
-    Raises `UnhashablePayload` for values that cannot be hashed, and anything that the selector raises.
-    """
-    try:
-        if terms.key is None:
-            # When all arguments are the key, none counts as missing: many default to `None`.
-            return None if is_missing(payload, parts=False) else digest(payload, terms.algorithm)
-        selected = terms.key(payload)
-        return None if terms.key.is_missing(selected) else digest(selected, terms.algorithm)
-    except UnhashableValue as error:
-        raise UnhashablePayload(f"{terms.name}: {error}") from error
-
-
-def go_without_key(terms: FunctionTerms) -> None:
-    """Report a call without a key, which runs unguarded. Raises `KeyMissing` if a key is required."""
-    if terms.resolved().required is True:
-        raise KeyMissing(
-            f"This call of {terms.name} has no idempotency key: what identifies it is missing, or part of it."
-        )
-    logger.warning("%s runs unguarded: what identifies this call is missing, or part of it.", terms.name)
-
-
-def best_effort_key(terms: FunctionTerms, payload: Any) -> str:
-    """Return the key of a payload while idempotency is off; a new one if it has none."""
-    key = None
-    with suppress(IdempotencyError):
-        key = key_of(terms, payload)
-    return key or uuid4().hex
 
 
 def validate_key(key: Any) -> str:
@@ -69,13 +28,3 @@ def derive_key(*parts: Any) -> str:
         return digest(parts)
     except UnhashableValue as error:
         raise UnhashablePayload(str(error)) from error
-
-
-def digest_of(terms: FunctionTerms, payload: Any) -> bytes:
-    """Return the digest of what `validate` selects, which must not change for a key. Raises `UnhashablePayload`."""
-    if terms.validate is None:
-        return UNBOUND
-    try:
-        return request_digest(b"call", canonical_bytes(terms.validate(payload)))
-    except UnhashableValue as error:
-        raise UnhashablePayload(f"{terms.name}: {error}") from error

@@ -1,9 +1,11 @@
-"""Runs a guarded call from claim to settle, sync and async. `endings` decides what to store."""
+"""Runs a guarded call: find it, open, replay or work, settle. `call` prepares it, and `endings` decides what is stored."""
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from os import environ
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -14,16 +16,39 @@ from ..core.rules import Execute
 from ..engine.lease import LeaseOperation
 from ..errors import ConfigurationError, DeadlinePassed, StoreUnavailable
 from ..extensions import extended
-from ..instrumentation.meters import meters
-from ..instrumentation.outcomes import MISSING, UNKEYED
 from ..runtime import switch
 from ..runtime.transactions import arefuse_open_transactions
-from .call import FunctionCall, source_of
+from .call import FunctionCall, best_effort_key, go_without_key, key_of, plan_of
 from .current import SwitchedOffOperation, Unguarded
-from .endings import CallEnd, asettle, end_decided, end_of_error, end_of_result, end_undecided, leaving, settle
-from .keys import best_effort_key, go_without_key, key_of
-from .replaying import replayed
-from .terms import FunctionTerms
+from .endings import (
+    CallEnd,
+    asettle,
+    end_decided,
+    end_of_error,
+    end_of_result,
+    end_undecided,
+    leaving,
+    replayed,
+    settle,
+)
+from .terms import FunctionTerms, OnTakeover
+
+
+def keyed(terms: FunctionTerms, key: str | None) -> Callable[..., Any]:
+    """Return the guarded function, under a key of its own or (`None`) the selected one."""
+    if terms.is_async:
+
+        @functools.wraps(terms.function)
+        async def acall(*args: Any, **kwargs: Any) -> Any:
+            return (await arun(terms, args, kwargs, key))[0]
+
+        return acall
+
+    @functools.wraps(terms.function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return run(terms, args, kwargs, key)[0]
+
+    return call
 
 
 def begin(
@@ -31,17 +56,14 @@ def begin(
 ) -> FunctionCall | SwitchedOffOperation | Unguarded:
     """Return the call, or the context in which to run the function unguarded. Raises only before anything has run."""
     payload = terms.payload(args, kwargs)
-    if not switch.enabled():
+    if (switch.overrides or environ.get(switch.VARIABLE)) and not switch.enabled():
         switch.warn_once()
         off: SwitchedOffOperation = extended(SwitchedOffOperation)(terms.scope, key or best_effort_key(terms, payload))
         return off
     if key is None and (key := key_of(terms, payload)) is None:
-        if meters.active:
-            required = terms.resolved().required is True
-            meters.request(source_of(terms), MISSING if required else UNKEYED)
         go_without_key(terms)
         return Unguarded()
-    return FunctionCall(terms, payload, key, reports=reports)
+    return FunctionCall(plan_of(terms), payload, key, reports=reports)
 
 
 # --------------------------------------------------------------------------------------------------------------- sync
@@ -67,45 +89,43 @@ def run(
 
 
 def _run(call: FunctionCall, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, bool]:
+    terms = call.terms
     try:
         verdict = call.operation.open(call.patience)
     except StoreUnavailable as error:
         call.go_without_store(error)
         with call.running(args, kwargs):
-            return call.terms.function(*args, **kwargs), False
+            return terms.function(*args, **kwargs), False
     if not isinstance(verdict, Execute):
         return replayed(call, verdict), True
     if call.hurries and call.is_late():
         call.operation.abandon()
         raise DeadlinePassed
-    call.count(verdict)
-    end = None if call.terms.on_takeover is None else _decide(call)
+    if call.plan.source is not None:
+        call.count(verdict)
+    end = _decide(call, terms.on_takeover) if terms.on_takeover is not None and verdict.takeover else None
     if end is None:
-        end = _work(call, args, kwargs)
+        try:
+            with call.running(args, kwargs):
+                end = end_of_result(call, terms.function(*args, **kwargs))
+        except BaseException as error:  # noqa: BLE001 - raised again
+            call.course.left_by(error)
+            settle(call, end_of_error(call, error))
+            raise leaving(call, error)  # noqa: B904 - its cause is its own
     settle(call, end)
-    return end.result(), False
+    if end.raised is not None:
+        raise end.raised
+    return end.returned, False
 
 
-def _decide(call: FunctionCall) -> CallEnd | None:
-    """Ask `on_takeover` if this is a takeover. `None`: the function runs."""
+def _decide(call: FunctionCall, ask: OnTakeover) -> CallEnd | None:
+    """Ask `on_takeover`. `None`: the function runs."""
     takeover = call.takeover()
-    if takeover is None:
-        return None
     try:
         with takeover:
-            return end_decided(call, call.terms.ask(takeover))
+            return end_decided(call, ask(takeover))
     except BaseException as error:  # noqa: BLE001 - raised again
         settle(call, end_undecided(call, error))
-        raise leaving(call, error)  # noqa: B904 - its cause is its own
-
-
-def _work(call: FunctionCall, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CallEnd:
-    try:
-        with call.running(args, kwargs):
-            return end_of_result(call, call.terms.function(*args, **kwargs))
-    except BaseException as error:  # noqa: BLE001 - raised again
-        call.course.left_by(error)
-        settle(call, end_of_error(call, error))
         raise leaving(call, error)  # noqa: B904 - its cause is its own
 
 
@@ -123,50 +143,54 @@ async def arun(
     if not isinstance(call.operation, LeaseOperation):
         raise ConfigurationError(async_contradiction(terms.name, fix='Type guarantee="lease".'))
     await arefuse_open_transactions()
+    return await _arun(call, call.operation, args, kwargs)
+
+
+async def _arun(
+    call: FunctionCall, operation: LeaseOperation, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Any, bool]:
+    """See _run()."""
+    terms = call.terms
     try:
-        verdict = await call.operation.aopen(call.patience)
+        verdict = await operation.aopen(call.patience)
     except StoreUnavailable as error:
         await call.ago_without_store(error)
         with call.running(args, kwargs):
             return await terms.function(*args, **kwargs), False
     if not isinstance(verdict, Execute):
-        if call.terms.loads:  # it may query the ORM, which refuses calls from an event loop
-            return await sync_to_async(replayed)(call, verdict), True
-        return replayed(call, verdict), True
+        # What the project loads a result with may query the ORM, which refuses calls from an event loop.
+        plain = terms.on_replay is None and not terms.results.serialized
+        return replayed(call, verdict) if plain else await sync_to_async(replayed)(call, verdict), True
     if call.hurries and call.is_late():
-        await run_to_completion(call.operation.aabandon())
+        await run_to_completion(operation.aabandon())
         raise DeadlinePassed
-    call.count(verdict)
-    end = None if call.terms.on_takeover is None else await _adecide(call)
+    if call.plan.source is not None:
+        call.count(verdict)
+    end = await _adecide(call, terms.on_takeover) if terms.on_takeover is not None and verdict.takeover else None
     if end is None:
-        end = await _awork(call, args, kwargs)
+        try:
+            with call.running(args, kwargs):
+                end = end_of_result(call, await terms.function(*args, **kwargs))
+        except GeneratorExit as closed:  # nothing can be awaited any more, and an aborted run writes nothing
+            settle(call, end_of_error(call, closed))
+            raise
+        except BaseException as error:  # noqa: BLE001 - raised again
+            await call.course.aleft_by(error)
+            await asettle(call, end_of_error(call, error))
+            raise leaving(call, error)  # noqa: B904 - its cause is its own
     await asettle(call, end)
-    return end.result(), False
+    if end.raised is not None:
+        raise end.raised
+    return end.returned, False
 
 
-async def _adecide(call: FunctionCall) -> CallEnd | None:
+async def _adecide(call: FunctionCall, ask: OnTakeover) -> CallEnd | None:
     """See _decide()."""
     takeover = call.takeover()
-    if takeover is None:
-        return None
     try:
         with takeover:
-            decision = call.terms.ask(takeover)
+            decision = ask(takeover)
             return end_decided(call, await decision if inspect.isawaitable(decision) else decision)
     except BaseException as error:
         await asettle(call, end_undecided(call, error))
         raise
-
-
-async def _awork(call: FunctionCall, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CallEnd:
-    """See _work()."""
-    try:
-        with call.running(args, kwargs):
-            return end_of_result(call, await call.terms.function(*args, **kwargs))
-    except GeneratorExit as closed:  # nothing can be awaited any more, and an aborted run writes nothing
-        settle(call, end_of_error(call, closed))
-        raise
-    except BaseException as error:  # noqa: BLE001 - raised again
-        await call.course.aleft_by(error)
-        await asettle(call, end_of_error(call, error))
-        raise leaving(call, error)  # noqa: B904 - the same

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 from weakref import WeakSet
 
@@ -15,7 +16,7 @@ from django.core.exceptions import ImproperlyConfigured
 from .. import conf
 from ..core.contradictions import async_contradiction
 from ..core.policy import Policy, Resolved
-from ..core.records import MISSING, Guarantee, Record
+from ..core.records import Guarantee, Record
 from ..core.scope_names import qualified
 from ..core.selectors import Selector
 from ..core.serialization.results import FunctionResults
@@ -80,10 +81,12 @@ class FunctionTerms:
         """The exceptions that are stored and raised again."""
         return (*self.keep_exceptions, *self.resolved().undo_on)
 
-    @property
-    def loads(self) -> bool:
-        """Does project code produce the result of a replay?"""
-        return self.results.serialized or self.on_replay is not None
+    @cached_property
+    def select(self) -> Callable[[Any], Any] | None:
+        """Return what selects the key from a payload; `None`: the whole payload is the key."""
+        if self.key is not None and self.arguments.always_has(self.key.field):
+            return itemgetter(self.key.field)
+        return self.key
 
     @cached_property
     def payload(self) -> Callable[[tuple[Any, ...], Mapping[str, Any]], Any]:
@@ -98,11 +101,6 @@ class FunctionTerms:
         except ValueError as error:
             raise ConfigurationError(f"{self.name}: {error}") from error
 
-    def ask(self, takeover: Takeover) -> Any:
-        """Call `on_takeover`. The result is awaitable if the hook is a coroutine function."""
-        assert self.on_takeover is not None
-        return self.on_takeover(takeover)
-
     @property
     def scope(self) -> str:
         """The scope of the function's keys, in the current realm. Raises `ConfigurationError`."""
@@ -111,10 +109,11 @@ class FunctionTerms:
     def scope_under(self, policy: Resolved) -> str:
         """See scope, for a policy that is already resolved."""
         realm = realm_of(policy, None)
-        return self._own_scope if realm is None else qualified(f"call:{self.name}", realm=realm)
+        return self.own_scope if realm is None else qualified(f"call:{self.name}", realm=realm)
 
     @cached_property
-    def _own_scope(self) -> str:
+    def own_scope(self) -> str:
+        """The scope of the function's keys outside of any realm."""
         return qualified(f"call:{self.name}")
 
 
@@ -132,8 +131,3 @@ def exception_classes(exceptions: Any, field: str = "keep_exceptions") -> tuple[
         if not (isinstance(cls, type) and issubclass(cls, Exception)):
             raise TypeError(f"{field} takes classes of exceptions, such as (CardDeclined,), not {cls!r}.")
     return classes
-
-
-def policy_of(**fields: Any) -> Policy:
-    """Return a policy with the given fields. Raises `ValueError` with a message that says what to write."""
-    return Policy(**{name: value for name, value in fields.items() if value is not MISSING})

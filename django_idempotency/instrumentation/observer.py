@@ -72,10 +72,10 @@ class Observer:
     def __call__(self, event: str, operation: Operation, error: BaseException | None = None) -> None:
         """Log an event and send its signal. The failure of a receiver or a log filter changes nothing."""
         signal, level, sentence = _REPORTS[event]
-        if event in _MEASURED:
+        if event in _MEASURED and (self._source is not None or self._counts is not False):
             self._measure(event, operation)
         if logger.isEnabledFor(level):
-            self._log(level, sentence, event, operation, error)
+            log(level, sentence, event, operation, error, route=route_of(self.request))
         if trail.active is not None:
             trail.active.event(event, operation, self.request)
         if signal.receivers:
@@ -85,10 +85,10 @@ class Observer:
     async def asend(self, event: str, operation: Operation, error: BaseException | None = None) -> None:
         """See __call__(). Receivers may be sync or async, and use the database."""
         signal, level, sentence = _REPORTS[event]
-        if event in _MEASURED:
+        if event in _MEASURED and (self._source is not None or self._counts is not False):
             self._measure(event, operation)
         if logger.isEnabledFor(level):
-            self._log(level, sentence, event, operation, error)
+            log(level, sentence, event, operation, error, route=route_of(self.request))
         if trail.active is not None:
             await trail.active.aevent(event, operation, self.request)
         if signal.receivers:
@@ -110,9 +110,6 @@ class Observer:
                 meters.lease_lost(self._source)
         elif operation.record is not None and (conf.get("COUNT_REPLAYS") if self._counts is None else self._counts):
             repeats.add(operation.store, operation.record, replayed=event == "replayed")
-
-    def _log(self, level: int, sentence: str, event: str, operation: Operation, error: BaseException | None) -> None:
-        log(level, sentence, event, operation, error, route=route_of(self.request))
 
 
 def route_of(request: Any) -> str | None:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from django.core.management.base import CommandError
+from django.utils.module_loading import import_string
 
 from ..core import rules
 from ..core.interventions import Intervention
 from ..core.records import Record, shortened
-from ..engine.durable import Execution, release_suspended
 from ..errors import IdempotencyError, OutcomeUnknown, StoreUnavailable
 from ..inspection import redaction
 from ..inspection.failures import reason
@@ -24,6 +24,9 @@ from .operators import operator
 from .sought import Sought
 
 logger = logging.getLogger("django_idempotency")
+
+#: What knows durable executions, by name: only `--execution` needs it.
+EXECUTION = "django_idempotency.contrib.durable.suspending.Execution"
 
 
 def intervene(sought: Sought, verb: Verb, *, why: str, execution: str | None) -> Iterator[str]:
@@ -66,10 +69,15 @@ def _act(sought: Sought, verb: Verb, execution: str | None, audit: Audit) -> Int
     """Free what an execution has suspended; or let the store act, as it must after that, to erase."""
     if execution:
         forgetting = verb.name != "release"
-        done = release_suspended(sought.store, Execution(execution), sought.id, audit=audit, forgetting=forgetting)
+        done = named(execution).release(sought.store, sought.id, audit=audit, forgetting=forgetting)
         if done and verb.name != "erase":
             return Intervention.DONE
     return verb.act(sought.store, sought.id, audit=audit)
+
+
+def named(execution: str) -> Any:
+    """Return the durable execution of this name."""
+    return import_string(EXECUTION)(execution)
 
 
 def _next(sought: Sought) -> Iterator[str]:

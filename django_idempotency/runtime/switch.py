@@ -24,8 +24,8 @@ NO = frozenset({"0", "n", "no", "f", "false", "off", ""})
 
 def enabled() -> bool:
     """Is idempotency on? The innermost override decides, or else the current environment: see of_environment()."""
-    if overrides := _overrides:
-        return overrides[-1].enabled
+    if innermost := overrides:
+        return innermost[-1].enabled
     return of_environment()
 
 
@@ -44,7 +44,7 @@ def of_environment() -> bool:
 def warn_once() -> None:
     """Warn once per process that the environment disables idempotency. Overrides are deliberate and do not warn."""
     global _warned
-    if _overrides:
+    if overrides:
         return
     with _changing:
         first, _warned = not _warned, True
@@ -59,15 +59,15 @@ def warn_once() -> None:
 @contextmanager
 def overridden(*, enabled: bool) -> Iterator[None]:
     """Switch on or off in this block, for the whole process: the threads of a live server see it too."""
-    global _overrides  # noqa: PLW0603 - replaced, never changed, so that readers need no lock
+    global overrides  # noqa: PLW0603 - replaced, never changed, so that readers need no lock
     mine = _Override(enabled)
     with _changing:
-        _overrides = (*_overrides, mine)
+        overrides = (*overrides, mine)
     try:
         yield
     finally:
         with _changing:
-            _overrides = tuple(other for other in _overrides if other is not mine)
+            overrides = tuple(other for other in overrides if other is not mine)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,5 +76,6 @@ class _Override:
 
 
 _changing = new_lock()
-_overrides: tuple[_Override, ...] = ()
+#: Those in force. Code that wants no call asks these and the environment's variable first.
+overrides: tuple[_Override, ...] = ()
 _warned = False

@@ -26,8 +26,8 @@ JOURNEYS = {
     "plain_first": (62, 298, 202, 7),
     "plain_replay": (53, 224, 136, 1),
     "plain_keyless": (4, 9, 6, 1),
-    "function_first": (49, 179, 135, 7),
-    "function_replay": (34, 82, 48, 1),
+    "function_first": (31, 138, 103, 7),
+    "function_replay": (20, 59, 31, 1),
 }
 #: Modules that are loaded by `django.setup()` with the app alone, and before the first request to a guarded DRF view.
 LOADED = {"apps": 226, "view": 236}

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from importlib import import_module
 from textwrap import dedent
 
-from django_idempotency import conf, execution, idempotent_function
+from django_idempotency import conf, idempotent_function
 from django_idempotency.contrib.batches import aprocess_batch, process_batch
+from django_idempotency.contrib.durable import execution
 from django_idempotency.core.policy import FIELD_NAMES
 
 from .pages import ROOT, Block, blocks, pages

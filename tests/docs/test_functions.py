@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 
 from django_idempotency import idempotent_function
+from django_idempotency.extensions import extended
 from django_idempotency.functions import CurrentOperation, Handle
 from django_idempotency.functions.decorator import Guarded
 
@@ -34,7 +35,7 @@ def test_every_member() -> None:
     for heading, cls in (
         ("## On the function", Guarded),
         ("## The handle", Handle),
-        ("## current_operation()", CurrentOperation),
+        ("## current_operation()", extended(CurrentOperation)),
     ):
         shown = {code(row[0]).partition("(")[0] for row in table(PAGE, heading)}
         assert shown == members(cls) - {"holds"}  # for our own use

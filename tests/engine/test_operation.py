@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -14,7 +13,6 @@ from django_idempotency.core.records import Guarantee, Outcome, Record, Status, 
 from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay
 from django_idempotency.engine.atomic import AtomicOperation
 from django_idempotency.engine.deferring import Deferring
-from django_idempotency.engine.durable import Execution
 from django_idempotency.engine.lease import LeaseOperation
 from django_idempotency.engine.operation import EVENTS, ROUNDS, Operation
 from django_idempotency.engine.waiting import wait_slots
@@ -344,72 +342,6 @@ def test_a_claim_whose_answer_was_lost(attempt: int, event: str, monkeypatch: py
         assert listener.events == [event]
 
 
-EXECUTION = Execution("order-17", (KeyboardInterrupt,))
-
-
-def asleep(attempt: int = 1) -> Record:
-    """Return a record that our execution has suspended."""
-    record = record_of(LEASED, attempt=attempt)
-    return record._replace(owner=EXECUTION.suspending_ticket(record, LEASED).owner)
-
-
-def executing(store: FakeStore) -> tuple[Any, Listener]:
-    return operation(store, lease=True, execution=EXECUTION)
-
-
-def test_waking_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next claim finds the record ours as the suspended attempt: it resumes, and is not a crash."""
-    monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
-    monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.count", -10)
-    monkeypatch.setattr("django_idempotency.engine.durable.PAUSE", 0.001)
-    theirs, ours = record_of(LEASED, owner=OTHER, attempt=2), record_of(LEASED, attempt=2)
-    for opening in (lambda call: call.open(wait=20), lambda call: asyncio.run(call.aopen(wait=20))):
-        settles = [StoreUnavailable(), StoreUnavailable()]
-        call, listener = executing(FakeStore(claims=[theirs, asleep(2), ours], settles=settles))
-        assert opening(call) == Execute(attempt=2, resumed=True)
-        assert (listener.events, settles) == (["resumed"], [])
-
-
-def test_waking_what_lapses_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the next claim finds the record ours as a later attempt, it was taken over."""
-    monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
-    monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.count", -10)
-    monkeypatch.setattr("django_idempotency.engine.durable.PAUSE", 0.001)
-    claims = [record_of(LEASED, owner=OTHER), asleep(2), record_of(LEASED, attempt=3, taken=True)]
-    call, listener = executing(FakeStore(claims=claims, settles=[StoreUnavailable(), StoreUnavailable()]))
-    assert call.open(wait=20) == Execute(attempt=3, takeover=True)
-    assert listener.events == ["taken_over"]
-
-
-@pytest.mark.parametrize("settled", [False, LostRace()])
-def test_resuming_what_another_has_resumed(settled: Any) -> None:
-    """If another call has resumed or briefly holds the record, it is busy."""
-    for opening in (lambda call: call.open(), lambda call: asyncio.run(call.aopen())):
-        store = FakeStore(claims=[asleep()] * ROUNDS, settles=[settled] * 2)
-        call, listener = executing(store)
-        assert isinstance(opening(call), Busy)
-        assert (listener.events, len(store.settled)) == (["busy"], 2)
-
-
-def test_a_first_run_after_a_sleep_of_another_life(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If another call resumed the record and it was forgotten, the waiting call runs anew and resumes nothing."""
-    monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
-    monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.count", -10)
-    for opening in (lambda call: call.open(wait=20), lambda call: asyncio.run(call.aopen(wait=20))):
-        call, listener = executing(FakeStore(claims=[asleep(), record_of(LEASED)], settles=[False, False]))
-        assert opening(call) == Execute(attempt=1)
-        assert listener.events == ["claimed"]
-
-
-def test_a_record_of_another_execution_is_not_resumed() -> None:
-    """A record of another execution is not resumed, nor ours by a call outside an execution."""
-    for execution in (replace(EXECUTION, name="order-18"), None):
-        for opening in (lambda call: call.open(), lambda call: asyncio.run(call.aopen())):
-            call, listener = operation(store := FakeStore(claims=[asleep()]), lease=True, execution=execution)
-            assert isinstance(opening(call), Busy)
-            assert (listener.events, store.settled) == (["busy"], [])
-
-
 def test_a_store_that_goes_is_not_hammered(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wait that fails at once is still followed by a pause."""
     monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.count", -10)
@@ -534,15 +466,6 @@ def test_a_cancellation_while_the_claim_is_on_its_way(claimed: dict[str, Any], l
     call, listener = operation(store := SlowStore(claims=[record_of(LEASED, **claimed)]), lease=True)
     assert cancelled(call, store)
     assert ([made.status for made in store.settled], listener.events[:1]) == (left, ["released"] if left else [])
-
-
-def test_a_cancellation_while_it_resumes() -> None:
-    """The execution finds its record suspended again, and resumes it on its next call."""
-    call, listener = executing(store := SlowStore(claims=[asleep()]))
-    assert cancelled(call, store)
-    resumed, suspended = store.settled
-    assert (resumed.fence, suspended.fence) == (asleep().owner, LEASED.owner)
-    assert (suspended.status, listener.events) == (Status.RUNNING, ["suspended"])
 
 
 class SlowStore(FakeStore):

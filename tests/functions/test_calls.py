@@ -583,7 +583,7 @@ def test_a_deadline_that_passes_while_the_store_is_asked(guard: Any, monkeypatch
     stores._built["default"] = recording = RecordingStore(stores["default"])
     monkeypatch.setattr("django_idempotency.functions.call.remaining", lambda: 0.0 if recording.verbs else 5.0)
     charge = guard(work := Runs())
-    with pytest.raises(DeadlinePassed):
+    with deadline(60), pytest.raises(DeadlinePassed):
         charge(1)
     assert work.count == 0
     assert charge.idempotency.lookup(1).state == "free"

@@ -15,12 +15,12 @@ from django.core.management import CommandError, call_command, load_command_clas
 from django.utils.connection import ConnectionDoesNotExist
 from pytest_django import Settings
 
+from django_idempotency.contrib.durable.suspending import Execution
 from django_idempotency.core import settlements
 from django_idempotency.core.hashing import derived_key, next_operation, record_id, secret_id
 from django_idempotency.core.interventions import Intervention
 from django_idempotency.core.records import MISSING, Outcome, Settlement, Status, Ticket
 from django_idempotency.core.scope_names import hashed, qualified
-from django_idempotency.engine.durable import Execution
 from django_idempotency.errors import ConfigurationError, LostRace, OutcomeUnknown, RecordUnreadable, StoreUnavailable
 from django_idempotency.inspection.failures import reason
 from django_idempotency.inspection.terminal import plain, span

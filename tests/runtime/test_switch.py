@@ -64,7 +64,7 @@ def test_an_override_wins(monkeypatch: pytest.MonkeyPatch, raw: str, enabled: bo
     monkeypatch.setenv(switch.VARIABLE, raw)
     with switch.overridden(enabled=enabled):
         assert switch.enabled() is enabled
-    assert switch._overrides == ()
+    assert switch.overrides == ()
 
 
 def test_overrides_nest() -> None:
@@ -87,7 +87,7 @@ def test_overrides_may_end_in_any_order() -> None:
     first.__exit__(None, None, None)
     assert switch.enabled()
     second.__exit__(None, None, None)
-    assert switch._overrides == ()
+    assert switch.overrides == ()
 
 
 def test_an_override_ends_with_an_exception() -> None:

@@ -57,11 +57,6 @@ def test_the_secret_is_read_live_and_not_shown() -> None:
             assert "hidden" not in repr(conf.resolve(Policy()))
 
 
-def test_a_lease_may_be_given() -> None:
-    """A host's limit may set it."""
-    assert ticket(Policy(guarantee="lease"), lease=0.5).lease == 0.5
-
-
 def test_a_path_fits_its_column() -> None:
     """The longest path that fits is kept."""
     assert ticket(path="p" * 300).path == "p" * 255

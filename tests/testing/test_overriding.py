@@ -17,7 +17,7 @@ from django_idempotency.testing import override_idempotency
 @pytest.fixture(autouse=True)
 def nothing_stays() -> Iterator[None]:
     yield
-    assert switch._overrides == ()
+    assert switch.overrides == ()
 
 
 def test_it_is_a_context_manager() -> None:

@@ -15,7 +15,7 @@ from ...core.policy import Duration, seconds
 from ...core.selectors import Selector
 from ...errors import DeadlinePassed, InProgress, ResponseNotStored, StoreUnavailable
 from ...functions.deadlines import remaining
-from ...functions.executions import EXECUTION, suspends
+from ...functions.executions import EXECUTION
 from ...functions.handle import Answer, Handle, is_bare
 from .report import OUTCOMES, BatchItem, BatchReport
 
@@ -117,7 +117,7 @@ class Batch:
 
         Raises an exception that suspends the execution around the batch: it does not concern the record.
         """
-        if suspends(EXECUTION.get(), error):
+        if (execution := EXECUTION.get()) is not None and execution.suspends(error):
             raise error
         self._unreachable = self._unreachable + 1 if isinstance(error, StoreUnavailable) else 0
         if self._unreachable >= UNREACHABLE:

@@ -25,10 +25,8 @@ def finish(record: Record, stored: bytes) -> str:
         return "it runs in another realm"
     ended: tuple[type[Exception], ...] = (OperationCancelled, *terms.kept)
     try:
-        if terms.is_async:
-            async_to_sync(arun)(terms, tuple(call.args), call.kwargs, call.key, reports=False)
-        else:
-            run(terms, tuple(call.args), call.kwargs, call.key, reports=False)
+        runs = async_to_sync(arun) if terms.is_async else run
+        runs(terms, tuple(call.args), call.kwargs, call.key, reports=False)
     except ended:
         return ""
     except IdempotencyError as error:

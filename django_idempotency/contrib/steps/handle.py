@@ -19,7 +19,7 @@ from .one_step import OneStep
 from .running import Steps
 from .sealing import seals
 from .stored_calls import dump_call
-from .terms import terms_of
+from .terms import OPTIONS, terms_of
 from .undoing import give_up
 
 T = TypeVar("T")
@@ -57,20 +57,7 @@ class StepsHandle(OperationHandle):
         retry: Callable[..., Any] | None = ...,
         **kwargs: Any,
     ) -> T: ...
-    def step(
-        self,
-        name: str,
-        function: Callable[..., Any] | None = None,
-        /,
-        *args: Any,
-        undo: Callable[..., Any] | None = None,
-        at: str = "least_once",
-        ask: Callable[..., Any] | None = None,
-        here: bool | None = None,
-        keep: Sequence[type[Exception]] = (),
-        retry: Callable[..., Any] | None = None,
-        **kwargs: Any,
-    ) -> Any:
+    def step(self, name: str, function: Callable[..., Any] | None = None, /, *args: Any, **given: Any) -> Any:
         """Do one step of the work, and remember its result: a retry or takeover gets that, and does not do it again.
 
         `function(*args, **kwargs)` writes to the database of the steps, in one transaction with its result. If it has an
@@ -90,11 +77,8 @@ class StepsHandle(OperationHandle):
         `OperationHeld`; `OperationCancelled` after the operation has given up; `StepResultNotStored`; `OwnershipLost` if
         another owner has taken over; and what `derive()` raises.
         """
-        terms = terms_of(name, function, undo=undo, at=at, ask=ask, here=here, keep=keep, retry=retry)
-        step = OneStep(self._run(), terms)
-        if function is None:
-            return StepBlock(step)
-        return drive(step.do(args, kwargs))
+        step = self._step(name, function, given)
+        return StepBlock(step) if function is None else drive(step.do(args, given))
 
     @overload
     def astep(
@@ -137,26 +121,15 @@ class StepsHandle(OperationHandle):
         retry: Callable[..., Any] | None = ...,
         **kwargs: Any,
     ) -> Awaitable[T]: ...
-    def astep(
-        self,
-        name: str,
-        function: Callable[..., Any] | None = None,
-        /,
-        *args: Any,
-        undo: Callable[..., Any] | None = None,
-        at: str = "least_once",
-        ask: Callable[..., Any] | None = None,
-        here: bool | None = None,
-        keep: Sequence[type[Exception]] = (),
-        retry: Callable[..., Any] | None = None,
-        **kwargs: Any,
-    ) -> Any:
+    def astep(self, name: str, function: Callable[..., Any] | None = None, /, *args: Any, **given: Any) -> Any:
         """See step(). A coroutine function calls elsewhere; what writes here is a sync function, and runs in a thread."""
-        terms = terms_of(name, function, undo=undo, at=at, ask=ask, here=here, keep=keep, retry=retry)
-        step = OneStep(self._run(), terms)
-        if function is None:
-            return AsyncStepBlock(step)
-        return adrive(step.do(args, kwargs))
+        step = self._step(name, function, given)
+        return AsyncStepBlock(step) if function is None else adrive(step.do(args, given))
+
+    def _step(self, name: str, function: Callable[..., Any] | None, given: dict[str, Any]) -> OneStep:
+        """Return a step. Takes its options out of what was given: the rest is for the function."""
+        terms = terms_of(name, function, **{option: given.pop(option) for option in OPTIONS if option in given})
+        return OneStep(self._run(), terms)
 
     def undo_steps(self) -> bool:
         """Give up: undo the steps that have an undo, in reverse. The response is stored, whatever its status is.

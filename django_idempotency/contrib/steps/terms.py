@@ -17,6 +17,8 @@ from ...errors import ConfigurationError
 
 #: The argument in which a function that calls elsewhere gets the step's key.
 KEY_ARGUMENT = "idempotency_key"
+#: What is said of a step: any other keyword is for its function.
+OPTIONS = ("undo", "at", "ask", "here", "keep", "retry")
 #: The longest name (characters).
 LONGEST_NAME = 100
 
@@ -68,12 +70,12 @@ def terms_of(
     name: str,
     function: Callable[..., Any] | None,
     *,
-    undo: Callable[..., Any] | None,
-    at: str,
-    ask: Callable[..., Any] | None,
-    here: bool | None,
-    keep: Sequence[type[Exception]],
-    retry: Callable[..., Any] | None,
+    undo: Callable[..., Any] | None = None,
+    at: str = "least_once",
+    ask: Callable[..., Any] | None = None,
+    here: bool | None = None,
+    keep: Sequence[type[Exception]] = (),
+    retry: Callable[..., Any] | None = None,
 ) -> StepTerms:
     """Return the terms of a step as it was called. Raises `ConfigurationError`."""
     try:

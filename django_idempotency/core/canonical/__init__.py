@@ -44,8 +44,10 @@ __all__ = ["TooDeep", "UnhashableValue", "canonical_bytes", "digest", "hasher", 
 
 def canonical_bytes(value: object) -> bytes:
     """Return the canonical bytes of a value. Raises `UnhashableValue`. Neither copies nor changes it."""
-    if type(value) is str:  # most keys are text
+    if type(value) is str:  # most keys are text, or a number
         return f"s{len(value)}:{value}".encode("utf-8", "surrogatepass")
+    if type(value) is int:
+        return b"i%x;" % value
     encoder = CanonicalEncoder()
     encoder.write(value)
     return "".join(encoder.parts).encode("utf-8", "surrogatepass")

@@ -24,7 +24,7 @@ class Selector:
     `options` contain them, and the class of what `{a: b}` makes.
     """
 
-    __slots__ = ("_find", "expression", "in_parts", "is_missing", "roots")
+    __slots__ = ("_find", "expression", "field", "in_parts", "is_missing", "roots")
 
     def __init__(
         self, expression: str | Callable[[Any], Any], *, functions: Any = None, options: jmespath.Options | None = None
@@ -35,6 +35,8 @@ class Selector:
         self.in_parts = callable(expression)
         #: The names that an expression looks up in the payload itself.
         self.roots: frozenset[str] = frozenset()
+        #: The one name of an expression that is nothing else.
+        self.field: str | None = None
         self._find: Callable[[Any], Any]
         if isinstance(expression, str):
             if options is not None:
@@ -46,6 +48,7 @@ class Selector:
             tree, interpreter = _compiled(expression, functions, options.dict_cls if options else None)
             self.in_parts = _in_parts(tree)
             self.roots = frozenset(_roots(tree))
+            self.field = tree["value"] if tree["type"] == "field" else None
             self._find = partial(getattr(interpreter, f"visit_{tree['type']}"), tree)
             if any(inflates(call["value"]) for call in _calls(tree)):
                 self._find = inflating_once(self._find)

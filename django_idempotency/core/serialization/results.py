@@ -61,18 +61,29 @@ class FunctionResults:
         self._serializer = serializer
         self._classes = classes
 
-    def dump(self, value: Any) -> bytes:
-        """Return a result as bytes. Raises `Unstorable`, and nothing else. A serializer is not asked about `None`."""
-        if self._serializer is not None and value is not None:
+    @cached_property
+    def dump(self) -> Callable[[Any], bytes]:
+        """Return `dump(value)`: a result as bytes. Raises `Unstorable`, and nothing else."""
+        return self._results.dump if self._serializer is None else self._dump_serialized
+
+    @cached_property
+    def load(self) -> Callable[[bytes], Any]:
+        """Return `load(data)`: what dump() was given. Raises `Unreadable`, and nothing else."""
+        return self._results.load
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Does no code of the project take a result apart?"""
+        return self._results.is_plain
+
+    def _dump_serialized(self, value: Any) -> bytes:
+        assert self._serializer is not None
+        if value is not None:  # a serializer is not asked about it
             try:
                 value = _Serialized(self._serializer.dump(value))
             except Exception as error:
                 raise Unstorable(f"The serializer's dump raised {type(error).__name__}.") from error
         return self._results.dump(value)
-
-    def load(self, data: bytes) -> Any:
-        """Return what dump() was given. Raises `Unreadable`, and nothing else."""
-        return self._results.load(data)
 
     @cached_property
     def _results(self) -> Results:

@@ -57,6 +57,8 @@ class Results:
         more: Mapping[type, Codec] = _NOTHING_MORE,
     ) -> None:
         named = {cls: allowed_codec(cls) for cls in classes}
+        #: Are they of Python's own types alone, so that no code of the project takes them apart?
+        self.is_plain = not named and not more
         tags = Counter(codec.tag for codec in named.values())
         # Two classes of one name cannot be distinguished in the bytes: neither is stored.
         self._codecs = {**BUILTINS, **more, **{cls: codec for cls, codec in named.items() if tags[codec.tag] == 1}}

@@ -10,14 +10,13 @@ from ... import conf
 from ...core import rules
 from ...core.at_rest import HASHED
 from ...core.hashing import operation_ref
-from ...engine.durable import Execution
 from ...errors import LostRace, OperationUnknown, OutcomeUnknown, RecordUnreadable, SecretUnknown, StoreUnavailable
 from ...inspection.failures import MISCONFIGURED, advice, reason
 from ...inspection.interventions import VERBS
 from ...inspection.terminal import lines, plain
 from ...runtime.derivation import derived_by
 from ...stores.wrapper import layers
-from ..by_hand import intervene
+from ..by_hand import intervene, named
 from ..sought import Sought, sought
 
 
@@ -100,7 +99,7 @@ class Command(BaseCommand):
         for line in shown:
             self.stdout.write(line)
         if execution:
-            sleeps = "is" if Execution(execution).has_suspended(record) else "is not"
+            sleeps = "is" if named(execution).has_suspended(record) else "is not"
             self.stdout.write(f"\nIt {sleeps} suspended by the durable execution {plain(execution)}.")
 
     def derive(self, found: Sought, label: str) -> None:

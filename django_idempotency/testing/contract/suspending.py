@@ -1,17 +1,14 @@
-"""Records that a durable execution suspends: only that execution resumes them, and a crashed one is overtaken."""
+"""Records that a durable execution suspends: they pass to its token, and from there to who resumes them."""
 
 from __future__ import annotations
 
 from functools import partial
-from unittest.mock import patch
-from uuid import UUID
 
 from ...core import rules, settlements
 from ...core.conclusions import SettledState
-from ...core.records import Record, Settlement, Status, Ticket
+from ...core.hashing import suspension_token
+from ...core.records import Record, Status, Ticket
 from ...core.rules import Busy, Execute, Mismatch, Replay
-from ...engine.commands import drive
-from ...engine.durable import Execution, release_suspended, resuming
 from ...errors import LostRace
 from ...stores.base import BaseStore
 from ..tickets import make_ticket
@@ -19,12 +16,13 @@ from .base import Contract, seconds
 from .concurrency import AtOnce
 from .workers import Act
 
-EXECUTION = Execution("order-17", (KeyboardInterrupt,), resumes_within=500)
+#: Seconds for which a suspended record waits.
+WITHIN = 500
 TAKEN_OVER = Execute(attempt=2, takeover=True)
 
 
 class Suspending(Contract):
-    """Tests of `settle` where it hands a running record over, as `engine.durable` does."""
+    """Tests of `settle` where it hands a running record over, as `contrib.durable` does."""
 
     def test_suspended(self, store: BaseStore) -> None:
         """A suspended record runs on for its request, under another token and a long lease; its owner has lost it."""
@@ -45,26 +43,12 @@ class Suspending(Contract):
         for other, verdict in ((make_ticket(), Busy(retry_after=100)), (make_ticket(body=b"other"), Mismatch())):
             assert rules.read(store.claim(other), other) == verdict
 
-    def test_whose_it_is(self, store: BaseStore) -> None:
-        """Its execution recognises it; no other execution does, and it matches no other record or attempt."""
-        asleep = self.sleep(store, self.running(store))
-        record = self.stored(store, asleep)
-        assert EXECUTION.has_suspended(record)
-        for other in (
-            self.stored(store, self.running(store, key="other")),
-            record._replace(attempt=2),
-            record._replace(id=make_ticket(key="other").id),
-            record._replace(status=Status.COMPLETED),
-        ):
-            assert not EXECUTION.has_suspended(other)
-        assert not Execution("order-18", (KeyboardInterrupt,)).has_suspended(record)
-
     def test_resumed(self, store: BaseStore) -> None:
         """It resumes as the same attempt, with the lease and retention of its first claim, and is completed."""
         self.sleep(store, self.running(store))
         self.elapse(store, 400)
         owner = make_ticket(lease=30, ttl=1000)
-        found = drive(store, resuming(owner, store.claim(owner)))
+        found = resumed(store, owner, store.claim(owner))
         assert rules.read(found, owner, resuming=1) == Execute(attempt=1, resumed=True)
         record = self.stored(store, owner)
         assert (record.status, record.owner, record.attempt) == (Status.RUNNING, owner.owner, 1)
@@ -82,10 +66,10 @@ class Suspending(Contract):
         asleep = self.sleep(store, self.running(store))
         earlier, later = make_ticket(), make_ticket()
         seen = store.claim(earlier)
-        drive(store, resuming(earlier, seen))
+        resumed(store, earlier, seen)
         assert self.sleep(store, earlier).owner == asleep.owner
-        assert drive(store, resuming(later, seen)).owner == later.owner
-        assert drive(store, resuming(earlier, seen)) == seen
+        assert resumed(store, later, seen).owner == later.owner
+        assert resumed(store, earlier, seen) == seen
         assert self.settle(store, earlier, SettledState.BOUND, Execute(attempt=1)) is False
         assert store.renew([earlier, asleep, later]) == {later.owner}
 
@@ -95,7 +79,7 @@ class Suspending(Contract):
         owner = make_ticket()
         seen = store.claim(owner)
         assert store.settle(owner, settlements.handover(seen, owner)) is True  # its response is lost
-        assert drive(store, resuming(owner, seen)).owner == owner.owner
+        assert resumed(store, owner, seen).owner == owner.owner
 
     def test_one_of_many(self, store: BaseStore, at_once: AtOnce) -> None:
         """When all resume it at one moment, one succeeds."""
@@ -119,12 +103,11 @@ class Suspending(Contract):
         """After a resume and a crash, a short lease counts, not the long one; then a new attempt is suspended."""
         asleep = self.sleep(store, self.running(store))
         dead = make_ticket(lease=30)
-        drive(store, resuming(dead, store.claim(dead)))
+        resumed(store, dead, store.claim(dead))
         self.elapse(store, 31)
         taker = make_ticket(lease=30)
         assert self.claim(store, taker) == TAKEN_OVER
         assert self.sleep(store, taker).owner != asleep.owner
-        assert EXECUTION.has_suspended(self.stored(store, taker))
 
     def test_overtaken_before(self, store: BaseStore) -> None:
         """An owner that was overtaken after its lease lapsed cannot suspend the record."""
@@ -133,42 +116,11 @@ class Suspending(Contract):
         self.elapse(store, 31)
         thief = make_ticket()
         self.claim(store, thief)
-        assert store.settle(EXECUTION.suspending_ticket(before, owner), self.handover(before, owner)) is False
+        assert (
+            store.settle(asleep_under(before, owner), settlements.handover(before, asleep_under(before, owner)))
+            is False
+        )
         assert self.stored(store, owner).owner == thief.owner
-
-    def test_let_go(self, store: BaseStore) -> None:
-        """A suspended execution can be ended by hand, by its name; running work and others' records cannot."""
-        other = Execution("order-18", (KeyboardInterrupt,))
-        for forgetting, run in ((False, Execute(attempt=2)), (True, Execute(attempt=1))):
-            audited: list[Record] = []
-            let = partial(release_suspended, store, audit=audited.append, forgetting=forgetting)
-            owner = self.running(store, key=f"{forgetting}")
-            assert let(EXECUTION, owner.id) is False
-            self.sleep(store, owner)
-            assert let(other, owner.id) is let(EXECUTION, make_ticket(key="unknown").id) is False
-            seen = self.stored(store, owner)
-            assert rules.leased(seen)
-            assert audited == []
-            assert let(EXECUTION, owner.id) is True
-            assert [(record.status, record.attempt) for record in audited] == [(Status.RUNNING, 1)]
-            assert let(EXECUTION, owner.id) is False
-            assert drive(store, resuming(make_ticket(key=owner.key), seen)) == seen
-            assert self.claim(store, make_ticket(key=owner.key)) == run
-
-    def test_let_go_of_what_wakes(self, store: BaseStore) -> None:
-        """A resume in between is not disturbed."""
-        owner = self.running(store)
-        self.sleep(store, owner)
-        awake, look = make_ticket(), store.get
-
-        def looked(record_id: UUID) -> Record | None:
-            record = look(record_id)
-            drive(store, resuming(awake, self.stored(store, owner)))
-            return record
-
-        with patch.object(store, "get", looked):
-            assert release_suspended(store, EXECUTION, owner.id, audit=lambda _: None, forgetting=False) is False
-        assert store.renew([awake]) == {awake.owner}
 
     def running(self, store: BaseStore, *, key: str = "key-1", ttl: float = 1000) -> Ticket:
         ticket = make_ticket(key=key, lease=30, ttl=ttl)
@@ -177,19 +129,29 @@ class Suspending(Contract):
 
     def sleep(self, store: BaseStore, owner: Ticket) -> Ticket:
         record = self.stored(store, owner)
-        asleep = EXECUTION.suspending_ticket(record, owner)
-        assert store.settle(asleep, self.handover(record, owner)) is True
+        asleep = asleep_under(record, owner)
+        assert store.settle(asleep, settlements.handover(record, asleep)) is True
         return asleep
 
-    def handover(self, record: Record, owner: Ticket) -> Settlement:
-        return settlements.handover(record, EXECUTION.suspending_ticket(record, owner))
+
+def asleep_under(record: Record, owner: Ticket) -> Ticket:
+    """Return the ticket that suspends a record of this owner."""
+    token = suspension_token("order-17", record.id, record.attempt)
+    return owner._replace(owner=token, lease=WITHIN, ttl=WITHIN + owner.ttl)
+
+
+def resumed(store: BaseStore, ticket: Ticket, seen: Record) -> Record:
+    """Resume a suspended record under a ticket, written again if it was refused: its response may have been lost."""
+    handover = settlements.handover(seen, ticket)
+    ours = store.settle(ticket, handover) or store.settle(ticket, handover._replace(fence=ticket.owner))
+    return seen._replace(owner=ticket.owner) if ours else seen
 
 
 def wakes(ticket: Ticket, seen: Record, store: BaseStore) -> bool:
     """Resume a record; after a lost race, try once more, as the engine does."""
     for _ in range(2):
         try:
-            return drive(store, resuming(ticket, seen)).owner == ticket.owner
+            return resumed(store, ticket, seen).owner == ticket.owner
         except LostRace:
             continue
     return False

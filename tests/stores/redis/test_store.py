@@ -26,10 +26,10 @@ from redis import Redis
 from redis.asyncio.connection import AbstractConnection as AsyncConnection
 from redis.connection import Connection, ConnectionPool
 
+from django_idempotency.contrib.durable.suspending import Execution, handing_over, resuming
 from django_idempotency.core import conclusions, interventions, rules, settlements
 from django_idempotency.core.records import Outcome, Settlement, Status, Ticket
 from django_idempotency.engine.commands import adrive, drive
-from django_idempotency.engine.durable import Execution, handing_over, resuming
 from django_idempotency.errors import RecordUnreadable, StoreRefused, StoreUnavailable
 from django_idempotency.stores import packing, signing
 from django_idempotency.stores.base import BaseStore

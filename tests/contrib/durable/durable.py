@@ -1,6 +1,6 @@
 """The handler of docs/how-to/durable-functions.md under the engine's own runner: a program, as that leaves a loop open.
 
-    python -m tests.functions.durable
+    python -m tests.contrib.durable.durable
 
 It prints as JSON what each execution returned or raised, and how often the card was charged.
 """

@@ -19,7 +19,7 @@ def test_the_page() -> None:
     """It sleeps for twelve hours and resumes; a call in the meantime is refused, a later call gets its result."""
     environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
     ran = subprocess.run(
-        [sys.executable, "-m", "tests.functions.durable"],
+        [sys.executable, "-m", "tests.contrib.durable.durable"],
         cwd=ROOT,
         env=environment,
         capture_output=True,

@@ -16,8 +16,10 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.test import override_settings
 
-from django_idempotency import deadline, execution, idempotent_function, signals
+from django_idempotency import deadline, idempotent_function, signals
 from django_idempotency.contrib.batches import aprocess_batch, process_batch
+from django_idempotency.contrib.durable import execution
+from django_idempotency.contrib.durable.suspending import Execution
 from django_idempotency.core.records import Settlement, Status, Ticket
 from django_idempotency.engine.deferring import Deferring
 from django_idempotency.engine.heartbeat import heartbeat
@@ -38,9 +40,8 @@ from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.testing.clock import elapse
 from django_idempotency.testing.recording import RecordingStore
 from testproject.payments.models import Effect
+from tests.functions.helpers import MEMORY, ORM, CardDeclined, Clock, NetworkDown, Runs, of
 from tests.stores.helpers import committed
-
-from .helpers import MEMORY, ORM, CardDeclined, Clock, NetworkDown, Runs, of
 
 pytestmark = pytest.mark.usefixtures("memory")
 
@@ -713,7 +714,9 @@ def test_the_innermost_counts() -> None:
         with theirs():
             inner = EXECUTION.get()
         assert EXECUTION.get() is outer
-    assert (outer and outer.name, inner and inner.name) == ("order-17", "order-18")
+    assert isinstance(outer, Execution)
+    assert isinstance(inner, Execution)
+    assert (outer.name, inner.name) == ("order-17", "order-18")
     assert EXECUTION.get() is None
 
 

@@ -1,0 +1,155 @@
+"""How a durable execution suspends a record in the middle of its work, and resumes it.
+
+Such an execution ends with an exception, and its function is called again hours later, in another process. In between
+nothing runs, but the key is not free. So the record passes to a token that only this execution can compute, under a
+long lease, and later from there to its next invocation. Each step is one fenced settlement: if two invocations resume
+it, one wins, and one that was believed to be over settles nothing.
+
+owner        |-- lease --|
+suspended        |------------ resumes within ------------|       the token is made of the execution's name
+owner                                  |-- lease --|
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4
+
+from ...core import interventions, rules, settlements
+from ...core.conclusions import SettledState
+from ...core.hashing import suspension_token
+from ...core.interventions import Intervention
+from ...core.records import Outcome, Record, Settlement, Status, Ticket
+from ...core.rules import Busy, Verdict
+from ...engine.commands import Commands, Pause, Settle, adrive, drive
+from ...engine.lease import LeaseOperation
+from ...engine.operation import Operation
+from ...engine.settling import Settling
+from ...errors import StoreUnavailable
+from ...stores.base import Audit, BaseStore, audited
+
+#: Seconds before resuming a record is retried. If only the response was lost, the record is already ours, under a token
+#: that no other process knows.
+PAUSE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """A durable execution, as its engine names it. `resumes_within` is seconds; `None`: the call's retention."""
+
+    name: str
+    suspended_by: tuple[type[BaseException], ...] = ()
+    resumes_within: float | None = None
+
+    def suspends(self, error: BaseException) -> bool:
+        """Does an exception suspend this execution?"""
+        return isinstance(error, self.suspended_by)
+
+    def operation(self, *given: Any, **options: Any) -> DurableOperation:
+        """Return the operation of a call that this execution makes. It takes what a `LeaseOperation` takes."""
+        return DurableOperation(*given, execution=self, **options)
+
+    def is_suspended_in(self, operation: Operation) -> bool:
+        """Has the store said that this execution is suspended in a call, and has not resumed it since?"""
+        return isinstance(operation, DurableOperation) and operation.resuming > 0
+
+    def suspending_ticket(self, record: Record, ticket: Ticket) -> Ticket:
+        """Return the ticket that suspends a record which this ticket owns.
+
+        Its retention outlasts its lease: a record that is not resumed in time counts as crashed, and is not forgotten.
+        """
+        lease = ticket.ttl if self.resumes_within is None else self.resumes_within
+        return ticket._replace(owner=self._token(record), lease=lease, ttl=lease + ticket.ttl)
+
+    def has_suspended(self, record: Record) -> bool:
+        """Is a record suspended by this execution?"""
+        return record.status is Status.RUNNING and record.owner == self._token(record)
+
+    def release(self, store: BaseStore, record_id: UUID, *, audit: Audit, forgetting: bool) -> bool:
+        """Free, by hand, a key that this execution has suspended and will not resume. Return whether there was one.
+
+        `forgetting`: as if it had never been used. It is a single step, so a concurrent resume is not disturbed.
+        """
+        record = store.get(record_id)
+        if record is None or not self.has_suspended(record) or (freed := interventions.released(record)) is None:
+            return False
+        nobody, settlement = record.ticket(owner=uuid4()), freed._replace(expires_in=0) if forgetting else freed
+        freeing = handing_over(nobody, settlement)
+        done = audited(lambda: Intervention.DONE if drive(store, freeing) else Intervention.BUSY, record, audit)
+        return done is Intervention.DONE
+
+    def _token(self, record: Record) -> UUID:
+        return suspension_token(self.name, record.id, record.attempt)
+
+
+class DurableOperation(LeaseOperation):
+    """A call that a durable execution makes: it resumes the record that its execution has suspended."""
+
+    #: The attempt that our execution has suspended, if it was found and has not been resumed since.
+    resuming = 0
+
+    def __init__(self, *given: Any, execution: Execution, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.execution = execution
+
+    def _judge(self, record: Record) -> Verdict:
+        return self._judged(drive(self.store, self._awake(record)))
+
+    async def _ajudge(self, record: Record) -> Verdict:
+        """See _judge()."""
+        return self._judged(await adrive(self.store, self._awake(record)))
+
+    def _read(self, record: Record) -> Verdict:
+        return rules.read(record, self.ticket, self._unanswered, self.resuming)
+
+    def _awake(self, record: Record) -> Commands[Record]:
+        """Resume a record that our own execution has suspended. Return any other one unchanged."""
+        if not (isinstance(self._read(record), Busy) and self.execution.has_suspended(record)):
+            return record
+        self.resuming = record.attempt
+        self.record = record = yield from resuming(self.ticket, record)
+        if not rules.owned(record, self.ticket):
+            self.resuming = 0
+        return record
+
+    def _settling(self, state: SettledState, outcome: Outcome | None, ttl: float | None) -> Settling | None:
+        if state is not SettledState.SUSPENDED:
+            return super()._settling(state, outcome, ttl)
+        self.leave_lease()
+        assert self.record is not None, "a suspended call has run"
+        ticket = self.execution.suspending_ticket(self.record, self.ticket)
+        return Suspending(self, state, ticket, settlements.handover(self.record, ticket))
+
+
+class Suspending(Settling):
+    """The settlement that suspends a record."""
+
+    def refused(self) -> Commands[bool]:
+        return (yield from handed_over_before(self.ticket, self.settlement)) or (yield from super().refused())
+
+    def _written_anew(self) -> Commands[bool]:
+        return (yield from handing_over(self.ticket, self.settlement))
+
+
+def handing_over(ticket: Ticket, handover: Settlement) -> Commands[bool]:
+    """Hand a record over from another token. Return whether it is the ticket's now."""
+    settled: bool = yield Settle(ticket, handover)
+    return settled or (yield from handed_over_before(ticket, handover))
+
+
+def handed_over_before(ticket: Ticket, handover: Settlement) -> Commands[bool]:
+    """Return whether a refused handover had been made: by an earlier try whose response was lost. Writes it again."""
+    settled: bool = yield Settle(ticket, handover._replace(fence=ticket.owner))
+    return settled
+
+
+def resuming(ticket: Ticket, record: Record) -> Commands[Record]:
+    """Resume a suspended record under this ticket. Returns it unchanged if another invocation won the race."""
+    handover = settlements.handover(record, ticket)
+    try:
+        ours = yield from handing_over(ticket, handover)
+    except StoreUnavailable:
+        yield Pause(PAUSE)
+        ours = yield from handing_over(ticket, handover)
+    return record._replace(owner=ticket.owner) if ours else record
