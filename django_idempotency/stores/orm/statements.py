@@ -10,7 +10,7 @@ from uuid import UUID
 
 from ...core import rules
 from ...core.records import MISSING, Guarantee, Record, Settlement, Status, Ticket, UnprintedBytes, UnprintedText
-from ...models import IdempotencyRecord, instant
+from ...models import IdempotencyRecord, instants
 from . import rows
 from .dialects import dialect
 from .dialects.transactions import Bound
@@ -124,7 +124,7 @@ class Statements:
     def born(self, ticket: Ticket, operation: UUID, row: tuple[Any, ...], connection: BaseDatabaseWrapper) -> Record:
         """Read what `insert` returns, if it returns anything: when the row was made, and in which table."""
         now, location = row
-        return rules.born(ticket, instant(now, connection), operation, location)
+        return rules.born(ticket, instants([now], connection)[0], operation, location)
 
     def inserted_or_read(
         self, connection: BaseDatabaseWrapper, insert: Bound, ticket: Ticket, operation: UUID
