@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +16,20 @@ if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
 
 
-def instant(value: datetime | str, connection: BaseDatabaseWrapper) -> datetime:
-    """Return a driver's value of an `InstantField`, or of the database's clock, as an aware UTC datetime."""
-    if isinstance(value, str):  # SQLite, for an expression
-        value = datetime.fromisoformat(value)
+def instants(values: Iterable[datetime | str], connection: BaseDatabaseWrapper) -> list[datetime]:
+    """Return a driver's values of `InstantField`s, or of the database's clock, as aware UTC datetimes."""
     # A naive value is UTC: on PostgreSQL we select no instant in a session's time zone, see Dialect.instant().
-    if value.tzinfo is None or not connection.features.supports_timezones:
-        return value.replace(tzinfo=timezone.utc)
-    return value.astimezone(timezone.utc)
+    naive = not connection.features.supports_timezones
+    read = [datetime.fromisoformat(value) if isinstance(value, str) else value for value in values]  # SQLite's clock
+    return [
+        value.replace(tzinfo=timezone.utc) if naive or value.tzinfo is None else value.astimezone(timezone.utc)
+        for value in read
+    ]
+
+
+def instant(value: datetime | str, connection: BaseDatabaseWrapper) -> datetime:
+    """See instants()."""
+    return instants([value], connection)[0]
 
 
 class InstantField(models.DateTimeField):  # type: ignore[type-arg]

@@ -14,7 +14,7 @@ from typing import Final
 
 from .failures import is_failure
 from .hashing import framed, octets
-from .records import CANCELLATIONS, MISSING, REASON, TRACE, Outcome, OutcomeKind, Record, Ticket, kind_of
+from .records import CANCELLATIONS, MISSING, REASON, TRACE, Outcome, OutcomeKind, kind_of
 
 #: The one header of a sealed response; its value holds the others. No header has a colon in its name.
 SEALED: Final = ":sealed"
@@ -26,16 +26,6 @@ HASHED: Final = "#hmac:"
 _ERASURE = ((":erased", "true"),)
 #: The names of a response's headers, one after the other (RFC 9110 section 5.6.2), and of what is stored behind them.
 _NAMES = re.compile(rf"[!#$%&'*+.^_`|~0-9A-Za-z-]*({REASON})?({TRACE})?")
-
-
-def is_same_key(record: Record, ticket: Ticket) -> bool:
-    """Do a record and a ticket with the same id belong to one key? If not, their digests collide.
-
-    An erased record no longer says whose it was, and a hash depends on a secret that may have changed. Their ids do not.
-    """
-    if record.key == ticket.key and record.scope == ticket.scope:
-        return True
-    return record.scope == ERASED or record.scope.startswith(HASHED) or ticket.scope.startswith(HASHED)
 
 
 def hashed_scope(secret: str | bytes, scope: str) -> str:

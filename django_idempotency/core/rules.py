@@ -28,7 +28,7 @@ A durable execution leaves its record RUNNING when its engine suspends it, under
 
 A claim that finds a record reads it in this order:
 
-1. Another scope or key under the same id: a collision of digests, so `Mismatch` (`at_rest.is_same_key`).
+1. Another scope or key under the same id: a collision of digests, so `Mismatch` (`is_same_key`).
 2. Our own token on a running record: `Execute`. We claimed it a moment ago.
 3. Another request under the same key: `Mismatch`, even while the first one runs. The digest binds until the record
    expires, unless a release has lifted it (a refused request may be corrected under the same key).
@@ -49,7 +49,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from .at_rest import is_same_key, readable
+from .at_rest import ERASED, HASHED, readable
 from .hashing import first_operation, next_operation
 from .records import Guarantee, Outcome, Record, Settlement, Status, Ticket
 
@@ -111,6 +111,16 @@ def keep_until(record: Record) -> datetime:
     the next life of the key finds the record, and derives other keys than this one (see `hashing.first_operation`).
     """
     return max(record.purge_at, record.lease_until) if record.status is Status.RUNNING else record.purge_at
+
+
+def is_same_key(record: Record, ticket: Ticket) -> bool:
+    """Do a record and a ticket with the same id belong to one key? If not, their digests collide.
+
+    An erased record no longer says whose it was, and a hash depends on a secret that may have changed. Their ids do not.
+    """
+    if record.key == ticket.key and record.scope == ticket.scope:
+        return True
+    return record.scope == ERASED or record.scope.startswith(HASHED) or ticket.scope.startswith(HASHED)
 
 
 def binds(record: Record, digest: bytes) -> bool:

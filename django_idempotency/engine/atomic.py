@@ -9,7 +9,7 @@ Sync only: async calls hold no transaction.
 from __future__ import annotations
 
 import time
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import datetime, timezone
 from typing import NoReturn
 
@@ -31,32 +31,33 @@ class AtomicOperation(Operation):
     """A call whose record and writes are committed together."""
 
     _guard = NO_GUARD
-    #: Ends the guard, while it is open.
-    _guard_ends: ExitStack | None = None
+    #: The context that ends the guard, while it is open.
+    _held: AbstractContextManager[Guard] | None = None
 
     # --------------------------------------------------------------------------------------------------------- open
 
     def _judge(self, record: Record) -> Verdict | None:
-        verdict = rules.read(record, self.ticket)
-        if isinstance(verdict, Execute):
-            return self._enter_guard(takeover=record.owner != self.ticket.owner)
-        return verdict
-
-    def _enter_guard(self, *, takeover: bool) -> Verdict | None:
-        """Lock the record and judge its current state. `None`: another call holds it, and we hold nothing."""
-        with ExitStack() as ends:
-            guard = self._guard = ends.enter_context(self.store.guard(self.ticket, takeover=takeover))
-            verdict = None
+        """See Operation._judge(). Locks the record if the work may run, and judges its current state."""
+        verdict: Verdict | None = rules.read(record, self.ticket)
+        if not isinstance(verdict, Execute):
+            return verdict
+        held = self.store.guard(self.ticket, takeover=record.owner != self.ticket.owner)
+        guard = self._guard = held.__enter__()
+        self._held, verdict = held, None
+        try:
             if guard.record is not None:
                 self.record = guard.record
                 verdict = rules.read(guard.record, self.ticket)
             if isinstance(verdict, Execute):
                 guard.mark()
                 self._begin(verdict)
-                self._guard_ends = ends.pop_all()
-            else:
-                guard.set_rollback()
-            return verdict
+                return verdict
+        except BaseException as error:
+            self._held = None
+            held.__exit__(type(error), error, error.__traceback__)
+            raise
+        self.close()
+        return verdict
 
     def abandon(self) -> None:
         self.close()
@@ -66,7 +67,9 @@ class AtomicOperation(Operation):
     # ------------------------------------------------------------------------------------- the work's own transaction
 
     def close(self) -> None:
-        self._end_guard(rollback=True)
+        if self._held is not None:
+            self._guard.set_rollback()
+            self._end_guard()
 
     def needs_rollback(self) -> bool:
         return self._guard.needs_rollback()
@@ -75,15 +78,13 @@ class AtomicOperation(Operation):
         self._guard.set_rollback()
 
     def savepoint(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._guard_ends is None else self._guard.savepoint()
+        return nullcontext() if self._held is None else self._guard.savepoint()
 
-    def _end_guard(self, *, rollback: bool = False) -> None:
-        """End the guard if it is open; roll back if requested."""
-        ends, self._guard_ends = self._guard_ends, None
-        if ends is not None:
-            if rollback:
-                self._guard.set_rollback()
-            ends.close()
+    def _end_guard(self) -> None:
+        """End the guard if it is open."""
+        held, self._held = self._held, None
+        if held is not None:
+            held.__exit__(None, None, None)
 
     # ------------------------------------------------------------------------------------------------------- settle
 
@@ -98,7 +99,8 @@ class AtomicOperation(Operation):
         try:
             self._settle(ended, outcome, ttl)
         finally:
-            self.close()  # open only after an unforeseen error
+            if self._held is not None:  # only after an unforeseen error
+                self.close()
 
     def _settle(self, ended: WorkResult, outcome: Outcome | None, ttl: float | None) -> None:
         guard = self._guard

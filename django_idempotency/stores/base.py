@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID, uuid4
 
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
 
 
 class Guard:
-    """What a guard protects while the work runs. This one locks nothing, for stores outside the work's transaction."""
+    """What a guard protects while the work runs, and the context in which it does.
+
+    This one locks nothing, for stores outside the work's transaction.
+    """
 
     def __init__(self, *, committed: bool = True) -> None:
         #: The row as it was locked; `None` when another holds it.
@@ -34,6 +38,14 @@ class Guard:
         self.committed = committed
         #: What the work tried and a guard makes impossible. It may have handled the error, so its response is not kept.
         self.refused: IdempotencyError | None = None
+
+    def __enter__(self) -> Guard:  # noqa: PYI034 - Python 3.10 has no Self
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
 
     def mark(self) -> None:
         """Mark the transaction before the work begins, if it has no identity of its own."""
@@ -215,7 +227,7 @@ class BaseStore(ABC):
         For `atomic` its `record` is the row as it was locked: `None` says that another holds it, and the work does not
         run.
         """
-        return nullcontext(Guard())
+        return Guard()
 
     def after_commit(self, call: Callable[[], None]) -> None:
         """Call it once this thread's writes are committed: at once if each write is committed separately."""

@@ -15,7 +15,7 @@ from django_idempotency.engine.operation import Operation
 from django_idempotency.stores.base import BaseStore, Guard
 from django_idempotency.stores.dynamodb import DynamoDBStore
 from django_idempotency.stores.orm import ORMStore
-from django_idempotency.stores.orm.active_guards import ACTIVE_GUARDS
+from django_idempotency.stores.orm.guard import ACTIVE_GUARDS
 from django_idempotency.stores.redis import RedisStore
 
 from .plans import news, reach

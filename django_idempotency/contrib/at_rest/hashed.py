@@ -14,7 +14,7 @@ from ...stores.wrapper import ReadingGuard, WrappedStore
 class HashedStore(WrappedStore):
     """Hands scopes and keys inwards as HMACs of a secret, and hands a ticket its own record by its own name.
 
-    The record's id does not change, and no hash is ever compared (`at_rest.is_same_key`): records from before, and from
+    The record's id does not change, and no hash is ever compared (`rules.is_same_key`): records from before, and from
     another secret, are found as well. `get` and `scan` return hashes. `secret` returns the current one.
     """
 

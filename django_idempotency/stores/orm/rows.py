@@ -10,7 +10,7 @@ from uuid import UUID
 
 from ...core.records import GUARANTEES, MISSING, STATUSES, Outcome, Record, Status
 from ...errors import RecordUnreadable
-from ...models import IdempotencyRecord, InstantField, instant
+from ...models import IdempotencyRecord, InstantField, instant, instants
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
@@ -53,9 +53,14 @@ def record_of(value: Mapping[str, Any], connection: BaseDatabaseWrapper) -> Reco
         outcome = None
         if value.get("response_headers") and (status is Status.COMPLETED or value["response_status"] is not None):
             outcome = outcome_of(value["response_status"], value["response_headers"], value["response_body"])
-        completed_at = value["completed_at"]
+        record_id, owner, operation = [
+            each if isinstance(each, UUID) else UUID(each) for each in (value["id"], value["owner"], value["operation"])
+        ]
+        times = [value[name] for name in ("lease_until", "created_at", "expires_at", "purge_at", "read_at")]
+        completed = [] if value["completed_at"] is None else [value["completed_at"]]
+        lease_until, created_at, expires_at, purge_at, read_at, *completed = instants(times + completed, connection)
         return Record(
-            id=uuid_of(value["id"]),
+            id=record_id,
             scope=value["scope"],
             key=value["key"],
             method=value["method"],
@@ -63,15 +68,15 @@ def record_of(value: Mapping[str, Any], connection: BaseDatabaseWrapper) -> Reco
             guarantee=GUARANTEES[value["guarantee"]],
             digest=bytes(value["digest"]),
             status=status,
-            owner=uuid_of(value["owner"]),
+            owner=owner,
             attempt=value["attempt"],
-            lease_until=instant(value["lease_until"], connection),
-            created_at=instant(value["created_at"], connection),
-            completed_at=None if completed_at is None else instant(completed_at, connection),
-            expires_at=instant(value["expires_at"], connection),
-            purge_at=instant(value["purge_at"], connection),
-            read_at=instant(value["read_at"], connection),
-            operation=uuid_of(value["operation"]),
+            lease_until=lease_until,
+            created_at=created_at,
+            completed_at=completed[0] if completed else None,
+            expires_at=expires_at,
+            purge_at=purge_at,
+            read_at=read_at,
+            operation=operation,
             secret_id=value["secret_id"],
             request_id=value["request_id"],
             outcome=outcome,
@@ -84,7 +89,7 @@ def record_of(value: Mapping[str, Any], connection: BaseDatabaseWrapper) -> Reco
 def outcome_of(status: Any, headers: Any, body: Any) -> Outcome | None:
     """Return the response of a row, or `None` if it cannot be read."""
     try:
-        read = tuple((str(name), str(text)) for name, text in json.loads(headers))
+        read = tuple([(str(name), str(text)) for name, text in json.loads(headers)])
         return Outcome(status=int(status), headers=read, body=MISSING if body is None else bytes(body))
     except (TypeError, ValueError):
         return None

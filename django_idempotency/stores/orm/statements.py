@@ -10,7 +10,7 @@ from uuid import UUID
 
 from ...core import rules
 from ...core.records import MISSING, Guarantee, Record, Settlement, Status, Ticket, UnprintedBytes, UnprintedText
-from ...models import IdempotencyRecord, instant
+from ...models import IdempotencyRecord, instants
 from . import rows
 from .dialects import dialect
 from .dialects.transactions import Bound
@@ -44,6 +44,7 @@ class Statements:
         self._columns = ", ".join(quoted.values())
         # lru_cache on the instance: a few variants of each; of an UPDATE, a few per table
         self._insert = lru_cache(maxsize=None)(self._build_insert)
+        self._delay = lru_cache(maxsize=64)(self.dialect.delay)
         self._update = lru_cache(maxsize=1024)(self._build_update)
         self._types = {field.name: field.db_type(connection) or "" for field in FIELDS}
         self._where_id = f"WHERE {quote('id')} = %s"
@@ -52,13 +53,17 @@ class Statements:
         self._seen = f"{', '.join((quoted | instants).values())}, {self._now}"
         bodiless = quoted | instants | {"response_body": "NULL"}
         self._seen_without_body = f"{', '.join(bodiless.values())}, {self._now}"
-        self._read = f"SELECT {self._seen} FROM"
+        #: Reads the row of an id.
+        self.reading = f"SELECT {self._seen} FROM {self._table} {self._where_id}"
+        # Takes SQLite's write lock before any read makes a snapshot. Also reads the row, if an UPDATE can return it.
+        touch, returning = f"{quote('attempt')} = {quote('attempt')}", f" RETURNING {self._seen}"
+        self.touching = f"UPDATE {self._table} SET {touch} {self._where_id}{returning if self.dialect.returns else ''}"
 
     # ------------------------------------------------------------------------------------------------------ reading
 
     def select(self, record_id: UUID, *, joined: bool = False) -> Bound:
         head, tail = self.dialect.joined_read if joined else ("", "")
-        return f"{head}{self._read} {self._table} {self._where_id}{tail}", [record_id.hex]
+        return f"{head}{self.reading}{tail}", [record_id.hex]
 
     def lock(self, ticket: Ticket, *, takeover: bool) -> Bound:
         """Lock a row and read it, followed by the transaction's id if the database has one."""
@@ -75,12 +80,6 @@ class Statements:
         head, source, tail = shape
         return f"{head}SELECT 1 FROM {self._table_of(ticket)}{source} {self._where_id} {tail}", [ticket.id.hex]
 
-    def touch(self, ticket: Ticket) -> Bound:
-        """Take SQLite's write lock before any read makes a snapshot. Also read the row, if an UPDATE can return it."""
-        attempt = self._quote("attempt")
-        reading = f" RETURNING {self._seen}" if self.dialect.returns else ""
-        return f"UPDATE {self._table} SET {attempt} = {attempt} {self._where_id}{reading}", [ticket.id.hex]
-
     def scan(self, after: tuple[Any, UUID] | None, size: int, *, bodies: bool) -> Bound:
         """Read `size` rows from a position on, in the order of the one index. It is bounded by that, not by the table."""
         deadline, key = self._quote("purge_at"), self._quote("id")
@@ -94,7 +93,7 @@ class Statements:
     # ------------------------------------------------------------------------------------------------------ writing
 
     def insert(self, ticket: Ticket, operation: UUID, *, joined: bool) -> Bound:
-        lease, ttl = self.dialect.delay(ticket.lease), self.dialect.delay(ticket.ttl)
+        lease, ttl = self._delay(ticket.lease), self._delay(ticket.ttl)
         return self._insert(joined, ticket.guarantee), [
             *(ticket.id.hex, ticket.scope, ticket.key, ticket.method, ticket.path),
             *(ticket.digest, ticket.owner.hex, operation.hex),
@@ -125,7 +124,23 @@ class Statements:
     def born(self, ticket: Ticket, operation: UUID, row: tuple[Any, ...], connection: BaseDatabaseWrapper) -> Record:
         """Read what `insert` returns, if it returns anything: when the row was made, and in which table."""
         now, location = row
-        return rules.born(ticket, instant(now, connection), operation, location)
+        return rules.born(ticket, instants([now], connection)[0], operation, location)
+
+    def inserted_or_read(
+        self, connection: BaseDatabaseWrapper, insert: Bound, ticket: Ticket, operation: UUID
+    ) -> Record | None:
+        """Insert the record and, in the same trip, read the one that is there."""
+        inserting, new = insert
+        with connection.cursor() as cursor:
+            cursor.execute(f"{inserting}; {self.reading}", [*new, ticket.id.hex])
+            row: tuple[Any, ...] | None = cursor.fetchone()
+            while row is None and cursor.nextset():
+                row = cursor.fetchone()
+        if row is None:
+            return None
+        # A wrapper of the project may have moved the cursor to the last result, which has the new row, too.
+        made = len(row) == len(self.made)
+        return self.born(ticket, operation, row, connection) if made else self.record(row, connection)
 
     def take(self, ticket: Ticket, seen: Record, run: rules.Execute, *, joined: bool) -> Bound:
         """Make the ticket the owner of a takeable record, unless another owner was faster."""

@@ -11,22 +11,21 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from django.core.checks import CheckMessage
-from django.db import DEFAULT_DB_ALIAS, connections, transaction
+from django.db import DEFAULT_DB_ALIAS, Error, IntegrityError, connections, transaction
 
+from ...core import rules
 from ...core.concurrency.threads import in_thread
 from ...core.interventions import Intervention
 from ...core.records import Guarantee, Record, Settlement, Ticket
 from ...core.repeats import Counted, Repeats
-from ...errors import IdempotencyError, LostRace
+from ...errors import ConfigurationError, IdempotencyError, LostRace
 from ..base import Audit, BaseStore, Guard, Purged, Scanned
 from ..database_checks import check_database
-from .active_guards import ACTIVE_GUARDS
+from . import database_errors
 from .checks import check_dialect
-from .claiming import claim
-from .executing import fetched, written
-from .guarding import guarded
+from .executing import fetched, translate, translated, written
+from .guard import ACTIVE_GUARDS, guarding
 from .renewing import renewed
-from .translating import translated
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
@@ -55,7 +54,59 @@ class ORMStore(BaseStore):
     # -------------------------------------------------------------------------------------------------------- claim
 
     def claim(self, ticket: Ticket) -> Record:
-        return claim(self._statements, self._connection, ticket, combine=self.combine)
+        connection = connections[self.using]
+        try:
+            if connection.in_atomic_block:
+                with self._statements.dialect.joining(connection):
+                    return self._claim(connection, ticket, joined=True)._replace(joined=True)
+            if not connection.get_autocommit():
+                raise _unseen(connection.alias)
+            return self._claim(connection, ticket, joined=False)
+        except Error as error:
+            translate(error, self.using)
+
+    def _claim(self, connection: BaseDatabaseWrapper, ticket: Ticket, *, joined: bool) -> Record:
+        """Insert the record without waiting for an owner, read the one that is there, or take it over."""
+        run: rules.Execute | None = None
+        for _ in range(3):
+            record = self._insert_or_read(connection, ticket, joined=joined)
+            if record is None:
+                continue  # purged between two statements: try again
+            if run is not None and rules.owned(record, ticket):
+                return record._replace(taken=run.takeover)
+            if ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(record, ticket):
+                return record
+            # Takeover, compared with what was read:   owner |--- lease ---|  (silent)
+            #                                          we                        |--- lease ---|
+            run = rules.succession(record)
+            written(connection, self._statements.take(ticket, record, run, joined=joined))
+        raise LostRace
+
+    def _insert_or_read(self, connection: BaseDatabaseWrapper, ticket: Ticket, *, joined: bool) -> Record | None:
+        sql = self._statements
+        if sql.dialect.reads_first and (row := fetched(connection, (sql.reading, [ticket.id.hex]))) is not None:
+            return sql.record(row, connection)
+        operation = rules.operation_begun_by(ticket)
+        insert = sql.insert(ticket, operation, joined=joined)
+        try:
+            if self.combine and not joined and not sql.dialect.reads_first and sql.dialect.combines(connection):
+                return sql.inserted_or_read(connection, insert, ticket, operation)
+            if not sql.dialect.returns:
+                written(connection, insert)
+            elif (row := fetched(connection, insert)) is not None:
+                return sql.born(ticket, operation, row, connection)
+        except IntegrityError as error:
+            if not database_errors.duplicate(error):  # MySQL reports an existing key this way
+                raise
+        except Error as error:
+            # The row is locked by its owner, or a caller's transaction has inserted the key and is still open.
+            if joined or not database_errors.lost_race(error):
+                raise
+            if (row := fetched(connection, (sql.reading, [ticket.id.hex]))) is None:
+                raise
+            return sql.record(row, connection)
+        row = fetched(connection, sql.select(ticket.id, joined=joined))
+        return None if row is None else sql.record(row, connection)
 
     async def aclaim(self, ticket: Ticket) -> Record:
         """See claim()."""
@@ -65,7 +116,7 @@ class ORMStore(BaseStore):
 
     def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Guard]:
         """See BaseStore.guard(). Raises `OutcomeUnknown` if the connection breaks during COMMIT."""
-        return guarded(self._statements, self.using, ticket, takeover=takeover, combine=self.combine)
+        return guarding(self._statements, self.using, ticket, takeover=takeover, combine=self.combine)
 
     def wait(self, ticket: Ticket, *, seconds: float) -> None:
         """Wait for the row's lock, which an `atomic` owner holds until its COMMIT: no polling, one trip per waiter."""
@@ -85,8 +136,10 @@ class ORMStore(BaseStore):
             if active.name == (self.using, ticket.id) and active.transaction is not None and not active.ended:
                 active.transaction.settle_at_commit(bound)
                 return True
-        with translated(self.using):
-            return written(self._connection, bound) == 1
+        try:
+            return written(connections[self.using], bound) == 1
+        except Error as error:
+            translate(error, self.using)
 
     async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
         """See settle()."""
@@ -202,3 +255,10 @@ class ORMStore(BaseStore):
 
         with translated(self.using):
             return Statements(self._connection)
+
+
+def _unseen(alias: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"The connection {alias!r} is not in autocommit, so nobody else would see a claim on it. "
+        'Take "AUTOCOMMIT": False out of DATABASES, and leave set_autocommit(False) to atomic().'
+    )

@@ -1,0 +1,360 @@
+"""The guard of `atomic`: the transaction of the work, which begins with the record's lock, and is known again at its end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from django.db import Error, connections, transaction
+
+from ...core.records import Guarantee, Ticket
+from ...errors import DurableInsideGuard, ImplicitCommit, OutcomeUnknown, StoreUnavailable, TransactionLost
+from ..base import Guard
+from ..blocks import offered
+from . import database_errors
+from .dialects.base import IDLE, IN_ERROR
+from .executing import fetched, translate
+
+if TYPE_CHECKING:
+    from .dialects.transactions import WorkTransaction
+    from .statements import Statements
+
+logger = logging.getLogger("django_idempotency")
+
+
+class ActiveGuard:
+    """A guard and its record. A task or thread started inside inherits it, and may outlive it."""
+
+    __slots__ = ("ended", "name", "transaction")
+
+    def __init__(self, alias: str, record: UUID) -> None:
+        self.name = (alias, record)
+        self.ended = False
+        #: The transaction that can settle the record with its COMMIT, if there is one.
+        self.transaction: WorkTransaction | None = None
+
+
+#: The guards of this thread or task. A row lock does not stop its own transaction.
+ACTIVE_GUARDS: ContextVar[frozenset[ActiveGuard]] = ContextVar("django_idempotency_active_guards", default=frozenset())
+
+
+def guarding(
+    sql: Statements, using: str, ticket: Ticket, *, takeover: bool, combine: bool
+) -> AbstractContextManager[Guard]:
+    """See BaseStore.guard(). `combine`: our own transaction settles with its COMMIT, where the driver can."""
+    if ticket.guarantee is not Guarantee.ATOMIC:
+        return Guard()
+    for one in ACTIVE_GUARDS.get():
+        if not one.ended and one.name == (using, ticket.id):
+            return Guard(committed=False)  # our own caller holds it
+    return TransactionGuard(sql, using, ticket, takeover=takeover, combine=combine)
+
+
+def _stay() -> None:
+    """Leave a connection open."""
+
+
+class TransactionGuard(Guard):
+    """A locked row inside the work's own transaction.
+
+    Entering it begins the transaction and locks the row. Its exit commits, or rolls back what was marked for rollback. In
+    a caller's transaction, only its savepoint is visible to us.
+    """
+
+    def __init__(self, sql: Statements, using: str, ticket: Ticket, *, takeover: bool, combine: bool) -> None:
+        super().__init__(committed=False)
+        self._sql, self._dialect, self._ticket = sql, sql.dialect, ticket
+        self._takeover = takeover
+        connection = self._connection = connections[using]
+        #: The request's own transaction, which this guard takes over.
+        self._block = block = offered(using)
+        #: Is there a transaction around ours?
+        self._joined = connection.in_atomic_block if block is None else block.joined
+        #: The transaction that begins with the lock and settles with its COMMIT, if there can be one here.
+        self._own: WorkTransaction | None = None
+        self._combines = combine and block is None
+        #: What begins and ends the transaction.
+        self._transaction: AbstractContextManager[None] | None = None
+        self._active = ActiveGuard(using, ticket.id)
+        self._savepoint: str | None = None
+        #: Did a statement of the work, and not a deadlock, abort PostgreSQL's transaction?
+        self._broke_it = False
+        self._over = False
+        self._loss_is_logged = False
+        #: In a caller's transaction: does the savepoint stay when the work is over?
+        self._keeps = False
+
+    # -------------------------------------------------------------------------------------------------------- begin
+
+    def __enter__(self) -> Guard:
+        try:
+            try:
+                with self._dialect.impatient(self._connection) if self._takeover else nullcontext():
+                    self._begin()
+            except Error as error:
+                translate(error, self._connection.alias)
+            self._watch()
+        except BaseException as error:
+            self._end(error)
+            raise
+        return self
+
+    def _begin(self) -> None:
+        """Begin the transaction, and lock the record."""
+        connection, block = self._connection, self._block
+        if block is not None:
+            begins: AbstractContextManager[None] = block.taken_over()
+        else:
+            if self._combines and not self._joined and connection.get_autocommit():
+                self._own = self._active.transaction = self._dialect.own_transaction(connection)
+            begins = self._own or transaction.atomic(using=connection.alias)
+        begins.__enter__()
+        self._transaction = begins
+        if block is None:
+            self._lock()
+        else:
+            with self._locking():
+                self._lock()
+
+    def _lock(self) -> None:
+        """Read the row as it is locked, and the transaction's id if the database has one."""
+        sql, connection, ticket = self._sql, self._connection, self._ticket
+        locks = connection.features.has_select_for_update
+        bound = sql.lock(ticket, takeover=self._takeover) if locks else (sql.touching, [ticket.id.hex])
+        row = fetched(connection, bound) if self._own is None else self._own.lock(bound)
+        if not locks and not self._dialect.returns:
+            row = fetched(connection, (sql.reading, [ticket.id.hex]))
+        if row is None:
+            return
+        if self._dialect.transaction_id:
+            row, self.transaction_id = row[:-1], row[-1]
+        self.record = sql.record(row, connection)
+
+    @contextmanager
+    def _locking(self) -> Iterator[None]:
+        """In a request's block, let a lock that fails break nothing else: its savepoint is rolled back."""
+        if self._dialect.transaction_id:
+            with transaction.atomic(using=self._connection.alias):
+                yield
+            return
+        self._make_savepoint()
+        try:
+            yield
+        except BaseException:
+            self._undo_to_savepoint()
+            raise
+
+    def _watch(self) -> None:
+        """From here on, refuse what would end the transaction, or needs one of its own, and note how it ends."""
+        connection = self._connection
+        if self._block is None:
+            connection.atomic_blocks[-1] = self  # type: ignore[call-overload] # see _from_testcase
+            if not self._joined:
+                transaction.on_commit(self._mark_committed, using=connection.alias)
+                # Without us, close_old_connections() in the work does no harm: it may find no transaction open.
+                connection.close_if_unusable_or_obsolete = _stay  # type: ignore[method-assign]
+        connection.execute_wrappers.append(self._notice)
+        held = [one for one in ACTIVE_GUARDS.get() if not one.ended]
+        ACTIVE_GUARDS.set(frozenset([*held, self._active]))
+
+    # ---------------------------------------------------------------------------------------------------------- end
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        connection, active = self._connection, self._active
+        outermost = self._block is None and not self._joined
+        undone = error is None and outermost and connection.needs_rollback
+        active.ended, active.transaction = True, None
+        # Not reset(): under ASGI the guard may end in another copy of the context.
+        ACTIVE_GUARDS.set(frozenset([one for one in ACTIVE_GUARDS.get() if not one.ended]))
+        self._over = True  # we remove the last wrapper, which may not be ours
+        try:
+            connection.execute_wrappers.pop()
+            if outermost:
+                del connection.close_if_unusable_or_obsolete
+            self._keeps = error is None and self._joined and not self.needs_rollback()
+        except BaseException as broken:
+            self._end(broken)
+            raise
+        self._end(error, undone=undone)
+
+    def _end(self, error: BaseException | None, *, undone: bool = False) -> None:
+        """End the transaction, if it has begun.
+
+        `error`: what leaves the guard. `undone`: it was marked for rollback. Then it ended with its connection, and only
+        another connection could not be made.
+        """
+        try:
+            if self._transaction is not None:
+                raised = (None, None, None) if error is None else (type(error), error, error.__traceback__)
+                self._transaction.__exit__(*raised)
+        except Error as failed:
+            if undone:
+                return
+            self._explain(failed)
+            raise
+        except TransactionLost:
+            self.log_loss()
+            raise
+        if error is not None:
+            self._explain(error)
+        elif self._keeps:
+            self.committed = True
+
+    def _explain(self, error: BaseException) -> None:
+        """Raise what an error at the end means, if it says more than the error itself."""
+        if isinstance(error, TransactionLost):
+            self.log_loss()
+        elif isinstance(error, Error):
+            if self._keeps:  # Django's savepoint in a caller's transaction is gone, with all that followed it
+                raise TransactionLost from error
+            if not self.committed and database_errors.connection_lost(error):
+                raise OutcomeUnknown from error
+
+    # ---------------------------------------------------------------------------------------------------- questions
+
+    def needs_rollback(self) -> bool:
+        connection = self._connection
+        return (
+            connection.needs_rollback
+            or not connection.in_atomic_block
+            or self._dialect.transaction_status(connection) == IN_ERROR
+        )
+
+    # A transaction is ours as long as it has our mark: its id if it has one (the settle compares that in its own
+    # statement), otherwise a savepoint: ours, or Django's inside a caller's transaction. Both disappear with the
+    # transaction, whatever ends it, and no other transaction has them. The driver's status is not enough: another one
+    # may have begun.
+
+    def mark(self) -> None:
+        if self._block is not None:
+            self._block.take(self._mark_committed)
+        elif self.transaction_id is None and self._own is None and not self._joined:
+            try:
+                self._make_savepoint()
+            except Error as error:
+                raise StoreUnavailable from error
+
+    def _make_savepoint(self) -> None:
+        connection = self._connection
+        if connection.features.uses_savepoints:
+            # Named by depth: of two savepoints with the same name MariaDB keeps only the later one.
+            name = f"django_idempotency_{len(connection.savepoint_ids)}"
+            self._execute(connection.ops.savepoint_create_sql(name))
+            self._savepoint = name
+
+    def _undo_to_savepoint(self) -> None:
+        """Undo what followed our savepoint. If that fails, as after a lost connection, the whole transaction is rolled back."""
+        name, self._savepoint = self._savepoint, None
+        try:
+            if name is not None:
+                self._execute(self._connection.ops.savepoint_rollback_sql(name))
+                self._execute(self._connection.ops.savepoint_commit_sql(name))
+        except Error:
+            self._connection.needs_rollback = True
+
+    def _execute(self, sql: str) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql)
+
+    def lost(self) -> bool:
+        # An aborted transaction cannot be queried. If an error of the work aborted it, it is still ours.
+        status = self._dialect.transaction_status(self._connection)
+        lost = not (self._broke_it if status == IN_ERROR else self._is_signed(status))
+        if lost:
+            self.log_loss()
+        return lost
+
+    def log_loss(self) -> None:
+        """Log, once, that the transaction was not the guard's own any more."""
+        if self._loss_is_logged:
+            return
+        self._loss_is_logged = True
+        logger.error(
+            "The transaction of an atomic guard on %r was ended or replaced while the work ran: by the database, which "
+            "gave it up, by a lost connection, or by a COMMIT or ROLLBACK in the work. Its response is not remembered. "
+            "Its writes are gone, except what the work itself has committed: that stays, and a retry repeats it.",
+            self._connection.alias,
+        )
+
+    def _is_signed(self, status: int | None) -> bool:
+        connection, marked = self._connection, self._connection.needs_rollback
+        if not connection.in_atomic_block:
+            return False
+        if self._savepoint is None and self.transaction_id is None and not marked:
+            # The end of our own transaction, or of Django's savepoint, finds out the rest.
+            return status != IDLE
+        try:
+            if marked:  # Django would refuse the query
+                transaction.set_rollback(False, using=connection.alias)
+            return self._has_mark()
+        except Exception:  # noqa: BLE001 - any driver's error, also that of a lost connection
+            return False
+        finally:
+            if marked:
+                transaction.set_rollback(True, using=connection.alias)
+
+    def _has_mark(self) -> bool:
+        connection = self._connection
+        if self._own is not None:
+            return self._own.is_ours()
+        if self.transaction_id is not None:
+            with connection.cursor() as cursor:
+                cursor.execute(f"SELECT {self._dialect.transaction_id}")
+                return bool(cursor.fetchone()[0] == self.transaction_id)
+        if self._savepoint is not None:
+            name, self._savepoint = self._savepoint, None
+            self._execute(connection.ops.savepoint_commit_sql(name))
+        elif connection.savepoint_ids:  # Django's, to which the caller's transaction returns next
+            self._execute(connection.ops.savepoint_rollback_sql(connection.savepoint_ids[-1]))
+        return True
+
+    def set_rollback(self) -> None:
+        if self._connection.in_atomic_block and (self._block is None or self._block.taken):
+            transaction.set_rollback(True, using=self._connection.alias)
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        begun = False
+        try:
+            with transaction.atomic(using=self._connection.alias):
+                begun = True
+                yield
+        except Error as error:
+            if not begun:  # no savepoint: the transaction is gone
+                raise StoreUnavailable from error
+            logger.exception("A receiver of a signal has broken its database transaction; it was rolled back.")
+
+    @property
+    def _from_testcase(self) -> bool:
+        """Refuse a durable block: before it begins, Django asks this of the block around it."""
+        raise self.refuse(DurableInsideGuard())
+
+    def _mark_committed(self) -> None:
+        self.committed = True
+
+    def _notice(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if self._over:
+            return execute(sql, params, many, context)
+        if self._dialect.ends_transaction(sql):
+            raise self.refuse(ImplicitCommit())
+        if self._own is not None:
+            self._own.adapt(context["cursor"])
+        before = self._dialect.transaction_status(self._connection)
+        if before == IDLE:  # ours is gone: the statement would be committed in another one, or at once on SQLite
+            self.log_loss()
+            raise TransactionLost
+        try:
+            done = execute(sql, params, many, context)
+        except Error as error:
+            if before != IN_ERROR:
+                self._broke_it = not database_errors.deadlocked(error)
+            raise
+        self._broke_it = False  # a savepoint has undone what an earlier statement broke
+        return done
