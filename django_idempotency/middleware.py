@@ -23,7 +23,7 @@ from .http import counting
 from .http.access import ask_again
 from .http.admission import aadmit, admit
 from .http.atomic_requests import non_atomic_aliases
-from .http.exchange import Exchange, call_on, exchange_of, stamp
+from .http.exchange import Exchange, exchange_of, noted_of, stamp
 from .http.handle import without_key
 from .http.kinds import Reason, ViewKind
 from .http.markers import rest_class, view_class
@@ -197,7 +197,7 @@ def _asks(request: HttpRequest, callback: Any) -> Plan | None:
 
 def _passes(request: HttpRequest, callback: Any, plan: Plan) -> bool:
     """Does a request pass, since a guard closer to the view guards it, or none can? Where it asked for one that is reported."""
-    if call_on(request) is not None:
+    if (known := noted_of(request)) is not None and known.call is not None:
         return True
     method = request.method or ""
     if method not in plan.methods and plan.profile.unsupported_status is None:

@@ -29,8 +29,8 @@ def hashed(scope: str) -> str:
 
 def qualified(scope: str, *, realm: str | None = None, database: str | None = None) -> str:
     """Return a scope as it is stored. It fits its column on every database, with any two qualifiers."""
-    if realm is None and database is None:
-        return _fitting(scope, 0)
+    if realm is None and database is None and len(scope) <= LONGEST and scope.isascii() and scope.isprintable():
+        return scope
     front = _qualifier("realm", realm) + _qualifier("database", database)
     return front + _fitting(scope, len(front))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import environ
 from typing import Any, NamedTuple
 
 from asgiref.sync import sync_to_async
@@ -17,7 +18,7 @@ from ..instrumentation.outcomes import UNGUARDED, UNKEYED
 from ..runtime import switch
 from . import counting
 from .call import Call
-from .exchange import HeaderStatus, call_on, exchange_of, hand_out, note, noted_of, speak
+from .exchange import Exchange, HeaderStatus, call_on, exchange_of, hand_out, note, noted_of, speak
 from .handle import UnguardedIdempotency, without_key
 from .identity import UNUSABLE, Key, Where, has_owner, identify
 from .keys import user_of
@@ -33,6 +34,7 @@ class Keyed(NamedTuple):
 
     plan: Plan
     key: Key
+    exchange: Exchange
 
 
 def key_to_guard(request: HttpRequest, policy: Policy, *, by: str = "decorator") -> Keyed | None:
@@ -63,10 +65,10 @@ def key_to_guard(request: HttpRequest, policy: Policy, *, by: str = "decorator")
     exchange.plan, exchange.spoken = plan, plan.spoken
     if not (guards := request.method in plan.methods) and not _is_unsupported(request, plan):
         return None
-    if not switch.enabled():
+    if (switch.overrides or environ.get(switch.VARIABLE)) and not switch.enabled():
         switch_off(request, plan)
         return None
-    return _keyed(request, plan, guards=guards)
+    return _keyed(request, plan, exchange, guards=guards)
 
 
 def _is_unsupported(request: HttpRequest, plan: Plan) -> bool:
@@ -101,12 +103,12 @@ def call_of(
 
     `None`, too, under a policy that only observes. `facts`: see `Call`.
     """
-    plan, key = keyed
+    plan, key, exchange = keyed
     if plan.observes:
         wing("observe").watch(request, plan, key=key, user=user, source=source, strict=strict)
         return None
     identity = identify(request, plan.terms, key=key, user=user, source=source, strict=strict)
-    return None if identity is None else Call(request, plan, identity, by_middleware=not strict, **facts)
+    return None if identity is None else Call(request, plan, identity, exchange, by_middleware=not strict, **facts)
 
 
 def admit(
@@ -141,7 +143,7 @@ def switch_off(request: HttpRequest, plan: Plan) -> None:
     counting.count(request, UNGUARDED)
 
 
-def _keyed(request: HttpRequest, plan: Plan, *, guards: bool) -> Keyed | None:
+def _keyed(request: HttpRequest, plan: Plan, exchange: Exchange, *, guards: bool) -> Keyed | None:
     try:
         key = _key_of(request, plan, guards=guards)
         if key is not None:
@@ -151,7 +153,7 @@ def _keyed(request: HttpRequest, plan: Plan, *, guards: bool) -> Keyed | None:
             raise
         wing("observe").watch(request, None, refusal=error)
         return None
-    return None if key is None else Keyed(plan, key)
+    return None if key is None else Keyed(plan, key, exchange)
 
 
 def _key_of(request: HttpRequest, plan: Plan, *, guards: bool) -> Key | None:

@@ -51,7 +51,7 @@ def is_parsed_as_form(request: Any, http: HttpRequest) -> bool:
 
 def require_bounded(http: HttpRequest, limit: int | None) -> None:
     """Raise `RequestTooLarge` for a body of more than `limit` bytes, before any of it is read. `None`: no limit."""
-    if limit is not None and _received(http) > limit:
+    if limit is not None and (len(http.body) if is_in_memory(http) else _received(http)) > limit:
         raise RequestTooLarge(extensions={"max_request_body": limit})
 
 
@@ -134,7 +134,7 @@ def read_already(request: Any, http: HttpRequest) -> Any:
 
 def fits(http: HttpRequest) -> bool:
     """May `http.body` be read into memory, by Django's own limit and by ours?"""
-    if is_in_memory(http):
+    if hasattr(http, "_body"):
         return True
     limit: int | None = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
     return _received(http) <= (IN_MEMORY if limit is None else min(limit, IN_MEMORY))
@@ -149,7 +149,7 @@ def _received(http: HttpRequest) -> int:
         declared = int(http.META.get("CONTENT_LENGTH") or 0)
     except ValueError:
         declared = 0
-    stream = stream_of(http)
+    stream: Any = getattr(http, "_stream", None)  # of a request that no server made there is none
     try:
         here = stream.tell()
         stream.seek(0, SEEK_END)

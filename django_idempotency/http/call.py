@@ -43,10 +43,11 @@ from ..instrumentation.meters import meters
 from ..instrumentation.observer import Observer
 from ..instrumentation.outcomes import DEGRADED, TAKEN_OVER
 from ..instrumentation.traces import traced
+from ..runtime.handle import Course
 from ..runtime.transactions import arefuse_open_transactions, refuse_open_transactions
 from . import counting
 from .atomic_requests import NONE_OPENED, OpenedTransactions, asks_for_transaction
-from .exchange import OF_RECORD, HeaderStatus, exchange_of, note, of_problem, set_headers
+from .exchange import OF_RECORD, Exchange, HeaderStatus, of_problem, set_headers
 from .handle import RequestIdempotency
 from .identity import Identity
 from .plan import Plan
@@ -69,12 +70,16 @@ class Call:
     degraded = False
     #: Set by an entry point that sees an exception only after it has become a response.
     raised: Exception | None = None
+    #: What the view sees as `request.idempotency`, and what its course says of its end: once it runs.
+    handle: RequestIdempotency
+    course: Course
 
     def __init__(
         self,
         request: HttpRequest,
         plan: Plan,
         identity: Identity,
+        exchange: Exchange,
         *,
         non_atomic: AbstractSet[str] = frozenset(),
         ask_again: Callable[..., None] | None = None,
@@ -92,18 +97,18 @@ class Call:
         self._ask_again, self._finish = ask_again, finish
         #: Does the middleware guard a view that knows nothing of keys?
         self.by_middleware = by_middleware
-        self.exchange = exchange = exchange_of(request)
+        self.exchange = exchange
+        #: The id of this request, by which replays name it; "" if it has no record.
+        self._original = ""
         self._observer = Observer(request, source=exchange.source, counts=plan.counts_replays)
-        ticket = identity.ticket(self.terms)
+        ticket = identity.ticket(self.terms, plan.issue)
         self.operation: Operation
         if plan.leases:
             holds = self.terms.on_failure == "hold"
             self.operation = LeaseOperation(plan.store, ticket, self._observer, hold_failures=holds)
         else:
             self.operation = AtomicOperation(plan.store, ticket, self._observer)
-        exchange.record, exchange.operation = ticket.id, self.operation
-        self.handle = extended(RequestIdempotency)(self.operation, self.terms)
-        self.course = self.handle._course(self.handle)  # noqa: SLF001 - ours
+        exchange.record, exchange.operation, self._original = ticket.id, self.operation, ticket.original_request
         assert exchange.spoken is not None, "its key was read"
         self._spoken = exchange.spoken
         #: The database whose open transaction the record joins.
@@ -200,8 +205,10 @@ class Call:
     def _begin(self, run: Execute | None) -> None:
         """Let the view run: it sees its operation. `None`: without its store."""
         self._ask_again = self._finish = None  # they hold the request
-        self.handle._exchange = self.exchange  # noqa: SLF001 - ours
-        self.request.idempotency, self.exchange.call = self.handle, self  # type: ignore[attr-defined]
+        self.handle = handle = extended(RequestIdempotency)(self.operation, self.terms)
+        self.course = handle._course(handle)  # noqa: SLF001 - ours
+        handle._exchange = self.exchange  # noqa: SLF001 - ours
+        self.request.idempotency, self.exchange.call = handle, self  # type: ignore[attr-defined]
         if meters.active:
             self._count(DEGRADED if run is None else outcome_of_verdict(run, self.operation))
 
@@ -209,14 +216,16 @@ class Call:
         """Return the response of a request that does not run: the stored one. Raises a problem for any other verdict."""
         if not isinstance(verdict, Replay):
             raise refusal_of(verdict)  # type: ignore[arg-type]
-        self._authorize(verdict.outcome)
+        if self._ask_again is not None or self.terms.authorize_replay is not None:
+            self._authorize(verdict.outcome)
         assert self.operation.record is not None, "it holds what is replayed"
         original = self.operation.record.original_request
         stored = rebuild(verdict.outcome, spoken=self._spoken, original=original)
         if meters.active:
             self._count(outcome_of_verdict(verdict, self.operation))  # also if on_replay raises
         response: HttpResponseBase = stored if self.terms.on_replay is None else self._current(stored, original)
-        note(self.request, HeaderStatus.REPLAYED, original=original)
+        exchange = self.exchange
+        exchange.status, exchange.original, exchange.stamped = HeaderStatus.REPLAYED, original, response
         return response
 
     def _current(self, stored: HttpResponseBase, original: str) -> HttpResponseBase:
@@ -245,7 +254,7 @@ class Call:
         self._observer("unavailable", self.operation, error)
         if self.terms.on_store_failure == "closed":
             raise error
-        self.degraded = True
+        self.degraded, self._original = True, ""
         self._begin(None)
 
     def _count(self, outcome: str | None) -> None:
@@ -267,7 +276,7 @@ class Call:
             return self._end_of(ask(self.terms.on_takeover, takeover), takeover)
         except BaseException:
             self.operation.abandon()
-            self._note()
+            self._note_record()
             raise
 
     async def _adecide(self, takeover: Takeover) -> TakeoverEnd | None:
@@ -280,7 +289,7 @@ class Call:
             raise
         except BaseException:
             await run_to_completion(self.operation.aabandon())
-            self._note()
+            self._note_record()
             raise
 
     def _end_of(self, decision: Any, takeover: Takeover) -> TakeoverEnd | None:
@@ -297,7 +306,7 @@ class Call:
             found = HeaderStatus.LOST
         elif end.outcome.body is not MISSING:
             response = rebuild(end.outcome, spoken=self._spoken, original=original)
-        note(self.request, found, original=original)
+        self.exchange.status, self.exchange.original, self.exchange.stamped = found, original, response
         set_headers(found, response, self._spoken, original=original)
         return response
 
@@ -521,17 +530,17 @@ class Call:
 
     def _note(self) -> HeaderStatus:
         """Note the status on the request, and return it."""
-        left_as, problem = self.operation.left_as, self.course.problem
-        status = HeaderStatus.DEGRADED if self.degraded else OF_RECORD[left_as]
-        if problem is not None and left_as is SettledState.COMPLETED and not self.degraded:
-            status = of_problem(problem) or status
+        problem = self.course.problem
+        if problem is None or self.degraded or self.operation.left_as is not SettledState.COMPLETED:
+            return self._note_record()
+        self.exchange.status, self.exchange.original = of_problem(problem) or HeaderStatus.CREATED, self._original
+        return self.exchange.status
+
+    def _note_record(self) -> HeaderStatus:
+        """Note on the request how its record was left, and return that."""
+        status = HeaderStatus.DEGRADED if self.degraded else OF_RECORD[self.operation.left_as]
         self.exchange.status, self.exchange.original = status, self._original
         return status
-
-    @property
-    def _original(self) -> str:
-        """Return the id of this request, by which replays name it; "" if it has no record."""
-        return "" if self.degraded else self.operation.ticket.original_request
 
 
 def _refused_after_steps(response: HttpResponseBase) -> tuple[WorkResult, Outcome]:

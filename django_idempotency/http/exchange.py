@@ -21,8 +21,9 @@ from ..core.policy import Policy
 from ..core.profiles import Profile
 from ..engine.operation import Operation
 from ..errors import Problem
+from ..extensions import extended
 from ..instrumentation.meters import Source
-from .handle import new_without_key, without_key
+from .handle import WithoutKey, without_key
 from .plan import Plan, Spoken, plan_of
 
 T = TypeVar("T")
@@ -142,7 +143,7 @@ def exchange_of(request: HttpRequest) -> Exchange:
     if found is None and handle is not None and handle is not without_key():
         handle._exchange = exchange  # noqa: SLF001 - ours
     else:
-        request.idempotency = new_without_key(exchange)  # type: ignore[attr-defined]
+        request.idempotency = extended(WithoutKey)(exchange)  # type: ignore[attr-defined]
     return exchange
 
 

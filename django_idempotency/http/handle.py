@@ -74,12 +74,6 @@ def without_key() -> WithoutKey:
     return _of_class(kind)
 
 
-def new_without_key(exchange: Any) -> WithoutKey:
-    """Return the same for one request of which something is noted."""
-    kind: Any = extended(WithoutKey)
-    return kind(exchange)  # type: ignore[no-any-return]
-
-
 class UnguardedIdempotency(SwitchedOff, RequestIdempotency):
     """`request.idempotency` while idempotency is off."""
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
 from enum import Enum
 from typing import Any, Literal, NamedTuple
+from uuid import uuid4
 
 from django.core.files.uploadedfile import UploadedFile
 from django.http import HttpRequest
@@ -18,13 +20,12 @@ from django.http.request import RawPostDataException
 from django.utils.datastructures import MultiValueDict
 from django.utils.encoding import escape_uri_path
 
-from ..core.hashing import canonical_json, framed, request_digest
+from ..core.hashing import canonical_json, framed, record_id, request_digest
 from ..core.key_formats import ANY, ISSUED, ISSUED_SAMPLE, kept_for
 from ..core.policy import FINGERPRINTS, Policy, Resolved
 from ..core.profiles import Profile
 from ..core.records import Ticket, UnprintedText, prints
 from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed, ScopeRequired
-from ..runtime.tickets import issue
 from . import bodies
 from .keys import request_id_of, scope_of
 from .selection import Document, asks_request, key_in_body, selected_key, selected_part
@@ -64,18 +65,21 @@ class Identity(NamedTuple):
         """Return the request as an expression sees it."""
         return self.seen or Document(self.source, self.user, policy.max_request_body)
 
-    def ticket(self, policy: Resolved) -> Ticket:
-        """Return the ticket of the request. Raises what `fingerprint()` raises."""
+    def ticket(self, policy: Resolved, issue: Callable[..., Ticket]) -> Ticket:
+        """Return the ticket of the request, which `issue` makes. Raises what `fingerprint()` raises."""
         http: HttpRequest = getattr(self.source, "_request", self.source)
+        dated = {} if policy.key_format == ANY else {"ttl": kept_for(policy.key_format, policy.ttl)}
         return issue(
-            policy,
+            id=record_id(self.scope, self.key),
             scope=self.scope,
             key=self.key,
             digest=fingerprint(self.source, policy, self.user, self.seen),
+            owner=uuid4(),  # from the operating system: neither a fork nor a snapshot repeats it
+            now=datetime.now(timezone.utc),
             method=http.method or "",
-            path=escape_uri_path(http.path),
+            path=escape_uri_path(http.path)[:255],
             request_id=request_id_of(http, policy),
-            ttl=policy.ttl if policy.key_format == ANY else kept_for(policy.key_format, policy.ttl),
+            **dated,
         )
 
 

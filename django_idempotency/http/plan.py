@@ -7,7 +7,7 @@ for what else may change in tests, Django's signal `setting_changed` is enough.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -26,9 +26,10 @@ from ..core.contradictions import (
 from ..core.key_formats import ANY
 from ..core.policy import OBSERVE, SAFE_METHODS, Policy, Resolved
 from ..core.profiles import Profile
-from ..core.records import Guarantee, UnprintedText, prints
+from ..core.records import Guarantee, Ticket, UnprintedText, prints
 from ..errors import ConfigurationError, KeyMalformed
 from ..runtime.registry import body_limit, store_of
+from ..runtime.tickets import issuing
 from ..stores.base import BaseStore
 from .exemptions import Exemption, exemptions
 from .keys import formatted, of_client, parse_key, plain_key, require_timely
@@ -107,6 +108,11 @@ class Plan:
         return (wing("screening").screening_of,) if (terms.fresh_keys or terms.suspect) is not None else ()
 
     @cached_property
+    def issue(self) -> Callable[..., Ticket]:
+        """What makes the tickets of its requests: it takes the fields that differ."""
+        return issuing(self.terms)
+
+    @cached_property
     def counts_replays(self) -> bool:
         return bool(conf.get("COUNT_REPLAYS"))
 
@@ -117,7 +123,17 @@ class Plan:
 
     def compile(self) -> None:
         """Compile all of it. Raises what is wrong with the policy or the settings."""
-        for name in ("terms", "store", "max_body", "leases", "patience", "listeners", "counts_replays", "exemptions"):
+        for name in (
+            "terms",
+            "store",
+            "max_body",
+            "leases",
+            "patience",
+            "listeners",
+            "issue",
+            "counts_replays",
+            "exemptions",
+        ):
             getattr(self, name)
 
     # ---------------------------------------------------------------------------------------------------- what is sent
@@ -148,7 +164,7 @@ class Plan:
 
         Raises `KeyMalformed`, and `KeyExpired` or `KeyAhead` outside the window of the profile.
         """
-        profile, sent = self.profile, self.sent(meta)
+        profile, sent = self.profile, meta.get(self.header) if self.header else self.sent(meta)
         if profile.first_sent_field is not None:
             first_sent = meta.get(conf.meta_name(profile.first_sent_field))
             if (sent is None) is not (first_sent is None):

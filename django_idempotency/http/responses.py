@@ -206,9 +206,9 @@ def rebuild(outcome: Outcome, *, spoken: Spoken = _DEFAULT, original: str = "") 
     `OperationHeld` when its effect is unknown.
     HttpResponse refuses line breaks in headers and invalid statuses: then `RecordUnreadable`.
     """
-    if is_cancellation(outcome):
+    if outcome in CANCELLATIONS:
         raise (OperationUndone if outcome == UNDONE else OperationCancelled)(headers=FINAL)
-    if is_held(outcome):
+    if kind_of(outcome) is OutcomeKind.HELD:
         raise OperationHeld(headers=FINAL)
     if outcome.body is MISSING:
         kept = {name: value for name, value in outcome.headers if name.lower() == "location"}

@@ -145,7 +145,8 @@ def enter(request: HttpRequest, run: Run, *, non_atomic: AbstractSet[str]) -> Ht
     finally:
         exchange.entry = outer
     if entry.call is None or entry.ended:
-        conclude(request, response)
+        if exchange.concluding is not None:
+            conclude(request, response)
         return response
     try:
         return entry.call.settle(response)

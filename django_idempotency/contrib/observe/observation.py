@@ -32,6 +32,7 @@ from ...http.responses import ending_of, is_storable, wanted_by
 from ...http.selection import asks_request
 from ...runtime.handle import SwitchedOff
 from ...runtime.registry import body_limit, store_of
+from ...runtime.tickets import issuing
 from ...runtime.transactions import refuse_open_transactions
 from ...stores.base import BaseStore
 
@@ -78,7 +79,7 @@ class Observation:
         if self._ticket is None and self.key is not None and request is not None and source is not None:
             policy = self._policy_for(request)
             identity = identify(request, policy, key=self.key, user=self.user, source=source, strict=self.strict)
-            self._ticket = None if identity is None else identity.ticket(policy)
+            self._ticket = None if identity is None else identity.ticket(policy, issuing(policy))
         return self._ticket
 
     def _policy_for(self, request: HttpRequest) -> Resolved:

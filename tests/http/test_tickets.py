@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
-from typing import Any
 
-from django.test import override_settings
+from django.test import RequestFactory, override_settings
 
 from django_idempotency import conf
 from django_idempotency.core.hashing import record_id, secret_id
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.records import Guarantee, Ticket
-from django_idempotency.runtime.tickets import issue
+from django_idempotency.http.identity import Identity
+from django_idempotency.runtime.tickets import issuing
 
 
-def ticket(policy: Policy | None = None, **given: Any) -> Ticket:
-    found = {"scope": "user:1", "key": "k", "digest": b"d", "method": "CALL", "path": "shop.pay"}
-    return issue(conf.resolve(policy or Policy()), **{**found, **given})
+def ticket(policy: Policy | None = None, path: str = "/pay") -> Ticket:
+    terms = conf.resolve(policy or Policy())
+    return Identity("k", "user:1", RequestFactory().put(path), None).ticket(terms, issuing(terms))
 
 
 def test_what_the_policy_says() -> None:
@@ -35,15 +35,15 @@ def test_every_field_is_in_its_place() -> None:
         id=record_id("user:1", "k"),
         scope="user:1",
         key="k",
-        digest=b"d",
+        digest=made.digest,
         owner=made.owner,
         now=made.now,
         lease=1,
         ttl=86400,
         guarantee=Guarantee.ATOMIC,
         secret_id=secret_id(conf.derive_secret()),
-        method="CALL",
-        path="shop.pay",
+        method="PUT",
+        path="/pay",
     )
 
 
@@ -59,7 +59,7 @@ def test_the_secret_is_read_live_and_not_shown() -> None:
 
 def test_a_path_fits_its_column() -> None:
     """The longest path that fits is kept."""
-    assert ticket(path="p" * 300).path == "p" * 255
+    assert ticket(path="/" + "p" * 300).path == "/" + "p" * 254
 
 
 def test_a_token_is_unique() -> None:
