@@ -26,7 +26,7 @@ from .http.atomic_requests import non_atomic_aliases
 from .http.exchange import Exchange, exchange_of, noted_of, stamp
 from .http.handle import without_key
 from .http.kinds import Reason, ViewKind
-from .http.markers import rest_class, view_class
+from .http.markers import view_class
 from .http.plan import Plan, asking, may_refuse, plan_of
 from .http.problems import aproblem_response, problem_response
 from .http.raised import Raising
@@ -40,7 +40,7 @@ from .http.unguarded import (
     note_unreached,
     report_unguarded,
 )
-from .http.views import route_of
+from .http.views import Route, route_of
 from .http.wings import wing
 from .instrumentation.meters import meters
 from .instrumentation.outcomes import UNKEYED
@@ -109,15 +109,17 @@ class IdempotencyMiddleware:
             return None
         call, non_atomic = None, frozenset[str]()
         try:
-            if _passes(request, callback, plan):
+            route = route_of(callback, request.method or "")
+            if _passes(request, callback, plan, route):
                 return None
             # DRF's: the guard belongs after its authentication and permissions.
-            if rest_class(callback) is not None and not iscoroutinefunction(callback) and may_refuse(POLICY, request):
+            if route.rest is not None and not iscoroutinefunction(callback) and may_refuse(POLICY, request):
                 from .rest_framework.view_adapter import run_with_mixin
 
                 return run_with_mixin(callback, request, args, kwargs)  # type: ignore[no-any-return]
-            _refuse_async(callback, plan)
-            facts, non_atomic = _facts(request, callback, args, kwargs), frozenset(non_atomic_aliases(callback))
+            if iscoroutinefunction(callback):
+                _refuse_async(callback, plan, route)
+            facts, non_atomic = _facts(plan, request, callback, args, kwargs), frozenset(non_atomic_aliases(callback))
             user = getattr(request, "user", None)
             call = admit(request, POLICY, user=user, source=request, non_atomic=non_atomic, **facts)
         except Problem as problem:
@@ -141,12 +143,13 @@ class IdempotencyMiddleware:
             return await run_to_completion(in_thread(self, request, callback, args, kwargs))
         call = None
         try:
+            route = route_of(callback, request.method or "")
             # A function of EXEMPT may query a database.
-            passes = sync_to_async(_passes)(request, callback, plan) if plan.exemptions else None
-            if _passes(request, callback, plan) if passes is None else await passes:
+            asking_project = sync_to_async(_passes)(request, callback, plan, route) if plan.exemptions else None
+            if _passes(request, callback, plan, route) if asking_project is None else await asking_project:
                 return None
-            _refuse_async(callback, plan)
-            call = await aadmit(request, POLICY, **_facts(request, callback, args, kwargs))
+            _refuse_async(callback, plan, route)
+            call = await aadmit(request, POLICY, **_facts(plan, request, callback, args, kwargs))
         except Problem as problem:
             return await aproblem_response(problem, request)
         except (ConfigurationError, ImproperlyConfigured) as error:
@@ -172,9 +175,11 @@ async def _ashown(running: Awaitable[HttpResponseBase]) -> HttpResponseBase:
         return Raising(error)
 
 
-def _facts(request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+def _facts(
+    plan: Plan, request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any]:
     """Return what only the middleware knows of a call: it guards a view that knows nothing of keys."""
-    return {"by": "middleware", "strict": False, "ask_again": partial(ask_again, request, callback, args, kwargs)}
+    return {"by": "middleware", "strict": False, "ask_again": partial(ask_again, plan, request, callback, args, kwargs)}
 
 
 # ------------------------------------------------------------------------------------------------- what it lets pass
@@ -195,17 +200,17 @@ def _asks(request: HttpRequest, callback: Any) -> Plan | None:
     return None
 
 
-def _passes(request: HttpRequest, callback: Any, plan: Plan) -> bool:
+def _passes(request: HttpRequest, callback: Any, plan: Plan, route: Route) -> bool:
     """Does a request pass, since a guard closer to the view guards it, or none can? Where it asked for one that is reported."""
     if (known := noted_of(request)) is not None and known.call is not None:
         return True
-    method = request.method or ""
-    if method not in plan.methods and plan.profile.unsupported_status is None:
+    if request.method not in plan.methods and plan.profile.unsupported_status is None:
         return _left(request, plan, METHOD)
-    route = route_of(callback, method)
     if route.exempt:
         return _left(request, plan, EXEMPT)
-    return route.guards_itself or _is_left(request, callback, plan, route.kind)
+    if route.guards_itself or not (plan.exemptions or plan.in_body or route.kind):
+        return route.guards_itself
+    return _is_left(request, callback, plan, route.kind)
 
 
 def _is_left(request: HttpRequest, callback: Any, plan: Plan, kind: ViewKind | None) -> bool:
@@ -232,8 +237,8 @@ def _left(request: HttpRequest, plan: Plan, reason: Reason, sentence: str = "") 
     return True
 
 
-def _refuse_async(callback: Any, plan: Plan) -> None:
-    if not iscoroutinefunction(callback) or (plan.leases and rest_class(callback) is None):
+def _refuse_async(callback: Any, plan: Plan, route: Route) -> None:
+    if plan.leases and route.rest is None:
         return
     name = getattr(callback, "__qualname__", repr(callback))
     raise ConfigurationError(

@@ -153,6 +153,10 @@ class OutcomeKind(Enum):
 _OUTCOME_KINDS: dict[tuple[tuple[str, str], ...], OutcomeKind] = {kind.headers: kind for kind in OutcomeKind}
 
 
+#: What says that a person must find out how far the work came.
+HELD: Final = OutcomeKind.HELD.outcome()
+
+
 def kind_of(outcome: Outcome | None) -> OutcomeKind | None:
     """Return how a function call ended; `None` if the outcome is not a function's."""
     if outcome is None:

@@ -7,6 +7,7 @@ repeated, nothing is replayed, unless the project authorizes replays itself.
 from __future__ import annotations
 
 import logging
+from collections.abc import Hashable
 from typing import Any
 
 from django.apps import apps
@@ -16,12 +17,13 @@ from django.views import View
 
 from ..errors import ReplayRefused, ReplayUnchecked
 from .following import Path, Unfollowed, path_to
+from .plan import Plan
 
 logger = logging.getLogger("django_idempotency")
 
 
 def ask_again(
-    request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, authorized: bool
+    plan: Plan, request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, authorized: bool
 ) -> None:
     """Repeat every access check before a view.
 
@@ -29,7 +31,11 @@ def ask_again(
     project checks replays itself (`authorized`).
     """
     try:
-        path = path_to(callback, request.method or "")
+        path = plan.followed.get((callback, request.method)) if isinstance(callback, Hashable) else None
+        if path is None:
+            path = path_to(callback, request.method or "")
+            if isinstance(callback, Hashable):
+                plan.followed[callback, request.method] = path
     except Unfollowed as error:
         if authorized:
             return
@@ -41,18 +47,19 @@ def ask_again(
         )
         raise ReplayUnchecked from error
     try:
-        enters = all(check(request, *args, **kwargs) for check in path.checks)
-        enters = enters and _class_passes(path, request, args, kwargs)
+        enters = not path.checks or all(check(request, *args, **kwargs) for check in path.checks)
+        enters = enters and (path.cls is None or _class_passes(path.cls, path, request, args, kwargs))
     except (PermissionDenied, Http404):
         enters = False
     if not enters:
         raise ReplayRefused
 
 
-def _class_passes(path: Path, request: HttpRequest, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def _class_passes(
+    cls: type[View], path: Path, request: HttpRequest, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> bool:
     """Run a class's own setup() and Django's access mixins."""
-    cls = path.cls
-    if cls is None or not apps.is_installed("django.contrib.auth"):
+    if not apps.is_installed("django.contrib.auth"):
         return True
     from django.contrib.auth import mixins  # loads its models
 

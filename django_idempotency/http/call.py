@@ -73,6 +73,8 @@ class Call:
     #: What the view sees as `request.idempotency`, and what its course says of its end: once it runs.
     handle: RequestIdempotency
     course: Course
+    #: The id of this request, by which replays name it, once it runs; "" if it has no record.
+    _original = ""
 
     def __init__(
         self,
@@ -98,8 +100,6 @@ class Call:
         #: Does the middleware guard a view that knows nothing of keys?
         self.by_middleware = by_middleware
         self.exchange = exchange
-        #: The id of this request, by which replays name it; "" if it has no record.
-        self._original = ""
         self._observer = Observer(request, source=exchange.source, counts=plan.counts_replays)
         ticket = identity.ticket(self.terms, plan.issue)
         self.operation: Operation
@@ -108,12 +108,12 @@ class Call:
             self.operation = LeaseOperation(plan.store, ticket, self._observer, hold_failures=holds)
         else:
             self.operation = AtomicOperation(plan.store, ticket, self._observer)
-        exchange.record, exchange.operation, self._original = ticket.id, self.operation, ticket.original_request
+        exchange.record, exchange.operation = ticket.id, self.operation
         assert exchange.spoken is not None, "its key was read"
         self._spoken = exchange.spoken
         #: The database whose open transaction the record joins.
         self._alias = plan.store.using
-        self._atomic_requests = self._alias is not None and asks_for_transaction(self._alias, non_atomic)
+        self._non_atomic = non_atomic
         made = [listens(self.terms, identity.document(self.terms), ticket) for listens in plan.listeners]
         self._listeners = [each for each in made if each is not None]
 
@@ -209,6 +209,8 @@ class Call:
         self.course = handle._course(handle)  # noqa: SLF001 - ours
         handle._exchange = self.exchange  # noqa: SLF001 - ours
         self.request.idempotency, self.exchange.call = handle, self  # type: ignore[attr-defined]
+        if run is not None:
+            self._original = self.operation.ticket.original_request
         if meters.active:
             self._count(DEGRADED if run is None else outcome_of_verdict(run, self.operation))
 
@@ -254,7 +256,7 @@ class Call:
         self._observer("unavailable", self.operation, error)
         if self.terms.on_store_failure == "closed":
             raise error
-        self.degraded, self._original = True, ""
+        self.degraded = True
         self._begin(None)
 
     def _count(self, outcome: str | None) -> None:
@@ -301,7 +303,7 @@ class Call:
             raise OperationHeld(headers=FINAL)
         self._authorize(end.outcome)
         self._count(TAKEN_OVER)
-        found, response, original = HeaderStatus.REPLAYED, end.response, self._original
+        found, response, original = HeaderStatus.REPLAYED, end.response, self.operation.ticket.original_request
         if self.operation.left_as is not SettledState.COMPLETED:
             found = HeaderStatus.LOST
         elif end.outcome.body is not MISSING:
@@ -337,9 +339,9 @@ class Call:
         if decided is not None and decided.is_final:
             self.handle.seconds = decided.ttl
             return decided.work_result, decided.outcome
-        ending = conclusions.response_ending(
-            response.status_code, raised=self.raised is not None, atomic_requests=self._atomic_requests
-        )
+        raised = self.raised is not None
+        rolls_back = raised and asks_for_transaction(self._alias, self._non_atomic)
+        ending = conclusions.response_ending(response.status_code, raised=raised, atomic_requests=rolls_back)
         if not ending.commit:
             self.operation.set_rollback()
         if decided is not None:

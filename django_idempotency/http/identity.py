@@ -78,7 +78,7 @@ class Identity(NamedTuple):
             now=datetime.now(timezone.utc),
             method=http.method or "",
             path=escape_uri_path(http.path)[:255],
-            request_id=request_id_of(http, policy),
+            request_id=request_id_of(http, policy) if policy.request_id_header in http.META else "",
             **dated,
         )
 

@@ -60,6 +60,8 @@ class Plan:
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
+        #: Callback and method → what stands before the view, and is asked again before a replay.
+        self.followed: dict[tuple[Any, str | None], Any] = {}
         self.epoch = conf.EPOCH
         self.settings = _copy(getattr(django_settings, conf.NAME, None))
         self.profile = profile = conf.profile_of(policy.profile, conf.project_settings())

@@ -22,7 +22,7 @@ from ..core import conclusions
 from ..core.conclusions import WorkResult
 from ..core.policy import Policy, Resolved
 from ..core.profiles.shipped import DEFAULT
-from ..core.records import CANCELLATIONS, MISSING, REASON, TRACE, UNDONE, Missing, Outcome, OutcomeKind, kind_of
+from ..core.records import CANCELLATIONS, HELD, MISSING, REASON, TRACE, UNDONE, Missing, Outcome
 from ..errors import OperationCancelled, OperationHeld, OperationUndone, RecordUnreadable, ResponseNotStored
 from .bodies import is_json
 from .exchange import DEGRADED, HEADER, ORIGINAL, REPLAYED, HeaderStatus, set_headers
@@ -196,7 +196,7 @@ def is_cancellation(outcome: Outcome | None) -> bool:
 
 def is_held(outcome: Outcome | None) -> bool:
     """Does it say that a person must find out how far the work came?"""
-    return kind_of(outcome) is OutcomeKind.HELD
+    return outcome == HELD
 
 
 def rebuild(outcome: Outcome, *, spoken: Spoken = _DEFAULT, original: str = "") -> HttpResponse:
@@ -208,7 +208,7 @@ def rebuild(outcome: Outcome, *, spoken: Spoken = _DEFAULT, original: str = "") 
     """
     if outcome in CANCELLATIONS:
         raise (OperationUndone if outcome == UNDONE else OperationCancelled)(headers=FINAL)
-    if kind_of(outcome) is OutcomeKind.HELD:
+    if outcome == HELD:
         raise OperationHeld(headers=FINAL)
     if outcome.body is MISSING:
         kept = {name: value for name, value in outcome.headers if name.lower() == "location"}

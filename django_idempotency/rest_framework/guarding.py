@@ -36,9 +36,17 @@ from ..http.run import conclude
 from ..http.unguarded import EXEMPT as IS_EXEMPT
 from ..http.unguarded import leave_unguarded, note_unreached, report_unguarded
 from . import problems
-from .problems import DispatchFinished, IdempotencyException
+from .problems import IdempotencyException
 
 Run = Callable[[], HttpResponseBase]
+
+
+class DispatchFinished(BaseException):
+    """Leaves DRF's dispatch with a finished response, past its exception handler and finalize_response."""
+
+    def __init__(self, response: HttpResponseBase) -> None:
+        super().__init__()
+        self.response = response
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +167,8 @@ def dispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run) -> Htt
     kind = kind_of(type(view)) if hasattr(view, "async_dispatch") else None
     if kind is not None and (begun := kind.dispatch(view, request, terms, run)) is not None:
         return cast("HttpResponseBase", begun)  # a coroutine, as adrf returns one
-    entry = exchange_of(request).entry
+    exchange = getattr(getattr(request, "idempotency", None), "_exchange", None)
+    entry = None if exchange is None else exchange.entry
     if not isinstance(entry, ViewEntry) or entry.view is not None:  # not by as_view(), or the request's second view
         again = functools.partial(dispatch, view, request, terms, run)
         return enter(request, again, non_atomic=ALL_ALIASES)

@@ -15,15 +15,7 @@ from ..http.exchange import spoken_to
 from ..http.problems import note_problem
 
 if TYPE_CHECKING:
-    from django.http.response import HttpResponseBase
-
-
-class DispatchFinished(BaseException):
-    """Leaves DRF's dispatch with a finished response, past its exception handler and finalize_response."""
-
-    def __init__(self, response: HttpResponseBase) -> None:
-        super().__init__()
-        self.response = response
+    pass
 
 
 class IdempotencyException(APIException):

@@ -30,8 +30,8 @@ from ...http.run import aconclude, require_lease
 from ...http.unguarded import EXEMPT as IS_EXEMPT
 from ...http.unguarded import areport_unguarded, leave_unguarded
 from ...rest_framework import problems
-from ...rest_framework.guarding import ViewTerms, finished, judge
-from ...rest_framework.problems import DispatchFinished, IdempotencyException
+from ...rest_framework.guarding import DispatchFinished, ViewTerms, finished, judge
+from ...rest_framework.problems import IdempotencyException
 
 Run = Callable[[], Awaitable[HttpResponseBase]]
 
