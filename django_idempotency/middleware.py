@@ -156,7 +156,7 @@ class IdempotencyMiddleware:
             _observe(request, error, plan)
         if call is None:
             return None
-        return await _ashown(arun_call(call, request, partial(callback, request, *args, **kwargs)))
+        return await _ashown(lambda: arun_call(call, request, partial(callback, request, *args, **kwargs)))
 
 
 def _shown(run: Callable[[], HttpResponseBase]) -> HttpResponseBase:
@@ -167,10 +167,10 @@ def _shown(run: Callable[[], HttpResponseBase]) -> HttpResponseBase:
         return Raising(error)
 
 
-async def _ashown(running: Awaitable[HttpResponseBase]) -> HttpResponseBase:
+async def _ashown(run: Callable[[], Awaitable[HttpResponseBase]]) -> HttpResponseBase:
     """See _shown()."""
     try:
-        return await running
+        return await run()
     except Exception as error:  # noqa: BLE001 - raised again
         return Raising(error)
 

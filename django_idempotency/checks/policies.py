@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from django.core.checks import CheckMessage
+from django.core.checks import ERROR, CheckMessage
+from django.core.exceptions import ImproperlyConfigured
 
 from .. import conf
 from ..core.contradictions import (
@@ -15,6 +16,8 @@ from ..core.contradictions import (
 )
 from ..core.policy import Policy, Resolved
 from ..core.records import Guarantee
+from ..errors import ConfigurationError
+from ..http.plan import plan_of
 from .caches import cache_errors
 from .catalogue import closest, finding
 from .stores import built
@@ -25,8 +28,18 @@ def policy_errors(
 ) -> Iterator[CheckMessage]:
     """Yield what is wrong with the policy of a view or a function. `coroutine`: the code for one that is async.
 
-    `has_profile`: it answers requests, so its profile counts.
+    `has_profile`: it answers requests, so its profile counts. Then its plan is compiled, too: a request would raise the same.
     """
+    found = list(_errors(name, policy, coroutine=coroutine, has_profile=has_profile))
+    yield from found
+    if has_profile and not any(each.level >= ERROR for each in found):
+        try:
+            plan_of(policy).compile()
+        except (ConfigurationError, ImproperlyConfigured) as error:
+            yield finding("E035", view=name, error=error)
+
+
+def _errors(name: str, policy: Policy, *, coroutine: str | None, has_profile: bool) -> Iterator[CheckMessage]:
     alias = conf.field(policy, "store")
     if alias not in conf.get("STORES"):
         yield finding("E036", view=name, alias=alias, close=closest(alias, conf.get("STORES")))

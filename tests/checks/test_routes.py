@@ -27,8 +27,9 @@ from rest_framework.routers import SimpleRouter
 from rest_framework.views import APIView
 from rest_framework.viewsets import GenericViewSet, ModelViewSet, ReadOnlyModelViewSet, ViewSet, ViewSetMixin
 
-from django_idempotency import Policy, idempotency_exempt, idempotent
+from django_idempotency import Policy, conf, idempotency_exempt, idempotent
 from django_idempotency.checks import guards, routes
+from django_idempotency.http import wings
 from django_idempotency.http.markers import view_class
 from django_idempotency.http.views import route_of
 from django_idempotency.rest_framework import IdempotentViewMixin
@@ -518,6 +519,17 @@ def test_a_policy_that_can_be_kept_is_silent(check: Check, configure: Configure,
     """A policy that works together with the settings is silent."""
     configure(STORES=STORES)
     assert check(with_policy(**fields), login_required(idempotent(**fields)(plain))) == {}
+
+
+def test_a_plan_that_does_not_compile(check: Check, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What no other check knows is found by compiling the plan of each route: here a wing is not there."""
+    settings.DEBUG = True  # the cache is not what is checked
+    view = idempotent(fresh_keys="60/m")(plain)
+    assert check(view) == {}
+    monkeypatch.setitem(wings.WINGS, "screening", ("fresh_keys", "django_idempotency.contrib.gone.screening"))
+    conf.recompile()
+    assert list(check(view)) == ["E035"]
+    assert "without django_idempotency.contrib.gone.screening" in routes.check_routes()[0].msg
 
 
 def test_what_clients_that_share_a_scope_share(check: Check, configure: Configure, settings: Settings) -> None:
