@@ -86,7 +86,6 @@ class Explosive:
         ([SESSION, OURS, USER], {"E022": USER}),
         ([OURS, f"{HERE}.OwnUser"], {"E022": f"{HERE}.OwnUser"}),
         ([OURS, USER, CSRF], {"E022": USER, "W072": CSRF}),
-        ([OURS, f"{HERE}.Apologetic"], {"W073": f"{HERE}.Apologetic"}),
         ([OURS, f"{HERE}.Raising"], {"W072": f"{HERE}.Raising"}),
         ([OURS, f"{HERE}.Unread"], {"W072": f"{HERE}.Unread"}),
         ([CSRF, USER, OURS, OURS], {"E021": OURS}),
