@@ -111,6 +111,7 @@ def test_the_wrong_order(settings: Settings, order: list[str], found: dict[str, 
         [SESSION, CSRF, USER, LOGIN, OURS],
         [CSRF, USER, OURS, "django.middleware.gzip.GZipMiddleware", f"{HERE}.by_function"],  # no process_view
         [f"{HERE}.Apologetic", OURS],
+        [OURS, f"{HERE}.Apologetic"],
         [CSRF, USER, OURS, f"{HERE}.Counting"],
         [CSRF, USER, OURS, f"{HERE}.Explosive"],
         [CSRF, USER, OURS, "no.such.Middleware", "broken"],  # Django reports it
