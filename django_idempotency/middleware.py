@@ -1,7 +1,7 @@
 """The middleware: a guard for the whole project, for views without one of their own.
 
-It comes after every middleware that has a `process_view`, since a request that those refuse must not be replayed. Its own
-runs the view under guard, as the decorator would.
+Its `process_view` runs the view under guard, as the decorator would, or returns the stored response. Django then asks no other, so
+it comes after every middleware whose `process_view` refuses requests.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def idempotent_function(
     crashed call is run again. On an exception in `undo_on`, which is stored as well, the steps of the call are undone.
     The other fields are those of `Policy`.
 
-    Raises `ImproperlyConfigured` or `ValueError` here for arguments that can never work; for calls see `functions.run`.
+    Raises `ImproperlyConfigured` or `ValueError` here for arguments that can never work; for calls see `functions.running.run`.
     """
     hasher(hash_function)  # raises ValueError for an unknown name
     if key_prefix == "" or not isinstance(key_prefix, str | None):

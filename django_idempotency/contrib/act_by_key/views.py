@@ -1,4 +1,4 @@
-"""`GET` of a key: a view for Django's own authentication. REST framework's is in `rest_framework.keys`."""
+"""`GET` of a key: a view for Django's own authentication. REST framework's is in `rest`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`POST` for a key: a view for Django's own authentication. REST framework's is in `rest_framework.tokens`."""
+"""`POST` for a key: a view for Django's own authentication. REST framework's is in `rest`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks a model of the project for suspects: see `core.suspects`. Reads, in one statement, and never writes.
+"""Asks a model of the project for suspects: see `groups`. Reads, in one statement, and never writes.
 
 The database decides what is equal, by its collation, and sorts; only rows that are near another one leave it. NULL
 equals nothing.
