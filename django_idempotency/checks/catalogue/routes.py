@@ -11,7 +11,7 @@ MIDDLEWARE: dict[str, tuple[str, str]] = {
     "W072": (
         (
             "IdempotencyMiddleware comes before %(other)s, whose process_view may refuse a request: "
-            "it is not asked about one with a key."
+            "it is not asked about those that are guarded."
         ),
         f'Move {_OURS} below "%(other)s" in MIDDLEWARE; the last line is best.',
     ),
