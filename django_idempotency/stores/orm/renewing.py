@@ -10,7 +10,7 @@ from django.db import Error
 
 from ...core.records import Ticket
 from . import database_errors
-from .executing import written
+from .rows import written
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper

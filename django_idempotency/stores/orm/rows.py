@@ -1,19 +1,31 @@
-"""The rows of the table, read as records."""
+"""Runs bound statements on a connection, and reads rows of the table as records.
+
+A database's errors are reported as those of a store.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timezone
+from functools import cache
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn
 from uuid import UUID
 
+from django.db import Error, connections
+
 from ...core.records import GUARANTEES, MISSING, STATUSES, Outcome, Record, Status
-from ...errors import RecordUnreadable
-from ...models import IdempotencyRecord, InstantField, instant, instants
+from ...errors import LostRace, RecordUnreadable, StoreRefused, StoreUnavailable
+from ...models import IdempotencyRecord, InstantField
+from . import database_errors
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
+
+    from .dialects.transactions import Bound
 
 FIELDS = tuple(IdempotencyRecord._meta.concrete_fields)
 #: The columns of a row that a statement has read, in order.
@@ -98,3 +110,79 @@ def outcome_of(status: Any, headers: Any, body: Any) -> Outcome | None:
 def uuid_of(value: UUID | str) -> UUID:
     """Return an id as the driver has read it."""
     return value if isinstance(value, UUID) else UUID(value)
+
+
+def instants(values: Iterable[datetime | str], connection: BaseDatabaseWrapper) -> list[datetime]:
+    """Return a driver's values of `InstantField`s, or of the database's clock, as aware UTC datetimes."""
+    # A naive value is UTC: on PostgreSQL we select no instant in a session's time zone, see Dialect.instant().
+    naive = not connection.features.supports_timezones
+    read = [datetime.fromisoformat(value) if isinstance(value, str) else value for value in values]  # SQLite's clock
+    return [
+        value.replace(tzinfo=timezone.utc) if naive or value.tzinfo is None else value.astimezone(timezone.utc)
+        for value in read
+    ]
+
+
+def instant(value: datetime | str, connection: BaseDatabaseWrapper) -> datetime:
+    """See instants()."""
+    return instants([value], connection)[0]
+
+
+# ---------------------------------------------------------------------------------------------------- statements
+
+
+def fetched(connection: BaseDatabaseWrapper, bound: Bound) -> tuple[Any, ...] | None:
+    """Return the first row."""
+    with connection.cursor() as cursor:
+        cursor.execute(*bound)
+        row: tuple[Any, ...] | None = cursor.fetchone()
+    return row
+
+
+def written(connection: BaseDatabaseWrapper, bound: Bound) -> int:
+    """Return how many rows it has written."""
+    with connection.cursor() as cursor:
+        cursor.execute(*bound)
+        return int(cursor.rowcount)
+
+
+def translate(error: Error, using: str) -> NoReturn:
+    """Raise `LostRace`, `StoreRefused` or `StoreUnavailable` in place of a database's error.
+
+    A connection that broke in autocommit is closed, so that the next statement opens another: outside of requests nobody
+    else does that. That of an open transaction is closed by the end of its block.
+    """
+    connection = connections[using]
+    if database_errors.connection_lost(error) and not connection.in_atomic_block:
+        with suppress(Error):
+            connection.close()
+    if database_errors.undefined(error):
+        refused = StoreRefused()
+        refused.advice = f"Type manage.py migrate django_idempotency --database={using}"
+        raise refused from error
+    if not database_errors.lost_race(error):
+        raise StoreUnavailable from error
+    # Django's database errors keep themselves alive, and in their frames the cursor of a failed BEGIN. On
+    # SQLite, a thread that collects it would wait for this connection, which may wait for that thread's lock.
+    traceback.clear_frames(error.__traceback__)
+    raise LostRace from error
+
+
+class Translated:
+    """A context that translates its database errors. It holds no state of a call."""
+
+    def __init__(self, using: str) -> None:
+        self._using = using
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, Error):
+            translate(error, self._using)
+
+
+#: The context for the database of an alias.
+translated = cache(Translated)
