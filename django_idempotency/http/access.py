@@ -7,7 +7,6 @@ repeated, nothing is replayed, unless the project authorizes replays itself.
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable
 from typing import Any
 
 from django.apps import apps
@@ -17,9 +16,12 @@ from django.views import View
 
 from ..errors import ReplayRefused, ReplayUnchecked
 from .following import Path, Unfollowed, path_to
+from .kinds import LARGEST
 from .plan import Plan
 
 logger = logging.getLogger("django_idempotency")
+
+_UNKNOWN: tuple[Any, Path | None] = (None, None)
 
 
 def ask_again(
@@ -31,11 +33,12 @@ def ask_again(
     project checks replays itself (`authorized`).
     """
     try:
-        path = plan.followed.get((callback, request.method)) if isinstance(callback, Hashable) else None
+        path = plan.followed.get((callback_id := id(callback), request.method), _UNKNOWN)[1]
         if path is None:
             path = path_to(callback, request.method or "")
-            if isinstance(callback, Hashable):
-                plan.followed[callback, request.method] = path
+            if len(plan.followed) >= LARGEST:
+                plan.followed.clear()
+            plan.followed[callback_id, request.method] = callback, path
     except Unfollowed as error:
         if authorized:
             return
