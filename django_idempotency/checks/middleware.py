@@ -44,8 +44,6 @@ def _order(installed: list[tuple[str, Any]]) -> Iterator[CheckMessage]:
             yield finding("E022", other=path)
         elif _may_answer(middleware, "process_view"):
             yield finding("W072", other=path)
-        elif _may_answer(middleware, "process_exception"):
-            yield finding("W073", other=path)
 
 
 def _may_answer(middleware: Any, hook: str) -> bool:

@@ -1,4 +1,4 @@
-"""Middlewares that turn exceptions into responses outside of a view's own guard."""
+"""Middlewares that turn exceptions into responses outside of a view's guard."""
 
 from __future__ import annotations
 
@@ -27,6 +27,10 @@ def plain(request: HttpRequest) -> HttpResponse:
     return HttpResponse()
 
 
+def bare(request: HttpRequest) -> HttpResponse:
+    return HttpResponse()
+
+
 class Mixed(IdempotentViewMixin, APIView):
     def post(self, request: Any) -> None: ...
 
@@ -41,7 +45,7 @@ class Reads(IdempotentViewMixin, APIView):
 
 
 GUARDED = [idempotent()(plain), Mixed.as_view()]
-UNGUARDED = [plain, Exempt.as_view(), Reads.as_view()]
+UNGUARDED = [idempotency_exempt(bare), Exempt.as_view(), Reads.as_view()]
 
 
 def found(settings: Settings, middleware: list[str], *views: Any) -> list[CheckMessage]:
@@ -56,7 +60,7 @@ def found(settings: Settings, middleware: list[str], *views: Any) -> list[CheckM
 @pytest.mark.parametrize("middleware", [[ANSWERING], [OBSERVING, ANSWERING, OURS]])
 def test_a_middleware_that_may_answer(settings: Settings, middleware: list[str], view: Any) -> None:
     """Such a middleware is named, with a view and the number of views; the hint says where to respond instead."""
-    messages = found(settings, middleware, *UNGUARDED, view, view, plain)
+    messages = found(settings, middleware, *UNGUARDED, view, view)
     assert "below @idempotent()" in hints(messages)["W085"]
     (message,) = messages
     assert message.msg.startswith(ANSWERING)
@@ -77,16 +81,25 @@ class Another(Apologetic):
 @pytest.mark.parametrize(
     ("middleware", "views"),
     [
-        ([ANSWERING], UNGUARDED),  # without ours nothing is guarded
-        ([ANSWERING, OURS], UNGUARDED),  # and ours sees the other's responses
+        ([ANSWERING], [plain, *UNGUARDED]),  # without ours nothing is guarded
+        ([ANSWERING, OURS], UNGUARDED),
         ([OBSERVING, OURS], GUARDED),
         ([OURS, "no.such.Middleware"], GUARDED),
         ([], GUARDED),
     ],
 )
 def test_what_needs_nothing_is_silent(settings: Settings, middleware: list[str], views: list[Any]) -> None:
-    """A middleware that only observes is silent, and so are views that leave the guard to IdempotencyMiddleware."""
+    """A middleware that only observes is silent, and so are views that nothing guards."""
     assert found(settings, middleware, *views) == []
+
+
+@pytest.mark.parametrize("middleware", [[ANSWERING, OURS], [OURS, ANSWERING]])
+def test_a_view_that_only_the_middleware_guards(settings: Settings, middleware: list[str]) -> None:
+    """It is named, wherever the other middleware stands, and not if the project has exempted it."""
+    (message,) = found(settings, middleware, Exempt.as_view(), plain)
+    assert (message.id, "plain (/1/):" in message.msg) == ("django_idempotency.W085", True)
+    settings.IDEMPOTENCY = {"EXEMPT": ["path:/1/"]}
+    assert found(settings, middleware, Exempt.as_view(), plain) == []
 
 
 def test_settings_come_first(settings: Settings, configure: Configure) -> None:

@@ -86,7 +86,6 @@ class Explosive:
         ([SESSION, OURS, USER], {"E022": USER}),
         ([OURS, f"{HERE}.OwnUser"], {"E022": f"{HERE}.OwnUser"}),
         ([OURS, USER, CSRF], {"E022": USER, "W072": CSRF}),
-        ([OURS, f"{HERE}.Apologetic"], {"W073": f"{HERE}.Apologetic"}),
         ([OURS, f"{HERE}.Raising"], {"W072": f"{HERE}.Raising"}),
         ([OURS, f"{HERE}.Unread"], {"W072": f"{HERE}.Unread"}),
         ([CSRF, USER, OURS, OURS], {"E021": OURS}),
@@ -112,6 +111,7 @@ def test_the_wrong_order(settings: Settings, order: list[str], found: dict[str, 
         [SESSION, CSRF, USER, LOGIN, OURS],
         [CSRF, USER, OURS, "django.middleware.gzip.GZipMiddleware", f"{HERE}.by_function"],  # no process_view
         [f"{HERE}.Apologetic", OURS],
+        [OURS, f"{HERE}.Apologetic"],
         [CSRF, USER, OURS, f"{HERE}.Counting"],
         [CSRF, USER, OURS, f"{HERE}.Explosive"],
         [CSRF, USER, OURS, "no.such.Middleware", "broken"],  # Django reports it

@@ -11,7 +11,7 @@ MIDDLEWARE: dict[str, tuple[str, str]] = {
     "W072": (
         (
             "IdempotencyMiddleware comes before %(other)s, whose process_view may refuse a request: "
-            "a record would be replayed without asking it."
+            "it is not asked about one with a key."
         ),
         f'Move {_OURS} below "%(other)s" in MIDDLEWARE; the last line is best.',
     ),
@@ -21,13 +21,6 @@ MIDDLEWARE: dict[str, tuple[str, str]] = {
     ),
     "E022": (
         "IdempotencyMiddleware comes before %(other)s, which identifies the owner of a key.",
-        f'Move {_OURS} below "%(other)s" in MIDDLEWARE; the last line is best.',
-    ),
-    "W073": (
-        (
-            "IdempotencyMiddleware comes before %(other)s, whose process_exception may respond for a view that raised: "
-            "its writes would be kept as if it had succeeded."
-        ),
         f'Move {_OURS} below "%(other)s" in MIDDLEWARE; the last line is best.',
     ),
 }
@@ -206,8 +199,8 @@ ROUTES: dict[str, tuple[str, str]] = {
             "an exception of the project's own is rolled back."
         ),
         (
-            "Put its responses into a decorator below @idempotent(), or for REST framework into EXCEPTION_HANDLER: there "
-            f"the guard sees them. If it never responds for these views, {SILENCE}."
+            "Put its responses into a decorator of the view's, below @idempotent(), or for REST framework into "
+            f"EXCEPTION_HANDLER: there the guard sees them. If it never responds for these views, {SILENCE}."
         ),
     ),
     "W071": (
