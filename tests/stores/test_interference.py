@@ -32,8 +32,8 @@ from django_idempotency.instrumentation.observer import Observer
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.signals import claimed
 from django_idempotency.stores.orm import ORMStore
+from django_idempotency.stores.orm.executing import written
 from django_idempotency.stores.orm.guard import ACTIVE_GUARDS
-from django_idempotency.stores.orm.rows import written
 from django_idempotency.testing.tickets import make_ticket
 from testproject.payments.models import Effect
 

@@ -18,7 +18,7 @@ from ..base import Guard
 from ..blocks import OFFERED, offered
 from . import database_errors
 from .dialects.base import IDLE, IN_ERROR
-from .rows import fetched, translate
+from .executing import fetched, translate
 
 if TYPE_CHECKING:
     from .dialects.transactions import WorkTransaction

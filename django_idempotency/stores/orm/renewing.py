@@ -10,7 +10,7 @@ from django.db import Error
 
 from ...core.records import Ticket
 from . import database_errors
-from .rows import written
+from .executing import written
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper

@@ -23,9 +23,9 @@ from ..base import Audit, BaseStore, Guard, Purged, Scanned
 from ..database_checks import check_database
 from . import database_errors
 from .checks import check_dialect
+from .executing import fetched, translate, translated, written
 from .guard import ACTIVE_GUARDS, guarding
 from .renewing import renewed
-from .rows import fetched, translate, translated, written
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
