@@ -78,7 +78,7 @@ class IdempotencyMiddleware:
             if exchange.status is None:
                 report_unguarded(request)
             raise
-        if exchange.stamped is response:  # by the view's own guard, or by ours
+        if exchange.stamped is not None and exchange.stamped() is response:  # by the view's own guard, or by ours
             return response
         if exchange.status is None:
             _judge(request, response)
@@ -93,7 +93,7 @@ class IdempotencyMiddleware:
             if exchange.status is None:
                 await areport_unguarded(request)
             raise
-        if exchange.stamped is response:  # by the view's own guard, or by ours
+        if exchange.stamped is not None and exchange.stamped() is response:  # by the view's own guard, or by ours
             return response
         if exchange.status is None:
             _judge(request, response)

@@ -2,34 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.conf import settings
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from .core.records import Guarantee, Status
-
-if TYPE_CHECKING:
-    from django.db.backends.base.base import BaseDatabaseWrapper
-
-
-def instants(values: Iterable[datetime | str], connection: BaseDatabaseWrapper) -> list[datetime]:
-    """Return a driver's values of `InstantField`s, or of the database's clock, as aware UTC datetimes."""
-    # A naive value is UTC: on PostgreSQL we select no instant in a session's time zone, see Dialect.instant().
-    naive = not connection.features.supports_timezones
-    read = [datetime.fromisoformat(value) if isinstance(value, str) else value for value in values]  # SQLite's clock
-    return [
-        value.replace(tzinfo=timezone.utc) if naive or value.tzinfo is None else value.astimezone(timezone.utc)
-        for value in read
-    ]
-
-
-def instant(value: datetime | str, connection: BaseDatabaseWrapper) -> datetime:
-    """See instants()."""
-    return instants([value], connection)[0]
 
 
 class InstantField(models.DateTimeField):  # type: ignore[type-arg]
@@ -38,7 +18,7 @@ class InstantField(models.DateTimeField):  # type: ignore[type-arg]
     A naive local time repeats an hour each autumn; a deadline must not.
     """
 
-    def get_db_prep_value(self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False) -> Any:
+    def get_db_prep_value(self, value: Any, connection: Any, prepared: bool = False) -> Any:
         value = value if prepared else self.get_prep_value(value)
         if isinstance(value, datetime) and value.tzinfo is not None and not connection.features.supports_timezones:
             value = value.astimezone(timezone.utc).replace(tzinfo=None)
@@ -50,8 +30,11 @@ class InstantField(models.DateTimeField):  # type: ignore[type-arg]
             sql = f"{sql} AT TIME ZONE 'UTC'"
         return sql, params
 
-    def from_db_value(self, value: Any, expression: Any, connection: BaseDatabaseWrapper) -> datetime | None:
-        return None if value is None else instant(value, connection)
+    def from_db_value(self, value: datetime | None, expression: Any, connection: Any) -> datetime | None:
+        if value is None:
+            return None
+        naive = not connection.features.supports_timezones
+        return value.replace(tzinfo=timezone.utc) if naive or value.tzinfo is None else value.astimezone(timezone.utc)
 
 
 class IdempotencyRecord(models.Model):

@@ -21,7 +21,7 @@ from ..errors import IdempotencyError
 from ..inspection import redaction
 from ..inspection.evidence import evidence
 from ..inspection.interventions import VERBS, Verb
-from ..inspection.ticked import TickedAdmin
+from ..inspection.read_only import ReadOnlyAdmin
 from ..instrumentation.trail import trail
 from ..models import IdempotencyRecord
 from ..stores.base import BaseStore
@@ -62,7 +62,7 @@ def given_reason(request: HttpRequest) -> str:
     return " ".join(request.POST.get("reason", "").split())[:LONGEST_REASON]
 
 
-class Interventions(Columns, TickedAdmin):
+class Interventions(Columns, ReadOnlyAdmin):
     """Adds *release*, *expire* and *erase* to a model admin, as actions and as pages of their own.
 
     Each asks for a reason. The admin's log keeps it, and what the record was: see `evidence()`.

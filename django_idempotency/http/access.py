@@ -7,19 +7,20 @@ repeated, nothing is replayed, unless the project authorizes replays itself.
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable
 from typing import Any
 
-from django.apps import apps
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest
 from django.views import View
 
 from ..errors import ReplayRefused, ReplayUnchecked
-from .following import Path, Unfollowed, path_to
+from .following import Path, Unfollowed, access_mixins, path_to
+from .kinds import LARGEST
 from .plan import Plan
 
 logger = logging.getLogger("django_idempotency")
+
+_UNKNOWN: tuple[Any, Path | None] = (None, None)
 
 
 def ask_again(
@@ -31,11 +32,12 @@ def ask_again(
     project checks replays itself (`authorized`).
     """
     try:
-        path = plan.followed.get((callback, request.method)) if isinstance(callback, Hashable) else None
+        path = plan.followed.get((callback_id := id(callback), request.method), _UNKNOWN)[1]
         if path is None:
             path = path_to(callback, request.method or "")
-            if isinstance(callback, Hashable):
-                plan.followed[callback, request.method] = path
+            if len(plan.followed) >= LARGEST:
+                plan.followed.clear()
+            plan.followed[callback_id, request.method] = callback, path
     except Unfollowed as error:
         if authorized:
             return
@@ -59,16 +61,13 @@ def _class_passes(
     cls: type[View], path: Path, request: HttpRequest, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> bool:
     """Run a class's own setup() and Django's access mixins."""
-    if not apps.is_installed("django.contrib.auth"):
+    asking = access_mixins()
+    if not asking or (cls.setup is View.setup and not issubclass(cls, asking)):
         return True
-    from django.contrib.auth import mixins  # loads its models
-
-    asking = (mixins.LoginRequiredMixin, mixins.PermissionRequiredMixin, mixins.UserPassesTestMixin)
-    if cls.setup is View.setup and not issubclass(cls, asking):
-        return True
+    login, permission, test = asking
     view: Any = cls(**path.initkwargs)
     view.setup(request, *args, **kwargs)
-    if isinstance(view, mixins.LoginRequiredMixin) and not request.user.is_authenticated:
+    if isinstance(view, login) and not request.user.is_authenticated:
         return False  # its key may be another principal's: `scopes.before_user`
-    permitted = not isinstance(view, mixins.PermissionRequiredMixin) or view.has_permission()
-    return permitted and (not isinstance(view, mixins.UserPassesTestMixin) or bool(view.get_test_func()()))
+    permitted = not isinstance(view, permission) or view.has_permission()
+    return permitted and (not isinstance(view, test) or bool(view.get_test_func()()))

@@ -96,14 +96,6 @@ def _is_of_the_body(error: Exception) -> bool:
     return isinstance(status, int) and status < 500
 
 
-def _forget(request: Any, http: HttpRequest) -> None:
-    """Undo a failed parse, which would leave an empty form."""
-    if request is http:
-        forget_form(http)
-    else:
-        forget_data(request)
-
-
 def _leave() -> None:
     """Leave a body as it is."""
 
@@ -117,7 +109,7 @@ def _rewindable(http: HttpRequest) -> Callable[[], None]:
         return _leave
     for _ in chunks(http):
         pass  # into the copy
-    return lambda: _put_back(http, stream_of(http))
+    return lambda: _put_back(http, http._stream)  # noqa: SLF001 - the copy
 
 
 def read_already(request: Any, http: HttpRequest) -> Any:
@@ -134,10 +126,45 @@ def read_already(request: Any, http: HttpRequest) -> Any:
 
 def fits(http: HttpRequest) -> bool:
     """May `http.body` be read into memory, by Django's own limit and by ours?"""
-    if hasattr(http, "_body"):
+    if is_in_memory(http):
         return True
     limit: int | None = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
     return _received(http) <= (IN_MEMORY if limit is None else min(limit, IN_MEMORY))
+
+
+def chunks(http: HttpRequest) -> Iterator[bytes]:
+    """Yield a body, however long. Raises `RawPostDataException` when it is gone."""
+    if fits(http):
+        yield http.body
+        return
+    if is_read(http):
+        raise RawPostDataException
+    # Longer than what is held in memory, and perhaps never read as `body`: read it as a stream, and put a copy in its
+    # place. A view that asks for a `body` beyond Django's limit gets RequestDataTooBig as usual.
+    copy = TemporaryFile(dir=settings.FILE_UPLOAD_TEMP_DIR)  # noqa: SIM115 - closed with the request
+    weakref.finalize(http, copy.close)
+    while chunk := http.read(CHUNK):
+        copy.write(chunk)
+        yield chunk
+    _put_back(http, copy)
+
+
+# --------------------------------------------------------------------------------------- a body that is read once
+
+
+def is_read(http: HttpRequest) -> bool:
+    """Has any of the body been read as a stream? Django sets it for `body` and for a parsed form, too."""
+    return bool(http._read_started)  # type: ignore[attr-defined]  # noqa: SLF001
+
+
+def is_in_memory(http: HttpRequest) -> bool:
+    """Does the request hold its `body`? To ask for that would read it."""
+    return hasattr(http, "_body")
+
+
+def is_form_parsed(http: HttpRequest) -> bool:
+    """Does the request hold its `POST`? To ask for that would parse it."""
+    return hasattr(http, "_post")
 
 
 def _received(http: HttpRequest) -> int:
@@ -160,67 +187,20 @@ def _received(http: HttpRequest) -> int:
     return max(declared, buffered)
 
 
-def chunks(http: HttpRequest) -> Iterator[bytes]:
-    """Yield a body, however long. Raises `RawPostDataException` when it is gone."""
-    if fits(http):
-        yield http.body
-        return
-    if is_read(http):
-        raise RawPostDataException
-    # Longer than what is held in memory, and perhaps never read as `body`: read it as a stream, and put a copy in its
-    # place. A view that asks for a `body` beyond Django's limit gets RequestDataTooBig as usual.
-    copy = TemporaryFile(dir=settings.FILE_UPLOAD_TEMP_DIR)  # noqa: SIM115 - closed with the request
-    weakref.finalize(http, copy.close)
-    while chunk := http.read(CHUNK):
-        copy.write(chunk)
-        yield chunk
-    _put_back(http, copy)
-
-
 def _put_back(http: HttpRequest, copy: Any) -> None:
-    """Put a copy of the body in its place, unread."""
+    """Let the request read its body from a copy, as though none of it had been read."""
     copy.seek(0)
-    replace_stream(http, copy)
+    http._stream = copy  # noqa: SLF001
+    http._read_started = False  # type: ignore[attr-defined]  # noqa: SLF001
 
 
-# --------------------------------------------------------------------------------------- a body that is read once
-
-
-def is_read(http: HttpRequest) -> bool:
-    """Has any of the body been read as a stream? Django sets it for `body` and for a parsed form, too."""
-    return bool(http._read_started)  # type: ignore[attr-defined]  # noqa: SLF001
-
-
-def is_in_memory(http: HttpRequest) -> bool:
-    """Does the request hold its `body`? To ask for that would read it."""
-    return hasattr(http, "_body")
-
-
-def is_form_parsed(http: HttpRequest) -> bool:
-    """Does the request hold its `POST`? To ask for that would parse it."""
-    return hasattr(http, "_post")
-
-
-def forget_form(http: HttpRequest) -> None:
+def _forget(request: Any, http: HttpRequest) -> None:
     """Undo a failed parse, which leaves an empty form: the view gets the error, too."""
-    for name in ("_post", "_files"):
-        vars(http).pop(name, None)
-
-
-def forget_data(request: Any) -> None:
-    """Undo a failed parse of a REST framework request: see forget_form()."""
+    if request is http:
+        for name in ("_post", "_files"):
+            vars(http).pop(name, None)
+        return
     from rest_framework.request import Empty  # which such a request has loaded
 
     for name in ("_data", "_files", "_full_data", "_stream"):
         setattr(request, name, Empty)
-
-
-def stream_of(http: HttpRequest) -> Any:
-    """Return what the request reads its body from; `None` for a request that no server made."""
-    return getattr(http, "_stream", None)
-
-
-def replace_stream(http: HttpRequest, stream: Any) -> None:
-    """Let the request read its body from a copy, as though none of it had been read."""
-    http._stream = stream  # noqa: SLF001
-    http._read_started = False  # type: ignore[attr-defined]  # noqa: SLF001

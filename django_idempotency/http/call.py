@@ -227,7 +227,7 @@ class Call:
             self._count(outcome_of_verdict(verdict, self.operation))  # also if on_replay raises
         response: HttpResponseBase = stored if self.terms.on_replay is None else self._current(stored, original)
         exchange = self.exchange
-        exchange.status, exchange.original, exchange.stamped = HeaderStatus.REPLAYED, original, response
+        exchange.status, exchange.original, exchange.stamped = HeaderStatus.REPLAYED, original, weakref.ref(response)
         return response
 
     def _current(self, stored: HttpResponseBase, original: str) -> HttpResponseBase:
@@ -308,7 +308,7 @@ class Call:
             found = HeaderStatus.LOST
         elif end.outcome.body is not MISSING:
             response = rebuild(end.outcome, spoken=self._spoken, original=original)
-        self.exchange.status, self.exchange.original, self.exchange.stamped = found, original, response
+        self.exchange.status, self.exchange.original = found, original
         set_headers(found, response, self._spoken, original=original)
         return response
 
@@ -527,7 +527,7 @@ class Call:
     def _stamp(self, response: HttpResponseBase) -> HttpResponseBase:
         """Set the status header of the request, replacing one that its view has set."""
         set_headers(self._note(), response, self._spoken, original=self._original)
-        self.exchange.stamped = response
+        self.exchange.stamped = weakref.ref(response)
         return response
 
     def _note(self) -> HeaderStatus:

@@ -97,7 +97,7 @@ class Exchange:
         "transactions",
     )
 
-    def __init__(self, request: HttpRequest, call: Any = None) -> None:
+    def __init__(self, request: HttpRequest) -> None:
         #: The request: what is noted of it is not true of a copy of it.
         self.of = weakref.ref(request)
         #: The plan that the request was looked at with last, and the profile that its response speaks.
@@ -106,15 +106,15 @@ class Exchange:
         #: The status for its header, once known, and the id of the request that did the work; "": there is none.
         self.status: HeaderStatus | None = None
         self.original = ""
-        #: The response that has the headers of that already.
-        self.stamped: HttpResponseBase | None = None
+        #: The response that has the headers of that already. Weak, since Django lets a response refer to its request.
+        self.stamped: weakref.ref[HttpResponseBase] | None = None
         #: Why it is not guarded, until that is reported.
         self.reason: Any = None
         #: The record that it is about, and the operation that has claimed it.
         self.record: UUID | None = None
         self.operation: Operation | None = None
         #: The call that guards it, while its view runs.
-        self.call = call
+        self.call: Any = None
         #: What of an entry point must be found again deeper inside: its view, and its transactions.
         self.entry: Any = None
         self.transactions: Any = None
@@ -126,20 +126,24 @@ class Exchange:
         #: Is called with the response of a view that ran unguarded.
         self.concluding: Callable[[HttpRequest, HttpResponseBase], None] | None = None
 
+    def is_of(self, request: HttpRequest) -> bool:
+        """Is this about the request, or about the one that it is a copy of, inside the call that guards that?"""
+        return self.of() is request or self.call is not None
+
 
 def noted_of(request: HttpRequest) -> Exchange | None:
     """Return what is noted of a request; `None`: nothing."""
     found: Exchange | None = getattr(getattr(request, "idempotency", None), "_exchange", None)
-    return exchange_of(request) if found is not None and found.of() is not request else found
+    return found if found is None or found.is_of(request) else exchange_of(request)
 
 
 def exchange_of(request: HttpRequest) -> Exchange:
     """Return what is noted of a request, to note more."""
     handle: Any = getattr(request, "idempotency", None)
     found: Exchange | None = getattr(handle, "_exchange", None)
-    if found is not None and found.of() is request:
+    if found is not None and found.is_of(request):
         return found
-    exchange = Exchange(request, None if found is None else found.call)  # a copy is inside the same call
+    exchange = Exchange(request)
     if found is None and handle is not None and handle is not without_key():
         handle._exchange = exchange  # noqa: SLF001 - ours
     else:

@@ -189,14 +189,18 @@ def _follow_class(cls: type[View], method: str, path: Path) -> None:
         _follow(handler, path, of_class=True)
 
 
-def _dispatches() -> tuple[Any, ...]:
-    """Return the `dispatch()` methods of Django that check nothing, and of its mixins, whose checks are repeated."""
+def access_mixins() -> tuple[Any, ...]:
+    """Return Django's mixins that ask for a login, for permissions, and for a test; none where its users are not installed."""
     if not apps.is_installed("django.contrib.auth"):
-        return (untraced(View.dispatch),)
+        return ()
     from django.contrib.auth import mixins  # loads its models
 
-    asking = (mixins.LoginRequiredMixin, mixins.PermissionRequiredMixin, mixins.UserPassesTestMixin)
-    return tuple(untraced(cls.dispatch) for cls in (View, *asking))
+    return mixins.LoginRequiredMixin, mixins.PermissionRequiredMixin, mixins.UserPassesTestMixin
+
+
+def _dispatches() -> tuple[Any, ...]:
+    """Return the `dispatch()` methods of Django that check nothing, and of its mixins, whose checks are repeated."""
+    return tuple(untraced(cls.dispatch) for cls in (View, *access_mixins()))
 
 
 # ----------------------------------------------------------------------------------------------- what a project names

@@ -164,6 +164,9 @@ def fingerprint(request: Any, policy: Policy, user: Any = None, document: Docume
             pass
         else:
             return request_digest(head, b"custom", _custom(found))
+    in_memory = rule != "raw" and bodies.is_json(parts[3]) and bodies.is_in_memory(http)
+    if in_memory and (canonical := canonical_json(http.body)) is not None:
+        return request_digest(head, b"json", canonical)
     return _with_body(head, request, policy, by_value=rule != "raw")
 
 

@@ -29,6 +29,8 @@ SHIPPED: dict[str, tuple[str, ...]] = {
 }
 
 Answer = TypeVar("Answer")
+#: How many answers are remembered. Only tests, and projects that make a view for each request, have more.
+LARGEST = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,21 +119,22 @@ def kinds() -> tuple[ViewKind, ...]:
 
 
 def asked_once(question: Callable[..., Answer]) -> Callable[..., Answer]:
-    """Remember the answers to a question about a view, which do not change. One that has no hash is asked about each time."""
-    remembered = functools.lru_cache(maxsize=4096)(question)
+    """Remember the answers to a question about a view, which do not change.
+
+    By the identity of the view: a proxy, such as a tracer's, is equal to what it is around.
+    """
+    answers: dict[tuple[Any, ...], tuple[Any, Answer]] = {}
 
     @functools.wraps(question)
     def ask(view: Any, *others: Any) -> Answer:
-        try:
-            hash(view)
-        except TypeError:
-            return question(view, *others)
-        return remembered(view, *others)
+        asked = (id(view), *others)
+        if (known := answers.get(asked)) is None:
+            if len(answers) >= LARGEST:
+                answers.clear()
+            known = answers[asked] = view, question(view, *others)  # with the view, so that no other gets its id
+        return known[1]
 
-    def forget(**_: Any) -> None:
-        remembered.cache_clear()
-
-    setting_changed.connect(forget, weak=False)
+    setting_changed.connect(lambda **_: answers.clear(), weak=False)
     return ask
 
 

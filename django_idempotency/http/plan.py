@@ -60,8 +60,9 @@ class Plan:
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        #: Callback and method → what stands before the view, and is asked again before a replay.
-        self.followed: dict[tuple[Any, str | None], Any] = {}
+        #: Id of a callback, and method → the callback, and what stands before the view, which is asked again before a
+        #: replay. By identity: a proxy is equal to what it is around.
+        self.followed: dict[tuple[int, str | None], tuple[Any, Any]] = {}
         self.epoch = conf.EPOCH
         self.settings = _copy(getattr(django_settings, conf.NAME, None))
         self.profile = profile = conf.profile_of(policy.profile, conf.project_settings())

@@ -6,11 +6,13 @@ A plan that asks for one imports it. Without its folder the plan does not compil
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ..errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..core.policy import Resolved
     from ..core.records import Ticket
     from ..core.rules import Execute
@@ -53,7 +55,5 @@ class Listener(Protocol):
         """After the call's record was settled."""
 
 
-class Listens(Protocol):
-    """Makes the listener of a call."""
-
-    def __call__(self, terms: Resolved, document: Any, ticket: Ticket) -> Listener | None: ...
+#: Makes the listener of a call, of its terms, the document of its request, and its ticket.
+Listens: TypeAlias = "Callable[[Resolved, Any, Ticket], Listener | None]"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError
 from datetime import datetime, time, timedelta
 from typing import Any
 
@@ -15,6 +15,18 @@ MOST_ROWS = 2**63 - 1
 #: A year, in seconds.
 MOST_SECONDS = 365 * 86_400
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def add_record(parser: ArgumentParser, **of_scope: Any) -> None:
+    """Add what names one record, which `sought()` reads. `of_scope` is what else is said of the first argument."""
+    parser.add_argument(
+        "scope",
+        help='Whose key it is, exactly, such as "user:auth.user:7"; or alone the operation_ref of a problem document.',
+        **of_scope,
+    )
+    parser.add_argument("key", nargs="?", help="The key, exactly, without the quotes of its header.")
+    parser.add_argument("--realm", metavar="NAME", help="The realm of the scope, if the scope does not name it.")
+    parser.add_argument("--store", metavar="ALIAS", help='In IDEMPOTENCY["STORES"]; that of IDEMPOTENCY["STORE"].')
 
 
 def positive(text: str) -> int:

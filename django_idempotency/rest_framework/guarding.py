@@ -55,8 +55,6 @@ class ViewTerms:
 
     #: The policy, if it does not depend on the request.
     fixed: Policy | None
-    #: Is the view asked for it when its handler is called? Its `action`, `request` and `kwargs` are set then.
-    asks: bool = False
     #: Is a key without a principal refused? The middleware lets such a request through.
     strict: bool = True
 

@@ -78,7 +78,7 @@ def view_terms_of(cls: type[Any], given: Mapping[str, Any]) -> ViewTerms:
     decides = cls.get_idempotency_policy is not IdempotentViewMixin.get_idempotency_policy
     policy = given.get("idempotency", cls.idempotency)
     fixed = None if decides or not isinstance(policy, Policy) else policy
-    return ViewTerms(fixed, asks=True)
+    return ViewTerms(fixed)
 
 
 def guarded_view(view: Callable[..., Any], terms: ViewTerms) -> Any:

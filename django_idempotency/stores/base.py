@@ -29,15 +29,14 @@ class Guard:
     This one locks nothing, for stores outside the work's transaction.
     """
 
-    def __init__(self, *, committed: bool = True) -> None:
-        #: The row as it was locked; `None` when another holds it.
-        self.record: Record | None = None
-        #: The id of the work's transaction, so that a settle can compare it; `None`: call `lost()` instead.
-        self.transaction_id: str | None = None
-        #: Are the work's writes committed? Read after the guard; one that joins their transaction begins with `False`.
-        self.committed = committed
-        #: What the work tried and a guard makes impossible. It may have handled the error, so its response is not kept.
-        self.refused: IdempotencyError | None = None
+    #: The row as it was locked; `None` when another holds it.
+    record: Record | None = None
+    #: The id of the work's transaction, so that a settle can compare it; `None`: call `lost()` instead.
+    transaction_id: str | None = None
+    #: Are the work's writes committed? Read after the guard; one that joins their transaction begins with `False`.
+    committed = True
+    #: What the work tried and a guard makes impossible. It may have handled the error, so its response is not kept.
+    refused: IdempotencyError | None = None
 
     def __enter__(self) -> Guard:  # noqa: PYI034 - Python 3.10 has no Self
         return self

@@ -72,11 +72,11 @@ class Block:
 
     @contextmanager
     def _offered(self) -> Iterator[None]:
-        token = _OFFERED.set(self)
+        token = OFFERED.set(self)
         try:
             yield
         finally:
-            _OFFERED.reset(token)
+            OFFERED.reset(token)
 
     @contextmanager
     def _paused(self) -> Iterator[None]:
@@ -106,10 +106,10 @@ class Block:
             self._end(None, None, None)
 
 
-_OFFERED: ContextVar[Block | None] = ContextVar("django_idempotency_offered", default=None)
+OFFERED: ContextVar[Block | None] = ContextVar("django_idempotency_offered", default=None)
 
 
 def offered(using: str) -> Block | None:
     """Return the block that a guard on the database `using` may take over, or `None`."""
-    block = _OFFERED.get()
+    block = OFFERED.get()
     return block if block is not None and block.using == using and not block.taken else None

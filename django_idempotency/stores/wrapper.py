@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from django.core.checks import CheckMessage
@@ -15,9 +14,6 @@ from ..core.interventions import Intervention
 from ..core.records import Record, Settlement, Ticket
 from ..core.repeats import Counted, Repeats
 from .base import Audit, BaseStore, Guard, Purged, Scanned
-
-if TYPE_CHECKING:
-    pass
 
 
 class WrappedStore(BaseStore):
@@ -90,16 +86,20 @@ class WrappedStore(BaseStore):
         self.store.close()
 
     def release(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        return self.store.release(record_id, audit=audit)
+        return self._by_hand(self.store.release, record_id, audit)
 
     def expire(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        return self.store.expire(record_id, audit=audit)
+        return self._by_hand(self.store.expire, record_id, audit)
 
     def erase(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        return self.store.erase(record_id, audit=audit)
+        return self._by_hand(self.store.erase, record_id, audit)
 
     def forget(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        return self.store.forget(record_id, audit=audit)
+        return self._by_hand(self.store.forget, record_id, audit)
+
+    def _by_hand(self, act: Callable[..., Intervention], record_id: UUID, audit: Audit) -> Intervention:
+        """Change a record by hand. `act` does it in the store inside."""
+        return act(record_id, audit=audit)
 
 
 class ReadingGuard(AbstractContextManager[Guard]):

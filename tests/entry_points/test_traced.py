@@ -113,6 +113,13 @@ def test_any_other_proxy_may_check(user: User, connect: Connect, name: str) -> N
     assert [send().status_code, send().json()["code"], effects()] == [201, "replay-unchecked", 1]
 
 
+def test_what_is_known_of_one_proxy_is_not_said_of_another(user: User, connect: Connect) -> None:
+    """Proxies around one view are equal, and equal to the view: that one was replayed through proves nothing of another."""
+    assert [connect("/function/", user)()["Idempotency-Status"] for _ in range(2)] == ["created", "replayed"]
+    send = connect("/unknown/", user)
+    assert [send(key="another").status_code, send(key="another").json()["code"]] == [201, "replay-unchecked"]
+
+
 def test_any_other_proxy_around_rest_framework(user: User, connect: Connect) -> None:
     """It is not skipped: a request with a key raises, and nothing has run."""
     send = connect("/unknown-around-rest/", user)

@@ -14,7 +14,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from django_idempotency.errors import LostRace, StoreUnavailable
-from django_idempotency.management import progress
+from django_idempotency.management import progress, scanning
 from django_idempotency.management.commands import purge_idempotency
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.base import Purged
@@ -157,8 +157,8 @@ class TestTheEnd:
         assert naps[:2] == [0.1, 0.2]
 
     def test_lost_races_without_end(self, batches: list[Any], naps: list[float]) -> None:
-        batches += [(10, NEVER), *[LostRace() for _ in range(purge_idempotency.TRIES)]]
-        with pytest.raises(CommandError, match=r"Lost the race for a batch 5 times in a row\. 10 records deleted"):
+        batches += [(10, NEVER), *[LostRace() for _ in range(scanning.TRIES)]]
+        with pytest.raises(CommandError, match=r"Lost the race for a batch 5 times in a row\.\n10 records deleted"):
             purge("--batch-size=10")
 
     def test_the_store_does_not_answer(self, batches: list[Any], naps: list[float]) -> None:

@@ -44,7 +44,7 @@ class FakeGuard(Guard):
     """A transaction that only writes words to a trace."""
 
     def __init__(self, *, needs_rollback: bool = False) -> None:
-        super().__init__(committed=False)
+        self.committed = False
         self.marked = needs_rollback
         self.gone = False
 

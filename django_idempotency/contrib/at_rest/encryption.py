@@ -10,7 +10,7 @@ from ... import conf
 from ...core.records import UnprintedText
 from ...stores.base import BaseStore
 from .hashed import HashedStore
-from .sealed import Keyring, SealedStore, key_problem
+from .sealed import CannotOpen, Keyring, SealedStore, key_problem
 
 
 def keyring() -> Keyring | None:
@@ -27,6 +27,20 @@ def keyring() -> Keyring | None:
 @lru_cache(maxsize=4)
 def _keyring(keys: tuple[str | None, ...]) -> Keyring:
     return Keyring(keys)
+
+
+def sealing() -> Keyring | None:
+    """Return the keys if one of them seals; `None`: what is written now is not sealed."""
+    ring = keyring()
+    return ring if ring is not None and ring.seals else None
+
+
+def opened(value: bytes, *place: bytes) -> bytes:
+    """Return what a key has sealed for a place. Raises `CannotOpen`."""
+    ring = keyring()
+    if ring is None:
+        raise CannotOpen("ENCRYPTION_KEYS is empty")
+    return ring.open(value, *place)
 
 
 def sealed(store: BaseStore) -> BaseStore:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from django.apps import apps
@@ -23,16 +23,12 @@ from ...admin.panels import PANELS
 from ...core.hashing import record_id
 from ...core.scope_names import spellings
 from ...inspection import redaction
+from ...inspection.read_only import ReadOnlyAdmin
 from ...models import IdempotencyRecord
 from ...stores.base import BaseStore
 from .models import AuditEvent, Reference
 from .timeline import Referred, entry_of, hashes_of, referred_of, referring_to, timeline_of
 from .values import parsed
-
-if TYPE_CHECKING:
-    ModelAdmin = admin.ModelAdmin[Any]
-else:
-    ModelAdmin = admin.ModelAdmin
 
 #: The most rows of a list that are counted, and so paged through.
 COUNTED = 10_000
@@ -88,32 +84,18 @@ class BoundedPaginator(Paginator):  # type: ignore[type-arg]
         return int(rows[:COUNTED].count())
 
 
-class TrailAdmin(ModelAdmin):
+class TrailAdmin(ReadOnlyAdmin):
     """A list that nobody changes, newest first, and counted only so far."""
 
     paginator = BoundedPaginator
     ordering = ("-pk",)
     sortable_by = ()
-    show_full_result_count = False
     list_per_page = 50
     actions = None
     search_fields = ("pk",)  # shows the search bar; get_search_results() searches
 
     class Media:
         css = {"all": ("django_idempotency/admin.css",)}  # noqa: RUF012 - Django's own shape
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
-        """Allow none: each would scan the table."""
-        return False
 
     @admin.display(description=_("key and scope"))
     def whose(self, row: Any) -> SafeString:

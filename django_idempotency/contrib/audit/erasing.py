@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 from ...core.at_rest import ERASED
 from ...core.scope_names import user_of
+from ..at_rest.columns import batches
 from ..at_rest.sealed import CannotOpen
 from .models import AuditEvent, Reference
 from .sealing import open_event
@@ -39,14 +37,6 @@ def erase(scopes: frozenset[str], *, size: int = 1000, dry: bool = False) -> int
             references.filter(pk__in=theirs).delete()
         found += len(theirs)
     return found
-
-
-def batches(rows: Any, size: int) -> Iterator[list[Any]]:
-    """Yield all rows of a queryset by position, `size` at a time."""
-    last = 0
-    while some := list(rows.filter(pk__gt=last).order_by("pk")[:size]):
-        last = some[-1].pk
-        yield some
 
 
 def _actor(row: AuditEvent) -> str | None:

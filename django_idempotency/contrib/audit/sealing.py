@@ -9,8 +9,8 @@ import json
 from typing import NamedTuple
 
 from ... import conf
-from ..at_rest.encryption import keyring
-from ..at_rest.sealed import CannotOpen, Keyring
+from ..at_rest.encryption import opened, sealing
+from ..at_rest.sealed import CannotOpen
 from .models import AuditEvent, Reference
 from .values import value_hash
 
@@ -25,8 +25,8 @@ class Personal(NamedTuple):
 
 def seal_event(event: AuditEvent) -> None:
     """Seal an event before it is written, if a key seals."""
-    ring, facts = keyring(), Personal(event.actor, event.request_id, event.reason)
-    if ring is not None and ring.seals and any(facts):
+    ring, facts = sealing(), Personal(event.actor, event.request_id, event.reason)
+    if ring is not None and any(facts):
         event.sealed = ring.seal(json.dumps(facts).encode(), *_place_of_event(event))
         event.actor = event.request_id = event.reason = ""
 
@@ -36,15 +36,14 @@ def open_event(event: AuditEvent) -> Personal:
     if event.sealed is None:
         return Personal(event.actor, event.request_id, event.reason)
     try:
-        return Personal(*json.loads(_ring().open(bytes(event.sealed), *_place_of_event(event))))
+        return Personal(*json.loads(opened(bytes(event.sealed), *_place_of_event(event))))
     except (ValueError, TypeError) as error:
         raise CannotOpen("it was sealed by a later version") from error
 
 
 def seal_reference(reference: Reference) -> None:
     """Seal a reference before it is written, if a key seals. It is found by a keyed hash then."""
-    ring = keyring()
-    if ring is not None and ring.seals:
+    if (ring := sealing()) is not None:
         reference.value_hash = value_hash(reference.value, conf.derive_secret())
         reference.sealed = ring.seal(reference.value.encode(), *_place_of_reference(reference))
         reference.value = ""
@@ -54,14 +53,7 @@ def open_reference(reference: Reference) -> str:
     """Return the value of a reference. Raises `CannotOpen`."""
     if reference.sealed is None:
         return str(reference.value)
-    return _ring().open(bytes(reference.sealed), *_place_of_reference(reference)).decode()
-
-
-def _ring() -> Keyring:
-    ring = keyring()
-    if ring is None:
-        raise CannotOpen("ENCRYPTION_KEYS is empty")
-    return ring
+    return opened(bytes(reference.sealed), *_place_of_reference(reference)).decode()
 
 
 def _place_of_event(event: AuditEvent) -> tuple[bytes, ...]:

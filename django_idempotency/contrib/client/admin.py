@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy as _
 
 from ... import conf
 from ...core.outgoing import CallState
-from ...inspection.ticked import TickedAdmin
+from ...inspection.read_only import ReadOnlyAdmin
 from .ledger import id_of
 from .models import OutgoingCall
 
@@ -48,7 +48,7 @@ class ProviderFilter(admin.SimpleListFilter):
 
 
 @admin.register(OutgoingCall)
-class OutgoingCallAdmin(TickedAdmin):
+class OutgoingCallAdmin(ReadOnlyAdmin):
     list_display = ("name", "provider", "state", "attempts", "first_sent", "last_sent", "response_status")
     list_filter = ("state", ProviderFilter)
     fields: ClassVar[tuple[str, ...]] = (
@@ -61,7 +61,7 @@ class OutgoingCallAdmin(TickedAdmin):
     search_help_text = _("The whole name")
     actions = ("was_carried_out", "was_not_carried_out")
     action_form = DecisionForm
-    show_full_result_count = False
+    lookups = ("state__exact", "provider")
 
     def get_queryset(self, request: HttpRequest) -> Calls:
         """Leave out what is not shown: it may be large, and hold what only the caller may see."""
@@ -72,19 +72,6 @@ class OutgoingCallAdmin(TickedAdmin):
         if not search_term:
             return queryset, False
         return queryset.filter(pk__in=[id_of(alias, search_term) for alias in conf.get("PROVIDERS")]), False
-
-    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
-        """Allow the filters only."""
-        return lookup in ("state__exact", "provider")
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: OutgoingCall | None = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: OutgoingCall | None = None) -> bool:
-        return False
 
     def has_decide_permission(self, request: HttpRequest) -> bool:
         permission = f"{self.opts.app_label}.decide_outgoingcall"

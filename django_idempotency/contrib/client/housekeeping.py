@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from uuid import UUID
 
 from django.db import router
 from django.db.models import Q, QuerySet
@@ -13,9 +12,10 @@ from ... import conf
 from ...core.at_rest import ERASED
 from ...core.outgoing import ENDED
 from ...stores.orm.clock import Clock
-from ..at_rest.sealed import CannotOpen, Resealing
+from ..at_rest import columns
+from ..at_rest.sealed import Resealing
 from .ledger import id_of
-from .messages import resealed
+from .messages import KINDS
 from .models import OutgoingCall
 from .providers import OPTIONS, provider
 
@@ -63,20 +63,5 @@ def erase(name: str, *, dry: bool = False) -> tuple[int, int]:
 
 def reseal(*, size: int, dry: bool = False) -> Iterator[Counter[Resealing]]:
     """Write each stored request and response as it would be written now. Yield what became of each batch."""
-    calls, last = OutgoingCall.objects.using(router.db_for_write(OutgoingCall)), UUID(int=0)
-    while rows := list(calls.filter(pk__gt=last).order_by("pk")[:size]):
-        last = rows[-1].pk
-        yield Counter(_resealed(calls, row, column, dry=dry) for row in rows for column in ("request", "response"))
-
-
-def _resealed(calls: QuerySet[OutgoingCall], row: OutgoingCall, column: str, *, dry: bool) -> Resealing:
-    stored = getattr(row, column)
-    try:
-        again = None if stored is None else resealed(row.pk, column, bytes(stored))
-    except CannotOpen:
-        return Resealing.CLOSED
-    if again is None:
-        return Resealing.CURRENT
-    if not dry and not calls.filter(pk=row.pk, **{column: stored}).update(**{column: again}):
-        return Resealing.CHANGED
-    return Resealing.DONE
+    calls = OutgoingCall.objects.using(router.db_for_write(OutgoingCall))
+    return columns.reseal(calls, tuple(KINDS), lambda row, name: (KINDS[name], row.pk.bytes), size=size, dry=dry)

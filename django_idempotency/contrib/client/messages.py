@@ -11,8 +11,7 @@ from uuid import UUID
 
 from ...core.hashing import canonical_json, request_digest
 from ...inspection.redaction import secret_name
-from ..at_rest.encryption import keyring
-from ..at_rest.sealed import CannotOpen
+from ..at_rest.columns import seal, unseal
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -107,7 +106,7 @@ def is_replayed(answer: Answer) -> bool:
 # ------------------------------------------------------------------------------------------------------------ at rest
 
 #: The columns that are sealed, and what each is sealed as.
-_KINDS = {"request": b"call request", "response": b"call response"}
+KINDS = {"request": b"call request", "response": b"call response"}
 
 
 def pack_request(call: UUID, request: OutgoingRequest, *, key_header: str) -> bytes:
@@ -117,49 +116,33 @@ def pack_request(call: UUID, request: OutgoingRequest, *, key_header: str) -> by
         for name, value in request.headers
         if name.lower() not in {*_OF_THE_CLIENT, key_header.lower()} and not secret_name(name)
     ]
-    return _packed(_KINDS["request"], call, [request.method, request.url, kept, _text(request.body)])
+    return _packed(KINDS["request"], call, [request.method, request.url, kept, _text(request.body)])
 
 
 def unpack_request(call: UUID, stored: bytes) -> OutgoingRequest:
     """Return the request of a call. Raises `CannotOpen`."""
-    method, url, headers, body = _unpacked(_KINDS["request"], call, stored)
+    method, url, headers, body = _unpacked(KINDS["request"], call, stored)
     return OutgoingRequest(method=method, url=url, headers=_pairs(headers), body=base64.b64decode(body))
 
 
 def pack_answer(call: UUID, answer: Answer) -> bytes:
     """Return what is stored of a response: all but its status, which is a column, and its cookies."""
     kept = [(name, value) for name, value in answer.headers if name.lower() != "set-cookie"]
-    return _packed(_KINDS["response"], call, [kept, _text(answer.body)])
+    return _packed(KINDS["response"], call, [kept, _text(answer.body)])
 
 
 def unpack_answer(call: UUID, stored: bytes, *, status: int) -> Answer:
     """Return a stored response. Raises `CannotOpen`."""
-    headers, body = _unpacked(_KINDS["response"], call, stored)
+    headers, body = _unpacked(KINDS["response"], call, stored)
     return Answer(status=status, headers=_pairs(headers), body=base64.b64decode(body))
 
 
-def resealed(call: UUID, column: str, stored: bytes) -> bytes | None:
-    """Return a column as it would be stored now; `None`: it is. Raises `CannotOpen`."""
-    kind, ring = _KINDS[column], keyring()
-    seals = ring is not None and ring.seals
-    if stored.startswith(b"[") if not seals else ring is not None and ring.is_current(stored):
-        return None
-    return _packed(kind, call, _unpacked(kind, call, stored))
-
-
 def _packed(kind: bytes, call: UUID, value: Any) -> bytes:
-    plain, ring = json.dumps(value).encode(), keyring()
-    return ring.seal(plain, kind, call.bytes) if ring is not None and ring.seals else plain
+    return seal(json.dumps(value).encode(), kind, call.bytes)
 
 
 def _unpacked(kind: bytes, call: UUID, stored: bytes) -> Any:
-    stored = bytes(stored)
-    if not stored.startswith(b"["):  # what is sealed begins with a version
-        ring = keyring()
-        if ring is None:
-            raise CannotOpen("ENCRYPTION_KEYS is empty")
-        stored = ring.open(stored, kind, call.bytes)
-    return json.loads(stored)
+    return json.loads(unseal(stored, kind, call.bytes))
 
 
 def _text(body: bytes) -> str:

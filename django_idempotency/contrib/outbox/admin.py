@@ -21,7 +21,7 @@ from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from ...inspection import redaction
-from ...inspection.ticked import TickedAdmin
+from ...inspection.read_only import ReadOnlyAdmin
 from ...stores.base import utcnow
 from ..at_rest.sealed import CannotOpen
 from .models import Message
@@ -42,7 +42,7 @@ class MessageChangeList(ChangeList):
 
 
 @admin.register(Message)
-class MessageAdmin(TickedAdmin):
+class MessageAdmin(ReadOnlyAdmin):
     list_display = ("topic", "key", "age", "attempts", "last_error", "not_before")
     fields = (
         *("message_id", "topic", "key", "created_at", "masked_headers", "masked_payload"),
@@ -51,23 +51,9 @@ class MessageAdmin(TickedAdmin):
     readonly_fields = ("masked_headers", "masked_payload")
     ordering = ("pk",)
     actions = ("try_again",)
-    show_full_result_count = False
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return MessageChangeList
-
-    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
-        """Allow none: ?payload__token__startswith= would reveal what is masked."""
-        return False
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Message | None = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Message | None = None) -> bool:
-        return False
 
     def has_retry_permission(self, request: HttpRequest) -> bool:
         permission = f"{self.opts.app_label}.retry_message"

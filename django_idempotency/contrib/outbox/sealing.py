@@ -11,7 +11,7 @@ from typing import Final
 
 from django.core.serializers.json import DjangoJSONEncoder
 
-from ..at_rest.encryption import keyring
+from ..at_rest.encryption import opened, sealing
 from ..at_rest.sealed import CannotOpen
 from .models import Message
 
@@ -21,8 +21,7 @@ SEALED: Final = ":sealed"
 
 def seal(message: Message) -> None:
     """Seal a message before it is written, if a key seals."""
-    ring = keyring()
-    if ring is not None and ring.seals:
+    if (ring := sealing()) is not None:
         text = json.dumps([message.payload, message.headers], cls=DjangoJSONEncoder)
         sealed = ring.seal(text.encode(), *_place(message))
         message.payload, message.headers = None, {SEALED: base64.b64encode(sealed).decode()}
@@ -32,11 +31,8 @@ def open_message(message: Message) -> None:
     """Give a message that was read its payload and headers, in memory. Raises `CannotOpen`, and changes nothing then."""
     if not isinstance(message.headers, dict) or SEALED not in message.headers:
         return
-    ring = keyring()
-    if ring is None:
-        raise CannotOpen("ENCRYPTION_KEYS is empty")
     try:
-        text = ring.open(base64.b64decode(message.headers[SEALED], validate=True), *_place(message))
+        text = opened(base64.b64decode(message.headers[SEALED], validate=True), *_place(message))
         message.payload, message.headers = json.loads(text)
     except (ValueError, TypeError) as error:
         raise CannotOpen("it was changed") from error

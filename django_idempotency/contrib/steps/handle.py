@@ -12,12 +12,12 @@ from ...engine.operation import Operation
 from ...errors import ConfigurationError
 from ...functions.current import CurrentOperation
 from ...runtime.handle import OperationHandle
+from ..at_rest.encryption import sealing
 from .actions import Actions, adrive, drive
 from .blocks import AsyncStepBlock, StepBlock
 from .journal import Journal, database_of
 from .one_step import OneStep
 from .running import Steps
-from .sealing import seals
 from .stored_calls import dump_call
 from .terms import OPTIONS, terms_of
 from .undoing import give_up
@@ -156,7 +156,7 @@ class StepsHandle(OperationHandle):
         policy = self._policy
         if policy is None or policy.guarantee is Guarantee.ATOMIC:
             return False
-        return (policy.store_body or seals()) and _is_resumed(self._operation)
+        return (policy.store_body or sealing() is not None) and _is_resumed(self._operation)
 
     def _have_begun(self) -> Actions[bool]:
         """Has a step been done or begun, whichever attempt did that?"""
@@ -180,7 +180,7 @@ class StepsHandle(OperationHandle):
         assert policy is not None
         if policy.guarantee is Guarantee.ATOMIC:
             return Steps(None, derive=self._derive, atomic=operation.store.using)
-        if not policy.store_body and not seals():
+        if not policy.store_body and sealing() is None:
             raise ConfigurationError(
                 "A step stores its result until the operation has ended, and the policy says store_body=False: type "
                 "ENCRYPTION_KEYS, so that it is stored sealed, or leave the step or store_body out."

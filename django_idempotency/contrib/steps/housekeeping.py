@@ -22,11 +22,11 @@ from ...runtime.registry import stores
 from ...stores.base import BaseStore
 from ...stores.orm.clock import Clock
 from ...stores.orm.database_errors import lost_race
-from ..at_rest.encryption import keyring
-from ..at_rest.sealed import CannotOpen, Resealing
+from ..at_rest import columns
+from ..at_rest.sealed import Resealing
 from .journal import database_of
 from .models import Step
-from .sealing import seal, sealed_now, unseal
+from .sealing import place
 
 logger = logging.getLogger("django_idempotency")
 
@@ -146,20 +146,5 @@ def erase(using: str, record: UUID) -> int:
 
 def reseal(using: str, *, size: int, dry: bool = False) -> Iterator[Counter[Resealing]]:
     """Write each value as it would be written now. Yield what became of each batch."""
-    last, steps = 0, Step.objects.using(using)
-    while rows := list(steps.filter(pk__gt=last).order_by("pk")[:size]):
-        last = rows[-1].pk
-        yield Counter(_resealed(steps, row, name, dry=dry) for row in rows for name in _SEALED)
-
-
-def _resealed(steps: Any, row: Step, name: str, *, dry: bool) -> Resealing:
-    stored = getattr(row, name)
-    if stored is None or sealed_now(bytes(stored), keyring()):
-        return Resealing.CURRENT
-    try:
-        again = seal(unseal(bytes(stored), row.run, row.position, name), row.run, row.position, name)
-    except CannotOpen:
-        return Resealing.CLOSED
-    if not dry and not steps.filter(pk=row.pk, **{name: stored}).update(**{name: again}):
-        return Resealing.CHANGED
-    return Resealing.DONE
+    steps = Step.objects.using(using)
+    return columns.reseal(steps, _SEALED, lambda row, name: place(row.run, row.position, name), size=size, dry=dry)

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.db import IntegrityError, connections, router, transaction
 
-from ...core.steps import BARRIER_NAME, OWING, Repeats, StepState
+from ...core.steps import BARRIER_NAME, OWING, StepState
 from ...stores.base import BaseStore
 from .sealing import seal
 
@@ -33,7 +33,6 @@ class Entry:
     """What is written about a step when it begins, or when it has been done at once."""
 
     name: str
-    repeats: Repeats = Repeats.AT_LEAST_ONCE
     function: str = ""
     undo: str = ""
     ask: str = ""
@@ -217,7 +216,6 @@ class Journal:
             operation=self.operation,
             store=self.store,
             attempt=self.attempt,
-            repeats=entry.repeats,
             function=entry.function,
             undo=entry.undo,
             ask=entry.ask,

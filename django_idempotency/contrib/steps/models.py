@@ -7,7 +7,7 @@ from typing import ClassVar
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from ...core.steps import Repeats, StepRow, StepState
+from ...core.steps import StepRow, StepState
 from ...models import InstantField
 
 
@@ -40,8 +40,6 @@ class Step(models.Model):
     store = models.CharField(_("store"), max_length=100)
     #: The attempt that began it.
     attempt = models.PositiveIntegerField(_("attempt"))
-    #: What may be done with one that was found started: a value of `Repeats`.
-    repeats = models.CharField(_("repetition"), max_length=12, choices=[(each.value, each.value) for each in Repeats])
     #: Dotted paths of functions: the step's own, its undo, and what is asked about one that broke off.
     function = models.CharField(_("function"), max_length=255, blank=True)
     undo = models.CharField(_("undo"), max_length=255, blank=True)

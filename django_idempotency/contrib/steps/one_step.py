@@ -285,7 +285,6 @@ class OneStep:
         undone = terms.undo is not None
         return Entry(
             name=terms.name,
-            repeats=terms.repeats,
             function=path_of(terms.function),
             undo=path_of(terms.undo),
             ask=path_of(terms.ask),

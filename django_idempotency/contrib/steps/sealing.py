@@ -9,51 +9,24 @@ from uuid import UUID
 from ...core.records import shortened
 from ...core.serialization.results import Unreadable, load_error
 from ...errors import StepResultNotStored
-from ..at_rest.encryption import keyring
-from ..at_rest.sealed import CannotOpen, Keyring
+from ..at_rest import columns
+from ..at_rest.sealed import CannotOpen
 from .terms import StepTerms, function_at
-
-#: What begins a value that is not sealed.
-_PLAIN = b"0"
-#: What begins a sealed one.
-_SEALED = b"1"
-
-
-def seals() -> bool:
-    """Is what is stored sealed?"""
-    ring = keyring()
-    return ring is not None and ring.seals
 
 
 def seal(value: bytes, run: UUID, position: int, what: str) -> bytes:
     """Return a value as it is stored."""
-    ring = keyring()
-    if ring is None or not ring.seals:
-        return _PLAIN + value
-    return _SEALED + ring.seal(value, *_place(run, position, what))
+    return columns.seal(value, *place(run, position, what))
 
 
 def unseal(stored: bytes, run: UUID, position: int, what: str) -> bytes:
     """Return what was stored. Raises `CannotOpen`."""
-    stored = bytes(stored)  # psycopg 2 and MySQL drivers return other types
-    if stored[:1] == _PLAIN:
-        return stored[1:]
-    ring = keyring()
-    if ring is None:
-        raise CannotOpen("ENCRYPTION_KEYS is empty")
-    return ring.open(stored[1:], *_place(run, position, what))
+    return columns.unseal(stored, *place(run, position, what))
 
 
-def _place(run: UUID, position: int, what: str) -> tuple[bytes, ...]:
+def place(run: UUID, position: int, what: str) -> tuple[bytes, ...]:
+    """Return the place of a column of a step."""
     return b"step", run.bytes, b"%d" % position, what.encode()
-
-
-def sealed_now(stored: bytes, ring: Keyring | None) -> bool:
-    """Is a value stored as it would be written now?"""
-    seals = ring is not None and ring.seals
-    if stored[:1] == _PLAIN:
-        return not seals
-    return seals and ring is not None and ring.is_current(stored[1:])
 
 
 def load(row: Any, terms: StepTerms | None = None) -> Any:

@@ -10,7 +10,7 @@ from ... import conf
 from ...core.serialization.annotations import TypeCollector
 from ...core.serialization.typed_json import Results, Unstorable
 from ...functions.terms import FunctionTerms
-from ..at_rest.encryption import keyring
+from ..at_rest.encryption import sealing
 
 
 class StoredCall(NamedTuple):
@@ -27,8 +27,7 @@ def dump_call(terms: FunctionTerms, key: str, args: tuple[Any, ...], kwargs: Map
 
     Those of a method belong to an object. Keys that are hashed are made of arguments, which are stored only if sealed.
     """
-    ring = keyring()
-    hidden = conf.get("HASH_KEYS") and (ring is None or not ring.seals)
+    hidden = conf.get("HASH_KEYS") and sealing() is None
     if terms.arguments.leading or hidden or not terms.resolved().store_body:
         return None
     try:

@@ -11,7 +11,6 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
-from django.db import DatabaseError
 
 from ... import conf
 from ...core import interventions
@@ -75,13 +74,12 @@ class Command(ScanningCommand):
         """Erase what an app keeps beside the records."""
         dry = options["dry_run"]
         try:
-            for each in extension.erase(options, scopes=self.wanted, size=options["batch_size"], dry=dry):
-                self.left += each.left
-                would = "would be erased" if dry else "erased"
-                busy = f", {each.left:,} left, which {each.held_by}" if each.left else ""
-                self.stdout.write(f"{each.erased:,} {each.kind} {would}{busy}.")
-        except DatabaseError as error:
-            raise CommandError(f"What is kept beside the records cannot be erased: {error}") from error
+            with self.table_explained("What is kept beside the records cannot be erased:"):
+                for each in extension.erase(options, scopes=self.wanted, size=options["batch_size"], dry=dry):
+                    self.left += each.left
+                    would = "would be erased" if dry else "erased"
+                    busy = f", {each.left:,} left, which {each.held_by}" if each.left else ""
+                    self.stdout.write(f"{each.erased:,} {each.kind} {would}{busy}.")
         except ConfigurationError as error:
             raise CommandError(str(error)) from error
 
@@ -120,7 +118,9 @@ class Command(ScanningCommand):
                 else:
                     # First what is kept beside it: after a crash in between, the record is still found by its scope.
                     if interventions.forgotten(record) is not Intervention.BUSY:
-                        self.erase_of(record, beside)
+                        with self.table_explained("What is kept beside a record cannot be erased:"):
+                            for extension in beside:
+                                extension.erase_record(self.store, record)
                     counted[self.patiently(partial(self.store.forget, record.id, audit=noted))] += 1
         finally:
             erased, left = counted[Intervention.DONE], counted[Intervention.BUSY]
@@ -132,13 +132,6 @@ class Command(ScanningCommand):
         self.stdout.write(f"The store {self.alias!r}: {erased:,} of {self.seen:,} records {would}{busy}.")
         if self.unreadable:
             self.stdout.write(f"{self.unreadable:,} records cannot be read, and were left.")
-
-    def erase_of(self, record: Record, beside: list[Extension]) -> None:
-        try:
-            for extension in beside:
-                extension.erase_record(self.store, record)
-        except DatabaseError as error:
-            raise CommandError(f"What is kept beside a record cannot be erased: {error}") from error
 
     def note(self, record: Record) -> None:
         """Count records that may belong to the same person, in another realm or database."""

@@ -16,6 +16,7 @@ from ...inspection.interventions import VERBS
 from ...inspection.terminal import lines, plain
 from ...runtime.derivation import derived_by
 from ...stores.wrapper import layers
+from ..arguments import add_record
 from ..by_hand import intervene, named
 from ..sought import Sought, sought
 
@@ -29,13 +30,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument(
-            "scope",
-            help='Whose key it is, exactly, such as "user:auth.user:7"; or alone the operation_ref of a problem document.',
-        )
-        parser.add_argument("key", nargs="?", help="The key, exactly, without the quotes of its header.")
-        parser.add_argument("--realm", metavar="NAME", help="The realm of the scope, if the scope does not name it.")
-        parser.add_argument("--store", metavar="ALIAS", help='In IDEMPOTENCY["STORES"]; that of IDEMPOTENCY["STORE"].')
+        add_record(parser)
         parser.add_argument("--reason", default="", metavar="TEXT", help="Why it is changed, for the audit trail.")
         either = parser.add_mutually_exclusive_group()
         for verb in VERBS.values():

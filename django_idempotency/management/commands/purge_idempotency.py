@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import datetime, timezone
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
-from django.db import DatabaseError
 
-from ... import conf
-from ...errors import LostRace, StoreUnavailable
 from ...extensions import Extension, extensions
-from ...inspection.failures import MISCONFIGURED, advice, reason
 from ...runtime.registry import stores
 from ...stores.base import BaseStore
 from ...stores.wrapper import innermost
 from ..arguments import not_negative, positive
-from ..progress import ProgressCommand
+from ..scanning import StoreCommand
 
-#: Tries of a batch that loses a race (a deadlock, a lock of SQLite), each after a longer pause.
-TRIES = 5
 #: Rows that a dry run counts without --limit.
 COUNTED = 1_000_000
-T = TypeVar("T")
 
 
-class Command(ProgressCommand):
+class Command(StoreCommand):
     #: It is needed most when something is wrong, perhaps with a route that has nothing to do with it.
     requires_system_checks = ()
     help = (
@@ -38,6 +30,7 @@ class Command(ProgressCommand):
         "interrupted, run beside traffic, and run several times at once."
     )
 
+    unit = "batch"
     #: What is counted in `deleted`.
     kind = "record"
     #: How many rows of other kinds were deleted before, which count towards the limit.
@@ -51,10 +44,10 @@ class Command(ProgressCommand):
         parser.add_argument("--dry-run", action="store_true", help="Only count, and delete nothing.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        self.alias: str = options["store"]
+        self.alias = options["store"]
         self.verbosity: int = options["verbosity"]
         self.deleted = 0
-        try:
+        with self.explained():
             store = stores[self.alias]
             if store.expires_natively:
                 self.say(
@@ -67,12 +60,6 @@ class Command(ProgressCommand):
                 self.purge(store, options["batch_size"], options["limit"], options["sleep"])
             for extension in extensions():
                 self.purge_beside(extension, store, options)
-        except MISCONFIGURED as error:
-            raise CommandError(advice(error, self.alias, conf.get("STORES"))) from error
-        except StoreUnavailable as error:
-            raise CommandError(
-                f"The store {self.alias!r} did not respond, or its table is not migrated: {reason(error)}\n{self.so_far()}"
-            ) from error
 
     # ------------------------------------------------------------------------------------------------------- dry run
 
@@ -94,7 +81,7 @@ class Command(ProgressCommand):
         self.started = self.reported = time.monotonic()
         due_until = datetime.now(timezone.utc)
         since: datetime | None = None
-        with self.explaining("The records cannot be purged:"):
+        with self.table_explained("The records cannot be purged:"):
             while limit is None or self.deleted < limit:
                 asked = batch_size if limit is None else min(batch_size, limit - self.deleted)
                 batch = self.patiently(partial(store.purge, limit=asked, since=since))
@@ -109,25 +96,14 @@ class Command(ProgressCommand):
         self.end_progress()
         self.say(self.so_far() if self.deleted else "Nothing to purge.")
 
-    def patiently(self, act: Callable[[], T]) -> T:
-        """Call it again if it loses a race, each time after a longer pause."""
-        for attempt in range(1, TRIES):
-            try:
-                return act()
-            except LostRace:
-                time.sleep(0.1 * attempt)
-        return act()
-
     # --------------------------------------------------------------------------------------------- the tables of apps
 
     def purge_beside(self, extension: Extension, store: BaseStore, options: dict[str, Any]) -> None:
         """Delete, or count, what an app keeps beside the records."""
-        try:
+        with self.table_explained("A table beside the records cannot be purged. Is it migrated?"):
             found = list(extension.purging(self.alias, store))
-        except DatabaseError as error:
-            raise CommandError(f"A table beside the records cannot be purged. Is it migrated? {error}") from error
         for rows_of in found:
-            with self.explaining(f"The {rows_of.kind}s cannot be purged. Is their table migrated?"):
+            with self.table_explained(f"The {rows_of.kind}s cannot be purged. Is their table migrated?"):
                 if not options["dry_run"]:
                     if self.purge_rows(rows_of.kind, rows_of.purge, options):
                         self.say(self.so_far())
@@ -149,21 +125,10 @@ class Command(ProgressCommand):
         self.end_progress()
         return self.deleted
 
-    @contextmanager
-    def explaining(self, sentence: str) -> Iterator[None]:
-        """Turn what can go wrong with the table of an app into an error that says so, and how far it came."""
-        try:
-            yield
-        except KeyboardInterrupt:
-            self.end_progress()
-            raise CommandError(f"Interrupted. {self.so_far()}", returncode=130) from None
-        except LostRace as error:
-            self.end_progress()
-            raise CommandError(f"Lost the race for a batch {TRIES} times in a row. {self.so_far()}") from error
-        except DatabaseError as error:
-            raise CommandError(f"{sentence} {error}\n{self.so_far()}") from error
-
     # -------------------------------------------------------------------------------------------------------- output
+
+    def changed(self) -> str:
+        return f"\n{self.so_far()}"
 
     def so_far(self) -> str:
         if not self.deleted:

@@ -187,31 +187,10 @@ class LayeredStore(WrappedStore):
 
     # ----------------------------------------------------------------------------------------------- for an operator
 
-    def release(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        """See BaseStore.release(). Also drops the copy, even if nothing was changed: repeat it to drop a stale one."""
+    def _by_hand(self, act: Callable[..., Intervention], record_id: UUID, audit: Audit) -> Intervention:
+        """Drop the copy as well, even if nothing was changed, or the record is gone: repeat it to drop a stale one."""
         try:
-            return super().release(record_id, audit=audit)
-        finally:
-            self._drop_copy(record_id)
-
-    def expire(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        """See BaseStore.expire(). Also drops the copy."""
-        try:
-            return super().expire(record_id, audit=audit)
-        finally:
-            self._drop_copy(record_id)
-
-    def erase(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        """See BaseStore.erase(). Also drops the copy, even of a record that was deleted by other means."""
-        try:
-            return super().erase(record_id, audit=audit)
-        finally:
-            self._drop_copy(record_id)
-
-    def forget(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        """See BaseStore.forget(). Also drops the copy."""
-        try:
-            return super().forget(record_id, audit=audit)
+            return super()._by_hand(act, record_id, audit)
         finally:
             self._drop_copy(record_id)
 

@@ -15,7 +15,7 @@ from django.db import Error, connections, transaction
 from ...core.records import Guarantee, Ticket
 from ...errors import DurableInsideGuard, ImplicitCommit, OutcomeUnknown, StoreUnavailable, TransactionLost
 from ..base import Guard
-from ..blocks import offered
+from ..blocks import OFFERED, offered
 from . import database_errors
 from .dialects.base import IDLE, IN_ERROR
 from .executing import fetched, translate
@@ -51,12 +51,18 @@ def guarding(
         return Guard()
     for one in ACTIVE_GUARDS.get():
         if not one.ended and one.name == (using, ticket.id):
-            return Guard(committed=False)  # our own caller holds it
+            return Inner()  # our own caller holds it
     return TransactionGuard(sql, using, ticket, takeover=takeover, combine=combine)
 
 
 def _stay() -> None:
     """Leave a connection open."""
+
+
+class Inner(Guard):
+    """A guard inside that of its own caller, which holds the record."""
+
+    committed = False
 
 
 class TransactionGuard(Guard):
@@ -67,12 +73,12 @@ class TransactionGuard(Guard):
     """
 
     def __init__(self, sql: Statements, using: str, ticket: Ticket, *, takeover: bool, combine: bool) -> None:
-        super().__init__(committed=False)
+        self.committed = False
         self._sql, self._dialect, self._ticket = sql, sql.dialect, ticket
         self._takeover = takeover
         connection = self._connection = connections[using]
         #: The request's own transaction, which this guard takes over.
-        self._block = block = offered(using)
+        self._block = block = None if OFFERED.get() is None else offered(using)
         #: Is there a transaction around ours?
         self._joined = connection.in_atomic_block if block is None else block.joined
         #: The transaction that begins with the lock and settles with its COMMIT, if there can be one here.

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from django.db import transaction
 
 from ...core.records import Status
-from ...models import IdempotencyRecord, instant
+from ...models import IdempotencyRecord
 from ..base import Purged
 from .dialects import Dialect, dialect
+from .rows import instant
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from ...core.records import GUARANTEES, MISSING, STATUSES, Outcome, Record, Status
 from ...errors import RecordUnreadable
-from ...models import IdempotencyRecord, InstantField, instant, instants
+from ...models import IdempotencyRecord, InstantField
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
@@ -98,3 +99,19 @@ def outcome_of(status: Any, headers: Any, body: Any) -> Outcome | None:
 def uuid_of(value: UUID | str) -> UUID:
     """Return an id as the driver has read it."""
     return value if isinstance(value, UUID) else UUID(value)
+
+
+def instants(values: Iterable[datetime | str], connection: BaseDatabaseWrapper) -> list[datetime]:
+    """Return a driver's values of `InstantField`s, or of the database's clock, as aware UTC datetimes."""
+    # A naive value is UTC: on PostgreSQL we select no instant in a session's time zone, see Dialect.instant().
+    naive = not connection.features.supports_timezones
+    read = [datetime.fromisoformat(value) if isinstance(value, str) else value for value in values]  # SQLite's clock
+    return [
+        value.replace(tzinfo=timezone.utc) if naive or value.tzinfo is None else value.astimezone(timezone.utc)
+        for value in read
+    ]
+
+
+def instant(value: datetime | str, connection: BaseDatabaseWrapper) -> datetime:
+    """See instants()."""
+    return instants([value], connection)[0]

@@ -10,11 +10,11 @@ from uuid import UUID
 
 from ...core import rules
 from ...core.records import MISSING, Guarantee, Record, Settlement, Status, Ticket, UnprintedBytes, UnprintedText
-from ...models import IdempotencyRecord, instants
+from ...models import IdempotencyRecord
 from . import rows
 from .dialects import dialect
 from .dialects.transactions import Bound
-from .rows import FIELDS, INSTANTS, uuid_of
+from .rows import FIELDS, INSTANTS, instants, uuid_of
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper

@@ -9,7 +9,7 @@ import base64
 import json
 import logging
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from enum import Enum
 from uuid import UUID
@@ -76,20 +76,8 @@ class SealedStore(WrappedStore):
 
     # ----------------------------------------------------------------------------------------------- for an operator
 
-    def release(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        return self.store.release(record_id, audit=self._opens(audit))
-
-    def expire(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        return self.store.expire(record_id, audit=self._opens(audit))
-
-    def erase(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        return self.store.erase(record_id, audit=self._opens(audit))
-
-    def forget(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        return self.store.forget(record_id, audit=self._opens(audit))
-
-    def _opens(self, audit: Audit) -> Audit:
-        return lambda record: audit(self.opened(record))
+    def _by_hand(self, act: Callable[..., Intervention], record_id: UUID, audit: Audit) -> Intervention:
+        return act(record_id, audit=lambda record: audit(self.opened(record)))
 
     # ------------------------------------------------------------------------------------------------- seal and open
 

@@ -38,14 +38,6 @@ class Migration(migrations.Migration):
                 ("operation", models.UUIDField(editable=False, verbose_name="operation")),
                 ("store", models.CharField(max_length=100, verbose_name="store")),
                 ("attempt", models.PositiveIntegerField(verbose_name="attempt")),
-                (
-                    "repeats",
-                    models.CharField(
-                        choices=[("least_once", "least_once"), ("most_once", "most_once")],
-                        max_length=12,
-                        verbose_name="repetition",
-                    ),
-                ),
                 ("function", models.CharField(blank=True, max_length=255, verbose_name="function")),
                 ("undo", models.CharField(blank=True, max_length=255, verbose_name="undo")),
                 ("ask", models.CharField(blank=True, max_length=255, verbose_name="ask")),

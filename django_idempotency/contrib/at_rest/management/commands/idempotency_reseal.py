@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
-from django.db import DatabaseError
 
 from .....extensions import extensions
 from .....management.arguments import not_negative, positive
@@ -82,12 +81,10 @@ class Command(ScanningCommand):
         """Reseal what apps keep beside the records. Return what became of it, by its plural."""
         found: defaultdict[str, Counter[Resealing]] = defaultdict(Counter)
         for extension in extensions():
-            try:
+            with self.table_explained("What is kept beside the records cannot be resealed:"):
                 for kind, batch in extension.reseal(self.store, size=size, dry=dry):
                     found[kind] += batch
                     self.progress()
-            except DatabaseError as error:
-                raise CommandError(f"What is kept beside the records cannot be resealed: {error}") from error
         return found
 
     def so_far(self) -> str:

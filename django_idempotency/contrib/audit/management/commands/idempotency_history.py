@@ -15,6 +15,7 @@ from ..... import conf
 from .....inspection import redaction
 from .....inspection.failures import MISCONFIGURED, advice
 from .....inspection.terminal import plain
+from .....management.arguments import add_record
 from .....management.sought import sought
 from ...timeline import Referred, Timeline, referring_to, timeline_of
 from ...values import parsed
@@ -28,14 +29,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument(
-            "scope",
-            nargs="?",
-            help='Whose key it is, exactly, such as "user:auth.user:7"; or alone the operation_ref of a problem document.',
-        )
-        parser.add_argument("key", nargs="?", help="The key, exactly, without the quotes of its header.")
-        parser.add_argument("--realm", metavar="NAME", help="The realm of the scope, if the scope does not name it.")
-        parser.add_argument("--store", metavar="ALIAS", help='In IDEMPOTENCY["STORES"]; that of IDEMPOTENCY["STORE"].')
+        add_record(parser, nargs="?")
         parser.add_argument(
             "--reference", metavar="KIND:VALUE", help='List the keys that refer to it, such as "payment:17".'
         )
