@@ -389,7 +389,7 @@ class Call:
         """Store or drop the view's response, and return it. Raises what `Operation.settle` raises."""
         if self.degraded:
             self._leave()
-            return self._stamp(response)
+            return self._stamp(response, self._note())
         try:
             ended, outcome = self._conclude(response)
             if ended is WorkResult.DROPPED and self.course.have_begun():
@@ -404,15 +404,16 @@ class Call:
                 raise OutcomeUnknown
         finally:
             self._leave()
+            status = self._note()  # also if only a callback of the COMMIT has failed
             for each in self._listeners:
                 each.ended(self)
-        return self._stamp(response)
+        return self._stamp(response, status)
 
     async def asettle(self, response: HttpResponseBase) -> HttpResponseBase:
         """See settle()."""
         if self.degraded:
             self._leave()
-            return self._stamp(response)
+            return self._stamp(response, self._note())
         try:
             # The project's function, a file and a sync stream may query a database, which an event loop refuses.
             asks = callable(self.terms.keep) or (response.streaming and not getattr(response, "is_async", False))
@@ -433,9 +434,10 @@ class Call:
                 raise OutcomeUnknown
         finally:
             self._leave()
+            status = self._note()  # also if only a callback of the COMMIT has failed
             for each in self._listeners:
                 await in_thread(each.ended, self)
-        return self._stamp(response)
+        return self._stamp(response, status)
 
     def fail(self, error: BaseException, *, committed: Committed = _nothing_committed) -> Problem:
         """End a call whose view raised, and raise: its exception, or a clearer one. Django makes a response of it.
@@ -524,9 +526,9 @@ class Call:
         if self.exchange.call is self:
             self.exchange.call = None
 
-    def _stamp(self, response: HttpResponseBase) -> HttpResponseBase:
+    def _stamp(self, response: HttpResponseBase, status: HeaderStatus) -> HttpResponseBase:
         """Set the status header of the request, replacing one that its view has set."""
-        set_headers(self._note(), response, self._spoken, original=self._original)
+        set_headers(status, response, self._spoken, original=self._original)
         self.exchange.stamped = weakref.ref(response)
         return response
 

@@ -40,7 +40,7 @@ class Raising(SimpleTemplateResponse):
     """Raises when Django renders it: then Django calls `process_exception`, as it does not after a `process_view`."""
 
     def __init__(self, error: Exception) -> None:
-        super().__init__("")
+        super().__init__("", {})  # the process_template_response of a middleware may add to its context
         self.error = error
 
     def render(self) -> NoReturn:

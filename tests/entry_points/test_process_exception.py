@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.core.exceptions import SuspiciousOperation
+from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.test import Client
 from django.urls import path
@@ -42,6 +43,14 @@ class Answering:
         return answer(exception)
 
 
+class Templating(Answering):
+    """Adds to the context of every template response, as usual."""
+
+    def process_template_response(self, request: HttpRequest, response: Any) -> Any:
+        response.context_data["added"] = True
+        return response
+
+
 def answer(exception: Exception) -> HttpResponse:
     return HttpResponse(type(exception).__name__, status=418)
 
@@ -67,6 +76,15 @@ def raising(error: type[Exception]) -> Callable[[HttpRequest], HttpResponse]:
     return view
 
 
+def charged_and_failing(request: HttpRequest) -> HttpResponse:
+    def fail() -> None:
+        raise LookupError
+
+    Effect.objects.create(label="charged")
+    transaction.on_commit(fail)
+    return HttpResponse(status=201)
+
+
 def bare(request: HttpRequest) -> HttpResponse:
     return raising(Http404)(request)
 
@@ -86,6 +104,8 @@ urlpatterns = [
     path("answered/", idempotent()(answered(raising(Http404)))),
     path("answered-own/", idempotent()(answered(raising(LookupError)))),
     path("bare/", bare),
+    path("charged/", charged_and_failing),
+    path("charged-own/", idempotent()(charged_and_failing)),
 ]
 
 Send = Callable[..., Any]
@@ -127,3 +147,17 @@ def test_what_answers_below_the_guard_is_remembered(send: Send, url: str) -> Non
     assert (first.status_code, retry.status_code, retry.content) == (418, 418, first.content)
     assert retry["Idempotent-Replayed"] == "true"
     assert effects() == 1
+
+
+def test_a_hook_that_adds_to_the_context_of_templates(send: Send, settings: Settings) -> None:
+    """It gets what raises when it is rendered, and changes nothing: process_exception responds as without us."""
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE[:-1], f"{__name__}.Templating", settings.MIDDLEWARE[-1]]
+    assert (send("bare", key=None).status_code, send("bare").content) == (418, b"Http404")
+
+
+@pytest.mark.parametrize("url", ["charged", "charged-own"])
+def test_a_callback_that_fails_after_the_commit(send: Send, url: str) -> None:
+    """All is committed, and the header says so, whatever is made of the exception."""
+    first, retry = send(url), send(url)
+    assert (first.status_code, first["Idempotency-Status"], effects()) == (418, "created", 1)
+    assert (retry.status_code, retry["Idempotency-Status"], effects()) == (201, "replayed", 1)
