@@ -21,10 +21,11 @@ from .core.policy import SAFE_METHODS, Policy
 from .errors import ConfigurationError, Problem
 from .http import counting
 from .http.access import ask_again
-from .http.admission import aadmit, admit
-from .http.atomic_requests import non_atomic_aliases
+from .http.admission import call_of, key_with_owner
+from .http.atomic_requests import non_atomic_aliases, opens_any
 from .http.exchange import Exchange, exchange_of, noted_of, stamp
 from .http.handle import without_key
+from .http.keys import user_of
 from .http.kinds import Reason, ViewKind
 from .http.markers import view_class
 from .http.plan import Plan, asking, may_refuse, plan_of
@@ -65,7 +66,7 @@ class IdempotencyMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
         """Report a keyed request to which something responded before its view, or which runs unguarded."""
-        if (plan := asking(POLICY, request)) is None or (plan.in_body and not plan.required):
+        if (plan := asking(POLICY, request)) is None or (plan.in_body and plan.required is not True):
             return self.get_response(request)  # type: ignore[no-any-return]
         exchange = exchange_of(request)
         exchange.status = exchange.stamped = None  # the same request may be sent through again
@@ -107,9 +108,8 @@ class IdempotencyMiddleware:
         """Return the response of a view under guard; `None`: there is nothing to guard, or a guard closer to the view."""
         if (plan := _asks(request, callback)) is None:
             return None
-        call, non_atomic = None, frozenset[str]()
+        call, route, non_atomic = None, route_of(callback, request.method or ""), set[str]()
         try:
-            route = route_of(callback, request.method or "")
             if _passes(request, callback, plan, route):
                 return None
             # DRF's: the guard belongs after its authentication and permissions.
@@ -117,11 +117,12 @@ class IdempotencyMiddleware:
                 from .rest_framework.view_adapter import run_with_mixin
 
                 return run_with_mixin(callback, request, args, kwargs)  # type: ignore[no-any-return]
-            if iscoroutinefunction(callback):
-                _refuse_async(callback, plan, route)
-            facts, non_atomic = _facts(plan, request, callback, args, kwargs), frozenset(non_atomic_aliases(callback))
             user = getattr(request, "user", None)
-            call = admit(request, POLICY, user=user, source=request, non_atomic=non_atomic, **facts)
+            if (keyed := key_with_owner(request, POLICY, user=user, by="middleware")) is not None:
+                if iscoroutinefunction(callback):
+                    _refuse_async(callback, plan, route)
+                facts, non_atomic = _facts(plan, request, callback, args, kwargs), non_atomic_aliases(callback)
+                call = call_of(request, keyed, user=user, non_atomic=non_atomic, **facts)
         except Problem as problem:
             return problem_response(problem, request)
         except (ConfigurationError, ImproperlyConfigured) as error:
@@ -141,15 +142,18 @@ class IdempotencyMiddleware:
             # One hop: claim, view, settle and COMMIT in one thread call, which a disconnecting client cannot cancel.
             in_thread = sync_to_async(type(self).process_view)
             return await run_to_completion(in_thread(self, request, callback, args, kwargs))
-        call = None
+        call, route = None, route_of(callback, request.method or "")
         try:
-            route = route_of(callback, request.method or "")
             # A function of EXEMPT may query a database.
             asking_project = sync_to_async(_passes)(request, callback, plan, route) if plan.exemptions else None
             if _passes(request, callback, plan, route) if asking_project is None else await asking_project:
                 return None
-            _refuse_async(callback, plan, route)
-            call = await aadmit(request, POLICY, **_facts(plan, request, callback, args, kwargs))
+            user = await user_of(request, POLICY)
+            keyed = await sync_to_async(key_with_owner)(request, POLICY, user=user, by="middleware")
+            if keyed is not None:
+                _refuse_async(callback, plan, route)
+                facts = _facts(plan, request, callback, args, kwargs)
+                call = await sync_to_async(call_of)(request, keyed, user=user, **facts)
         except Problem as problem:
             return await aproblem_response(problem, request)
         except (ConfigurationError, ImproperlyConfigured) as error:
@@ -179,7 +183,7 @@ def _facts(
     plan: Plan, request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, Any]:
     """Return what only the middleware knows of a call: it guards a view that knows nothing of keys."""
-    return {"by": "middleware", "strict": False, "ask_again": partial(ask_again, plan, request, callback, args, kwargs)}
+    return {"source": request, "strict": False, "ask_again": partial(ask_again, plan, request, callback, args, kwargs)}
 
 
 # ------------------------------------------------------------------------------------------------- what it lets pass
@@ -187,7 +191,7 @@ def _facts(
 
 def _asks(request: HttpRequest, callback: Any) -> Plan | None:
     """Return the plan of a request that has a key, or needs one. Any other is counted, unless the view's own guard counts it."""
-    if (plan := asking(POLICY, request)) is not None and (plan.required or not plan.in_body):
+    if (plan := asking(POLICY, request)) is not None and (plan.required is True or not plan.in_body):
         return plan
     if not hasattr(request, "idempotency"):
         request.idempotency = without_key()  # type: ignore[attr-defined]
@@ -204,6 +208,8 @@ def _passes(request: HttpRequest, callback: Any, plan: Plan, route: Route) -> bo
     """Does a request pass, since a guard closer to the view guards it, or none can? Where it asked for one that is reported."""
     if (known := noted_of(request)) is not None and known.call is not None:
         return True
+    if iscoroutinefunction(callback) and opens_any(non_atomic_aliases(callback)):
+        return True  # which Django refuses
     if request.method not in plan.methods and plan.profile.unsupported_status is None:
         return _left(request, plan, METHOD)
     if route.exempt:

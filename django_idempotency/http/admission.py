@@ -119,18 +119,13 @@ def admit(
     return None if keyed is None else call_of(request, keyed, user=user, source=source, strict=strict, **facts)
 
 
-async def aadmit(
-    request: HttpRequest, policy: Policy, *, by: str, strict: bool, source: Any = None, **facts: Any
-) -> Call | None:
+async def aadmit(request: HttpRequest, policy: Policy, *, by: str, source: Any = None, **facts: Any) -> Call | None:
     """See admit(). Without a `user` among the `facts` it is found as an async view finds it. The body is read in a thread."""
-    if strict and (keyed := key_to_guard(request, policy, by=by)) is None:
+    if (keyed := key_to_guard(request, policy, by=by)) is None:
         return None
-    user = facts.pop("user") if "user" in facts else await user_of(request, policy)
-    if not strict:
-        keyed = await sync_to_async(key_with_owner)(request, policy, user=user, by=by)
-    if keyed is None:
-        return None
-    return await sync_to_async(call_of)(request, keyed, user=user, source=source or request, strict=strict, **facts)
+    if "user" not in facts:
+        facts["user"] = await user_of(request, policy)
+    return await sync_to_async(call_of)(request, keyed, source=source or request, **facts)
 
 
 def switch_off(request: HttpRequest, plan: Plan) -> None:

@@ -64,6 +64,11 @@ def asks_for_transaction(alias: str | None, non_atomic: AbstractSet[str]) -> boo
     return bool(settings.get("ATOMIC_REQUESTS")) and alias not in non_atomic
 
 
+def opens_any(non_atomic: AbstractSet[str]) -> bool:
+    """Does the project use ATOMIC_REQUESTS on any database, for a view that excludes the aliases `non_atomic`?"""
+    return any(asks_for_transaction(alias, non_atomic) for alias in connections.settings)
+
+
 def leave_atomic_requests(view: View) -> View:
     """Exclude a view from ATOMIC_REQUESTS, on every database."""
     exclude_aliases(view, AllAliases(non_atomic_aliases(view)))

@@ -37,7 +37,6 @@ from ..errors import (
     StoreUnavailable,
     TransactionLost,
 )
-from ..extensions import extended
 from ..instrumentation.counting import outcome_of_verdict
 from ..instrumentation.meters import meters
 from ..instrumentation.observer import Observer
@@ -111,6 +110,7 @@ class Call:
         exchange.record, exchange.operation = ticket.id, self.operation
         assert exchange.spoken is not None, "its key was read"
         self._spoken = exchange.spoken
+        self._handle = plan.handle  # before the claim: an app may raise
         #: The database whose open transaction the record joins.
         self._alias = plan.store.using
         self._non_atomic = non_atomic
@@ -205,7 +205,7 @@ class Call:
     def _begin(self, run: Execute | None) -> None:
         """Let the view run: it sees its operation. `None`: without its store."""
         self._ask_again = self._finish = None  # they hold the request
-        self.handle = handle = extended(RequestIdempotency)(self.operation, self.terms)
+        self.handle = handle = self._handle(self.operation, self.terms)
         self.course = handle._course(handle)  # noqa: SLF001 - ours
         handle._exchange = self.exchange  # noqa: SLF001 - ours
         self.request.idempotency, self.exchange.call = handle, self  # type: ignore[attr-defined]

@@ -16,7 +16,6 @@ from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed
 from ..extensions import extended
 from ..realms import realm_of
 from ..runtime.handle import OperationHandle, SwitchedOff
-from .plan import Plan
 
 #: The scope of derived keys while idempotency is off: the client is not identified, and a guarded run derives other
 #: keys.
@@ -77,7 +76,7 @@ def without_key() -> WithoutKey:
 class UnguardedIdempotency(SwitchedOff, RequestIdempotency):
     """`request.idempotency` while idempotency is off."""
 
-    def __init__(self, request: HttpRequest, plan: Plan) -> None:
+    def __init__(self, request: HttpRequest, plan: Any) -> None:
         super().__init__(_SCOPE, _key_or_new(request, plan))
         self._request = weakref.ref(request)  # the request refers to us
         self._plan = plan
@@ -89,9 +88,9 @@ class UnguardedIdempotency(SwitchedOff, RequestIdempotency):
         return super().derive(label)
 
 
-def _key_or_new(request: HttpRequest, plan: Plan) -> str:
+def _key_or_new(request: HttpRequest, plan: Any) -> str:
     """Return the client's key, or a new one if that is missing or malformed: views may rely on its form."""
     with suppress(KeyMalformed, KeyAhead, KeyExpired):
         if (key := plan.read_key(request.META)) is not None:
-            return key
+            return str(key)
     return uuid4().hex

@@ -1,7 +1,7 @@
 """A route's plan: all that its policy and the settings say about a request, compiled once.
 
 A request only executes it: it reads no setting. A plan is kept with its policy, and compiled again when the settings are
-others: `settings.IDEMPOTENCY` is compared, so that a dict which is edited in place counts from the next request, too;
+others: `settings.IDEMPOTENCY` is compared, so that an entry which is set in place counts from the next request, too;
 for what else may change in tests, Django's signal `setting_changed` is enough.
 """
 
@@ -28,10 +28,12 @@ from ..core.policy import OBSERVE, SAFE_METHODS, Policy, Resolved
 from ..core.profiles import Profile
 from ..core.records import Guarantee, Ticket, UnprintedText, prints
 from ..errors import ConfigurationError, KeyMalformed
+from ..extensions import extended
 from ..runtime.registry import body_limit, store_of
 from ..runtime.tickets import issuing
 from ..stores.base import BaseStore
 from .exemptions import Exemption, exemptions
+from .handle import RequestIdempotency
 from .keys import formatted, of_client, parse_key, plain_key, require_timely
 from .wings import Listens, wing
 
@@ -114,6 +116,11 @@ class Plan:
     def issue(self) -> Callable[..., Ticket]:
         """What makes the tickets of its requests: it takes the fields that differ."""
         return issuing(self.terms)
+
+    @cached_property
+    def handle(self) -> type[RequestIdempotency]:
+        """What its views see as `request.idempotency`, with all that apps add to it."""
+        return extended(RequestIdempotency)
 
     @cached_property
     def counts_replays(self) -> bool:

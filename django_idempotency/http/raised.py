@@ -41,7 +41,12 @@ class Raising(SimpleTemplateResponse):
 
     def __init__(self, error: Exception) -> None:
         super().__init__("", {})  # the process_template_response of a middleware may add to its context
-        self.error = error
+        self.error: Exception | None = error
 
     def render(self) -> NoReturn:
-        raise self.error
+        error, self.error = self.error, None
+        assert error is not None, "Django renders it once"
+        try:
+            raise error
+        finally:
+            del error  # its traceback has this frame

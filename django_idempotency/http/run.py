@@ -41,16 +41,15 @@ def run(
     source: Any,
     non_atomic: AbstractSet[str],
     by: str = "decorator",
-    strict: bool = True,
     respond: Respond = problem_response,
     **facts: Any,
 ) -> HttpResponseBase:
     """Run a sync view under guard if the request carries a key. Claim, work and COMMIT happen in this one call.
 
     `source` is the request that the view sees (DRF's, or Django's), which parses the body as the view would. `non_atomic`
-    are the databases that the view excludes from ATOMIC_REQUESTS. `strict`: see `identify()`. `facts`: see `Call`.
+    are the databases that the view excludes from ATOMIC_REQUESTS. `facts`: see `Call`.
     """
-    facts.update(user=getattr(source, "user", None), source=source, by=by, strict=strict, non_atomic=non_atomic)
+    facts.update(user=getattr(source, "user", None), source=source, by=by, strict=True, non_atomic=non_atomic)
     try:
         call = admit(request, policy, **facts)
     except Problem as problem:
@@ -88,11 +87,11 @@ def run_call(
 
 
 async def arun(
-    request: HttpRequest, policy: Policy, work: AsyncWork, *, by: str = "decorator", strict: bool = True, **facts: Any
+    request: HttpRequest, policy: Policy, work: AsyncWork, *, by: str = "decorator", **facts: Any
 ) -> HttpResponseBase:
     """See run(). A client that disconnects never frees a key early."""
     try:
-        call = await aadmit(request, policy, by=by, strict=strict, **facts)
+        call = await aadmit(request, policy, by=by, **facts)
     except Problem as problem:
         return await aproblem_response(problem, request)
     if call is None:

@@ -33,7 +33,7 @@ JOURNEYS = {
 LOADED = {"apps": 226, "view": 236}
 
 #: Lines of code, without docstrings, comments and blank lines; in all, and of the part that every project has.
-LINES, CORE_LINES = 31_675, 17_413
+LINES, CORE_LINES = 31_686, 17_424
 #: Deletable: no part of the core.
 APART = ("contrib", "testing", "stores/redis", "stores/dynamodb", "stores/layered")
 #: Folders at the top, and those of them that import each other in circles.

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.core.handlers.wsgi import WSGIHandler
+from django.db import connection
 from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory
 from django.urls import path
@@ -48,6 +49,8 @@ urlpatterns = [path("plain/", plain), path("decorated/", idempotent(plain))]
 @pytest.mark.parametrize("url", ["/plain/", "/decorated/"])
 def test_a_request_is_freed_with_its_response(user: User, settings: Settings, url: str, key: str | None) -> None:
     """The first request and its replay, without a garbage collection."""
+    if connection.vendor == "mysql":
+        pytest.skip("it raises for a key that exists, and Django's database errors keep their frames alive")
     settings.MIDDLEWARE = [f"{__name__}.signed_in", "django_idempotency.middleware.IdempotencyMiddleware"]
     handler: Any = WSGIHandler()
     seen.clear()

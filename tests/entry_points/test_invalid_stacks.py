@@ -15,7 +15,7 @@ from django.db import connection, connections, transaction
 from django.dispatch import receiver
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect
-from django.test import AsyncClient
+from django.test import AsyncClient, Client
 from django.urls import path
 from django.utils.decorators import method_decorator
 from django.views import View
@@ -236,10 +236,16 @@ async def adrf(request: HttpRequest) -> HttpResponse:
 
 adrf.cls = APIView  # type: ignore[attr-defined]
 
+
+async def awaited(request: HttpRequest) -> HttpResponse:
+    return HttpResponse("ran", status=201)
+
+
 urlpatterns = [
     path("plain/", plain),
     path("receipt/", receipt),
     path("plainly-raising/", raising),
+    path("awaited/", awaited),
     path("by-permission/", permission_required(PERMISSION, raise_exception=True)(plain)),
     path("by-login-page/", permission_required(PERMISSION, login_url="/login/")(plain)),
     path("by-test/", login_required(user_passes_test(allowed, login_url="/login/")(plain))),
@@ -492,3 +498,44 @@ def test_only_true_authorises(user: User, connect: Connect, settings: Any, verdi
     settings.IDEMPOTENCY = {"AUTHORIZE_REPLAY": lambda request, outcome: verdict}
     send = connect("/plain/", user)
     assert [send().status_code, send().status_code] == [201, 403]
+
+
+UNGUARDED: dict[str, tuple[dict[str, Any], str | None]] = {
+    "a key is only asked for": ({"REQUIRED": "warn"}, None),
+    "a malformed key of nobody's": ({}, '"'),
+}
+
+
+@pytest.mark.parametrize("case", UNGUARDED)
+@pytest.mark.parametrize("client", [Client, AsyncClient])
+def test_an_async_view_that_no_guard_is_needed_for(settings: Any, client: Any, case: str) -> None:
+    """It cannot be "atomic", which only matters to a request that would be guarded: any other runs."""
+    settings.IDEMPOTENCY, key = UNGUARDED[case]
+    post = async_to_sync(client().post) if client is AsyncClient else client().post
+    headers = {} if key is None else {"Idempotency-Key": key}
+    assert post("/awaited/", headers=headers).status_code == 201
+
+
+def test_an_async_view_while_idempotency_is_off(user: User, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Off is off."""
+    monkeypatch.setenv("IDEMPOTENCY_DISABLED", "1")
+    assert connect("/awaited/", user)().status_code == 201
+
+
+def test_an_async_view_under_atomic_requests(
+    user: User, connect: Connect, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Django refuses it, with a key as without one."""
+    settings.IDEMPOTENCY = {"GUARANTEE": "lease"}
+    monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
+    send = connect("/awaited/", user)
+    send.client.raise_request_exception = True
+    for key in (KEY, None):
+        with pytest.raises(RuntimeError, match="ATOMIC_REQUESTS with async views"):
+            send(key=key)
+
+
+def test_a_key_in_the_body_is_only_asked_for(settings: Any) -> None:
+    """The middleware looks for none there, and warns of none."""
+    settings.IDEMPOTENCY = {"PROFILE": "form", "REQUIRED": "warn"}
+    assert Client().post("/awaited/").status_code == 201
