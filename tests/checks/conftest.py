@@ -17,7 +17,9 @@ Configure = Callable[..., None]
 @pytest.fixture(autouse=True)
 def declared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Register the project's guarded functions, and none left behind by another test."""
-    ours = {known for known in terms.declared() if known.function.__module__.startswith("testproject.")}
+    ours = {
+        known for known in terms.declared() if str(getattr(known.function, "__module__", "")).startswith("testproject.")
+    }
     monkeypatch.setattr(terms, "_DECLARED", ours)
 
 
