@@ -21,7 +21,7 @@ from .tenants import check_hosts, check_tenants
 
 TAG = "idempotency"
 
-#: Checks of integrations that are no apps → the tags beside ours. Without its folder, one is not there.
+#: Checks of integrations that are not apps → the tags beside ours. A check is absent if its folder is.
 INTEGRATIONS: dict[str, tuple[str, ...]] = {
     "django_idempotency.contrib.cors.checks.check_cors": (),
     "django_idempotency.contrib.ninja.checks.check_operations": (checks.Tags.urls,),

@@ -77,7 +77,7 @@ class Plan:
         self.selects = conf.field(policy, "key") is not None
         self.observes = conf.field(policy, "mode") == OBSERVE
         self._takes_any = conf.field(policy, "key_format") == ANY
-        # Most plans: a request without the header is no business of ours.
+        # Most plans: a request without the header asks for nothing.
         self._asks_by_header = bool(self.header) and not (self.required or self.selects or profile.first_sent_field)
 
     # ------------------------------------------------------------------------------------------ of a keyed request only
@@ -249,6 +249,6 @@ def _copy(settings: Any) -> Any:
 
 
 def _parameter(query: str, name: str) -> object:
-    """Return the value of a parameter of the query; `None`: it is not there. A list of several is no key."""
+    """Return the value of a parameter of the query; `None`: it is not there. A list of several is not a key."""
     values = [value for key, value in parse_qsl(query, keep_blank_values=True) if key == name]
     return values[0] if len(values) == 1 else values or None

@@ -135,7 +135,7 @@ def enter(request: HttpRequest, run: Run, *, non_atomic: AbstractSet[str]) -> Ht
     entry, response, exchange = ViewEntry(non_atomic), None, exchange_of(request)
     outer, exchange.entry = exchange.entry, entry
     try:
-        with atomic_requests(non_atomic, noted=True) as entry.opened:
+        with atomic_requests(non_atomic) as entry.opened:
             entry.depths = {each.alias: len(each.atomic_blocks) for each in connections.all(initialized_only=True)}
             response = run()
             if entry.call is not None and not entry.ended:

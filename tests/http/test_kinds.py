@@ -34,7 +34,7 @@ def test_what_is_there(module: str, there: bool) -> None:
 
 
 def test_a_kind_needs_its_package_and_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of its packages is enough; without our folder there is no such kind."""
+    """One of its packages is enough; without our folder the kind is absent."""
     found = kinds.kinds.__wrapped__
     here = "django_idempotency.contrib.ninja.kind.Ninja"
     for table, expected in (
