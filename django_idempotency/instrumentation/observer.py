@@ -15,7 +15,7 @@ from ..core.records import shortened
 from ..engine.operation import Operation
 from ..engine.repeating import repeats
 from .counting import short_id
-from .meters import Source, meters
+from .meters import LEASE_LOST, Source
 from .trail import trail
 
 logger = logging.getLogger("django_idempotency")
@@ -107,7 +107,7 @@ class Observer:
     def _measure(self, event: str, operation: Operation) -> None:
         if event == "lost":
             if self._source is not None:
-                meters.lease_lost(self._source)
+                LEASE_LOST.record(**self._source._asdict())
         elif operation.record is not None and (conf.get("COUNT_REPLAYS") if self._counts is None else self._counts):
             repeats.add(operation.store, operation.record, replayed=event == "replayed")
 

@@ -14,6 +14,7 @@ from django.core.management import call_command
 from prometheus_client import REGISTRY
 
 from django_idempotency.contrib.metrics import prometheus
+from django_idempotency.instrumentation.meters import METRICS
 from django_idempotency.instrumentation.outcomes import OUTCOMES
 from django_idempotency.management.commands.idempotency_stats import _ABOUT
 
@@ -31,8 +32,9 @@ def printed(what: str, **options: Any) -> str:
 
 def exported() -> set[str]:
     """Return every name that Prometheus may scrape of us."""
-    assert prometheus.REQUESTS is not None  # it has registered its metrics
     names = {f"django_idempotency_{name}" for name in _ABOUT}
+    for metric in METRICS:  # each test session loads all wings
+        prometheus.collector(metric)
     for family in REGISTRY.collect():
         suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(family.type, [""])
         names |= {family.name + suffix for suffix in suffixes}
