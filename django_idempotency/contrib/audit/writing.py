@@ -17,10 +17,11 @@ from django.db import connections, router, transaction
 
 from ...core.concurrency.threads import in_thread
 from ...core.records import Guarantee, Record, shortened
-from ...engine.operation import EVENTS, Operation
+from ...engine.operation import Operation
 from ...errors import StoreUnavailable
 from ...instrumentation.meters import Metric
 from ...instrumentation.trail import Trail
+from ...signals import EVENTS
 from .models import AuditEvent, Reference
 from .rows import event_of, intervention_of, reference_of
 
@@ -30,8 +31,6 @@ FAILURES = Metric("audit.failures", "Events that the audit trail lacks.", unit="
 
 #: Events between a claim and its work. Those of `atomic` come when its transaction is open.
 BEGINNINGS = frozenset({"claimed", "taken_over", "resumed", "suspected"})
-#: What is written. Not "flooded": a client that makes too many keys must not make as many rows.
-WRITTEN = frozenset((*EVENTS, "suspected", "unavailable"))
 
 
 @dataclass(slots=True)
@@ -48,7 +47,7 @@ class DatabaseTrail(Trail):
     """The trail in the database."""
 
     def event(self, event: str, operation: Operation, request: Any) -> None:
-        if event not in WRITTEN:
+        if not EVENTS[event].colour:
             return
         try:
             self._event(event, operation, request)
