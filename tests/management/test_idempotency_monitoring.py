@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from importlib import import_module
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from django_idempotency.management.commands.idempotency_stats import _ABOUT
 from ..docs.pages import DOCS, anchors
 from ..support.services import needs_prometheus, program
 
+#: Where metrics are declared.
+DECLARING = ("contrib.outbox.relaying", "contrib.steps.journal", "contrib.client.ledger", "runtime.metered")
 _NAME = re.compile(r"django_idempotency_\w+")
 
 
@@ -33,7 +36,9 @@ def printed(what: str, **options: Any) -> str:
 def exported() -> set[str]:
     """Return every name that Prometheus may scrape of us."""
     names = {f"django_idempotency_{name}" for name in _ABOUT}
-    for metric in METRICS:  # each test session loads all wings
+    for name in DECLARING:
+        import_module(f"django_idempotency.{name}")
+    for metric in METRICS:
         prometheus.collector(metric)
     for family in REGISTRY.collect():
         suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(family.type, [""])
