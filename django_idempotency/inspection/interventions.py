@@ -1,7 +1,9 @@
-"""The texts of the changes that an operator makes by hand: one table for the admin and the command."""
+"""An operator changes a record by hand: one table of what there is, for the admin and the command, and one way to do it."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -11,6 +13,12 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
 from ..core.interventions import CHANGES, Intervention
+from ..core.records import Record, shortened
+from ..errors import IdempotencyError, OutcomeUnknown, StoreUnavailable
+from ..instrumentation.trail import trail
+from ..stores.base import Audit, BaseStore
+
+logger = logging.getLogger("django_idempotency")
 
 _ALREADY = ngettext_lazy(
     "%d record was already free, expired or erased.", "%d records were already free, expired or erased."
@@ -40,6 +48,11 @@ class Verb:
     already_counted: Any = _ALREADY
 
     @property
+    def event(self) -> str:
+        """Its name in the log and in the audit trail."""
+        return f"{self.done.lower()}_by_hand"
+
+    @property
     def permission(self) -> str:
         """What a user of the admin needs, beside the view of records."""
         return f"django_idempotency.{self.name}_record"
@@ -48,6 +61,73 @@ class Verb:
         """Change a record of a store. `audit(record)` gets it as it was."""
         changed: Intervention = store.change(record_id, CHANGES[self.name], audit=audit)
         return changed
+
+
+def intervene(
+    verb: Verb,
+    store: BaseStore,
+    record_id: UUID,
+    *,
+    alias: str,
+    actor: str,
+    reason: str,
+    act: Callable[..., Intervention] | None = None,
+    note: Audit | None = None,
+) -> tuple[Intervention, Record | None]:
+    """Change a record, through all layers of the store, so that no copy is left in a front. Return the record as it was.
+
+    What is done is written to the audit trail, with `note(record)`: in the transaction of the change, where a store has
+    one. It is logged after that. `act` does it in place of the verb. Raises what the store raises.
+    """
+    before: list[Record] = []
+
+    def audit(record: Record) -> None:
+        before.append(record)
+        if len(before) > 1:  # of one change in two steps
+            return
+        if note is not None:
+            note(record)
+        trail.intervened(verb.event, record, actor=actor, reason=reason)
+
+    try:
+        outcome = (act or verb.act)(store, record_id, audit=audit)
+    except IdempotencyError as error:
+        if before:
+            _log(
+                verb,
+                before[0],
+                alias=alias,
+                actor=actor,
+                sure=not isinstance(error, (StoreUnavailable, OutcomeUnknown)),
+            )
+        raise
+    if before and outcome is Intervention.DONE:
+        _log(verb, before[0], alias=alias, actor=actor, sure=True)
+    return outcome, before[0] if before else None
+
+
+def _log(verb: Verb, record: Record, *, alias: str, actor: str, sure: bool) -> None:
+    """Log who changed a record, and its state before. Not `sure`: the outcome of the change is unknown."""
+    facts: dict[str, Any] = {
+        "event": verb.event,
+        "sure": sure,
+        "user": actor,
+        "store": alias,
+        "id": str(record.id),
+        "key": shortened(record.key),
+        "scope": record.scope,
+        "method": record.method,
+        "path": record.path,
+        "status": record.status.name.lower(),
+        "attempt": record.attempt,
+    }
+    logger.warning(
+        "%s by hand%s, by %s: record %s of %s in the store %s. It was %s, attempt %d.",
+        verb.done,
+        "" if sure else ", perhaps: the store did not respond",
+        *(facts[fact] for fact in ("user", "id", "scope", "store", "status", "attempt")),
+        extra={"idempotency": facts},
+    )
 
 
 VERBS = {

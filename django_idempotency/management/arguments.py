@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentTypeError
 from datetime import datetime, time, timedelta
 from typing import Any
 
@@ -17,7 +17,7 @@ MOST_SECONDS = 365 * 86_400
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
-def add_record(parser: ArgumentParser, **of_scope: Any) -> None:
+def add_record(parser: Any, **of_scope: Any) -> None:
     """Add what names one record, which `sought()` reads. `of_scope` is what else is said of the first argument."""
     parser.add_argument(
         "scope",
@@ -26,6 +26,9 @@ def add_record(parser: ArgumentParser, **of_scope: Any) -> None:
     )
     parser.add_argument("key", nargs="?", help="The key, exactly, without the quotes of its header.")
     parser.add_argument("--realm", metavar="NAME", help="The realm of the scope, if the scope does not name it.")
+
+
+def add_store(parser: Any) -> None:
     parser.add_argument("--store", metavar="ALIAS", help='In IDEMPOTENCY["STORES"]; that of IDEMPOTENCY["STORE"].')
 
 

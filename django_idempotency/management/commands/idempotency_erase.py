@@ -23,8 +23,8 @@ from ...extensions import Extension, extensions
 from ...inspection.terminal import plain
 from ...instrumentation.trail import trail
 from ...runtime.registry import records_of, stores
-from ..operators import operator
-from ..scanning import ScanningCommand
+from ..base import ScanningCommand
+from ..output import operator
 
 logger = logging.getLogger("django_idempotency")
 
@@ -33,6 +33,7 @@ NAMED = 5
 
 
 class Command(ScanningCommand):
+    requires_system_checks = "__all__"
     help = (
         "Erase what is stored about the owner of a scope, in every store and every front: responses, request digests, "
         "scopes, keys and paths. A key that was used stays used until its retention ends: a retry gets "

@@ -10,8 +10,8 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from ...inspection.stats import STATUSES, Tally
-from ..files import write_whole
-from ..scanning import ScanningCommand
+from ..base import ScanningCommand
+from ..output import gauge, write_whole
 
 #: What a line of the text format says of each gauge.
 _ABOUT = {
@@ -24,8 +24,6 @@ _ABOUT = {
 
 
 class Command(ScanningCommand):
-    #: It is needed most when something is wrong, perhaps with a route that has nothing to do with it.
-    requires_system_checks = ()
     help = (
         "Count a store's records by status, and show the oldest running one, how far the purge is behind, and the size. "
         "Reads all records, in bounded batches."
@@ -82,21 +80,8 @@ class Command(ScanningCommand):
             yield f"{'size, with indexes':<28}{size / 2**20:>12,.1f} MiB\n"
 
     def as_textfile(self, tally: Tally, figures: dict[str, float], size: int | None) -> Iterator[str]:
-        yield from _gauge(
-            "records", {f'{{store="{escaped(self.alias)}",status="{s}"}}': n for s, n in self.counts(tally)}
-        )
-        gauges = figures | ({} if size is None else {"store_size_bytes": size})
-        for name, value in gauges.items():
-            yield from _gauge(name, {f'{{store="{escaped(self.alias)}"}}': value})
-
-
-def escaped(label: str) -> str:
-    """Return the value of a label as the text format wants it."""
-    return label.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-
-
-def _gauge(name: str, values: dict[str, float]) -> Iterator[str]:
-    full = f"django_idempotency_{name}"
-    yield f"# HELP {full} {_ABOUT[name]}\n# TYPE {full} gauge\n"
-    for labels, value in values.items():
-        yield f"{full}{labels} {value}\n"
+        store = {"store": self.alias}
+        by_status = [({**store, "status": status}, count) for status, count in self.counts(tally)]
+        yield from gauge("records", _ABOUT["records"], by_status)
+        for name, value in (figures | ({} if size is None else {"store_size_bytes": size})).items():
+            yield from gauge(name, _ABOUT[name], [(store, value)])

@@ -14,7 +14,7 @@ from ..... import conf
 from .....inspection import redaction
 from .....inspection.failures import MISCONFIGURED, advice
 from .....inspection.terminal import plain
-from .....management.arguments import add_record
+from .....management.arguments import add_record, add_store
 from .....management.sought import sought
 from ...models import AuditEvent, Reference
 from ...timeline import Timeline, referring_to, timeline_of
@@ -34,6 +34,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         add_record(parser, nargs="?")
+        add_store(parser)
         parser.add_argument(
             "--reference", metavar="KIND:VALUE", help='List the keys that refer to it, such as "payment:17".'
         )

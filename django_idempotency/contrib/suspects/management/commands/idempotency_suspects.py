@@ -14,7 +14,7 @@ from django.db.models import Model
 from django.utils.connection import ConnectionDoesNotExist
 
 from .....management.arguments import MOST_ROWS, duration, moment, positive
-from .....management.files import write_whole
+from .....management.output import write_whole
 from ...groups import Suspect, suspects
 from ...output import as_csv, as_json, as_table, as_textfile
 from ...reporting import report
