@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
@@ -12,11 +13,14 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
+from ..core.failures import failure_of, response_of
 from ..core.interventions import CHANGES, Intervention
-from ..core.records import Record, shortened
+from ..core.records import MISSING, Record, shortened
 from ..errors import IdempotencyError, OutcomeUnknown, StoreUnavailable
 from ..instrumentation.trail import trail
 from ..stores.base import Audit, BaseStore
+from . import redaction
+from .failures import described
 
 logger = logging.getLogger("django_idempotency")
 
@@ -34,16 +38,17 @@ class Verb:
     """
 
     name: str
-    # In the admin:
+    # In the admin; `action` is that of the list:
+    action: Promise | str = ""
     button: Promise
     title: Promise
     warning: Promise
     counted: Any  # ngettext_lazy
     logged: Promise
-    # In the command:
-    help: str
+    # In the command, and `done` also in the log:
+    help: str = ""
     done: str
-    already: str
+    already: str = ""
     #: In the admin: how many had that state already.
     already_counted: Any = _ALREADY
 
@@ -130,9 +135,40 @@ def _log(verb: Verb, record: Record, *, alias: str, actor: str, sure: bool) -> N
     )
 
 
+def evidence(record: Record, *, erased: bool = False) -> str:
+    """Describe a record and its response on one line: status, size, SHA-256 and the address of what it made.
+
+    Of a record that is `erased` no trace of the response's content is noted: its hash could be compared with a guess.
+    """
+    return ", ".join(_facts(record, erased=erased))
+
+
+def _facts(record: Record, *, erased: bool) -> Iterator[str]:
+    yield f"{record.status.name.lower()}, attempt {record.attempt}"
+    if record.completed_at is not None:
+        yield f"completed {record.completed_at.isoformat(timespec='seconds')}"
+    if (failure := failure_of(record)) is not None:
+        yield described(failure)
+    if (outcome := response_of(record)) is None:
+        return
+    named = {name.lower(): value for name, value in outcome.headers}
+    yield f"response {outcome.status}"
+    if content_type := named.get("content-type"):
+        yield redaction.text(content_type)
+    if (location := named.get("location")) and not erased:
+        yield f"Location {redaction.text(location)}"
+    if outcome.body is MISSING:
+        yield "body not stored"
+    else:
+        yield f"{len(outcome.body):,} bytes"
+        if not erased:
+            yield f"SHA-256 {sha256(outcome.body).hexdigest()}"
+
+
 VERBS = {
     "release": Verb(
         name="release",
+        action=_("Release selected keys…"),
         button=_("Release…"),
         title=_("Release idempotency keys"),
         warning=_(
@@ -148,6 +184,7 @@ VERBS = {
     ),
     "expire": Verb(
         name="expire",
+        action=_("Expire selected records…"),
         button=_("Expire…"),
         title=_("Expire idempotency records"),
         warning=_(
@@ -162,6 +199,7 @@ VERBS = {
     ),
     "erase": Verb(
         name="erase",
+        action=_("Erase selected records…"),
         button=_("Erase…"),
         title=_("Erase idempotency records"),
         warning=_(

@@ -10,7 +10,7 @@ from django.apps import apps
 from django.contrib import admin
 from django.contrib.admin import AdminSite
 from django.core.paginator import Paginator
-from django.db.models import Q, QuerySet
+from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.urls import NoReverseMatch, reverse
@@ -19,6 +19,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext_lazy as _
 
+from ...admin.links import change_url, linked
 from ...admin.panels import PANELS
 from ...core.hashing import record_id
 from ...core.scope_names import spellings
@@ -46,7 +47,7 @@ class TrailPanel:
         context = {
             "events": [(event, *said_of(event.event), redaction.text(event.request)) for event in known.events],
             "cut": known.cut,
-            "references": [(each, linked(each, request, site)) for each in known.references],
+            "references": [(each, reference_link(each, request, site)) for each in known.references],
         }
         return render_to_string("admin/idempotency_audit/timeline.html", context, request)
 
@@ -60,20 +61,18 @@ class TrailPanel:
 PANELS.append(TrailPanel())
 
 
-def linked(reference: Reference, request: HttpRequest, site: AdminSite) -> SafeString | str:
-    """Return a reference's value, as a link where its kind names a model with an admin that the viewer may open."""
+def model_of(kind: str) -> type[Model] | None:
+    """Return the model that a kind names, such as "payments.charge"."""
     try:
-        model = apps.get_model(reference.kind)
+        return apps.get_model(kind)
     except (LookupError, ValueError):
-        return reference.value
-    page = site._registry.get(model)  # noqa: SLF001 - is_registered() names no admin
-    if page is None or not page.has_view_permission(request):
-        return reference.value
-    opts = model._meta
-    with suppress(NoReverseMatch):
-        url = reverse(f"{site.name}:{opts.app_label}_{opts.model_name}_change", args=[reference.value])
-        return format_html('<a href="{}">{}</a>', url, reference.value)
-    return reference.value
+        return None
+
+
+def reference_link(reference: Reference, request: HttpRequest, site: AdminSite) -> SafeString:
+    """Return a reference's value, as a link where its kind names a model with an admin that the viewer may open."""
+    model = model_of(reference.kind)
+    return linked(reference.value, "" if model is None else change_url(site, request, model, reference.value))
 
 
 class BoundedPaginator(Paginator):  # type: ignore[type-arg]
