@@ -17,8 +17,7 @@ from ...admin.panels import PAGES, Page, rendered
 from ...inspection import redaction
 from ...inspection.terminal import span
 from .groups import Suspect, suspects
-from .searching import Unsearchable
-from .sources import search_of
+from .searching import Unsearchable, search_of
 
 #: Rows of a source that are read, and how far back.
 MOST_ROWS = 500

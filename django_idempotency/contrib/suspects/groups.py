@@ -11,6 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from ... import signals
+from ...instrumentation.meters import Metric
+
+FOUND = Metric("duplicates.found", "Suspects that a search found.", ("model",), unit="{suspect}")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
@@ -71,3 +76,12 @@ def _chains(rows: Iterable[Sighting]) -> Iterator[list[Sighting]]:
         chain.append(row)
     if chain:
         yield chain
+
+
+def report(model: Any, suspect: Suspect) -> None:
+    """Send `duplicate_found`, and count it. Nothing is logged: facts may be personal.
+
+    What a receiver raises is logged by Django and changes nothing.
+    """
+    FOUND.record(model=model._meta.label)
+    signals.duplicate_found.send_robust(sender=model, suspect=suspect)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.apps import apps
 from django.core.exceptions import FieldDoesNotExist, FieldError, ValidationError
-from django.db import connections, models
+from django.db import connections, models, router
 from django.db.models import Case, F, Q, QuerySet, Value, When, Window
 from django.db.models.constants import LOOKUP_SEP
 from django.db.models.functions import Lag, Lead
@@ -226,3 +227,50 @@ def _names_a_field(model: Any, name: str) -> bool:
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(names)
+
+
+# ---------------------------------------------------------------------------------------------- an entry of SUSPECTS
+
+#: What an entry has to have, and what it may have.
+REQUIRED = ("model", "same", "within")
+OPTIONAL = ("timestamp", "key", "where", "using")
+
+
+def search_of(entry: Any, *, since: datetime, until: datetime) -> Search:
+    """Return the search of one entry. Raises `Unsearchable`, which says what is wrong with it."""
+    if not isinstance(entry, Mapping) or any(name not in entry for name in REQUIRED):
+        raise Unsearchable(f"Each entry is a dict with {', '.join(REQUIRED)}.")
+    if unknown := sorted(set(entry) - {*REQUIRED, *OPTIONAL}):
+        raise Unsearchable(f"{unknown[0]!r} is not known. An entry may also have {', '.join(OPTIONAL)}.")
+    model, same, within, where = model_of(entry["model"]), entry["same"], entry["within"], entry.get("where", {})
+    if not isinstance(same, (list, tuple)) or not same or not all(isinstance(name, str) for name in same):
+        raise Unsearchable('"same" is a list of fields, such as ["card", "amount"].')
+    if not isinstance(within, (int, float, timedelta)) or isinstance(within, bool):
+        raise Unsearchable('"within" is seconds, or a timedelta.')
+    if not isinstance(where, Mapping):
+        raise Unsearchable('"where" is a dict, such as {"status": "paid"}.')
+    using = entry.get("using") or router.db_for_read(model)
+    if using not in connections.databases:
+        raise Unsearchable(f"DATABASES has no {using!r}. It has {', '.join(connections)}.")
+    return Search(
+        model=model,
+        same=tuple(same),
+        timestamp=entry.get("timestamp") or default_timestamp(model),
+        key=entry.get("key") or default_key(model),
+        within=within if isinstance(within, timedelta) else timedelta(seconds=within),
+        since=since,
+        until=until,
+        where=tuple((name, str(value)) for name, value in where.items()),
+        using=using,
+    )
+
+
+def model_of(label: Any) -> type[models.Model]:
+    """Return a model by its label. Raises `Unsearchable`."""
+    try:
+        return apps.get_model(label)
+    except (LookupError, ValueError, AttributeError, TypeError) as error:
+        app = str(label).partition(".")[0]
+        known = [each._meta.label for each in apps.get_models() if each._meta.app_label == app]
+        said = f"{app} has {', '.join(known)}." if known else "Type it as in payments.Charge."
+        raise Unsearchable(f"There is no model {label!r}. {said}") from error
