@@ -16,8 +16,7 @@ from django.utils.translation import gettext_lazy as _
 from .. import conf
 from ..errors import RecordUnreadable, StoreUnavailable
 from ..inspection.statistics import PERIODS, SAMPLE, Fact, Period, Series, over, repeated, share
-from ..inspection.stats import HELD, Tally
-from ..inspection.status import DisplayStatus
+from ..inspection.status import HELD, DisplayStatus, Tally
 from ..inspection.terminal import span
 from ..models import IdempotencyRecord, RepeatCount
 from .columns import failure_of, record_of_row

@@ -17,7 +17,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_idempotency.core.conclusions import SettledState
 from django_idempotency.core.records import Outcome, OutcomeKind
-from django_idempotency.inspection.stats import Tally
+from django_idempotency.inspection.status import Tally
 from django_idempotency.management.arguments import duration
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.runtime.registry import stores

@@ -28,9 +28,7 @@ from ...inspection.read_only import ReadOnlyAdmin
 from ...models import IdempotencyRecord
 from ...stores.base import BaseStore
 from .models import AuditEvent, Reference
-from .sealing import shown
-from .timeline import hashes_of, referring_to, said_of, timeline_of
-from .values import parsed
+from .rows import hashes_of, parsed, referring_to, said_of, shown, timeline_of
 
 #: The most rows of a list that are counted, and so paged through.
 COUNTED = 10_000

@@ -16,8 +16,7 @@ from ...admin.links import change_url, linked
 from ...admin.panels import PAGES, Page, rendered
 from ...inspection import redaction
 from ...inspection.terminal import span
-from .groups import Suspect, suspects
-from .searching import Unsearchable, search_of
+from .searching import Suspect, Unsearchable, search_of, suspects
 
 #: Rows of a source that are read, and how far back.
 MOST_ROWS = 500

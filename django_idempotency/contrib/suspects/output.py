@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from ...inspection.terminal import plain, span
 from ...management.output import gauge
-from .groups import Sighting, Suspect
+from .searching import Sighting, Suspect
 
 #: Primary keys that a line of the table shows.
 _SHOWN = 5

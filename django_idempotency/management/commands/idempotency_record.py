@@ -34,16 +34,14 @@ from ...errors import (
 from ...inspection import redaction
 from ...inspection.failures import reason
 from ...inspection.interventions import VERBS, Verb, intervene
-from ...inspection.stats import STATUSES, age, status_of
-from ...inspection.status import display_status, next_answer
+from ...inspection.status import STATUSES, age, display_status, next_answer, status_of
 from ...inspection.terminal import lines, plain, span
 from ...runtime.derivation import derived_by
 from ...stores.base import Audit, BaseStore
 from ...stores.wrapper import layers
-from ..arguments import add_record, duration, positive
+from ..arguments import Sought, add_record, duration, positive, sought
 from ..base import ScanningCommand
 from ..output import operator
-from ..sought import Sought, sought
 
 #: The table: the head of a column, its width, and what it shows of a record.
 _COLUMNS: tuple[tuple[str, int, Callable[[Record], str]], ...] = (

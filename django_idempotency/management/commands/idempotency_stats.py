@@ -9,7 +9,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from ...inspection.stats import STATUSES, Tally
+from ...inspection.status import STATUSES, Tally
 from ..base import ScanningCommand
 from ..output import gauge, write_whole
 

@@ -14,11 +14,9 @@ from ..... import conf
 from .....inspection import redaction
 from .....inspection.failures import MISCONFIGURED, advice
 from .....inspection.terminal import plain
-from .....management.arguments import add_record, add_store
-from .....management.sought import sought
+from .....management.arguments import add_record, add_store, sought
 from ...models import AuditEvent, Reference
-from ...timeline import Timeline, referring_to, timeline_of
-from ...values import parsed
+from ...rows import Timeline, parsed, referring_to, timeline_of
 
 #: What JSON has of an event, and of a reference.
 EVENT = ("at", "event", "attempt", "outcome", "request", "owner", *AuditEvent.personal)

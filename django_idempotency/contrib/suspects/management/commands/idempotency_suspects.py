@@ -14,9 +14,8 @@ from django.db import DatabaseError
 from .....management.arguments import MOST_ROWS, duration, moment, positive
 from .....management.base import counted
 from .....management.output import write_whole
-from ...groups import Suspect, report, suspects
 from ...output import as_csv, as_json, as_table, as_textfile
-from ...searching import Search, Unsearchable, search_of
+from ...searching import Search, Suspect, Unsearchable, report, search_of, suspects
 
 #: With --exit-code. An error is 1, and a wrong option 2.
 FOUND = 3
