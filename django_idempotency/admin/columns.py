@@ -85,7 +85,12 @@ class Columns(ModelAdmin):
     """Adds the displayed columns that are not plain fields."""
 
     def read(self, row: IdempotencyRecord) -> Record | None:
-        """Return the record that a row holds; `None` if it is unreadable."""
+        """Return the record of a row; `None` if it is unreadable.
+
+        On its page it is what the store has read. In the list the row itself is read: the store would be asked for each.
+        """
+        if hasattr(row, "record"):
+            return row.record  # type: ignore[no-any-return]
         try:
             return record_of_row(row)
         except RecordUnreadable:

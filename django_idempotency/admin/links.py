@@ -42,7 +42,7 @@ def key_of(scope: str, model: Any) -> Any:
 
 def named(user: Any, request: HttpRequest, site: AdminSite) -> SafeString:
     """Return a user's name, as a link if the viewer may open their page."""
-    return linked(user.get_username(), change_url(site, request, type(user), user.pk))
+    return linked(user.get_username(), change_url(site, type(user), user.pk, request))
 
 
 def linked(shown: Any, url: str) -> SafeString:
@@ -50,10 +50,10 @@ def linked(shown: Any, url: str) -> SafeString:
     return format_html('<a href="{}">{}</a>', url, shown) if url else format_html("{}", shown)
 
 
-def change_url(site: AdminSite, request: HttpRequest, model: type[Model], pk: Any) -> str:
-    """Return the address of an object's page; "": there is none, or none that the viewer may open."""
+def change_url(site: AdminSite, model: type[Model], pk: Any, request: HttpRequest | None = None) -> str:
+    """Return the address of an object's page; "": there is none, or none that the viewer of a request may open."""
     page = site._registry.get(model)  # noqa: SLF001 - is_registered() names no admin
-    if page is None or not page.has_view_permission(request):
+    if page is None or not (request is None or page.has_view_permission(request)):
         return ""
     with suppress(NoReverseMatch):
         return reverse(f"{site.name}:{model._meta.app_label}_{model._meta.model_name}_change", args=[quote(pk)])

@@ -165,10 +165,6 @@ class IdempotencyRecordAdmin(Columns, ReadOnlyAdmin):
         for row in rows:
             row.person = found.get(row.scope, "")  # type: ignore[attr-defined]  # as above
 
-    def read(self, row: IdempotencyRecord) -> Record | None:
-        """See Columns.read(). In the list the row itself is read: the store would be asked once per row."""
-        return row.record if hasattr(row, "record") else super().read(row)
-
     def get_fieldsets(self, request: HttpRequest, obj: IdempotencyRecord | None = None) -> Any:
         """Return the groups of facts: with a failure if there was one, and what was counted if the project counts."""
         (now, shown), (history, named), *rest = self.fieldsets

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +12,6 @@ from django.core.paginator import Paginator
 from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest
 from django.template.loader import render_to_string
-from django.urls import NoReverseMatch, reverse
 from django.utils.functional import cached_property
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
@@ -21,8 +19,7 @@ from django.utils.translation import gettext_lazy as _
 
 from ...admin.links import change_url, linked
 from ...admin.panels import PANELS
-from ...core.hashing import record_id
-from ...core.scope_names import spellings
+from ...admin.searching import parse
 from ...inspection import redaction
 from ...inspection.read_only import ReadOnlyAdmin
 from ...models import IdempotencyRecord
@@ -70,7 +67,7 @@ def model_of(kind: str) -> type[Model] | None:
 def reference_link(reference: Reference, request: HttpRequest, site: AdminSite) -> SafeString:
     """Return a reference's value, as a link where its kind names a model with an admin that the viewer may open."""
     model = model_of(reference.kind)
-    return linked(reference.value, "" if model is None else change_url(site, request, model, reference.value))
+    return linked(reference.value, "" if model is None else change_url(site, model, reference.value, request))
 
 
 class BoundedPaginator(Paginator):  # type: ignore[type-arg]
@@ -108,11 +105,7 @@ class TrailAdmin(ReadOnlyAdmin):
     @admin.display(description=_("key and scope"))
     def whose(self, row: Any) -> SafeString:
         shown = format_html('<code>{}</code><br><span class="quiet">{}</span>', row.key, row.scope)
-        opts = IdempotencyRecord._meta
-        with suppress(NoReverseMatch):
-            url = reverse(f"{self.admin_site.name}:{opts.app_label}_{opts.model_name}_change", args=[row.record])
-            return format_html('<a href="{}">{}</a>', url, shown)
-        return shown
+        return linked(shown, change_url(self.admin_site, IdempotencyRecord, row.record))
 
 
 @admin.register(AuditEvent)
@@ -127,7 +120,7 @@ class AuditEventAdmin(TrailAdmin):
     search_help_text = _("Scope and key, separated by a space (“user:auth.user:7 order-42”), or a record's id.")
 
     def named(self, term: str) -> Q:
-        return Q(record__in=records_named(term))
+        return Q(record__in=parse(term).ids())
 
     @admin.display(description=_("event"))
     def label(self, row: AuditEvent) -> SafeString:
@@ -162,15 +155,3 @@ class ReferenceAdmin(TrailAdmin):
     @admin.display(description=_("value"))
     def value_shown(self, row: Reference) -> str:
         return shown(row).value
-
-
-def records_named(term: str) -> list[UUID]:
-    """Return the ids that a search term may mean: a record's own, or those of a scope and a key."""
-    with suppress(ValueError):
-        return [UUID(term)]
-    words = term.split(" ")
-    return [
-        record_id(scope, " ".join(words[border:]))
-        for border in range(1, min(len(words), 10))
-        for scope in spellings(" ".join(words[:border]))
-    ]

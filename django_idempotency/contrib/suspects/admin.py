@@ -57,7 +57,7 @@ def _group(model: type[models.Model], suspect: Suspect, request: HttpRequest, si
     """Return a group's facts, masked, and its rows: each linked to its page if there is one that the viewer may see."""
     rows = []
     for row in suspect.rows:
-        url = change_url(site, request, model, row.pk[0]) if len(row.pk) == 1 else ""
+        url = change_url(site, model, row.pk[0], request) if len(row.pk) == 1 else ""
         rows.append((linked("/".join(map(str, row.pk)), url), row.at, row.key))
     facts = [(name, redaction.text(str(value))) for name, value in suspect.facts.items()]
     return {"facts": facts, "span": span(suspect.span), "rows": rows}
