@@ -11,7 +11,6 @@ import hashlib
 import hmac
 import json
 import re
-from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -24,7 +23,7 @@ from ...core import rules
 from ...core.at_rest import ERASED, hashed_key, hashed_scope
 from ...core.failures import failure_in
 from ...core.hashing import framed, octets
-from ...core.records import CALL_METHOD, Outcome, Record, kind_of
+from ...core.records import CALL_METHOD, Outcome, Record, Ticket, kind_of
 from ...core.scope_names import user_of
 from ...engine.operation import Operation
 from ...instrumentation.observer import route_of
@@ -34,22 +33,19 @@ from ..at_rest.encryption import opened, sealing
 from ..at_rest.sealed import CannotOpen
 from .models import AppendOnlyModel, AuditEvent, Reference
 
+R = TypeVar("R", bound=AppendOnlyModel)
 #: Characters of a hash of the owner token.
 _OWNER = 12
 #: Events that say how the operation's own work has ended.
 _ENDINGS = frozenset({"completed", "released", "deferred", "lost"})
 
 
-def event_of(event: str, operation: Operation, request: Any, *, at: datetime | None = None) -> AuditEvent:
-    """Return the row of an event of an operation, sealed if that is asked for."""
-    ticket = operation.ticket
-    where = route_of(request)
-    scope, key = at_rest(ticket.scope, ticket.key)
-    row = AuditEvent(
-        record=ticket.id,
-        scope=scope,
-        key=key,
-        at=at or utcnow(),
+def event_of(event: str, operation: Operation, request: Any) -> AuditEvent:
+    """Return the row of an event of an operation."""
+    ticket, where = operation.ticket, route_of(request)
+    return _sealed(
+        AuditEvent,
+        ticket,
         event=event,
         attempt=operation.attempt,
         outcome=_outcome(event, operation),
@@ -58,46 +54,29 @@ def event_of(event: str, operation: Operation, request: Any, *, at: datetime | N
         actor=_actor(operation, request)[:255],
         request_id=ticket.request_id,
     )
-    seal(row)
-    return row
 
 
 def intervention_of(event: str, record: Record, *, actor: str, reason: str) -> AuditEvent:
     """Return the row of an operator's change of a record, as it was before. An erased record is not named any more."""
-    scope, key = (ERASED, ERASED) if event == "erased" else at_rest(record.scope, record.key)
-    row = AuditEvent(
-        record=record.id,
-        scope=scope,
-        key=key,
-        at=utcnow(),
-        event=event,
-        attempt=record.attempt,
-        outcome=_name_of(record.outcome),
-        owner=_hash_of(record.owner),
-        actor=actor[:255],
-        reason=reason[:500],
-    )
-    seal(row)
-    return row
+    facts = {"event": event, "attempt": record.attempt, "outcome": _name_of(record.outcome)}
+    nobody = {"scope": ERASED, "key": ERASED} if event == "erased" else {}
+    said = {"owner": _hash_of(record.owner), "actor": actor[:255], "reason": reason[:500]}
+    return _sealed(AuditEvent, record, **facts, **nobody, **said)
 
 
 def reference_of(operation: Operation, kind: str, value: Any) -> Reference:
     """Return the row of a reference. Raises `ValueError` for one that cannot be kept."""
     kind, text = named(kind, value)
     ticket, record, run = operation.ticket, operation.record, operation.run
-    scope, key = at_rest(ticket.scope, ticket.key)
-    row = Reference(
-        record=ticket.id,
-        scope=scope,
-        key=key,
-        # Without a store (`on_store_failure="open"`) nothing is known of earlier attempts.
-        operation=rules.operation_begun_by(ticket)
-        if record is None or run is None
-        else rules.operation_of(record, run),
-        kind=kind,
-        value=text,
-        at=utcnow(),
-    )
+    # Without a store (`on_store_failure="open"`) nothing is known of earlier attempts.
+    life = rules.operation_begun_by(ticket) if record is None or run is None else rules.operation_of(record, run)
+    return _sealed(Reference, ticket, operation=life, kind=kind, value=text)
+
+
+def _sealed(model: type[R], of: Ticket | Record, **facts: Any) -> R:
+    """Make a row about a record, sealed if that is asked for."""
+    scope, key = at_rest(of.scope, of.key)
+    row = model(**{"record": of.id, "scope": scope, "key": key, "at": utcnow(), **facts})
     seal(row)
     return row
 
@@ -187,7 +166,6 @@ def value_hash(value: str, secret: str | bytes | None = None) -> UUID:
 
 #: What stands in place of something sealed that no key opens.
 SEALED = "#sealed"
-R = TypeVar("R", bound=AppendOnlyModel)
 
 
 def seal(row: AppendOnlyModel) -> None:
