@@ -42,7 +42,11 @@ def add_record(parser: Any, **of_scope: Any) -> None:
 
 
 def add_store(parser: Any) -> None:
-    parser.add_argument("--store", metavar="ALIAS", help='In IDEMPOTENCY["STORES"]; that of IDEMPOTENCY["STORE"].')
+    parser.add_argument(
+        "--store",
+        metavar="ALIAS",
+        help='Of IDEMPOTENCY["STORES"]. Without it, the one that IDEMPOTENCY["STORE"] names.',
+    )
 
 
 def positive(text: str) -> int:

@@ -147,7 +147,9 @@ class ScanningCommand(StoreCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         add_store(parser)
-        parser.add_argument("--batch-size", type=positive, default=1000, metavar="ROWS", help="A request; 1000.")
+        parser.add_argument(
+            "--batch-size", type=positive, default=1000, metavar="ROWS", help="How many are read at a time: 1000."
+        )
 
     def records(self, size: int) -> Iterator[Record]:
         """Yield every record, without bodies, and show progress."""

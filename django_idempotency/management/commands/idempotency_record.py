@@ -92,8 +92,8 @@ class Command(ScanningCommand):
         some.add_argument("--route", metavar="TEXT", help="Only paths, or names of functions, that contain this.")
         some.add_argument("--user", metavar="NAME", help="Only this user's: by name, or by primary key.")
         some.add_argument("--scope", dest="within", metavar="TEXT", help="Only scopes that contain this.")
-        some.add_argument("--limit", type=positive, default=100, metavar="ROWS", help="No more than these; 100.")
-        some.add_argument("--format", choices=("table", "json"), default="table", help="table; or json, a line each.")
+        some.add_argument("--limit", type=positive, default=100, metavar="ROWS", help="Stop after these: 100.")
+        some.add_argument("--format", choices=("table", "json"), default="table", help="A table; or json, a line each.")
         super().add_arguments(parser)
 
     def look(self, **options: Any) -> None:

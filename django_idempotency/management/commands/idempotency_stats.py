@@ -35,10 +35,10 @@ class Command(ScanningCommand):
             "--format",
             choices=("table", "json", "textfile"),
             default="table",
-            help="table; json; or textfile, for the textfile collector of Prometheus' node exporter.",
+            help="A table; json; or a textfile, for the textfile collector of Prometheus' node exporter.",
         )
         parser.add_argument(
-            "--output", type=Path, metavar="FILE", help="Write there instead, at once: no reader sees half of it."
+            "--output", type=Path, metavar="FILE", help="Write to this file, at once: no reader sees half of it."
         )
 
     def look(self, **options: Any) -> None:

@@ -33,10 +33,20 @@ class Command(StoreCommand):
     spent = 0
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--store", default="default", metavar="ALIAS", help='In IDEMPOTENCY["STORES"]; "default".')
-        parser.add_argument("--batch-size", type=positive, default=1000, metavar="ROWS", help="A batch; 1000.")
-        parser.add_argument("--limit", type=positive, metavar="ROWS", help="Delete no more than these; all.")
-        parser.add_argument("--sleep", type=not_negative, default=0.0, metavar="SECONDS", help="Between batches; 0.")
+        parser.add_argument("--store", default="default", metavar="ALIAS", help='Of IDEMPOTENCY["STORES"]: "default".')
+        parser.add_argument(
+            "--batch-size", type=positive, default=1000, metavar="ROWS", help="How many are deleted at a time: 1000."
+        )
+        parser.add_argument(
+            "--limit", type=positive, metavar="ROWS", help="Delete no more than these. Without it, all."
+        )
+        parser.add_argument(
+            "--sleep",
+            type=not_negative,
+            default=0.0,
+            metavar="SECONDS",
+            help="Wait between two batches, so that others get on: 0.",
+        )
         parser.add_argument("--dry-run", action="store_true", help="Only count, and delete nothing.")
 
     def look(self, **options: Any) -> None:

@@ -33,7 +33,7 @@ class Command(StoreCommand):
         parser.add_argument(
             "--reference", metavar="KIND:VALUE", help='List the keys that refer to it, such as "payment:17".'
         )
-        parser.add_argument("--format", choices=("text", "json"), default="text", help="text; or json, a line each.")
+        parser.add_argument("--format", choices=("text", "json"), default="text", help="Text; or json, a line each.")
 
     def look(self, **options: Any) -> None:
         in_json: bool = options["format"] == "json"

@@ -29,7 +29,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("model", metavar="MODEL", help="As in payments.Charge.")
+        parser.add_argument("model", metavar="MODEL", help="The model to search, such as payments.Charge.")
         parser.add_argument(
             "--same",
             type=names,
@@ -40,10 +40,21 @@ class Command(BaseCommand):
         parser.add_argument(
             "--within", type=duration, required=True, metavar="SPAN", help="At most this far apart: 90s, 5m, 2h, 1d."
         )
-        parser.add_argument("--since", default="24h", metavar="WHEN", help="24h, yesterday, 2026-11-23 …; 24h.")
-        parser.add_argument("--until", default="0s", metavar="WHEN", help="The same, exclusive; now.")
-        parser.add_argument("--timestamp", metavar="FIELD", help="When a row was made; the first with auto_now_add.")
-        parser.add_argument("--key", metavar="FIELD", help="The row's key; idempotency_key, if the model has it.")
+        parser.add_argument(
+            "--since",
+            default="24h",
+            metavar="WHEN",
+            help="Rows from then on: 24h (ago), today, yesterday, 2026-11-23 or 2026-11-23T08:00.",
+        )
+        parser.add_argument(
+            "--until", default="0s", metavar="WHEN", help="Rows before then, in the same way. Without it, now."
+        )
+        parser.add_argument(
+            "--timestamp", metavar="FIELD", help="Says when a row was made. Without it, the first with auto_now_add."
+        )
+        parser.add_argument(
+            "--key", metavar="FIELD", help="Holds a row's key. Without it, idempotency_key, if the model has that."
+        )
         parser.add_argument(
             "--where",
             type=lookup,
@@ -52,17 +63,21 @@ class Command(BaseCommand):
             metavar="LOOKUP=VALUE",
             help="Only such rows, as in status=paid or amount__gte=100. More than one: all must hold.",
         )
-        parser.add_argument("--database", metavar="ALIAS", help="Where to read; where the router reads the model.")
         parser.add_argument(
-            "--limit", type=positive, default=10_000, metavar="ROWS", help="No more than these rows; 10000."
+            "--database", metavar="ALIAS", help="Of DATABASES. Without it, where the router reads the model."
+        )
+        parser.add_argument(
+            "--limit", type=positive, default=10_000, metavar="ROWS", help="Read no more than these: 10,000."
         )
         parser.add_argument(
             "--format",
             choices=("table", "json", "csv", "none"),
             default="table",
-            help="table; json, a line each; csv; or none.",
+            help="A table; json, a line each; csv; or none.",
         )
-        parser.add_argument("--output", type=Path, metavar="FILE", help="Write there, readable by its owner only.")
+        parser.add_argument(
+            "--output", type=Path, metavar="FILE", help="Write to this file, which only its owner may read."
+        )
         parser.add_argument(
             "--textfile", type=Path, metavar="FILE", help="Write the counts for Prometheus' node exporter, too."
         )
