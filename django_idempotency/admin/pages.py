@@ -74,6 +74,8 @@ class IdempotencyRecordAdmin(Columns, ReadOnlyAdmin):
         ),
     )
 
+    intervention_view = on_page
+
     class Media:
         css = {"all": ("django_idempotency/admin.css",)}  # noqa: RUF012 - Django's own shape
 
@@ -124,7 +126,8 @@ class IdempotencyRecordAdmin(Columns, ReadOnlyAdmin):
 
     def get_urls(self) -> list[URLPattern]:
         views = {
-            f"<uuid:record_id>/{name}/": (name, partial(on_page, self, verb=verb)) for name, verb in self.verbs.items()
+            f"<uuid:record_id>/{name}/": (name, partial(self.intervention_view, verb=verb))
+            for name, verb in self.verbs.items()
         }
         views |= {f"{page.name}/": (page.name, partial(self.page_view, page=page)) for page in PAGES}
         named = f"{self.opts.app_label}_{self.opts.model_name}"
