@@ -114,9 +114,10 @@ class IdempotencyRecordAdmin(Columns, ReadOnlyAdmin):
         return {**VERBS, **ADDED_VERBS}
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
-        """Return those of the changes by hand that this user may make."""
+        """Return those of the site, and the changes by hand that this user may make."""
         allowed = {f"{verb.name}_records": verb for verb in VERBS.values() if may(self, request, verb)}
-        return {name: (partial(on_ticked, verb=verb), name, verb.action) for name, verb in allowed.items()}
+        ours = {name: (partial(on_ticked, verb=verb), name, verb.action) for name, verb in allowed.items()}
+        return {**super().get_actions(request), **ours}
 
     def page_view(self, request: HttpRequest, page: Page) -> HttpResponse:
         """Show a page beside the list."""
