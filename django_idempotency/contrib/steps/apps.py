@@ -11,6 +11,7 @@ from django.apps import AppConfig
 from django.core import checks
 from django.utils.translation import gettext_lazy as _
 
+from ...checks import TAG, named
 from ...extensions import Extension, Purging
 from ...runtime.handle import OperationHandle, SwitchedOff
 
@@ -57,7 +58,4 @@ class StepsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from ...checks import TAG
-        from .checks import check_steps  # not above: loads the model
-
-        checks.register(check_steps, TAG)
+        checks.register(named("django_idempotency.contrib.steps.checks.check_steps"), TAG)
