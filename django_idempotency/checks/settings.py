@@ -17,7 +17,7 @@ from .. import conf
 from ..core.contradictions import profile_contradiction
 from ..core.lifetime import MARGIN
 from ..core.policy import FIELD_NAMES, FINGERPRINTS, Policy, seconds
-from ..core.profiles.profile import is_free
+from ..core.profiles import is_free
 from ..core.records import Guarantee
 from ..core.selectors import Selector
 from ..errors import ConfigurationError

@@ -26,11 +26,11 @@ from ..core.policy import FINGERPRINTS, Policy, Resolved
 from ..core.profiles import Profile
 from ..core.records import Ticket, UnprintedText, prints
 from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed, ScopeRequired
+from ..runtime.wings import wing
 from . import bodies
 from .keys import request_id_of, scope_of
 from .selection import Document, asks_request, key_in_body, selected_key, selected_part
 from .unguarded import NOBODY, leave_unguarded
-from .wings import wing
 
 logger = logging.getLogger("django_idempotency")
 _NO_PRINCIPAL = (

@@ -23,10 +23,10 @@ from ..core.records import UnprintedBytes, prints
 from ..core.selectors import Selector
 from ..core.selectors.functions import Unpackable, from_json
 from ..errors import ConfigurationError, KeyMissing, NotSelectable
+from ..runtime.wings import wing
 from . import bodies
 from .keys import formatted, plain_key
 from .unguarded import KEYLESS, NO_KEY, leave_unguarded
-from .wings import wing
 
 #: The fields of a policy that may be expressions.
 SELECTING = ("key", "fingerprint", "fresh_keys_by", "suspect")

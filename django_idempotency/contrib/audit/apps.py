@@ -15,8 +15,8 @@ from django.utils.translation import gettext_lazy as _
 
 from ... import conf
 from ...checks import TAG, named
-from ...extensions import Erased, Extension, Purging
 from ...instrumentation.trail import trail
+from ...runtime.wings import Erased, Extension, Purging
 
 
 class AuditTrail(Extension):

@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 
 from ... import conf
 from ...checks import TAG, named
-from ...extensions import Erased, Extension, Purging
+from ...runtime.wings import Erased, Extension, Purging
 
 
 class OutgoingCalls(Extension):

@@ -10,7 +10,7 @@ from django.core import checks
 from django.utils.translation import gettext_lazy as _
 
 from ...checks import TAG, named
-from ...extensions import Erased, Extension
+from ...runtime.wings import Erased, Extension
 
 
 class Messages(Extension):

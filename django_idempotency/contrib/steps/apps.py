@@ -12,8 +12,8 @@ from django.core import checks
 from django.utils.translation import gettext_lazy as _
 
 from ...checks import TAG, named
-from ...extensions import Extension, Purging
 from ...runtime.handle import OperationHandle, SwitchedOff
+from ...runtime.wings import Extension, Purging
 
 
 class StepsOfRecords(Extension):
