@@ -14,7 +14,7 @@ from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
-from .core.policy import DOCUMENT, FIELD_NAMES, Policy, Resolved, seconds
+from .core.policy import DOCUMENT, FIELD_NAMES, SELECTING, Policy, Resolved, seconds
 from .core.profiles import PROFILES, Profile
 from .core.records import MISSING, Guarantee, UnprintedBytes, UnprintedText
 
@@ -112,8 +112,6 @@ IMPORTED = (
     *("SCOPE", "REALM", "KEY", "FINGERPRINT", "KEEP", "HEADERS", "AUTHORIZE_REPLAY"),
     *("ON_REPLAY", "ON_TAKEOVER", "FRESH_KEYS_BY", "SUSPECT", "PROFILE"),
 )
-#: Those of them that may be an expression instead.
-SELECTING = ("KEY", "FINGERPRINT", "FRESH_KEYS_BY", "SUSPECT")
 
 #: On a policy: the settings that it was resolved with, and the result.
 _RESOLVED = "_resolved"
@@ -248,7 +246,7 @@ def imported(name: str) -> Any:
 
 def _is_expression(name: str, value: str) -> bool:
     """Is it a JMESPath expression and not a dotted path? One that begins with a name begins with a document's."""
-    if name not in SELECTING:
+    if name.lower() not in SELECTING:
         return False
     return value.partition(".")[0] in DOCUMENT or re.fullmatch(r"\w+(\.\w+)+", value) is None
 

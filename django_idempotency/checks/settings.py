@@ -16,13 +16,13 @@ from django.utils.module_loading import import_string
 from .. import conf
 from ..core.contradictions import profile_contradiction
 from ..core.lifetime import MARGIN
-from ..core.policy import FIELD_NAMES, FINGERPRINTS, Policy, seconds
-from ..core.profiles.profile import is_free
+from ..core.policy import FIELD_NAMES, FINGERPRINTS, SELECTING, Policy, seconds
+from ..core.profiles import is_free
 from ..core.records import Guarantee
 from ..core.selectors import Selector
 from ..errors import ConfigurationError
 from ..http.exemptions import parsed
-from ..http.selection import SELECTING, compiled
+from ..http.selection import compiled
 from ..instrumentation.meters import meters
 from ..runtime import switch
 from .catalogue import closest, finding, shown, type_named

@@ -23,6 +23,8 @@ FROM_SETTINGS: Any = MISSING
 
 #: The top-level names of a request's document, which expressions select from.
 DOCUMENT = ("body", "headers", "method", "path", "query", "user")
+#: The fields that may be expressions.
+SELECTING = ("key", "fingerprint", "fresh_keys_by", "suspect")
 #: The named fingerprints.
 FINGERPRINTS = ("request", "raw", "headers")
 

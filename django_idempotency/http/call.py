@@ -38,11 +38,10 @@ from ..errors import (
     StoreUnavailable,
     TransactionLost,
 )
-from ..instrumentation.counting import outcome_of_verdict
+from ..instrumentation.counting import outcome_of_verdict, traced
 from ..instrumentation.meters import meters
 from ..instrumentation.observer import Observer
 from ..instrumentation.outcomes import DEGRADED, TAKEN_OVER
-from ..instrumentation.traces import traced
 from ..runtime.handle import Course
 from ..runtime.transactions import arefuse_open_transactions, refuse_open_transactions
 from . import counting

@@ -13,7 +13,6 @@ from django.utils.encoding import escape_uri_path
 from .. import conf, signals
 from ..core.records import shortened
 from ..engine.operation import Operation
-from ..engine.repeating import repeats
 from .counting import short_id
 from .meters import Source, meters
 from .trail import trail
@@ -110,6 +109,8 @@ class Observer:
             if self._source is not None:
                 meters.lease_lost(self._source)
         elif operation.record is not None and (conf.get("COUNT_REPLAYS") if self._counts is None else self._counts):
+            from ..engine.repeating import repeats  # not above: few projects count them
+
             repeats.add(operation.store, operation.record, replayed=event == "replayed")
 
 

@@ -17,7 +17,6 @@ from ..errors import ConfigurationError
 from ..instrumentation.meters import meters
 from ..stores.base import BaseStore
 from ..stores.wrapper import innermost, layers
-from .metered import metered
 
 #: The number of records in a local cache with `"local_cache": True`.
 LOCAL_CACHE = 256
@@ -139,7 +138,11 @@ def store_of(policy: Resolved) -> BaseStore:
         raise ConfigurationError(
             f'The store {policy.store!r} cannot keep "atomic". Type guarantee="lease", or name an ORM store.'
         )
-    return metered(policy.store, store) if meters.active else store
+    if not meters.active:
+        return store
+    from .metered import metered  # not above: most projects have no meter
+
+    return metered(policy.store, store)
 
 
 def body_limit(policy: Resolved, store: BaseStore) -> int:

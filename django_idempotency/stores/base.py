@@ -15,12 +15,12 @@ from ..core import interventions
 from ..core.concurrency.threads import in_thread
 from ..core.interventions import Intervention
 from ..core.records import Record, Settlement, Status, Ticket
-from ..core.repeats import Counted, Repeats
 from ..errors import ConfigurationError, IdempotencyError, StoreUnavailable
-from .database_checks import check_database
 
 if TYPE_CHECKING:
     from django.core.checks import CheckMessage
+
+    from ..core.repeats import Counted, Repeats
 
 
 class Guard:
@@ -134,6 +134,8 @@ class BaseStore(ABC):
         `alias` is its name in STORES. `copies_only`: it is only the front of other stores. With `deploy` it may raise.
         A database is asked by `checks.databases`, once for all that use it.
         """
+        from .database_checks import check_database  # not above: a server needs no check
+
         return check_database(alias, self.using) if self.using is not None and not deploy else ()
 
     @classmethod

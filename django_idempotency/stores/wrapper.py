@@ -6,14 +6,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from types import TracebackType
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from django.core.checks import CheckMessage
 
 from ..core.interventions import Intervention
 from ..core.records import Record, Settlement, Ticket
-from ..core.repeats import Counted, Repeats
 from .base import Audit, BaseStore, Guard, Purged, Scanned
+
+if TYPE_CHECKING:
+    from ..core.repeats import Counted, Repeats
 
 
 class WrappedStore(BaseStore):
