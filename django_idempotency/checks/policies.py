@@ -8,13 +8,7 @@ from django.core.checks import ERROR, CheckMessage
 from django.core.exceptions import ImproperlyConfigured
 
 from .. import conf
-from ..core.contradictions import (
-    flood_contradiction,
-    profile_contradiction,
-    shared_contradiction,
-    takeover_contradiction,
-)
-from ..core.policy import Policy, Resolved
+from ..core.policy import Policy, Resolved, profile_contradiction
 from ..core.records import Guarantee
 from ..errors import ConfigurationError
 from ..http.plan import plan_of
@@ -73,11 +67,9 @@ def _unsealed_steps(name: str) -> Iterator[CheckMessage]:
 
 def _of_requests(name: str, policy: Policy, terms: Resolved) -> Iterator[CheckMessage]:
     """Yield what is wrong with the fields that functions do not have."""
-    for problem in (profile_contradiction(terms), flood_contradiction(terms), shared_contradiction(terms)):
+    for problem in [profile_contradiction(terms)]:
         if problem is not None:
             yield finding("E035", view=name, error=problem)
-    if takeover_contradiction(policy, terms) is not None:
-        yield finding("E091", view=name)
     if terms.fresh_keys is not None and terms.fresh_keys_by is None and terms.anonymous == "shared":
         yield finding("W104", view=name)
     yield from cache_errors(name, terms)

@@ -14,15 +14,14 @@ from django.core.checks import CheckMessage
 from django.utils.module_loading import import_string
 
 from .. import conf
-from ..core.contradictions import profile_contradiction
 from ..core.lifetime import MARGIN
-from ..core.policy import FIELD_NAMES, FINGERPRINTS, Policy, seconds
+from ..core.policy import FIELDS, FINGERPRINTS, SELECTING, Policy, profile_contradiction, seconds
 from ..core.profiles.profile import is_free
 from ..core.records import Guarantee
 from ..core.selectors import Selector
 from ..errors import ConfigurationError
 from ..http.exemptions import parsed
-from ..http.selection import SELECTING, compiled
+from ..http.selection import compiled
 from ..instrumentation.meters import meters
 from ..runtime import switch
 from .catalogue import closest, finding, shown, type_named
@@ -77,7 +76,11 @@ def _names(declared: Mapping[Any, Any]) -> Iterator[CheckMessage]:
             yield finding(
                 "E002", name=name, close=closest(str(name).upper(), conf.DEFAULTS), known=", ".join(conf.DEFAULTS)
             )
-        elif declared[name] and (app := conf.OF_APPS.get(name)) is not None and not apps.is_installed(app):
+        elif (
+            declared[name]
+            and (app := conf.SETTINGS[name].app if name in conf.SETTINGS else "")
+            and not apps.is_installed(app)
+        ):
             yield finding("E110", name=name, app=app)
 
 
@@ -85,7 +88,7 @@ def _names(declared: Mapping[Any, Any]) -> Iterator[CheckMessage]:
 
 
 def _fields() -> Iterator[CheckMessage]:
-    for field in FIELD_NAMES:
+    for field in FIELDS:
         name = field.upper()
         try:
             value = conf.imported(name)
@@ -139,7 +142,7 @@ def complaint(field: str, value: Any) -> str | None:
 
 def senseless(name: str, expected: str) -> CheckMessage:
     """Build the message for a setting whose value cannot be used."""
-    if name in conf.IMPORTED:
+    if name.lower() in FIELDS and FIELDS[name.lower()].by_path:
         expected = expected.replace("a function of", "a function (or the dotted path of one) of")
     return finding(
         "E003",

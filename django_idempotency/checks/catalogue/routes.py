@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...core.contradictions import async_contradiction
+from ...core.policy import async_contradiction
 from ...stores.check_messages import SILENCE
 
 _OURS = '"django_idempotency.middleware.IdempotencyMiddleware"'

@@ -12,9 +12,8 @@ from typing import Any
 
 from ... import conf, errors
 from ...core.conclusions import WorkResult, classify_status
-from ...core.field_values import rate
 from ...core.key_formats import ANY, DATED, ISSUED, ISSUED_PATTERN, ISSUED_SAMPLE, VERSIONS
-from ...core.policy import MIN_SHARED_KEY, Policy, Resolved
+from ...core.policy import MIN_SHARED_KEY, Policy, Resolved, rate
 from ...core.profiles import Profile
 from ...core.records import Guarantee
 from ...errors import Problem

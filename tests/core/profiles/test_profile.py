@@ -10,7 +10,7 @@ import pytest
 from django.test import override_settings
 
 from django_idempotency import Policy, conf
-from django_idempotency.core.contradictions import profile_contradiction
+from django_idempotency.core.policy import profile_contradiction
 from django_idempotency.core.profiles import PROFILES, Profile
 from django_idempotency.core.profiles.profile import _FIELDS, ERRORS
 from django_idempotency.core.profiles.shipped import DEFAULT, IETF, REPEATABILITY, SQUARE
