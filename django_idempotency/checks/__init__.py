@@ -6,18 +6,13 @@ from django.core import checks
 from django.utils.module_loading import import_string
 
 from ..http.kinds import is_there
-from .databases import check_databases, check_deployment, check_migrations
-from .exceptions import check_exceptions
+from .databases import check_databases, check_memory, check_migrations, check_tenants
 from .functions import check_functions
-from .issuing import check_issuing
-from .memory import check_memory
 from .middleware import check_middleware
-from .replays import check_replays
 from .routes import check_routes
-from .secrets import check_secrets
+from .servers import check_deployment, check_hosts, check_servers
 from .settings import check_environment, check_settings
-from .store_servers import check_servers
-from .tenants import check_hosts, check_tenants
+from .surprises import check_exceptions, check_issuing, check_replays, check_secrets
 
 TAG = "idempotency"
 
@@ -30,22 +25,9 @@ INTEGRATIONS: dict[str, tuple[str, ...]] = {
 
 def register() -> None:
     """Register the checks with Django. Those of `--deploy` read the environment and query the servers."""
-    for check in (
-        check_settings,
-        check_memory,
-        check_middleware,
-        check_databases,
-        check_functions,
-        check_tenants,
-    ):
+    for check in (check_settings, check_memory, check_middleware, check_databases, check_functions, check_tenants):
         checks.register(check, TAG)
-    for check in (
-        check_routes,
-        check_replays,
-        check_exceptions,
-        check_issuing,
-        check_secrets,
-    ):
+    for check in (check_routes, check_replays, check_exceptions, check_issuing, check_secrets):
         checks.register(check, TAG, checks.Tags.urls)
     for path, tags in INTEGRATIONS.items():
         if is_there(path.rpartition(".")[0]):
