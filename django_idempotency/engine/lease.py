@@ -21,7 +21,7 @@ from ..stores.base import BaseStore
 from .commands import adrive, drive
 from .deferring import deferring
 from .heartbeat import Lease, heartbeat
-from .operation import EVENT_OF_STATE, EventSink, Operation
+from .operation import EVENT_OF_STATE, EventSink, Operation, event_of
 from .settling import SettleResult, Settling
 from .waiting import pauses
 
@@ -69,7 +69,7 @@ class LeaseOperation(Operation):
             verdict = await run_to_completion(self._aclaim())
             if isinstance(verdict, Busy) and wait > 0:
                 verdict = await self._await_turn(verdict, wait)
-            await self._anotify(self._opened(verdict))
+            await self._anotify(event_of(verdict))
         except BaseException:
             await run_to_completion(self.aabandon())
             raise
@@ -147,7 +147,7 @@ class LeaseOperation(Operation):
 
     def notify_lost(self) -> None:
         """Report that the heartbeat has set `lost`: another call may own the record. The work may check, and stop."""
-        self._notify("lost", self.lost)
+        self.sink("lost", self, self.lost)
 
     # ------------------------------------------------------------------------------------------------------- settle
 
@@ -181,7 +181,7 @@ class LeaseOperation(Operation):
         except Exception as error:  # noqa: BLE001 - the response is sent anyway
             result = drive(self.store, settling.retrying(error))
         if (event := self._noted(result)) is not None:
-            self._notify(event, result.error)
+            self.sink(event, self, result.error)
 
     async def _asettle(self, state: SettledState, outcome: Outcome | None = None, ttl: float | None = None) -> None:
         """See _settle()."""
@@ -212,7 +212,7 @@ class LeaseOperation(Operation):
     def notify_settled(self, result: SettleResult) -> None:
         """Report the outcome of a deferred settle."""
         if (event := self._noted(result)) is not None:
-            self._notify(event, result.error)
+            self.sink(event, self, result.error)
 
     def _noted(self, result: SettleResult) -> str | None:
         """Note the outcome of a settle, and return its event; `None` if the heartbeat has already reported the loss."""

@@ -278,7 +278,7 @@ class Call:
             return self._end_of(ask(self.terms.on_takeover, takeover), takeover)
         except BaseException:
             self.operation.abandon()
-            self._note_record()
+            self._note()
             raise
 
     async def _adecide(self, takeover: Takeover) -> TakeoverEnd | None:
@@ -291,7 +291,7 @@ class Call:
             raise
         except BaseException:
             await run_to_completion(self.operation.aabandon())
-            self._note_record()
+            self._note()
             raise
 
     def _end_of(self, decision: Any, takeover: Takeover) -> TakeoverEnd | None:
@@ -388,8 +388,7 @@ class Call:
     def settle(self, response: HttpResponseBase) -> HttpResponseBase:
         """Store or drop the view's response, and return it. Raises what `Operation.settle` raises."""
         if self.degraded:
-            self._leave()
-            return self._stamp(response, self._note())
+            return self._stamp(response, self._leave())
         try:
             ended, outcome = self._conclude(response)
             if ended is WorkResult.DROPPED and self.course.have_begun():
@@ -403,8 +402,7 @@ class Call:
             elif self.operation.left_as is None and self.course.can_be_undone():
                 raise OutcomeUnknown
         finally:
-            self._leave()
-            status = self._note()  # also if only a callback of the COMMIT has failed
+            status = self._leave()  # also if only a callback of the COMMIT has failed
             for each in self._listeners:
                 each.ended(self)
         return self._stamp(response, status)
@@ -412,8 +410,7 @@ class Call:
     async def asettle(self, response: HttpResponseBase) -> HttpResponseBase:
         """See settle()."""
         if self.degraded:
-            self._leave()
-            return self._stamp(response, self._note())
+            return self._stamp(response, self._leave())
         try:
             # The project's function, a file and a sync stream may query a database, which an event loop refuses.
             asks = callable(self.terms.keep) or (response.streaming and not getattr(response, "is_async", False))
@@ -433,8 +430,7 @@ class Call:
             elif self.operation.left_as is None and self.course.can_be_undone():
                 raise OutcomeUnknown
         finally:
-            self._leave()
-            status = self._note()  # also if only a callback of the COMMIT has failed
+            status = self._leave()  # also if only a callback of the COMMIT has failed
             for each in self._listeners:
                 await in_thread(each.ended, self)
         return self._stamp(response, status)
@@ -496,55 +492,51 @@ class Call:
     def _stopped(self, problem: OperationUnknown) -> Problem:
         """End a call without a record, and return the view's problem."""
         self._leave()
-        self._note()
         return problem
 
     def _fail(self, error: BaseException) -> NoReturn:
         """End a call that has no response to store."""
-        self._leave()
-        if not self.degraded:
-            self.operation.settle(*self._end_after(error))
-            for each in self._listeners:
-                each.ended(self)
-        self._note()
+        try:
+            if not self.degraded:
+                self.operation.settle(*self._end_after(error))
+                for each in self._listeners:
+                    each.ended(self)
+        finally:
+            self._leave()
         raise error
 
     async def _afail(self, error: BaseException) -> NoReturn:
         """See _fail()."""
-        self._leave()
-        if not self.degraded:
-            await self.operation.asettle(*self._end_after(error))
-            for each in self._listeners:
-                await in_thread(each.ended, self)
-        self._note()
+        try:
+            if not self.degraded:
+                await self.operation.asettle(*self._end_after(error))
+                for each in self._listeners:
+                    await in_thread(each.ended, self)
+        finally:
+            self._leave()
         raise error
 
     # ------------------------------------------------------------------------------------------------- on its response
 
-    def _leave(self) -> None:
-        """Detach from a finished request: if it is sent through the view again, it is guarded again."""
+    def _leave(self) -> HeaderStatus:
+        """Detach from a finished request: if it is sent through the view again, it is guarded again. Note how it ended."""
         if self.exchange.call is self:
             self.exchange.call = None
+        return self._note(self.course.problem)
+
+    def _note(self, problem: Problem | None = None) -> HeaderStatus:
+        """Note on the request how its record was left, or with which problem it was completed, and return that."""
+        status = HeaderStatus.DEGRADED if self.degraded else OF_RECORD[self.operation.left_as]
+        if problem is not None and status is HeaderStatus.CREATED:
+            status = of_problem(problem) or status
+        self.exchange.status, self.exchange.original = status, self._original
+        return status
 
     def _stamp(self, response: HttpResponseBase, status: HeaderStatus) -> HttpResponseBase:
         """Set the status header of the request, replacing one that its view has set."""
         set_headers(status, response, self._spoken, original=self._original)
         self.exchange.stamped = weakref.ref(response)
         return response
-
-    def _note(self) -> HeaderStatus:
-        """Note the status on the request, and return it."""
-        problem = self.course.problem
-        if problem is None or self.degraded or self.operation.left_as is not SettledState.COMPLETED:
-            return self._note_record()
-        self.exchange.status, self.exchange.original = of_problem(problem) or HeaderStatus.CREATED, self._original
-        return self.exchange.status
-
-    def _note_record(self) -> HeaderStatus:
-        """Note on the request how its record was left, and return that."""
-        status = HeaderStatus.DEGRADED if self.degraded else OF_RECORD[self.operation.left_as]
-        self.exchange.status, self.exchange.original = status, self._original
-        return status
 
 
 def _refused_after_steps(response: HttpResponseBase) -> tuple[WorkResult, Outcome]:

@@ -61,6 +61,7 @@ class Observer:
         self._source = source
         #: Are replays and mismatches counted? `None`: the setting says.
         self._counts = counts
+        self.commits = trail.active is not None
         # The request refers to us: a strong reference would keep the request and its uploads until garbage collection.
         self._request = None if request is None else weakref.ref(request)
 

@@ -42,8 +42,10 @@ class WrappedStore(BaseStore):
         """See claim()."""
         return await self.store.aclaim(ticket)
 
-    def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Guard]:
-        return self.store.guard(ticket, takeover=takeover)
+    def guard(
+        self, ticket: Ticket, *, takeover: bool = False, claimed: Record | None = None
+    ) -> AbstractContextManager[Guard]:
+        return self.store.guard(ticket, takeover=takeover, claimed=claimed)
 
     def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
         return self.store.settle(ticket, settlement)

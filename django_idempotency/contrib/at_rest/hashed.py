@@ -36,8 +36,10 @@ class HashedStore(WrappedStore):
         """See settle()."""
         return await self.store.asettle(self._hashed(ticket), settlement)
 
-    def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Guard]:
-        guard = self.store.guard(self._hashed(ticket), takeover=takeover)
+    def guard(
+        self, ticket: Ticket, *, takeover: bool = False, claimed: Record | None = None
+    ) -> AbstractContextManager[Guard]:
+        guard = self.store.guard(self._hashed(ticket), takeover=takeover, claimed=claimed)
         return ReadingGuard(guard, lambda record: _named(record, ticket))
 
     def _hashed(self, ticket: Ticket) -> Ticket:

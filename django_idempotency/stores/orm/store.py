@@ -24,7 +24,7 @@ from ..database_checks import check_database
 from . import database_errors
 from .checks import check_dialect
 from .executing import fetched, translate, translated, written
-from .guard import ACTIVE_GUARDS, guarding
+from .guard import ACTIVE_GUARDS, InnerGuard, TransactionGuard
 from .renewing import renewed
 
 if TYPE_CHECKING:
@@ -114,9 +114,18 @@ class ORMStore(BaseStore):
 
     # -------------------------------------------------------------------------------------------------------- guard
 
-    def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Guard]:
+    def guard(
+        self, ticket: Ticket, *, takeover: bool = False, claimed: Record | None = None
+    ) -> AbstractContextManager[Guard]:
         """See BaseStore.guard(). Raises `OutcomeUnknown` if the connection breaks during COMMIT."""
-        return guarding(self._statements, self.using, ticket, takeover=takeover, combine=self.combine)
+        if ticket.guarantee is not Guarantee.ATOMIC:
+            return Guard()
+        for one in ACTIVE_GUARDS.get():
+            if not one.ended and one.name == (self.using, ticket.id):
+                return InnerGuard()
+        return TransactionGuard(
+            self._statements, self.using, ticket, takeover=takeover, claimed=claimed, combine=self.combine
+        )
 
     def wait(self, ticket: Ticket, *, seconds: float) -> None:
         """Wait for the row's lock, which an `atomic` owner holds until its COMMIT: no polling, one trip per waiter."""

@@ -63,8 +63,10 @@ class SealedStore(WrappedStore):
         """See settle()."""
         return await self.store.asettle(ticket, self._sealed(ticket, settlement))
 
-    def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Guard]:
-        return ReadingGuard(self.store.guard(ticket, takeover=takeover), self.opened)
+    def guard(
+        self, ticket: Ticket, *, takeover: bool = False, claimed: Record | None = None
+    ) -> AbstractContextManager[Guard]:
+        return ReadingGuard(self.store.guard(ticket, takeover=takeover, claimed=claimed), self.opened)
 
     def get(self, record_id: UUID) -> Record | None:
         record = self.store.get(record_id)
