@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core.records import TRACE, Outcome
 from ..core.rules import Execute, Replay, Verdict
 from ..engine.operation import Operation
-from .meters import Facts, Source, meters
+from .meters import WAIT, Facts, Source, meters
 from .outcomes import EXECUTED, REPLAYED, RESUMED, TAKEN_OVER, WAITED
 
 #: Characters of `short_id()`: 48 bits, so that two keys of one log are not confused.
@@ -37,11 +37,11 @@ def outcome_of_verdict(verdict: Verdict, operation: Operation) -> str | None:
     return None
 
 
-def count(source: Source, outcome: str, operation: Operation) -> None:
-    """Count a call without a request."""
-    meters.request(source, outcome, facts_of(operation))
-    if operation.waited:
-        meters.waited(source, operation.waited)
+def count(source: Source, outcome: str, operation: Operation | None) -> None:
+    """Count a request or a call, and how long it waited."""
+    meters.request(source, outcome, None if operation is None else facts_of(operation))
+    if operation is not None and operation.waited:
+        WAIT.record(operation.waited, **source._asdict())
 
 
 def traced(outcome: Outcome) -> Outcome:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.core.checks import CheckMessage
 
-from ..core.interventions import Intervention
+from ..core.interventions import Intervention, Wanted
 from ..core.records import Record, Settlement, Ticket
 from .base import Audit, BaseStore, Guard, Purged, Scanned
 
@@ -90,21 +90,8 @@ class WrappedStore(BaseStore):
     def close(self) -> None:
         self.store.close()
 
-    def release(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        return self._by_hand(self.store.release, record_id, audit)
-
-    def expire(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        return self._by_hand(self.store.expire, record_id, audit)
-
-    def erase(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        return self._by_hand(self.store.erase, record_id, audit)
-
-    def forget(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        return self._by_hand(self.store.forget, record_id, audit)
-
-    def _by_hand(self, act: Callable[..., Intervention], record_id: UUID, audit: Audit) -> Intervention:
-        """Change a record by hand. `act` does it in the store inside."""
-        return act(record_id, audit=audit)
+    def change(self, record_id: UUID, wanted: Wanted, *, audit: Audit) -> Intervention:
+        return self.store.change(record_id, wanted, audit=audit)
 
 
 class ReadingGuard(AbstractContextManager[Guard]):

@@ -12,6 +12,7 @@ from uuid import UUID
 from django.db import IntegrityError, connections, router, transaction
 
 from ...core.steps import BARRIER_NAME, OWING, StepState
+from ...instrumentation.meters import Metric
 from ...stores.base import BaseStore
 from .sealing import seal
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from ...stores.orm.clock import Clock
     from .models import Step
 
+#: `outcome`: "executed", "skipped" (an earlier attempt has done it), "failed", "in_doubt" (it broke off, and a person
+#: decides), "undone", or "not_undone" (its undo is tried again, or a person decides). A project may have many names of steps.
+STEPS = Metric("steps", "Steps of operations by what became of them.", ("outcome",), unit="{step}")
 APP = "django_idempotency.contrib.steps"
 #: Seconds until `idempotency_complete` first looks at an operation, or at an undo that was begun here.
 DUE = timedelta(minutes=5)
