@@ -19,7 +19,7 @@ from ....core.interventions import Intervention
 from ....core.records import MISSING, Missing, Outcome, Record, Settlement, Status, Ticket
 from ....stores import packing
 from ....stores.base import Audit, BaseStore, Guard, Scanned
-from ....stores.wrapper import ReadingGuard, WrappedStore
+from ....stores.wrapper import WrappedStore, reading
 from .keyring import CannotOpen, Keyring
 
 logger = logging.getLogger("django_idempotency")
@@ -64,7 +64,7 @@ class SealedStore(WrappedStore):
         return await self.store.asettle(ticket, self._sealed(ticket, settlement))
 
     def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Guard]:
-        return ReadingGuard(self.store.guard(ticket, takeover=takeover), self.opened)
+        return reading(self.store.guard(ticket, takeover=takeover), self.opened)
 
     def get(self, record_id: UUID) -> Record | None:
         record = self.store.get(record_id)
