@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable
 from datetime import datetime
 from uuid import UUID
 
@@ -25,7 +24,7 @@ def sign(message: bytes) -> bytes:
 def is_valid(message: bytes, signature: bytes) -> bool:
     """Was this signed with SECRET_KEY, or one of SECRET_KEY_FALLBACKS?"""
     # An empty fallback, such as from an unset variable, is not secret.
-    secrets: Iterable[str | bytes] = (settings.SECRET_KEY, *filter(None, settings.SECRET_KEY_FALLBACKS))
+    secrets = [settings.SECRET_KEY, *(secret for secret in settings.SECRET_KEY_FALLBACKS if secret)]
     return any(hmac.compare_digest(_signature(message, secret), signature) for secret in secrets)
 
 
