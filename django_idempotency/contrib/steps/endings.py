@@ -69,7 +69,7 @@ class StepsCourse(Course):
 
     def can_be_undone(self) -> bool:
         steps = self._steps
-        return steps is not None and not steps.given_up and any(map(owes_undo, steps.rows.known))
+        return steps is not None and not steps.given_up and any(map(owes_undo, steps.known))
 
     def have_begun(self) -> bool:
         """Has a step been done or begun?
