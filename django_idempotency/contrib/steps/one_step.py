@@ -23,9 +23,8 @@ from ...instrumentation.meters import meters
 from ...instrumentation.outcomes import STEP_EXECUTED, STEP_FAILED, STEP_IN_DOUBT, STEP_SKIPPED
 from ...runtime.current_step import RunningStep
 from ...runtime.takeovers import HoldForReview, RunAgain, UseResult
-from .actions import Actions, Call, Query
+from .actions import Actions, Call, Query, only_in
 from .doubt import Asked
-from .elsewhere import only_in
 from .journal import PositionTaken
 from .models import Step
 from .running import Steps

@@ -27,9 +27,8 @@ from ...instrumentation.outcomes import STEP_NOT_UNDONE, STEP_UNDONE
 from ...runtime.current_step import CLOSERS, RunningStep
 from ...runtime.handle import HELD_FOR
 from ...runtime.takeovers import HoldForReview, RunAgain, UseResult
-from .actions import Actions, Call, Query
+from .actions import Actions, Call, Query, only_in
 from .doubt import Asked, InDoubt
-from .elsewhere import only_in
 from .journal import Journal, PositionTaken
 from .sealing import load
 from .terms import KEY_ARGUMENT, StepTerms, function_at, takes_key
