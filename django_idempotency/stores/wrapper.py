@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
-from types import TracebackType
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -94,23 +93,13 @@ class WrappedStore(BaseStore):
         return self.store.change(record_id, wanted, audit=audit)
 
 
-class ReadingGuard(AbstractContextManager[Guard]):
-    """A guard whose locked record is read by `read` before anyone sees it."""
-
-    def __init__(self, guard: AbstractContextManager[Guard], read: Callable[[Record], Record]) -> None:
-        self._guard = guard
-        self._read = read
-
-    def __enter__(self) -> Guard:
-        guard = self._guard.__enter__()
-        if guard.record is not None:
-            guard.record = self._read(guard.record)
-        return guard
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool | None:
-        return self._guard.__exit__(kind, error, traceback)
+@contextmanager
+def reading(guard: AbstractContextManager[Guard], read: Callable[[Record], Record]) -> Iterator[Guard]:
+    """Enter a guard whose locked record is read by `read` before anyone sees it."""
+    with guard as entered:
+        if entered.record is not None:
+            entered.record = read(entered.record)
+        yield entered
 
 
 def layers(store: BaseStore) -> Iterator[BaseStore]:
