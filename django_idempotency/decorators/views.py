@@ -11,13 +11,12 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 
 from .. import conf
-from ..core.contradictions import async_contradiction
-from ..core.policy import Policy
+from ..core.policy import Policy, async_contradiction
 from ..core.records import Guarantee
 from ..errors import ConfigurationError
 from ..http.atomic_requests import leave_atomic_requests, non_atomic_aliases, non_atomic_aliases_of
 from ..http.kinds import kind_of, kinds
-from ..http.markers import POLICY
+from ..http.markers import mark
 from ..http.run import arun, run
 from ..http.views import call_around
 from .refusing import name_of
@@ -51,8 +50,8 @@ def guarded_view(
         )
         return run(source, policy, call, source=source, non_atomic=non_atomic)
 
-    setattr(guarded, POLICY, policy)
-    for kind in kinds():
+    mark(guarded, policy=policy)
+    for kind in kinds(to_come=True):
         kind.offer(guarded, view, policy)
     return leave_atomic_requests(guarded)
 
@@ -78,8 +77,8 @@ def _guarded_async(view: Callable[..., Any], policy: Policy) -> Callable[..., An
             return await operation.aenter(call)
         return await arun(source, policy, call)
 
-    setattr(guarded, POLICY, policy)
-    for kind in kinds():
+    mark(guarded, policy=policy)
+    for kind in kinds(to_come=True):
         kind.offer(guarded, view, policy)
     return markcoroutinefunction(guarded)
 

@@ -12,7 +12,6 @@ from django.utils.encoding import escape_uri_path
 from .. import conf
 from ..core.records import shortened
 from ..engine.operation import Operation
-from ..engine.repeating import repeats
 from ..signals import EVENTS, Event
 from .counting import short_id
 from .meters import LEASE_LOST, Source
@@ -36,6 +35,7 @@ class Observer:
         self._source = source
         #: Are replays and mismatches counted? `None`: the setting says.
         self._counts = counts
+        self.commits = trail.active is not None
         # The request refers to us: a strong reference would keep the request and its uploads until garbage collection.
         self._request = None if request is None else weakref.ref(request)
 
@@ -84,6 +84,8 @@ class Observer:
             if self._source is not None:
                 LEASE_LOST.record(**self._source._asdict())
         elif operation.record is not None and (conf.get("COUNT_REPLAYS") if self._counts is None else self._counts):
+            from ..engine.repeating import repeats  # not above: few projects count them
+
             repeats.add(operation.store, operation.record, replayed=event == "replayed")
 
 

@@ -43,8 +43,10 @@ class MeteredStore(WrappedStore):
         with measured(self._alias, "renew"):
             return self.store.renew(tickets)
 
-    def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Guard]:
-        return _MeteredGuard(self.store.guard(ticket, takeover=takeover), self._alias)
+    def guard(
+        self, ticket: Ticket, *, takeover: bool = False, claimed: Record | None = None
+    ) -> AbstractContextManager[Guard]:
+        return _MeteredGuard(self.store.guard(ticket, takeover=takeover, claimed=claimed), self._alias)
 
 
 class _MeteredGuard(AbstractContextManager[Guard]):

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
-from types import TracebackType
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from django.core.checks import CheckMessage
 
 from ..core.interventions import Intervention, Wanted
 from ..core.records import Record, Settlement, Ticket
-from ..core.repeats import Counted, Repeats
 from .base import Audit, BaseStore, Guard, Purged, Scanned
+
+if TYPE_CHECKING:
+    from ..core.repeats import Counted, Repeats
 
 
 class WrappedStore(BaseStore):
@@ -42,8 +44,10 @@ class WrappedStore(BaseStore):
         """See claim()."""
         return await self.store.aclaim(ticket)
 
-    def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Guard]:
-        return self.store.guard(ticket, takeover=takeover)
+    def guard(
+        self, ticket: Ticket, *, takeover: bool = False, claimed: Record | None = None
+    ) -> AbstractContextManager[Guard]:
+        return self.store.guard(ticket, takeover=takeover, claimed=claimed)
 
     def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
         return self.store.settle(ticket, settlement)
@@ -89,23 +93,13 @@ class WrappedStore(BaseStore):
         return self.store.change(record_id, wanted, audit=audit)
 
 
-class ReadingGuard(AbstractContextManager[Guard]):
-    """A guard whose locked record is read by `read` before anyone sees it."""
-
-    def __init__(self, guard: AbstractContextManager[Guard], read: Callable[[Record], Record]) -> None:
-        self._guard = guard
-        self._read = read
-
-    def __enter__(self) -> Guard:
-        guard = self._guard.__enter__()
-        if guard.record is not None:
-            guard.record = self._read(guard.record)
-        return guard
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool | None:
-        return self._guard.__exit__(kind, error, traceback)
+@contextmanager
+def reading(guard: AbstractContextManager[Guard], read: Callable[[Record], Record]) -> Iterator[Guard]:
+    """Enter a guard whose locked record is read by `read` before anyone sees it."""
+    with guard as entered:
+        if entered.record is not None:
+            entered.record = read(entered.record)
+        yield entered
 
 
 def layers(store: BaseStore) -> Iterator[BaseStore]:

@@ -15,7 +15,6 @@ from django_idempotency.contrib.graphql.kind import RESOLVERS
 from django_idempotency.contrib.graphql.views import READS
 from django_idempotency.contrib.ninja.kind import INSIDE
 from django_idempotency.contrib.observe.observation import ERROR, REPLAY, RUN, UNKNOWN
-from django_idempotency.extensions import extended
 from django_idempotency.http.exchange import HeaderStatus
 from django_idempotency.http.handle import RequestIdempotency
 from django_idempotency.http.unguarded import REASONS
@@ -23,6 +22,7 @@ from django_idempotency.inspection.status import DisplayStatus
 from django_idempotency.instrumentation import observer
 from django_idempotency.instrumentation.outcomes import OUTCOMES
 from django_idempotency.models import IdempotencyRecord
+from django_idempotency.runtime.wings import extended
 from django_idempotency.testing import assert_idempotent
 
 from .pages import ROOT, checked, code, table, text

@@ -166,6 +166,7 @@ def test_a_lost_transaction(ended: WorkResult, needs_rollback: bool, transaction
     call, listener = opened(store)
     assert isinstance(call._guard, FakeGuard)
     call._guard.transaction_id, call._guard.gone, call._guard.marked = transaction_id, True, needs_rollback
+    call._guard.finds_loss = transaction_id is not None
     with pytest.raises(TransactionLost):
         call.settle(ended, OUTCOME)
     tried = ["settle"] if transaction_id and not needs_rollback else []

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from ...core.at_rest import HASHED, hashed_key, hashed_scope
 from ...core.records import Record, Settlement, Ticket
 from ...stores.base import BaseStore, Guard
-from ...stores.wrapper import ReadingGuard, WrappedStore
+from ...stores.wrapper import WrappedStore, reading
 
 
 class HashedStore(WrappedStore):
@@ -36,9 +36,11 @@ class HashedStore(WrappedStore):
         """See settle()."""
         return await self.store.asettle(self._hashed(ticket), settlement)
 
-    def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Guard]:
-        guard = self.store.guard(self._hashed(ticket), takeover=takeover)
-        return ReadingGuard(guard, lambda record: _named(record, ticket))
+    def guard(
+        self, ticket: Ticket, *, takeover: bool = False, claimed: Record | None = None
+    ) -> AbstractContextManager[Guard]:
+        guard = self.store.guard(self._hashed(ticket), takeover=takeover, claimed=claimed)
+        return reading(guard, lambda record: _named(record, ticket))
 
     def _hashed(self, ticket: Ticket) -> Ticket:
         secret = self._secret()

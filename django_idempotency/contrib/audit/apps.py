@@ -14,8 +14,9 @@ from django.core.signals import setting_changed
 from django.utils.translation import gettext_lazy as _
 
 from ... import conf
-from ...extensions import Erased, Extension, Purging
+from ...checks import TAG, named
 from ...instrumentation.trail import trail
+from ...runtime.wings import Erased, Extension, Purging
 
 
 class AuditTrail(Extension):
@@ -52,10 +53,7 @@ class AuditConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from ...checks import TAG
-        from .checks import check_audit  # not above: loads the models
-
-        checks.register(check_audit, TAG)
+        checks.register(named("django_idempotency.contrib.audit.checks.check_audit"), TAG)
         attach()
         setting_changed.connect(_reattach)
 

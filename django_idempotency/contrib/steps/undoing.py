@@ -25,9 +25,8 @@ from ...errors import ConfigurationError, OwnershipLost
 from ...runtime.current_step import CLOSERS, RunningStep
 from ...runtime.handle import HELD_FOR
 from ...runtime.takeovers import HoldForReview, RunAgain, UseResult
-from .actions import Actions, Call, Query
+from .actions import Actions, Call, Query, only_in
 from .doubt import Asked, InDoubt
-from .elsewhere import only_in
 from .journal import STEPS, Journal, PositionTaken
 from .sealing import load
 from .terms import KEY_ARGUMENT, StepTerms, function_at, takes_key

@@ -19,10 +19,10 @@ from ...core.interventions import Intervention
 from ...core.records import Record
 from ...core.scope_names import observed, spellings
 from ...errors import ConfigurationError
-from ...extensions import extensions
 from ...inspection.terminal import plain
 from ...instrumentation.trail import trail
 from ...runtime.registry import records_of, stores
+from ...runtime.wings import extensions
 from ..base import ScanningCommand
 from ..output import operator
 

@@ -19,7 +19,7 @@ from ....core.interventions import Intervention, Wanted
 from ....core.records import MISSING, Missing, Outcome, Record, Settlement, Status, Ticket
 from ....stores import packing
 from ....stores.base import Audit, BaseStore, Guard, Scanned
-from ....stores.wrapper import ReadingGuard, WrappedStore
+from ....stores.wrapper import WrappedStore, reading
 from .keyring import CannotOpen, Keyring
 
 logger = logging.getLogger("django_idempotency")
@@ -63,8 +63,10 @@ class SealedStore(WrappedStore):
         """See settle()."""
         return await self.store.asettle(ticket, self._sealed(ticket, settlement))
 
-    def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Guard]:
-        return ReadingGuard(self.store.guard(ticket, takeover=takeover), self.opened)
+    def guard(
+        self, ticket: Ticket, *, takeover: bool = False, claimed: Record | None = None
+    ) -> AbstractContextManager[Guard]:
+        return reading(self.store.guard(ticket, takeover=takeover, claimed=claimed), self.opened)
 
     def get(self, record_id: UUID) -> Record | None:
         record = self.store.get(record_id)
