@@ -24,7 +24,7 @@ from .. import conf
 from ..core.failures import response_of
 from ..core.records import Record, Status
 from ..errors import RecordUnreadable, StoreUnavailable
-from ..inspection.interventions import VERBS, Verb
+from ..inspection.interventions import VERBS
 from ..inspection.read_only import ReadOnlyAdmin
 from ..inspection.responses import shown
 from ..models import IdempotencyRecord
@@ -108,11 +108,6 @@ class IdempotencyRecordAdmin(Columns, ReadOnlyAdmin):
         """The pages of other apps that the list links to."""
         return [page for page in PAGES if page.is_offered()]
 
-    @property
-    def verbs(self) -> dict[str, Verb]:
-        """The changes by hand, with those of other apps."""
-        return {**VERBS, **ADDED_VERBS}
-
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
         """Return those of the site, and the changes by hand that this user may make."""
         allowed = {f"{verb.name}_records": verb for verb in VERBS.values() if may(self, request, verb)}
@@ -127,8 +122,8 @@ class IdempotencyRecordAdmin(Columns, ReadOnlyAdmin):
 
     def get_urls(self) -> list[URLPattern]:
         views = {
-            f"<uuid:record_id>/{name}/": (name, partial(self.intervention_view, verb=verb))
-            for name, verb in self.verbs.items()
+            f"<uuid:record_id>/{verb.name}/": (verb.name, partial(self.intervention_view, verb=verb))
+            for verb in (*VERBS.values(), *ADDED_VERBS.values())
         }
         views |= {f"{page.name}/": (page.name, partial(self.page_view, page=page)) for page in PAGES}
         named = f"{self.opts.app_label}_{self.opts.model_name}"
