@@ -36,14 +36,14 @@ def test_an_integration_whose_folder_is_absent(monkeypatch: pytest.MonkeyPatch) 
     [
         ([checks.TAG], None, {"check_settings", "check_routes", "check_operations"}),
         ([Tags.urls], None, {"check_routes", "check_operations"}),
-        (None, None, {"check_settings", "check_routes", "check_operations"}),
+        (None, None, {"check_settings", "check_routes", "check_operations", "check_migrations"}),
         ([Tags.database], ["default"], {"check_migrations"}),
     ],
 )
 def test_tags(
     monkeypatch: pytest.MonkeyPatch, tags: list[str] | None, databases: list[str] | None, ran: set[str]
 ) -> None:
-    """They choose which checks run, and a check of the database runs only for a database that is named."""
+    """They choose which checks run, and the check of the tables gets the databases that are to be checked."""
     called: dict[str, object] = {}
 
     def imported(path: str) -> Callable[..., list[CheckMessage]]:
