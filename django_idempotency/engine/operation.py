@@ -172,14 +172,6 @@ class Operation:
         sink: Any = self.sink
         return sink.committing if state is SettledState.COMPLETED and getattr(sink, "commits", False) else None
 
-    async def _anotify(self, event: str, error: BaseException | None = None) -> None:
-        """Let the sink know in async code."""
-        asend = getattr(self.sink, "asend", None)
-        if asend is None:
-            self.sink(event, self, error)
-        else:
-            await asend(event, self, error)
-
     def _begin(self, run: Execute) -> None:
         """Note that the record is ours, so the work may begin."""
         self.run, self._opened_at = run, time.monotonic()
