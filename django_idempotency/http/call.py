@@ -20,8 +20,7 @@ from django.http.response import HttpResponseBase
 
 from ..core import conclusions
 from ..core.conclusions import SettledState, WorkResult
-from ..core.concurrency.cancellation import run_to_completion
-from ..core.concurrency.threads import in_thread, nothing
+from ..core.concurrency import in_thread, nothing, run_to_completion
 from ..core.failures import failed_with
 from ..core.records import MISSING, Outcome
 from ..core.rules import Execute, Replay, Verdict
@@ -38,10 +37,9 @@ from ..errors import (
     StoreUnavailable,
     TransactionLost,
 )
-from ..instrumentation.counting import outcome_of_verdict, traced
 from ..instrumentation.meters import meters
 from ..instrumentation.observer import Observer
-from ..instrumentation.outcomes import DEGRADED, TAKEN_OVER
+from ..instrumentation.outcomes import DEGRADED, TAKEN_OVER, outcome_of_verdict, traced
 from ..runtime.handle import Course
 from ..runtime.transactions import arefuse_open_transactions, refuse_open_transactions
 from . import counting

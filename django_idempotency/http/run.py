@@ -15,8 +15,7 @@ from django.db import connections
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from ..core.concurrency.cancellation import run_to_completion
-from ..core.concurrency.threads import in_thread
+from ..core.concurrency import in_thread, run_to_completion
 from ..core.contradictions import async_contradiction
 from ..core.policy import Policy
 from ..errors import ConfigurationError, Problem

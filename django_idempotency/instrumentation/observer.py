@@ -13,8 +13,8 @@ from django.utils.encoding import escape_uri_path
 from .. import conf, signals
 from ..core.records import shortened
 from ..engine.operation import Operation
-from .counting import short_id
 from .meters import Source, meters
+from .outcomes import short_id
 from .trail import trail
 
 logger = logging.getLogger("django_idempotency")
