@@ -17,16 +17,16 @@ TAG = "idempotency"
 #: Checks of the core → the tags beside ours.
 CHECKS: dict[str, tuple[str, ...]] = {
     "django_idempotency.checks.settings.check_settings": (),
-    "django_idempotency.checks.memory.check_memory": (),
+    "django_idempotency.checks.databases.check_memory": (),
     "django_idempotency.checks.middleware.check_middleware": (),
     "django_idempotency.checks.databases.check_databases": (),
     "django_idempotency.checks.functions.check_functions": (),
-    "django_idempotency.checks.tenants.check_tenants": (),
+    "django_idempotency.checks.databases.check_tenants": (),
     "django_idempotency.checks.routes.check_routes": (checks.Tags.urls,),
-    "django_idempotency.checks.replays.check_replays": (checks.Tags.urls,),
-    "django_idempotency.checks.exceptions.check_exceptions": (checks.Tags.urls,),
-    "django_idempotency.checks.issuing.check_issuing": (checks.Tags.urls,),
-    "django_idempotency.checks.secrets.check_secrets": (checks.Tags.urls,),
+    "django_idempotency.checks.surprises.check_replays": (checks.Tags.urls,),
+    "django_idempotency.checks.surprises.check_exceptions": (checks.Tags.urls,),
+    "django_idempotency.checks.surprises.check_issuing": (checks.Tags.urls,),
+    "django_idempotency.checks.surprises.check_secrets": (checks.Tags.urls,),
 }
 #: Checks of integrations that are not apps. A check finds nothing if its folder is absent.
 INTEGRATIONS: dict[str, tuple[str, ...]] = {
@@ -36,9 +36,9 @@ INTEGRATIONS: dict[str, tuple[str, ...]] = {
 #: Checks of `--deploy`, which read the environment and query the servers.
 DEPLOYED = (
     "django_idempotency.checks.settings.check_environment",
-    "django_idempotency.checks.databases.check_deployment",
-    "django_idempotency.checks.tenants.check_hosts",
-    "django_idempotency.checks.store_servers.check_servers",
+    "django_idempotency.checks.servers.check_deployment",
+    "django_idempotency.checks.servers.check_hosts",
+    "django_idempotency.checks.servers.check_servers",
 )
 #: With our tag, too, Django 6.1 would always connect for it.
 MIGRATIONS = "django_idempotency.checks.databases.check_migrations"

@@ -11,8 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 
 from .. import conf
-from ..core.contradictions import async_contradiction
-from ..core.policy import Policy
+from ..core.policy import Policy, async_contradiction
 from ..core.records import Guarantee
 from ..errors import ConfigurationError
 from ..http.atomic_requests import leave_atomic_requests, non_atomic_aliases, non_atomic_aliases_of

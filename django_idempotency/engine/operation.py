@@ -24,22 +24,16 @@ ROUNDS = 2
 
 
 class EventSink(Protocol):
-    """Receives each event. `event` is one of `EVENTS`. Async code calls its coroutine `asend` if it has one.
+    """Receives each event. Async code calls its coroutine `asend` if it has one.
+
+    `event` is claimed (first run), taken_over, resumed, replayed, busy, mismatched or unreadable; then completed, released,
+    suspended, or lost (no longer ours). In between, deferred: the store did not respond, and is retried in the background.
 
     If it has a true attribute `commits`, its `committing(event, operation)` is called with "completed" in the transaction
     that settles a record of `atomic`, before its COMMIT. The `IdempotencyError` that it raises undoes the settle.
     """
 
     def __call__(self, event: str, operation: Operation, error: BaseException | None = None) -> None: ...
-
-
-#: claimed (first run), taken_over, resumed, replayed, busy, mismatched, unreadable; then completed, released,
-#: suspended, or lost (no longer ours). In between, deferred: the store did not respond, and is retried in the
-#: background.
-EVENTS = (
-    *("claimed", "replayed", "busy", "mismatched", "unreadable", "taken_over", "resumed"),
-    *("completed", "released", "suspended", "deferred", "lost"),
-)
 
 
 class Operation:

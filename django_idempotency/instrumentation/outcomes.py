@@ -7,7 +7,7 @@ from typing import Final
 from ..core.records import TRACE, Outcome
 from ..core.rules import Execute, Replay, Verdict
 from ..engine.operation import Operation
-from .meters import Facts, Source, meters
+from .meters import WAIT, Facts, Source, meters
 
 EXECUTED: Final = "executed"  # the work runs, for the first time or after a failure that left the key free
 RESUMED: Final = "resumed"  # the work runs on: a durable execution resumes it
@@ -35,15 +35,6 @@ OUTCOMES: Final = (
     *(EXECUTED, RESUMED, TAKEN_OVER, REPLAYED, WAITED, RUNNING, MISMATCH, MISSING, INVALID, LATE, HELD, NOT_STORED),
     *(FLOODED, SUSPECTED, REFUSED, UNREADABLE, STORE_ERROR, DEGRADED, UNGUARDED, OBSERVED, UNKEYED),
 )
-
-STEP_EXECUTED: Final = "executed"  # its body has run, and its result is stored
-STEP_SKIPPED: Final = "skipped"  # an earlier attempt has done it
-STEP_FAILED: Final = "failed"  # its body raised an exception
-STEP_IN_DOUBT: Final = "in_doubt"  # it broke off, and a person decides
-STEP_UNDONE: Final = "undone"
-STEP_NOT_UNDONE: Final = "not_undone"  # its undo failed: it is tried again, or a person decides
-
-STEPS: Final = (STEP_EXECUTED, STEP_SKIPPED, STEP_FAILED, STEP_IN_DOUBT, STEP_UNDONE, STEP_NOT_UNDONE)
 
 #: Characters of `short_id()`: 48 bits, so that two keys of one log are not confused.
 _LENGTH = 12
@@ -74,11 +65,11 @@ def outcome_of_verdict(verdict: Verdict, operation: Operation) -> str | None:
     return None
 
 
-def count(source: Source, outcome: str, operation: Operation) -> None:
-    """Count a call without a request."""
-    meters.request(source, outcome, facts_of(operation))
-    if operation.waited:
-        meters.waited(source, operation.waited)
+def count(source: Source, outcome: str, operation: Operation | None) -> None:
+    """Count a request or a call, and how long it waited."""
+    meters.request(source, outcome, None if operation is None else facts_of(operation))
+    if operation is not None and operation.waited:
+        WAIT.record(operation.waited, **source._asdict())
 
 
 def traced(outcome: Outcome) -> Outcome:

@@ -23,7 +23,7 @@ class AuditTrail(Extension):
     """The tables of the trail, one for all stores."""
 
     def purging(self, alias: str, store: Any) -> Iterable[Purging]:
-        from .purging import count_due, edge, purge  # not above: loads the models
+        from .housekeeping import count_due, edge, purge  # not above: loads the models
 
         if (before := edge()) is None:
             return ()
@@ -32,12 +32,12 @@ class AuditTrail(Extension):
     def erase(self, options: Mapping[str, Any], *, scopes: frozenset[str], size: int, dry: bool) -> Iterator[Erased]:
         """Erase to whom events happened. That they happened stays."""
         if scopes:
-            from .erasing import erase  # not above: loads the models
+            from .housekeeping import erase  # not above: loads the models
 
             yield Erased(kind="audit rows", erased=erase(scopes, size=size, dry=dry))
 
     def reseal(self, store: Any, *, size: int, dry: bool) -> Iterator[tuple[str, Counter[Any]]]:
-        from .resealing import reseal  # not above: loads the models
+        from .housekeeping import reseal  # not above: loads the models
 
         for batch in reseal(size=size, dry=dry):
             yield "audit rows", batch

@@ -20,8 +20,11 @@ class StepsOfRecords(Extension):
     """The table of steps, in the database that has the store's records."""
 
     def handle(self, handle: type[OperationHandle]) -> type[OperationHandle]:
-        from .endings import StepsCourse  # not above: loads what a worker without steps need not
-        from .handle import StepsHandle, StepsSwitchedOff
+        from .handle import (  # not above: a worker without steps needs none of it
+            StepsCourse,
+            StepsHandle,
+            StepsSwitchedOff,
+        )
 
         with_steps = StepsSwitchedOff if issubclass(handle, SwitchedOff) else StepsHandle
         own = {"__doc__": handle.__doc__, "__module__": handle.__module__, "_course": StepsCourse}

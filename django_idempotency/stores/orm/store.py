@@ -15,7 +15,7 @@ from django.db import DEFAULT_DB_ALIAS, Error, IntegrityError, connections, tran
 
 from ...core import rules
 from ...core.concurrency import in_thread
-from ...core.interventions import Intervention
+from ...core.interventions import Intervention, Wanted
 from ...core.records import Guarantee, Record, Settlement, Ticket
 from ...errors import ConfigurationError, IdempotencyError, LostRace
 from ..base import Audit, BaseStore, Guard, Purged, Scanned
@@ -237,14 +237,12 @@ class ORMStore(BaseStore):
 
     # ----------------------------------------------------------------------------------------------- for an operator
 
-    def _intervene(
-        self, record_id: UUID, change: Callable[[Record], Settlement | Intervention | None], audit: Audit
-    ) -> Intervention:
-        """See BaseStore._intervene(). Here `audit` is called in the same transaction."""
+    def change(self, record_id: UUID, wanted: Wanted, *, audit: Audit) -> Intervention:
+        """See BaseStore.change(). Here `audit` is called in the same transaction."""
         from .interventions import intervene  # not above: loads the model
 
         with translated(self.using):
-            return intervene(self.guard, self._connection, record_id, change, audit)
+            return intervene(self.guard, self._connection, record_id, wanted, audit)
 
     def count_due(self, *, limit: int) -> int:
         """Count what a purge would delete, up to `limit`."""
