@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 
-from ..core.concurrency.forking import reset_in_children
+from ..core.concurrency import reset_in_children
 
 
 class Background(ABC):

@@ -31,8 +31,7 @@ from ...http.problems import refusal_of
 from ...http.responses import ending_of, is_storable, wanted_by
 from ...http.selection import asks_request
 from ...runtime.derivation import Unstored
-from ...runtime.registry import body_limit, store_of
-from ...runtime.tickets import issuing
+from ...runtime.registry import body_limit, issuing, store_of
 from ...runtime.transactions import refuse_open_transactions
 from ...stores.base import BaseStore
 

@@ -12,7 +12,7 @@ from django.db import connections
 
 from ...core import rules
 from ...core.conclusions import WorkResult
-from ...core.concurrency.threads import in_thread
+from ...core.concurrency import in_thread
 from ...core.records import CANCELLATION, UNDONE, Guarantee, OutcomeKind
 from ...core.steps import owes_undo
 from ...engine.operation import Operation
