@@ -11,7 +11,7 @@ import time
 from collections.abc import Generator
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from ..core.concurrency import driving
+from ..core import driving
 from ..core.records import Record, Settlement, Ticket
 from ..stores.base import BaseStore
 

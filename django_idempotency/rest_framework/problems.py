@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.http import HttpRequest
 from rest_framework.exceptions import APIException
@@ -13,9 +13,6 @@ from ..http import problems
 from ..http.error_bodies import detail
 from ..http.exchange import spoken_to
 from ..http.problems import note_problem
-
-if TYPE_CHECKING:
-    pass
 
 
 class IdempotencyException(APIException):

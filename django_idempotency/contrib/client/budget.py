@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from ...core.concurrency.forking import new_lock
+from ...core.concurrency import new_lock
 
 #: Tokens that a bucket holds, and begins with: enough for the hiccups of a host that is rarely called.
 CAPACITY = 10.0

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from asgiref.sync import sync_to_async
 
 from ...core import outgoing
-from ...core.concurrency.cancellation import run_to_completion
+from ...core.concurrency import run_to_completion
 from ...core.outgoing import BROKEN, ENDED, NOT_SENT, SAFE_METHODS, CallState
 from ...errors import CallWithoutName, ConfigurationError, DeadlinePassed, StreamedRequest
 from ...functions.deadlines import remaining

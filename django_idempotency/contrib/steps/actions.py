@@ -14,8 +14,8 @@ from typing import Any, Protocol, TypeVar
 from asgiref.sync import async_to_sync
 from django.db import connections
 
-from ...core.concurrency import driving
-from ...core.concurrency.threads import in_thread
+from ...core import driving
+from ...core.concurrency import in_thread
 from ...errors import ConfigurationError
 from ...runtime.current_step import CURRENT_STEP, RunningStep
 from ...stores.statement_texts import is_write, text_of

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import ImproperlyConfigured
 
-from ...core.concurrency.forking import reset_in_children
+from ...core.concurrency import reset_in_children
 from ...errors import StoreUnavailable
 
 if TYPE_CHECKING:

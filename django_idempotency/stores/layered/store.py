@@ -13,8 +13,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from ...core import rules
-from ...core.concurrency.forking import new_lock
-from ...core.concurrency.threads import in_thread
+from ...core.concurrency import in_thread, new_lock
 from ...core.interventions import Intervention, Wanted
 from ...core.records import Record, Settlement, Status, Ticket
 from ...core.transitions import settled as settled_record
