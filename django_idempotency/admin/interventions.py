@@ -63,7 +63,7 @@ def on_ticked(of: Any, request: HttpRequest, _: Any, *, verb: Verb) -> HttpRespo
     return None
 
 
-def on_page(of: Any, request: HttpRequest, record_id: UUID, *, verb: Verb) -> HttpResponse:
+def on_page(of: Any, request: HttpRequest, record_id: UUID, verb: Verb) -> HttpResponse:
     """Ask for confirmation for one record, or act on it (POST)."""
     if not may(of, request, verb):
         raise PermissionDenied

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 from django.contrib import admin
 from django.contrib.admin.utils import flatten_fieldsets
@@ -74,8 +75,6 @@ class IdempotencyRecordAdmin(Columns, ReadOnlyAdmin):
         ),
     )
 
-    intervention_view = on_page
-
     class Media:
         css = {"all": ("django_idempotency/admin.css",)}  # noqa: RUF012 - Django's own shape
 
@@ -114,18 +113,23 @@ class IdempotencyRecordAdmin(Columns, ReadOnlyAdmin):
         ours = {name: (partial(on_ticked, verb=verb), name, verb.action) for name, verb in allowed.items()}
         return {**super().get_actions(request), **ours}
 
-    def page_view(self, request: HttpRequest, page: Page) -> HttpResponse:
+    def intervention_view(self, request: HttpRequest, record_id: UUID, name: str) -> HttpResponse:
+        """Ask for confirmation for one record, or change it (POST)."""
+        return on_page(self, request, record_id, {**VERBS, **ADDED_VERBS}[name])
+
+    def page_view(self, request: HttpRequest, name: str) -> HttpResponse:
         """Show a page beside the list."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        return page.view(self, request)
+        return next(page for page in PAGES if page.name == name).view(self, request)
 
     def get_urls(self) -> list[URLPattern]:
+        # Partials of methods that hold nothing but text: so the middleware knows what stands before a replay.
         views = {
-            f"<uuid:record_id>/{verb.name}/": (verb.name, partial(self.intervention_view, verb=verb))
-            for verb in (*VERBS.values(), *ADDED_VERBS.values())
+            f"<uuid:record_id>/{name}/": (name, partial(self.intervention_view, name=name))
+            for name in (*VERBS, *ADDED_VERBS)
         }
-        views |= {f"{page.name}/": (page.name, partial(self.page_view, page=page)) for page in PAGES}
+        views |= {f"{page.name}/": (page.name, partial(self.page_view, name=page.name)) for page in PAGES}
         named = f"{self.opts.app_label}_{self.opts.model_name}"
         pages = [
             path(address, self.admin_site.admin_view(view), name=f"{named}_{name}")
