@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .asserting import assert_idempotent as assert_idempotent
     from .contract import StoreContract as StoreContract
-    from .crash_points import CrashPoint as CrashPoint
     from .crashing import Crash as Crash
+    from .crashing import CrashPoint as CrashPoint
     from .crashing import crash_matrix as crash_matrix
     from .interrupting import Interrupted as Interrupted
     from .interrupting import interrupt_at as interrupt_at
@@ -32,7 +32,7 @@ _MODULES = {
     "assert_idempotent": "asserting",
     "assert_linearizable": "linearizability",
     "Crash": "crashing",
-    "CrashPoint": "crash_points",
+    "CrashPoint": "crashing",
     "crash_matrix": "crashing",
     "History": "linearizability",
     "Interrupted": "interrupting",
