@@ -16,7 +16,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from . import conf
-from .core.concurrency.cancellation import run_to_completion
+from .core.concurrency import run_to_completion
 from .core.policy import SAFE_METHODS, Policy
 from .errors import ConfigurationError, Problem
 from .http import counting

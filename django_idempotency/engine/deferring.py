@@ -17,7 +17,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ..core.concurrency.forking import reset_in_children
+from ..core.concurrency import reset_in_children
 from ..errors import StoreUnavailable
 from .commands import drive
 from .notifying import notifier

@@ -19,7 +19,7 @@ from typing import Protocol
 from uuid import UUID
 from weakref import ref
 
-from ..core.concurrency.forking import reset_in_children
+from ..core.concurrency import reset_in_children
 from ..errors import LeaseLost
 from .notifying import Subject, notifier, sent
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from ..core import conclusions, rules
 from ..core.conclusions import SettledState, WorkResult
-from ..core.concurrency.cancellation import run_to_completion
+from ..core.concurrency import run_to_completion
 from ..core.records import Outcome, Record, Ticket
 from ..core.rules import Busy, Execute, Verdict
 from ..errors import StoreUnavailable

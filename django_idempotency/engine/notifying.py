@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-from ..core.concurrency.forking import reset_in_children
+from ..core.concurrency import reset_in_children
 from ..core.records import Ticket, shortened
 from ..stores.base import BaseStore
 

@@ -17,7 +17,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ..core.concurrency.forking import reset_in_children
+from ..core.concurrency import reset_in_children
 from ..core.records import Record
 from ..core.repeats import Counted, Repeats
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..core.concurrency.forking import reset_in_children
+from ..core.concurrency import reset_in_children
 
 #: Seconds between two checks of a busy record: first and longest. Each pause is 1.5 times the one before.
 PAUSE, LONGEST_PAUSE = 0.05, 0.5

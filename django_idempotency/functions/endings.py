@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ..core import rules
 from ..core.at_rest import readable
 from ..core.conclusions import SettledState, WorkResult
-from ..core.concurrency.cancellation import run_to_completion
+from ..core.concurrency import run_to_completion
 from ..core.failures import failed_with
 from ..core.records import CANCELLATIONS, UNDONE, Outcome, OutcomeKind, kind_of, shortened
 from ..core.rules import Busy, Execute, Mismatch, Replay, Verdict

@@ -10,7 +10,7 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 
-from ..core.concurrency.cancellation import run_to_completion
+from ..core.concurrency import run_to_completion
 from ..core.rules import Execute
 from ..engine.lease import LeaseOperation
 from ..errors import DeadlinePassed, StoreUnavailable

@@ -19,8 +19,7 @@ from django.http.response import HttpResponseBase
 
 from ..core import conclusions
 from ..core.conclusions import SettledState, WorkResult
-from ..core.concurrency.cancellation import run_to_completion
-from ..core.concurrency.threads import in_thread
+from ..core.concurrency import in_thread, run_to_completion
 from ..core.failures import failed_with
 from ..core.records import MISSING, Outcome
 from ..core.rules import Execute, Replay, Verdict

@@ -10,7 +10,7 @@ from django.db import connections
 from django.http import HttpRequest, HttpResponse
 from django.urls import NoReverseMatch, reverse
 
-from ..core.concurrency.threads import in_thread
+from ..core.concurrency import in_thread
 from ..core.profiles import Profile
 from ..core.rules import Busy, Mismatch, Unreadable
 from ..errors import InProgress, Problem, RecordUnreadable, RequestMismatch

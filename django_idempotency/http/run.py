@@ -15,8 +15,7 @@ from django.db import connections
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from ..core.concurrency.cancellation import run_to_completion
-from ..core.concurrency.threads import in_thread
+from ..core.concurrency import in_thread, run_to_completion
 from ..core.policy import Policy, async_contradiction
 from ..errors import ConfigurationError, Problem
 from .admission import aadmit, admit

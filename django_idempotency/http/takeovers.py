@@ -11,7 +11,7 @@ from django.db import connections
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from ..core.concurrency.threads import in_thread
+from ..core.concurrency import in_thread
 from ..core.policy import Resolved
 from ..core.records import Outcome, OutcomeKind, shortened
 from ..engine.operation import Operation

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ..core.concurrency.forking import new_lock
+from ..core.concurrency import new_lock
 from ..errors import ConfigurationError
 
 logger = logging.getLogger("django_idempotency")

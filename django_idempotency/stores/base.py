@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID, uuid4
 
 from ..core import interventions
-from ..core.concurrency.threads import in_thread
+from ..core.concurrency import in_thread
 from ..core.interventions import Intervention
 from ..core.records import Record, Settlement, Status, Ticket
 from ..core.repeats import Counted, Repeats

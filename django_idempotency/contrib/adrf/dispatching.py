@@ -14,7 +14,7 @@ from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from ...core.concurrency.cancellation import run_to_completion
+from ...core.concurrency import run_to_completion
 from ...core.policy import SAFE_METHODS, Policy
 from ...errors import Problem
 from ...http.admission import aadmit

@@ -15,7 +15,7 @@ from typing import Any
 
 from django.db import connections, router, transaction
 
-from ...core.concurrency.threads import in_thread
+from ...core.concurrency import in_thread
 from ...core.records import Guarantee, Record, shortened
 from ...engine.operation import EVENTS, Operation
 from ...errors import StoreUnavailable

@@ -18,7 +18,7 @@ from django.utils.decorators import classonlymethod
 from django.views import View
 
 from ... import conf
-from ...core.concurrency.threads import in_thread
+from ...core.concurrency import in_thread
 from ...core.policy import OBSERVE, SAFE_METHODS, Policy, async_contradiction
 from ...core.records import Guarantee
 from ...errors import Problem

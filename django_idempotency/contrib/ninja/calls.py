@@ -15,8 +15,7 @@ from django.db import connections
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from ...core.concurrency.cancellation import run_to_completion
-from ...core.concurrency.threads import in_thread
+from ...core.concurrency import in_thread, run_to_completion
 from ...core.policy import SAFE_METHODS, Policy
 from ...errors import OperationUnknown, Problem, TransactionLost
 from ...http.admission import Keyed, call_of, key_to_guard

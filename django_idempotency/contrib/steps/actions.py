@@ -13,8 +13,8 @@ from typing import Any, Protocol, TypeVar
 from asgiref.sync import async_to_sync
 from django.db import connections
 
-from ...core.concurrency import driving
-from ...core.concurrency.threads import in_thread
+from ...core import concurrency
+from ...core.concurrency import in_thread
 from ...errors import ConfigurationError
 from ...runtime.current_step import CURRENT_STEP, RunningStep
 from .terms import is_async
@@ -106,9 +106,9 @@ class entered:  # noqa: N801 - used as a function
 
 def drive(actions: Actions[T]) -> T:
     """Run all actions in this thread, and return the result of the decision."""
-    return driving.drive(actions, lambda action: action.run())
+    return concurrency.drive(actions, lambda action: action.run())
 
 
 async def adrive(actions: Actions[T]) -> T:
     """See drive()."""
-    return await driving.adrive(actions, lambda action: action.arun())
+    return await concurrency.adrive(actions, lambda action: action.arun())

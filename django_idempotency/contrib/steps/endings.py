@@ -8,7 +8,7 @@ from contextlib import suppress
 from django.db import connections
 
 from ...core.conclusions import WorkResult
-from ...core.concurrency.threads import in_thread
+from ...core.concurrency import in_thread
 from ...core.records import CANCELLATION, UNDONE, OutcomeKind
 from ...core.steps import owes_undo
 from ...errors import OperationCancelled, OperationHeld, OwnershipLost, Problem

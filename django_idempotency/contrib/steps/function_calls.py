@@ -5,7 +5,7 @@ from __future__ import annotations
 from asgiref.sync import async_to_sync
 
 from ...core.records import Record
-from ...core.serialization.typed_json import Unreadable
+from ...core.serialization.results import Unreadable
 from ...errors import IdempotencyError, OperationCancelled
 from ...functions.running import arun, run
 from ...functions.terms import declared

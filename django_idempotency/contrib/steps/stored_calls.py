@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ... import conf
 from ...core.serialization.annotations import TypeCollector
-from ...core.serialization.typed_json import Results, Unstorable
+from ...core.serialization.results import Results, Unstorable
 from ...functions.terms import FunctionTerms
 from ..at_rest.encryption import sealing
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import ImproperlyConfigured
 
-from ...core.concurrency.forking import reset_in_children
+from ...core.concurrency import reset_in_children
 from ...errors import LostRace, StoreUnavailable
 
 if TYPE_CHECKING:

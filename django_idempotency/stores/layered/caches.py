@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 from uuid import UUID
 
 from ...core import rules
-from ...core.concurrency.forking import new_lock
+from ...core.concurrency import new_lock
 from ...core.records import MISSING, Record, Status
 from ...errors import StoreRefused
 

@@ -14,7 +14,7 @@ from django.core.checks import CheckMessage
 from django.db import DEFAULT_DB_ALIAS, Error, IntegrityError, connections, transaction
 
 from ...core import rules
-from ...core.concurrency.threads import in_thread
+from ...core.concurrency import in_thread
 from ...core.interventions import Intervention
 from ...core.records import Guarantee, Record, Settlement, Ticket
 from ...core.repeats import Counted, Repeats

@@ -9,8 +9,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from ...core.concurrency.forking import new_lock
-from ...core.concurrency.threads import in_thread
+from ...core.concurrency import in_thread, new_lock
 from ...core.records import prints
 from ...errors import StoreRefused, StoreUnavailable
 from . import cluster

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from django_idempotency.contrib.client.budget import RetryBudget
+from django_idempotency.contrib.client.exchange import RetryBudget
 
 from .callers import CALLERS, Reply
 from .provider import Provider, serving
@@ -36,5 +36,5 @@ def call(request: pytest.FixtureRequest, db: None, provider: Provider) -> Callab
 def own_budgets(monkeypatch: pytest.MonkeyPatch) -> dict[str, RetryBudget]:
     """Return the budgets of this test: ports are used again."""
     budgets: dict[str, RetryBudget] = {}
-    monkeypatch.setattr("django_idempotency.contrib.client.budget._budgets", budgets)
+    monkeypatch.setattr("django_idempotency.contrib.client.exchange._budgets", budgets)
     return budgets

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from django_idempotency.contrib.client.budget import CAPACITY, RetryBudget, budget_of
+from django_idempotency.contrib.client.exchange import CAPACITY, RetryBudget, budget_of
 
 
 class Clock:
@@ -73,8 +73,8 @@ def test_one_budget_per_host() -> None:
 
 def test_hosts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that calls any host does not grow forever."""
-    monkeypatch.setattr("django_idempotency.contrib.client.budget.MOST_HOSTS", 2)
-    monkeypatch.setattr("django_idempotency.contrib.client.budget._budgets", {})
+    monkeypatch.setattr("django_idempotency.contrib.client.exchange.MOST_HOSTS", 2)
+    monkeypatch.setattr("django_idempotency.contrib.client.exchange._budgets", {})
     first = budget_of("a")
     budget_of("b")
     budget_of("c")

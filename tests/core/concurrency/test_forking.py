@@ -20,7 +20,7 @@ import os, signal, threading, warnings
 from uuid import UUID
 from django_idempotency.runtime import switch
 from django_idempotency.engine import waiting
-from django_idempotency.core.concurrency.forking import new_lock
+from django_idempotency.core.concurrency import new_lock
 from django_idempotency.stores.layered.caches import LocalCache, CircuitBreaker
 from django_idempotency.stores.layered import LayeredStore
 from django_idempotency.stores.memory import MemoryStore

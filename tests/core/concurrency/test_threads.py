@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from django.db import connection
 
-from django_idempotency.core.concurrency.threads import in_thread
+from django_idempotency.core.concurrency import in_thread
 from django_idempotency.core.records import Status
 from django_idempotency.models import IdempotencyRecord
 

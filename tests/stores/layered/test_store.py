@@ -20,7 +20,7 @@ from redis import Redis
 from django_idempotency import conf
 from django_idempotency.core import rules, settlements
 from django_idempotency.core.conclusions import WorkResult
-from django_idempotency.core.concurrency.threads import in_thread
+from django_idempotency.core.concurrency import in_thread
 from django_idempotency.core.interventions import Intervention
 from django_idempotency.core.records import Guarantee, Record, Settlement, Status, Ticket
 from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay

@@ -1,0 +1,161 @@
+"""Helpers for threads, tasks and forked children, and for decisions that are written once for sync and async code."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from concurrent.futures import Future
+from contextvars import copy_context
+from typing import Any, Protocol, TypeVar
+from weakref import WeakSet
+
+from asgiref.sync import sync_to_async
+
+# ------------------------------------------------------------------------------------------------------------ decisions
+
+T = TypeVar("T")
+Y = TypeVar("Y")
+
+
+def drive(decision: Generator[Y, Any, T], do: Callable[[Y], Any]) -> T:
+    """Do everything that a decision yields, in this thread, and return its result."""
+    try:
+        wanted = next(decision)
+        while True:
+            try:
+                answer = do(wanted)
+            except BaseException as error:  # noqa: BLE001 - the decision may handle it
+                wanted = decision.throw(error)
+            else:
+                wanted = decision.send(answer)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+async def adrive(decision: Generator[Y, Any, T], do: Callable[[Y], Awaitable[Any]]) -> T:
+    """See drive()."""
+    try:
+        wanted = next(decision)
+        while True:
+            try:
+                answer = await do(wanted)
+            except BaseException as error:  # noqa: BLE001 - the decision may handle it
+                wanted = decision.throw(error)
+            else:
+                wanted = decision.send(answer)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+# -------------------------------------------------------------------------------------------------------------- threads
+
+
+def nothing() -> None:
+    """Close nothing. This is the default."""
+
+
+async def in_thread(
+    call: Callable[..., T], *given: Any, thread_sensitive: bool = True, close: Callable[[], None] = nothing
+) -> T:
+    """Make a call in a thread, as `sync_to_async` does.
+
+    Once the main thread has ended, the interpreter's executors accept no more work, but other threads and their event
+    loops continue. Finished work must still be settled, so the call then runs in a new thread, which calls `close` at
+    its end.
+    """
+    began = False
+
+    def begin() -> T:
+        nonlocal began
+        began = True
+        return call(*given)
+
+    try:
+        return await sync_to_async(begin, thread_sensitive=thread_sensitive)()
+    except RuntimeError:
+        if began:
+            raise
+    done: Future[T] = Future()
+    threading.Thread(target=copy_context().run, args=(_run, done, begin, close)).start()
+    return await asyncio.wrap_future(done)
+
+
+def _run(done: Future[T], call: Callable[[], T], close: Callable[[], None]) -> None:
+    try:
+        done.set_result(call())
+    except BaseException as error:  # noqa: BLE001 - passed on to the awaiting task
+        done.set_exception(error)
+    finally:
+        close()
+
+
+# --------------------------------------------------------------------------------------------------------- cancellation
+
+
+async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
+    """Await `work` until it is done, even if this task is cancelled in the meantime; then raise the cancellation.
+
+    A shield alone would let the task continue, and leave `work` behind to run in an event loop that is closing.
+    """
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            if task.cancelled():
+                raise
+            cancelled = error
+        except Exception:  # noqa: BLE001, S110 - the task keeps it for result()
+            pass
+    if cancelled is None:
+        return task.result()
+    task.exception()  # retrieved, so asyncio does not warn; the cancellation takes precedence
+    raise cancelled
+
+
+# ------------------------------------------------------------------------------------------------------ forked children
+
+
+class Inherited(Protocol):
+    """Process-wide state that a forked child inherits."""
+
+    def reset_after_fork(self) -> None:
+        """Forget what belongs to the parent. Called in the child, before anything else runs there."""
+
+
+_INHERITED: WeakSet[Any] = WeakSet()
+
+
+def reset_in_children(thing: Inherited) -> None:
+    """Call `thing.reset_after_fork()` in each forked child, as long as something else refers to it."""
+    _INHERITED.add(thing)
+
+
+_LOCKS: WeakSet[Any] = WeakSet()
+
+
+def new_lock() -> threading.Lock:
+    """Return a lock that is open in a child, even if a thread of the parent holds it.
+
+    It has the interpreter's own type: an interrupt inside an `__enter__` of ours would leave it locked permanently.
+    """
+    lock = threading.Lock()
+    _LOCKS.add(lock)
+    return lock
+
+
+def _reset_after_fork() -> None:
+    for lock in list(_LOCKS):
+        if lock.locked():  # by a thread that does not exist here; any thread may release a lock of this type
+            lock.release()
+    for thing in list(_INHERITED):
+        thing.reset_after_fork()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(after_in_child=_reset_after_fork)

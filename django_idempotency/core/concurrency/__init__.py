@@ -1,1 +1,0 @@
-"""Helpers for threads, tasks and forked children."""
