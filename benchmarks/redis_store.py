@@ -12,7 +12,6 @@ from uuid import uuid4
 
 from django.core.exceptions import ImproperlyConfigured
 
-from django_idempotency.core import rules
 from django_idempotency.errors import StoreUnavailable
 from django_idempotency.stores.layered import LayeredStore
 from django_idempotency.stores.memory import MemoryStore
@@ -69,7 +68,7 @@ def verbs(redis: Opened, store: RedisStore, effort: Effort) -> Section:
     ping = Case("PING", lambda: redis.client.ping)
     known = acts.finished(store)
     # The part of a replay without our own work.
-    script = store._insertion(known, rules.operation_begun_by(known))  # noqa: SLF001
+    script = next(store._claim(known))  # noqa: SLF001
     layered = LayeredStore(front=store, authority=MemoryStore())
     cases: list[tuple[Case, float | None, int]] = [
         (Case("GET of 1 kB", lambda: partial(redis.client.get, name)), None, 1),

@@ -27,8 +27,7 @@ from .core.policy import (
     is_flag,
     seconds,
 )
-from .core.profiles import PROFILES, Profile
-from .core.profiles.profile import is_free
+from .core.profiles import PROFILES, Profile, is_free
 from .core.records import MISSING, Guarantee, UnprintedBytes, UnprintedText
 
 NAME = "IDEMPOTENCY"

@@ -51,7 +51,7 @@ def guarded_view(
         return run(source, policy, call, source=source, non_atomic=non_atomic)
 
     setattr(guarded, POLICY, policy)
-    for kind in kinds():
+    for kind in kinds(to_come=True):
         kind.offer(guarded, view, policy)
     return leave_atomic_requests(guarded)
 
@@ -78,7 +78,7 @@ def _guarded_async(view: Callable[..., Any], policy: Policy) -> Callable[..., An
         return await arun(source, policy, call)
 
     setattr(guarded, POLICY, policy)
-    for kind in kinds():
+    for kind in kinds(to_come=True):
         kind.offer(guarded, view, policy)
     return markcoroutinefunction(guarded)
 

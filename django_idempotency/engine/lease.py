@@ -147,7 +147,18 @@ class LeaseOperation(Operation):
 
     def notify_lost(self) -> None:
         """Report that the heartbeat has set `lost`: another call may own the record. The work may check, and stop."""
-        self.sink("lost", self, self.lost)
+        self._notify("lost", self.lost)
+
+    def _notify(self, event: str, error: BaseException | None = None) -> None:
+        self.sink(event, self, error)
+
+    async def _anotify(self, event: str, error: BaseException | None = None) -> None:
+        """See _notify()."""
+        asend = getattr(self.sink, "asend", None)
+        if asend is None:
+            self.sink(event, self, error)
+        else:
+            await asend(event, self, error)
 
     # ------------------------------------------------------------------------------------------------------- settle
 
@@ -181,7 +192,7 @@ class LeaseOperation(Operation):
         except Exception as error:  # noqa: BLE001 - the response is sent anyway
             result = drive(self.store, settling.retrying(error))
         if (event := self._noted(result)) is not None:
-            self.sink(event, self, result.error)
+            self._notify(event, result.error)
 
     async def _asettle(self, state: SettledState, outcome: Outcome | None = None, ttl: float | None = None) -> None:
         """See _settle()."""
@@ -212,7 +223,7 @@ class LeaseOperation(Operation):
     def notify_settled(self, result: SettleResult) -> None:
         """Report the outcome of a deferred settle."""
         if (event := self._noted(result)) is not None:
-            self.sink(event, self, result.error)
+            self._notify(event, result.error)
 
     def _noted(self, result: SettleResult) -> str | None:
         """Note the outcome of a settle, and return its event; `None` if the heartbeat has already reported the loss."""

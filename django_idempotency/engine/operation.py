@@ -24,22 +24,16 @@ ROUNDS = 2
 
 
 class EventSink(Protocol):
-    """Receives each event. `event` is one of `EVENTS`. Async code calls its coroutine `asend` if it has one.
+    """Receives each event. Async code calls its coroutine `asend` if it has one.
+
+    `event` is claimed (first run), taken_over, resumed, replayed, busy, mismatched or unreadable; then completed, released,
+    suspended, or lost (no longer ours). In between, deferred: the store did not respond, and is retried in the background.
 
     If it has a true attribute `commits`, its `committing(event, operation)` is called with "completed" in the transaction
     that settles a record of `atomic`, before its COMMIT. The `IdempotencyError` that it raises undoes the settle.
     """
 
     def __call__(self, event: str, operation: Operation, error: BaseException | None = None) -> None: ...
-
-
-#: claimed (first run), taken_over, resumed, replayed, busy, mismatched, unreadable; then completed, released,
-#: suspended, or lost (no longer ours). In between, deferred: the store did not respond, and is retried in the
-#: background.
-EVENTS = (
-    *("claimed", "replayed", "busy", "mismatched", "unreadable", "taken_over", "resumed"),
-    *("completed", "released", "suspended", "deferred", "lost"),
-)
 
 
 class Operation:
@@ -171,14 +165,6 @@ class Operation:
         """Return what the sink writes with in the transaction that has just completed the record; `None`: it does not."""
         sink: Any = self.sink
         return sink.committing if state is SettledState.COMPLETED and getattr(sink, "commits", False) else None
-
-    async def _anotify(self, event: str, error: BaseException | None = None) -> None:
-        """Let the sink know in async code."""
-        asend = getattr(self.sink, "asend", None)
-        if asend is None:
-            self.sink(event, self, error)
-        else:
-            await asend(event, self, error)
 
     def _begin(self, run: Execute) -> None:
         """Note that the record is ours, so the work may begin."""

@@ -14,9 +14,9 @@ from ..core.concurrency import run_to_completion
 from ..core.rules import Execute
 from ..engine.lease import LeaseOperation
 from ..errors import DeadlinePassed, StoreUnavailable
-from ..extensions import extended
 from ..runtime import switch
 from ..runtime.transactions import arefuse_open_transactions
+from ..runtime.wings import extended
 from .call import FunctionCall, best_effort_key, go_without_key, key_of, plan_of
 from .current import SwitchedOffOperation, Unguarded
 from .endings import (

@@ -22,14 +22,13 @@ from ..core.policy import OBSERVE, SAFE_METHODS, Policy, Resolved, profile_contr
 from ..core.profiles import Profile
 from ..core.records import Guarantee, Ticket, UnprintedText, prints
 from ..errors import ConfigurationError, KeyMalformed
-from ..extensions import extended
 from ..runtime.registry import body_limit, store_of
 from ..runtime.tickets import issuing
+from ..runtime.wings import Listens, extended, wing
 from ..stores.base import BaseStore
 from .exemptions import Exemption, exemptions
 from .handle import RequestIdempotency
 from .keys import formatted, of_client, parse_key, plain_key, require_timely
-from .wings import Listens, wing
 
 #: A policy that leaves everything to the settings.
 ANY_POLICY = Policy()

@@ -22,7 +22,7 @@ from django.utils.translation import get_language
 from ..core import conclusions
 from ..core.conclusions import WorkResult
 from ..core.policy import Policy, Resolved
-from ..core.profiles.shipped import DEFAULT
+from ..core.profiles import DEFAULT
 from ..core.records import CANCELLATIONS, HELD, MISSING, REASON, TRACE, UNDONE, Missing, Outcome
 from ..errors import OperationCancelled, OperationHeld, OperationUndone, RecordUnreadable, ResponseNotStored
 from .bodies import is_json

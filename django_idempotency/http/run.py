@@ -105,19 +105,38 @@ async def arun_call(call: Call, request: HttpRequest, work: AsyncWork) -> HttpRe
             return replay
     except Problem as problem:
         return await aproblem_response(problem, request)
+
+    async def checked() -> HttpResponseBase:
+        return checked_response(await work())
+
+    return await aended(lambda: call, checked, lambda problem: aproblem_response(problem, request))
+
+
+async def aended(
+    opened: Callable[[], Call | None], work: AsyncWork, respond: Callable[[Problem], Awaitable[HttpResponseBase]]
+) -> HttpResponseBase:
+    """Await async work, and end the call that has been opened by then: its response is rendered and settled.
+
+    Without a call, the response of the work is returned, and its exception raised.
+    """
     try:
-        response = checked_response(await work())
-        if not getattr(response, "is_rendered", True):
+        response = await work()
+        if opened() is not None and not getattr(response, "is_rendered", True):
             await in_thread(render, response, close=connections.close_all)
     except GeneratorExit as closed:  # nothing can be awaited any more, and an aborted run writes nothing
-        call.fail(closed)
+        if (call := opened()) is not None:
+            call.fail(closed)
         raise
-    except BaseException as error:  # noqa: BLE001 - afail() raises it again
-        return await aproblem_response(await run_to_completion(call.afail(error)), request)
+    except BaseException as error:
+        if (call := opened()) is None:
+            raise
+        return await respond(await run_to_completion(call.afail(error)))
+    if (call := opened()) is None:
+        return response
     try:
         return await run_to_completion(call.asettle(response))
     except Problem as problem:
-        return await aproblem_response(problem, request)
+        return await respond(problem)
 
 
 def require_lease(call: Call, name: str = "This view", *, fix: str = 'Type guarantee="lease".') -> None:

@@ -23,10 +23,10 @@ from ..core.records import UnprintedBytes, prints
 from ..core.selectors import Selector
 from ..core.selectors.functions import Unpackable, from_json
 from ..errors import ConfigurationError, KeyMissing, NotSelectable
+from ..runtime.wings import wing
 from . import bodies
 from .keys import formatted, plain_key
 from .unguarded import KEYLESS, NO_KEY, leave_unguarded
-from .wings import wing
 
 #: JSON longer than this (bytes) is not selected from.
 MAX_SELECTABLE = 1024 * 1024
@@ -42,8 +42,8 @@ _UNREADABLE = (
 # -------------------------------------------------------------------------------------------------------- declaration
 
 
-def compile_expressions(policy: Policy) -> None:
-    """Compile a policy's expressions. Raises `ValueError`, which says what to type instead."""
+def compile_given(policy: Policy) -> None:
+    """See `identity.compile_expressions()`."""
     for field in SELECTING:
         value = policy.given().get(field)
         if isinstance(value, (str, Selector)) and value not in FINGERPRINTS:

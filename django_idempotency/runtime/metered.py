@@ -9,7 +9,7 @@ from types import TracebackType
 from uuid import UUID
 
 from ..core.records import Record, Settlement, Ticket
-from ..instrumentation.meters import meters
+from ..instrumentation.meters import QUICK, Metric
 from ..stores.base import BaseStore, Guard
 from ..stores.wrapper import WrappedStore
 
@@ -74,9 +74,12 @@ def measured(alias: str, operation: str) -> Iterator[None]:
     try:
         yield
     finally:
-        meters.store_operation(alias, operation, time.perf_counter() - began)
+        STORE_OPERATION.record(time.perf_counter() - began, store=alias, operation=operation)
 
 
+STORE_OPERATION = Metric(
+    "store.operation.duration", "How long the verbs of a store took.", ("store", "operation"), unit="s", buckets=QUICK
+)
 #: Alias → its store, measured.
 _metered: dict[str, MeteredStore] = {}
 

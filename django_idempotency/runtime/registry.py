@@ -17,7 +17,6 @@ from ..errors import ConfigurationError
 from ..instrumentation.meters import meters
 from ..stores.base import BaseStore
 from ..stores.wrapper import innermost, layers
-from .metered import metered
 
 #: The number of records in a local cache with `"local_cache": True`.
 LOCAL_CACHE = 256
@@ -142,7 +141,11 @@ def store_of(policy: Resolved) -> BaseStore:
             f'The store {policy.store!r} cannot keep "atomic": it joins no transaction. Name an ORM store, or type '
             'guarantee="lease": then what a killed worker has written is not rolled back, and the retry writes it again.'
         )
-    return metered(policy.store, store) if meters.active else store
+    if not meters.active:
+        return store
+    from .metered import metered  # not above: most projects have no meter
+
+    return metered(policy.store, store)
 
 
 def body_limit(policy: Resolved, store: BaseStore) -> int:

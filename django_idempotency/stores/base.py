@@ -13,14 +13,14 @@ from uuid import UUID, uuid4
 
 from ..core import interventions
 from ..core.concurrency import in_thread
-from ..core.interventions import Intervention
+from ..core.interventions import Intervention, Wanted
 from ..core.records import Record, Settlement, Status, Ticket
-from ..core.repeats import Counted, Repeats
 from ..errors import ConfigurationError, IdempotencyError, StoreUnavailable
-from .database_checks import check_database
 
 if TYPE_CHECKING:
     from django.core.checks import CheckMessage
+
+    from ..core.repeats import Counted, Repeats
 
 
 class Guard:
@@ -134,6 +134,8 @@ class BaseStore(ABC):
         `alias` is its name in STORES. `copies_only`: it is only the front of other stores. With `deploy` it may raise.
         A database is asked by `checks.databases`, once for all that use it.
         """
+        from .database_checks import check_database  # not above: a server needs no check
+
         return check_database(alias, self.using) if self.using is not None and not deploy else ()
 
     @classmethod
@@ -239,29 +241,9 @@ class BaseStore(ABC):
 
     # ----------------------------------------------------------------------------------------------- for an operator
 
-    def release(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        """Free a key by hand, unless it is held. Its response is forgotten; the next request must still match."""
-        return self._intervene(record_id, interventions.released, audit)
-
-    def expire(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        """Expire a record now, unless it is held."""
-        return self._intervene(record_id, interventions.expired_now, audit)
-
-    def erase(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        """Delete a record's response and digest by hand, and expire it, unless it is held.
-
-        Also erases a record that has expired.
-        """
-        return self._intervene(record_id, interventions.erased, audit)
-
-    def forget(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        """Remove what a record knows about a person, and keep its key used: see `interventions.forgotten`."""
-        return self._intervene(record_id, interventions.forgotten, audit)
-
-    def _intervene(
-        self, record_id: UUID, change: Callable[[Record], Settlement | Intervention | None], audit: Audit
-    ) -> Intervention:
-        decided = interventions.intervention(self.get(record_id), change)
+    def change(self, record_id: UUID, wanted: Wanted, *, audit: Audit) -> Intervention:
+        """Change a record by hand, unless it is held. `wanted` is one of `core.interventions`, such as `released`."""
+        decided = interventions.intervention(self.get(record_id), wanted)
         if isinstance(decided, Intervention):
             return decided
         return audited(lambda: self._change_by_hand(decided), decided.record, audit)

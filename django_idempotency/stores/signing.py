@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from datetime import datetime
-from functools import lru_cache
 from uuid import UUID
 
 from django.conf import settings
+from django.utils.crypto import salted_hmac
 
 from ..core.records import Record
 from ..errors import RecordUnreadable
@@ -24,13 +23,9 @@ def sign(message: bytes) -> bytes:
 
 def is_valid(message: bytes, signature: bytes) -> bool:
     """Was this signed with SECRET_KEY, or one of SECRET_KEY_FALLBACKS?"""
-    if hmac.compare_digest(_signature(message, settings.SECRET_KEY), signature):
-        return True
-    return any(
-        hmac.compare_digest(_signature(message, secret), signature)
-        for secret in settings.SECRET_KEY_FALLBACKS
-        if secret  # an empty one, such as from an unset variable, is not secret
-    )
+    # An empty fallback, such as from an unset variable, is not secret.
+    secrets = [settings.SECRET_KEY, *(secret for secret in settings.SECRET_KEY_FALLBACKS if secret)]
+    return any(hmac.compare_digest(_signature(message, secret), signature) for secret in secrets)
 
 
 def sign_record(record: Record) -> bytes:
@@ -56,10 +51,5 @@ def unsign(value: bytes, record_id: UUID, read_at: datetime) -> Record | None:
 
 
 def _signature(message: bytes, secret: str | bytes) -> bytes:
-    return hmac.digest(_key(secret), message, "sha256")
-
-
-@lru_cache(maxsize=8)
-def _key(secret: str | bytes) -> bytes:
-    """Derive a key of our own, so a signature that other code makes with SECRET_KEY is not valid here."""
-    return hashlib.sha256(_SALT + (secret.encode() if isinstance(secret, str) else secret)).digest()
+    """Sign with a key of our own, so that no signature that other code makes with SECRET_KEY is valid here."""
+    return salted_hmac(_SALT, message, secret, algorithm="sha256").digest()

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
-from types import TracebackType
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from django.core.checks import CheckMessage
 
-from ..core.interventions import Intervention
+from ..core.interventions import Intervention, Wanted
 from ..core.records import Record, Settlement, Ticket
-from ..core.repeats import Counted, Repeats
 from .base import Audit, BaseStore, Guard, Purged, Scanned
+
+if TYPE_CHECKING:
+    from ..core.repeats import Counted, Repeats
 
 
 class WrappedStore(BaseStore):
@@ -87,40 +89,17 @@ class WrappedStore(BaseStore):
     def close(self) -> None:
         self.store.close()
 
-    def release(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        return self._by_hand(self.store.release, record_id, audit)
-
-    def expire(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        return self._by_hand(self.store.expire, record_id, audit)
-
-    def erase(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        return self._by_hand(self.store.erase, record_id, audit)
-
-    def forget(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        return self._by_hand(self.store.forget, record_id, audit)
-
-    def _by_hand(self, act: Callable[..., Intervention], record_id: UUID, audit: Audit) -> Intervention:
-        """Change a record by hand. `act` does it in the store inside."""
-        return act(record_id, audit=audit)
+    def change(self, record_id: UUID, wanted: Wanted, *, audit: Audit) -> Intervention:
+        return self.store.change(record_id, wanted, audit=audit)
 
 
-class ReadingGuard(AbstractContextManager[Guard]):
-    """A guard whose locked record is read by `read` before anyone sees it."""
-
-    def __init__(self, guard: AbstractContextManager[Guard], read: Callable[[Record], Record]) -> None:
-        self._guard = guard
-        self._read = read
-
-    def __enter__(self) -> Guard:
-        guard = self._guard.__enter__()
-        if guard.record is not None:
-            guard.record = self._read(guard.record)
-        return guard
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool | None:
-        return self._guard.__exit__(kind, error, traceback)
+@contextmanager
+def reading(guard: AbstractContextManager[Guard], read: Callable[[Record], Record]) -> Iterator[Guard]:
+    """Enter a guard whose locked record is read by `read` before anyone sees it."""
+    with guard as entered:
+        if entered.record is not None:
+            entered.record = read(entered.record)
+        yield entered
 
 
 def layers(store: BaseStore) -> Iterator[BaseStore]:

@@ -29,10 +29,10 @@ from rest_framework.viewsets import GenericViewSet, ModelViewSet, ReadOnlyModelV
 
 from django_idempotency import Policy, conf, idempotency_exempt, idempotent
 from django_idempotency.checks import guards, routes
-from django_idempotency.http import wings
 from django_idempotency.http.markers import view_class
 from django_idempotency.http.views import route_of
 from django_idempotency.rest_framework import IdempotentViewMixin
+from django_idempotency.runtime import wings
 
 from .conftest import Configure, hints
 

@@ -342,7 +342,7 @@ WELL_FORMED: list[dict[str, Any]] = [
     {"METHODS": {"POST"}, "MAX_BODY": 0, "BUFFER_STREAM": True},
     {"PROFILE": "stripe"},
     {"PROFILE": replace(PROFILES["ietf"], max_length=64)},
-    {"PROFILE": "django_idempotency.core.profiles.shipped.SQUARE"},
+    {"PROFILE": "django_idempotency.core.profiles.SQUARE"},
     {"PROFILE": "default", "HEADER": "X-Key"},
     {"KEY": "[user, body.order_id]", "FINGERPRINT": "body.amount"},
     {"KEY": "tests.checks.backends.not_a_store", "FINGERPRINT": 'headers."content-digest"'},

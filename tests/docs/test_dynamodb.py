@@ -118,8 +118,8 @@ def test_the_rights_of_the_check(asked: dict[str, dict[str, Any]]) -> None:
 
 
 def test_the_rights_of_the_application() -> None:
-    """The application needs one right per operation in the store's code. A transaction of updates needs an update's."""
+    """The application needs one right per operation in the store's code."""
     operations = re.findall(r'"(\w+_item)s?"', getsource(dynamodb) + getsource(client))
     (statement,) = json.loads(only("json"))["Statement"]
-    assert set(statement["Action"]) == rights({*operations} - {"transact_write_item"})
+    assert set(statement["Action"]) == rights(operations)
     assert statement["Resource"].endswith(f":table/{DynamoDBStore().schema.table}")

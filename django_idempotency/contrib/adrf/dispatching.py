@@ -14,7 +14,6 @@ from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from ...core.concurrency import run_to_completion
 from ...core.policy import SAFE_METHODS, Policy
 from ...errors import Problem
 from ...http.admission import aadmit
@@ -26,7 +25,7 @@ from ...http.handle import without_key
 from ...http.markers import EXEMPT
 from ...http.problems import aproblem_response, note_problem
 from ...http.responses import render
-from ...http.run import aconclude, require_lease
+from ...http.run import aconclude, aended, require_lease
 from ...http.unguarded import EXEMPT as IS_EXEMPT
 from ...http.unguarded import areport_unguarded, leave_unguarded
 from ...rest_framework import problems
@@ -44,7 +43,11 @@ async def adispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run)
         if not hasattr(request, "idempotency"):
             request.idempotency = without_key()  # type: ignore[attr-defined]
         if request.method not in SAFE_METHODS and terms.carries_key(request):
-            await _leave(request, exempt=handler is not None)
+            if handler is None:
+                note(request, HeaderStatus.REFUSED)
+            else:
+                leave_unguarded(request, IS_EXEMPT)
+                await areport_unguarded(request)
         return stamp(request, await run())
     if terms.may_read_body(request):
         await sync_to_async(keep)(request)
@@ -57,7 +60,7 @@ async def adispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run)
     of_instance = name in vars(view)  # a ViewSet's
     setattr(view, name, guarded)
     try:
-        response = await _finished(view, guard, run)
+        response = await aended(lambda: guard.call, run, functools.partial(_respond, view))
     except DispatchFinished as finished:
         return finished.response
     finally:
@@ -65,28 +68,11 @@ async def adispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run)
         if of_instance and guard.call is None:  # the response is not rendered yet, and renderers read it from the view
             setattr(view, name, handler)
     if guard.call is not None:
-        return await _settled(view, guard.call, response)
+        return response
     judge(request, response, terms, reached=guard.reached)
     await areport_unguarded(request)
     await aconclude(request, response)
     return stamp(request, response)
-
-
-async def _finished(view: Any, guard: _AsyncGuardedHandler, run: Run) -> HttpResponseBase:
-    """Return a view's response, rendered if it is to be stored. An exception ends the call."""
-    try:
-        response = await run()
-        if guard.call is not None:
-            await sync_to_async(render)(response)
-    except GeneratorExit as closed:  # nothing can be awaited any more, and an aborted run writes nothing
-        if guard.call is not None:
-            guard.call.fail(closed)
-        raise
-    except BaseException as error:
-        if guard.call is not None:
-            raise DispatchFinished(await _respond(view, await run_to_completion(guard.call.afail(error)))) from error
-        raise
-    return response
 
 
 class _AsyncGuardedHandler:
@@ -159,14 +145,7 @@ async def arun_inside(request: Any, policy: Policy, function: Callable[[], Await
         response = await function()
         await aconclude(request._request, response)
         return response  # type: ignore[no-any-return]
-    try:
-        response = await complete()
-    except GeneratorExit as closed:
-        call.fail(closed)
-        raise
-    except BaseException as error:  # noqa: BLE001 - afail() raises it again
-        return await _respond(view, await run_to_completion(call.afail(error)))
-    return await _settled(view, call, response)
+    return await aended(lambda: call, complete, functools.partial(_respond, view))
 
 
 async def _admit(request: Any, policy: Policy, *, strict: bool) -> Call | None:
@@ -185,21 +164,6 @@ async def _called(handler: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
     if iscoroutinefunction(handler):
         return await handler(*args, **kwargs)
     return await sync_to_async(handler)(*args, **kwargs)
-
-
-async def _leave(request: HttpRequest, *, exempt: bool) -> None:
-    if exempt:
-        leave_unguarded(request, IS_EXEMPT)
-        await areport_unguarded(request)
-    else:
-        note(request, HeaderStatus.REFUSED)
-
-
-async def _settled(view: Any, call: Call, response: HttpResponseBase) -> HttpResponseBase:
-    try:
-        return await run_to_completion(call.asettle(response))
-    except Problem as problem:
-        return await _respond(view, problem)
 
 
 async def _respond(view: Any, problem: Problem) -> HttpResponseBase:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from ...core.at_rest import HASHED, hashed_key, hashed_scope
 from ...core.records import Record, Settlement, Ticket
 from ...stores.base import BaseStore, Guard
-from ...stores.wrapper import ReadingGuard, WrappedStore
+from ...stores.wrapper import WrappedStore, reading
 
 
 class HashedStore(WrappedStore):
@@ -40,7 +40,7 @@ class HashedStore(WrappedStore):
         self, ticket: Ticket, *, takeover: bool = False, claimed: Record | None = None
     ) -> AbstractContextManager[Guard]:
         guard = self.store.guard(self._hashed(ticket), takeover=takeover, claimed=claimed)
-        return ReadingGuard(guard, lambda record: _named(record, ticket))
+        return reading(guard, lambda record: _named(record, ticket))
 
     def _hashed(self, ticket: Ticket) -> Ticket:
         secret = self._secret()

@@ -11,11 +11,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import sync_to_async
-from django.db import connections
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from ...core.concurrency import in_thread, run_to_completion
 from ...core.policy import SAFE_METHODS, Policy
 from ...errors import OperationUnknown, Problem, TransactionLost
 from ...http.admission import Keyed, call_of, key_to_guard
@@ -25,7 +23,7 @@ from ...http.exchange import call_on, exchange_of, stamp
 from ...http.keys import user_of
 from ...http.plan import plan_of
 from ...http.responses import render
-from ...http.run import aconclude, conclude, require_lease
+from ...http.run import aconclude, aended, conclude, require_lease
 from ...http.unguarded import areport_unguarded, note_unreached, report_unguarded
 from .callers import caller_of
 from .problems import aproblem_response, problem_response
@@ -92,7 +90,8 @@ class OperationCall:
         except BaseException as error:
             if self.call is not None:
                 committed = self._response if self._transactions.opened.committed else None
-                return self._respond(self.call.fail(_met(error), committed=lambda: committed))
+                met = error.problem if isinstance(error, Stopped) else error
+                return self._respond(self.call.fail(met, committed=lambda: committed))
             raise
         finally:
             exchange_of(self.request).entry = None
@@ -114,31 +113,26 @@ class OperationCall:
     async def arun(self, operation: Callable[[], Awaitable[HttpResponseBase]]) -> HttpResponseBase:
         """See run(). Django refuses ATOMIC_REQUESTS for async views."""
         exchange_of(self.request).entry = self
+
+        async def work() -> HttpResponseBase:
+            try:
+                return await operation()
+            except Stopped as stopped:
+                problem = stopped.problem
+            raise problem
+
         try:
-            response = await operation()
-            if self.call is not None and not getattr(response, "is_rendered", True):
-                await in_thread(render, response, close=connections.close_all)
+            response = await aended(lambda: self.call, work, self._arespond)
         except OperationFinished as finished:
             return finished.response
-        except GeneratorExit as closed:  # nothing can be awaited any more, and an aborted run writes nothing
-            if self.call is not None:
-                self.call.fail(closed)
-            raise
-        except BaseException as error:
-            if self.call is not None:
-                return await self._arespond(await run_to_completion(self.call.afail(_met(error))))
-            raise
         finally:
             exchange_of(self.request).entry = None
-        if self.call is None:
-            self._judge(response)
-            await areport_unguarded(self.request)
-            await aconclude(self.request, response)
-            return stamp(self.request, response)
-        try:
-            return await run_to_completion(self.call.asettle(response))
-        except Problem as problem:
-            return await self._arespond(problem)
+        if self.call is not None:
+            return response
+        self._judge(response)
+        await areport_unguarded(self.request)
+        await aconclude(self.request, response)
+        return stamp(self.request, response)
 
     def _judge(self, response: HttpResponseBase) -> None:
         """Note the status of a keyed request that ninja has responded to before its function was called."""
@@ -166,15 +160,11 @@ class OperationCall:
         try:
             return function()
         except _OURS as problem:
-            raise self._stopped(problem) from problem
+            raise (problem if self.call is None else Stopped(problem)) from problem
         except Exception as error:
             if self.call is not None and (left := self.call.course.left_by(error)) is not None:
                 raise Stopped(left) from error
             raise
-
-    def _stopped(self, problem: Problem) -> BaseException:
-        """Return what to raise for a problem that the guard answers, not the project."""
-        return problem if self.call is None else Stopped(problem)
 
     def _open(self, keyed: Keyed) -> None:
         user = getattr(self.request, "user", None)
@@ -198,7 +188,7 @@ class OperationCall:
         try:
             return await function()
         except _OURS as problem:
-            raise self._stopped(problem) from problem
+            raise (problem if self.call is None else Stopped(problem)) from problem
         except Exception as error:
             if self.call is not None and (left := await self.call.course.aleft_by(error)) is not None:
                 raise Stopped(left) from error
@@ -224,8 +214,3 @@ class OperationCall:
     async def _arespond(self, problem: Problem) -> HttpResponseBase:
         """See _respond()."""
         return await aproblem_response(problem, self.request, self._api)
-
-
-def _met(error: BaseException) -> BaseException:
-    """Return the problem that a function ran into."""
-    return error.problem if isinstance(error, Stopped) else error

@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from ...core.profiles import Profile
-from ...core.profiles.shipped import DEFAULT
+from ...core.profiles import DEFAULT, Profile
 
 #: `refer(kind, name, component)` keeps a component under "#/components/<kind>/<name>", and returns a reference to it.
 Refer = Callable[[str, str, dict[str, Any]], dict[str, Any]]

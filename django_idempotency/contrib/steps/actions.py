@@ -6,7 +6,8 @@ A decision is a generator: it yields an action and gets back the result, or the 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -17,6 +18,7 @@ from ...core import concurrency
 from ...core.concurrency import in_thread
 from ...errors import ConfigurationError
 from ...runtime.current_step import CURRENT_STEP, RunningStep
+from ...stores.statement_texts import is_write, text_of
 from .terms import is_async
 
 T = TypeVar("T")
@@ -91,17 +93,40 @@ class Call:
         return self.retry(function, *self.args, **self.kwargs)
 
 
-class entered:  # noqa: N801 - used as a function
-    """The context in which a step's body runs."""
+@contextmanager
+def entered(step: RunningStep | None) -> Iterator[None]:
+    """Enter the context in which a step's body runs."""
+    token = CURRENT_STEP.set(step)
+    try:
+        yield
+    finally:
+        CURRENT_STEP.reset(token)
 
-    def __init__(self, step: RunningStep | None) -> None:
-        self._step = step
 
-    def __enter__(self) -> None:
-        self._token = CURRENT_STEP.set(self._step)
+@contextmanager
+def only_in(using: str, what: str) -> Iterator[None]:
+    """Refuse to write to any other database than `using` inside the block. Raises `ConfigurationError` there.
 
-    def __exit__(self, *_: object) -> None:
-        CURRENT_STEP.reset(self._token)
+    What is written elsewhere would be committed without the steps. The statements of Django's other connections of this
+    thread are looked at before they are sent. That costs none.
+    """
+    here = connections[using]
+
+    def look(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
+        if is_write(text_of(sql, context["cursor"])):
+            other = context["connection"].alias
+            raise ConfigurationError(
+                f"{what} writes to the database {other!r}, and its result is in {using!r}: one of them may be committed "
+                "without the other. Let your routers put both into one database; or take the argument idempotency_key, under "
+                "which the function is called again after a crash, and must not write twice."
+            )
+        return execute(sql, params, many, context)
+
+    with ExitStack() as stack:
+        for other in connections.all():
+            if other is not here:  # a test's mirror is
+                stack.enter_context(other.execute_wrapper(look))
+        yield
 
 
 def drive(actions: Actions[T]) -> T:

@@ -10,19 +10,26 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib.admin import AdminSite
+from django.db import DatabaseError
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import gettext, ngettext_lazy
+from django.utils.translation import gettext_lazy as _
 
+from ... import conf
 from ...admin.panels import ADDED_VERBS, PANELS
+from ...core.interventions import Intervention
+from ...core.policy import seconds
 from ...core.steps import StepRow, StepState, owes_undo
+from ...errors import IdempotencyError, StepsNotUndone
+from ...inspection.interventions import Verb
 from ...models import IdempotencyRecord
-from ...stores.base import BaseStore
-from .intervening import newest_of
+from ...stores.base import Audit, BaseStore
+from .intervening import UndoneByHand, newest_of, undo_by_hand
 from .journal import database_of
 from .models import Step
-from .verbs import UNDO
 
 #: The most rows of a record that are shown.
 MOST = 500
@@ -93,6 +100,62 @@ class StepsPanel:
         return []
 
 
+class UndoVerb(Verb):
+    """Undoes the steps of a record."""
+
+    @property
+    def permission(self) -> str:
+        return "idempotency_steps.undo_step"
+
+    def act(self, store: Any, record_id: UUID, *, audit: Audit) -> Intervention:
+        """See `undo_by_hand()`. Raises `StepsNotUndone` if something is left for a person, or for a later try.
+
+        If the database of the steps is away, raises `IdempotencyError`: the next try goes on.
+        """
+        ttl = seconds(conf.get("TTL"))
+        try:
+            undone = undo_by_hand(store, record_id, using=database_of(store), audit=audit, ttl=ttl)
+        except DatabaseError as error:
+            reason = {"error": type(error).__name__}
+            raise IdempotencyError(
+                gettext("The steps cannot be undone now: %(error)s. Try again later.") % reason
+            ) from error
+        if undone.failed or undone.doubtful:
+            raise StepsNotUndone(left_by(undone), failed=undone.failed, doubtful=undone.doubtful)
+        return undone.outcome
+
+
+def left_by(undone: UndoneByHand) -> str:
+    """Return what a person should know of an operation that is not undone as a whole."""
+    said = [gettext("The operation has given up.")]
+    if undone.doubtful:
+        names = {"steps": ", ".join(undone.doubtful)}
+        said.append(gettext("Look at %(steps)s: nobody knows whether it had its effect.") % names)
+    if undone.failed:
+        failed = {"failed": undone.failed}
+        said.append(gettext("Not all is undone yet, and it is tried again: %(failed)s") % failed)
+    return " ".join(said)
+
+
+UNDO = UndoVerb(
+    name="undo",
+    button=_("Undo the steps…"),
+    title=_("Undo the steps of an operation"),
+    warning=_(
+        "The operation gives up: its steps that have an undo are undone in reverse, also one of which nobody knows whether "
+        "it had its effect, and no step can follow. Retries get 409 operation-cancelled. First make sure that its client has "
+        "not been given the result in another way. The undos run now, and may take a while."
+    ),
+    counted=ngettext_lazy("%d operation was undone.", "%d operations were undone."),
+    logged=_("Undone. It was %(evidence)s, kept until %(expires)s. Reason: %(reason)s"),
+    help="",
+    done="Undone",
+    already="",
+    already_counted=ngettext_lazy(
+        "%d operation has ended, or was undone before.", "%d operations have ended, or were undone before."
+    ),
+)
+
 PANELS.append(StepsPanel())
 ADDED_VERBS[UNDO.name] = UNDO
 
@@ -107,8 +170,8 @@ def timelines_of(rows: list[Step]) -> Iterator[list[Line]]:
     """Yield the lines of each run, the oldest run first. A corrected request under the same key is another run."""
     first = {row.run: row.pk for row in reversed(rows)}
     rows = sorted(rows, key=lambda row: (first[row.run], row.position))
-    for _, run in groupby(rows, key=lambda row: row.run):
-        steps = list(run)
+    for _run, found in groupby(rows, key=lambda row: row.run):
+        steps = list(found)
         given_up = steps[-1].state == StepState.BARRIER
         yield [line_of(step, given_up=given_up) for step in steps]
 

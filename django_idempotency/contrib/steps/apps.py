@@ -11,16 +11,20 @@ from django.apps import AppConfig
 from django.core import checks
 from django.utils.translation import gettext_lazy as _
 
-from ...extensions import Extension, Purging
+from ...checks import TAG, named
 from ...runtime.handle import OperationHandle, SwitchedOff
+from ...runtime.wings import Extension, Purging
 
 
 class StepsOfRecords(Extension):
     """The table of steps, in the database that has the store's records."""
 
     def handle(self, handle: type[OperationHandle]) -> type[OperationHandle]:
-        from .endings import StepsCourse  # not above: loads what a worker without steps need not
-        from .handle import StepsHandle, StepsSwitchedOff
+        from .handle import (  # not above: a worker without steps needs none of it
+            StepsCourse,
+            StepsHandle,
+            StepsSwitchedOff,
+        )
 
         with_steps = StepsSwitchedOff if issubclass(handle, SwitchedOff) else StepsHandle
         own = {"__doc__": handle.__doc__, "__module__": handle.__module__, "_course": StepsCourse}
@@ -57,7 +61,4 @@ class StepsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from ...checks import TAG
-        from .checks import check_steps  # not above: loads the model
-
-        checks.register(check_steps, TAG)
+        checks.register(named("django_idempotency.contrib.steps.checks.check_steps"), TAG)

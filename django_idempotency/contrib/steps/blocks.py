@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextvars import Token
 from typing import Any
 
 from ...errors import ConfigurationError
-from .actions import Actions, adrive, drive, entered
+from ...runtime.current_step import CURRENT_STEP, RunningStep
+from .actions import Actions, adrive, drive
 from .one_step import OneStep
 
 
@@ -15,7 +17,7 @@ class Block:
     def __init__(self, step: OneStep) -> None:
         self._step = step
         self._result: Any = None
-        self._entered: entered | None = None
+        self._token: Token[RunningStep | None] | None = None
 
     @property
     def done(self) -> bool:
@@ -45,21 +47,18 @@ class Block:
         assert self._step.position, "inside the with block"
         return self._step
 
-    def _enter(self) -> None:
+    def _begin(self) -> Actions[None]:
+        yield from self._step.begin()
         if self.done:
             self._result = self._step.result
         else:
-            self._entered = entered(self._step.running)
-            self._entered.__enter__()
-
-    def _leave(self) -> None:
-        if self._entered is not None:
-            self._entered.__exit__()
+            self._token = CURRENT_STEP.set(self._step.running)
 
     def _end(self, error: BaseException | None) -> Actions[bool]:
         """Return whether an exception does not count, because another owner was faster."""
-        if self.done:
+        if self._token is None:
             return False
+        CURRENT_STEP.reset(self._token)
         if error is None:
             self._result = yield from self._step.finish(self._result)
         elif (yield from self._step.fail(error)):
@@ -72,12 +71,10 @@ class StepBlock(Block):
     """A step as a `with` block."""
 
     def __enter__(self) -> StepBlock:  # noqa: PYI034 - Python 3.10 has no Self
-        drive(self._step.begin())
-        self._enter()
+        drive(self._begin())
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        self._leave()
         return drive(self._end(error))
 
 
@@ -85,10 +82,8 @@ class AsyncStepBlock(Block):
     """A step as an `async with` block."""
 
     async def __aenter__(self) -> AsyncStepBlock:  # noqa: PYI034 - as above
-        await adrive(self._step.begin())
-        self._enter()
+        await adrive(self._begin())
         return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        self._leave()
         return await adrive(self._end(error))

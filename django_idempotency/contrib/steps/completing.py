@@ -46,6 +46,7 @@ TAKEN = timedelta(minutes=5)
 LEASE = 60.0
 
 _ABANDONED = "or a person gives it up: --undo and its id"
+_ORPHANED = "its record is gone, so nobody can tell whether it ended. A person decides: --undo and its id"
 
 #: Calls a function again, with its stored arguments. Returns why it did not; "": it did. Raises what it raises.
 Finish = Callable[[Record, bytes], str]
@@ -124,13 +125,31 @@ def _look(row: Step, *, using: str, finish: Finish) -> Looked:
     try:
         store = stores.outermost(stores[row.store])
     except ImproperlyConfigured:
-        if given_up:
-            return _undo(row, using)
-        return Looked(step=row, became=Completed.WAITING, reason=f"there is no store {row.store!r} any more")
+        return _undo(row, using) if given_up else _waits(row, f"there is no store {row.store!r} any more")
     record = own(row, store.get(row.record))
-    if given_up:
-        return _go_on(row, store, record, using)
-    return _look_at(row, record, using=using, finish=finish)
+    if record is not None and rules.leased(record):
+        return Looked(step=row, became=Completed.RUNNING)
+    if not given_up:
+        return _look_at(row, record, using=using, finish=finish)
+    if record is None or record.status is Status.COMPLETED:
+        return _undo(row, using)
+    undone = give_up_owned(store, record, journal_of(row, using))
+    return Looked(step=row, became=Completed.RUNNING) if undone is None else _looked(row, using, undone=undone)
+
+
+def _look_at(row: Step, record: Record | None, *, using: str, finish: Finish) -> Looked:
+    """Look at an operation that has not given up, and that nobody owns."""
+    if record is not None and record.status is Status.COMPLETED:
+        return _ended(row, record, using)
+    if record is not None and row.arguments is not None and record.status is Status.RUNNING:
+        return _finish(row, record, finish)
+    can_be_ended = _can_be_ended(row, using)
+    if record is not None:
+        return _waits(row, _ABANDONED if can_be_ended else "")
+    if can_be_ended:
+        return _waits(row, _ORPHANED)
+    journal_of(row, using).close()
+    return Looked(step=row, became=Completed.ENDED)
 
 
 def own(row: Step, found: Record | None) -> Record | None:
@@ -139,30 +158,6 @@ def own(row: Step, found: Record | None) -> Record | None:
         return None
     ended = found.status is Status.COMPLETED and kind_of(found.outcome) is not OutcomeKind.HELD
     return None if rules.expired(found) and not ended else found
-
-
-def _go_on(row: Step, store: BaseStore, record: Record | None, using: str) -> Looked:
-    """Go on with an operation that has given up: under its record, unless that has ended."""
-    if record is None or record.status is Status.COMPLETED:
-        return _undo(row, using)
-    return Looked(step=row, became=Completed.RUNNING) if rules.leased(record) else _give_up(row, store, record, using)
-
-
-def _look_at(row: Step, record: Record | None, *, using: str, finish: Finish) -> Looked:
-    if record is None:
-        if not _can_be_ended(row, using):
-            journal_of(row, using).close()
-            return Looked(step=row, became=Completed.ENDED)
-        return _waits(
-            row, "its record is gone, so nobody can tell whether it ended. A person decides: --undo and its id"
-        )
-    if record.status is Status.COMPLETED:
-        return _ended(row, record, using)
-    if rules.leased(record):
-        return Looked(step=row, became=Completed.RUNNING)
-    if row.arguments is not None and record.status is Status.RUNNING:
-        return _finish(row, record, finish)
-    return _waits(row, _ABANDONED if _can_be_ended(row, using) else "")
 
 
 def _can_be_ended(row: Step, using: str) -> bool:
@@ -202,11 +197,6 @@ def _finish(row: Step, record: Record, finish: Finish) -> Looked:
     if refused := finish(record, arguments):
         return _waits(row, refused)
     return Looked(step=row, became=Completed.FINISHED)
-
-
-def _give_up(row: Step, store: BaseStore, record: Record, using: str) -> Looked:
-    undone = give_up_owned(store, record, journal_of(row, using))
-    return Looked(step=row, became=Completed.RUNNING) if undone is None else _looked(row, using, undone=undone)
 
 
 def give_up_owned(

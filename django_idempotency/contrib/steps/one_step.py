@@ -19,14 +19,12 @@ from ...errors import (
     StepResultNotStored,
     StepsChanged,
 )
-from ...instrumentation.meters import meters
-from ...instrumentation.outcomes import STEP_EXECUTED, STEP_FAILED, STEP_IN_DOUBT, STEP_SKIPPED
 from ...runtime.current_step import RunningStep
 from ...runtime.takeovers import HoldForReview, RunAgain, UseResult
-from .actions import Actions, Call, Query
+from .actions import Actions, Call, Query, only_in
 from .doubt import Asked
-from .elsewhere import only_in
-from .journal import Entry, PositionTaken
+from .journal import STEPS, PositionTaken
+from .models import Step
 from .running import Steps
 from .sealing import load, load_kept
 from .terms import KEY_ARGUMENT, StepTerms, path_of, takes_key
@@ -114,8 +112,7 @@ class OneStep:
             return False
         if isinstance(error, (OperationHeld, OperationCancelled, OwnershipLost)):
             return False
-        if meters.active:
-            meters.step(STEP_FAILED)
+        STEPS.record(outcome="failed")
         if not isinstance(error, kept):
             return False
         try:
@@ -135,7 +132,7 @@ class OneStep:
         attempt = 0 if steps.journal is None else steps.journal.attempt
         runs = False
         while not runs:
-            row = self.row = steps.rows.at(self.position)
+            row = self.row = steps.row_at(self.position)
             found = None if row is None else row.row
             known = steps.remembers(terms, self.position)
             doing = action(found, name=terms.name, repeats=terms.repeats, attempt=attempt, remembered=known)
@@ -155,14 +152,14 @@ class OneStep:
 
     def _start(self) -> Actions[bool]:
         """Commit that the step begins. `False`: another owner was faster, so look again."""
-        self.row = yield from self.steps.rows.begin(self._entry(), self.position)
+        self.row = yield from self.steps.insert(self._row(StepState.STARTED))
         return self.row is not None
 
     def _take(self, *, anew: bool = False) -> Actions[bool]:
         """Take the step over from an earlier attempt. `False`: another owner was faster, so look again."""
         if self.steps.is_lost():
             raise OwnershipLost
-        return (yield from self.steps.rows.take(self.row, anew=anew))
+        return (yield from self.steps.take(self.row, anew=anew))
 
     def _ask(self) -> Actions[bool]:
         """Ask whether the step, which broke off, had its effect. `True`: its body runs; `False`: look again."""
@@ -173,7 +170,7 @@ class OneStep:
             case RunAgain():
                 return (yield from self._take(anew=True))
             case UseResult(result=result):
-                yield from self.steps.rows.end(self.row, StepState.DONE, self.terms.results.dump(result))
+                yield from self.steps.end(self.row, StepState.DONE, self.terms.results.dump(result))
                 return False
             case HoldForReview():
                 yield from self._hold()
@@ -183,10 +180,9 @@ class OneStep:
 
     def _hold(self) -> Actions[NoReturn]:
         """Leave the operation to a person."""
-        yield from self.steps.rows.hold()
+        yield from self.steps.hold()
         self.steps.held = True
-        if meters.active:
-            meters.step(STEP_IN_DOUBT)
+        STEPS.record(outcome="in_doubt")
         raise OperationHeld(
             f"The step {self.terms.name!r} broke off, and whether it had its effect is not known. A person is finding out."
         )
@@ -202,8 +198,7 @@ class OneStep:
                 "it. Let the code that began it finish, or undo it: manage.py idempotency_complete --undo REF."
             )
         self.steps.open = None
-        if meters.active:
-            meters.step(STEP_SKIPPED)
+        STEPS.record(outcome="skipped")
         if doing is StepAction.RAISE:
             raise load_kept(row, self.terms.keep)
         self.result, self.done = load(row, self.terms), True
@@ -215,14 +210,14 @@ class OneStep:
         try:
             result = yield Query(self._transaction, call)
         except PositionTaken:
-            yield from self.steps.rows.reload()
+            yield from self.steps.reload()
             yield from self._use_other()
             return self.result
         except BaseException as error:
             if self.steps.open is None:
                 raise  # by an on_commit callback of the body: it is committed
             if self.written is not None:
-                self.steps.rows.forget()  # who must know asks the database
+                self.steps.forget()  # who must know asks the database
             elif (yield from self.fail(error)):
                 return self.result
             self.steps.rolled_back = self.written is None and self.steps.cut is None
@@ -244,8 +239,7 @@ class OneStep:
                 with only_in(journal.using, f"The step {terms.name!r}"):
                     data = terms.results.dump(call.run())
                 reached(terms.name, Border.DURING)
-                watch = self.steps.rows.watch(self.position)
-                self.written = journal.add(self._entry(), self.position, StepState.DONE, data, watch, contained=False)
+                self.written = self.steps.write(self._row(StepState.DONE, data), contained=False)
         return self._loaded(data)
 
     def _committed(self) -> None:
@@ -254,25 +248,23 @@ class OneStep:
             return
         self.steps.open = None
         if self.written is not None:
-            self.steps.rows.append(self.written)
-        if meters.active:
-            meters.step(STEP_EXECUTED)
+            self.steps.append(self.written)
+        STEPS.record(outcome="executed")
 
     def _end(self, state: StepState, data: bytes, error: str = "") -> Actions[None]:
         """Write how the step ended; `error` is the class of its exception. Another owner's earlier word counts."""
         reached(self.terms.name, Border.DURING)
         if self.steps.journal is not None:
-            rows = self.steps.rows
             if self.row is None:
-                self.row = yield from rows.add(self._entry(), self.position, state, data, error)
+                self.row = yield from self.steps.insert(self._row(state, data, error))
                 written = self.row is not None
             else:
-                written = yield from rows.end(self.row, state, data, error)
+                written = yield from self.steps.end(self.row, state, data, error)
             if not written:
                 yield from self._use_other()
         reached(self.terms.name, Border.AFTER)
-        if meters.active and state is StepState.DONE and not self.done:
-            meters.step(STEP_EXECUTED)
+        if state is StepState.DONE and not self.done:
+            STEPS.record(outcome="executed")
 
     def _use_other(self) -> Actions[None]:
         """Get the result that another owner wrote while the body ran."""
@@ -280,16 +272,21 @@ class OneStep:
         if not self.done:
             raise OwnershipLost  # it has begun, and does it now
 
-    def _entry(self) -> Entry:
-        terms = self.terms
-        undone = terms.undo is not None
-        return Entry(
+    def _row(self, state: StepState, result: bytes | None = None, error: str = "") -> Step:
+        """Return its row, before it is written."""
+        terms, undone = self.terms, self.terms.undo is not None
+        return Step(
+            position=self.position,
             name=terms.name,
+            state=state,
             function=path_of(terms.function),
             undo=path_of(terms.undo),
             ask=path_of(terms.ask),
             key=self.running.key if undone else "",
             undo_key=self.steps.derive(f"undo:{terms.name}") if undone else "",
+            arguments=self.steps.arguments if self.position == 1 else None,
+            result=result,
+            error=error,
         )
 
     def _loaded(self, data: bytes) -> Any:

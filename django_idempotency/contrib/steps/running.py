@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from datetime import timedelta
-from typing import NoReturn
+from functools import partial
+from typing import Any, NoReturn
+
+from django.db import connections
 
 from ... import conf
 from ...core.lifetime import remembered
 from ...core.records import shortened
-from ...core.steps import leaves_nothing
-from ...errors import OperationCancelled, OwnershipLost
-from .actions import Actions
-from .journal import Journal
-from .refusing import refuse_giving_up, refuse_misplaced, refuse_nested, refuse_transaction
-from .rows import Rows
+from ...core.steps import StepRow, StepState, leaves_nothing
+from ...errors import ConfigurationError, OperationCancelled, OwnershipLost
+from ...runtime.current_step import current_step
+from ...runtime.handle import HELD_FOR
+from ...runtime.transactions import in_transaction
+from .actions import Actions, Query
+from .journal import Journal, PositionTaken
+from .models import Step
 from .terms import StepTerms
 
 logger = logging.getLogger("django_idempotency")
 
 
 class Steps:
-    """The steps of one run of an operation."""
+    """The steps of one run of an operation, and their rows, as this attempt has read and written them.
+
+    Another owner may write rows, too: who is slower at a position reads all of them again.
+    """
 
     def __init__(
         self,
@@ -37,7 +47,8 @@ class Steps:
     ) -> None:
         #: `None`: nothing is remembered. The operation is `atomic`, or idempotency is off.
         self.journal = journal
-        self.rows = Rows(journal, resumed=resumed)
+        #: The rows; `None`: not read yet. The first attempt has none.
+        self._read: list[Any] | None = None if resumed else []
         #: Is this the first attempt?
         self.first = not resumed
         self.derive = derive
@@ -45,7 +56,9 @@ class Steps:
         self.is_lost = is_lost
         #: The database of the guard's transaction, if the operation is `atomic`.
         self.atomic = atomic
-        self._arguments = arguments
+        self._dump = arguments
+        #: The arguments of the operation's call, stored in the first row; `None`: no command can finish it.
+        self.arguments: bytes | None = None
         self._names: set[str] = set()
         self._position = 0
         #: The step that has begun and whose end is not known: it runs, or has raised what is not its result.
@@ -63,7 +76,7 @@ class Steps:
     @property
     def begun(self) -> bool:
         """Has any step been done, or begun, or may it have been, so that a later attempt must be this operation's?"""
-        return bool(self.rows)
+        return self._read is None or bool(self._read)
 
     @property
     def unfinished(self) -> str | None:
@@ -78,18 +91,14 @@ class Steps:
         """
         if self.journal is None or not self.begun or self.given_up or self.held:
             return False
-        return self.rows.are_watched or not self.journal.keeps_results
+        return self._are_watched or not self.journal.keeps_results
 
     def gave_up(self, *, undone: bool) -> Actions[None]:
         """Note that it has given up. What an earlier attempt began may have left no row."""
         self.given_up = True
         if undone and self.first and (self.open is None or self.rolled_back):
-            yield from self.rows.reload()
-            self.nothing_remains = leaves_nothing(self.rows.known)
-
-    def look(self) -> Actions[bool]:
-        """See `begun`, after reading what earlier attempts have done."""
-        return self.rows.look()
+            yield from self.reload()
+            self.nothing_remains = leaves_nothing(self.known)
 
     def remembers(self, terms: StepTerms, position: int) -> bool:
         """Is the key of a step still known wherever an earlier attempt may have used it?
@@ -99,9 +108,9 @@ class Steps:
         if terms.here or self.journal is None:
             return True
         unwritten = self.journal.attempt > 1 and not terms.starts
-        if self.rows.at(position) is None and not unwritten:
+        if self.row_at(position) is None and not unwritten:
             return True
-        if (age := self.rows.age(position)) is None and position > 1:
+        if (age := self._age_of(position)) is None and position > 1:
             return True
         # Where a person has released the operation since, it begins anew.
         ages = [self._age(), *([] if age is None else [age])]
@@ -113,29 +122,29 @@ class Steps:
         Raises `ConfigurationError` for a step that cannot be here, `OperationCancelled` after the operation has given up,
         and `OwnershipLost` if another owner may run.
         """
-        refuse_nested(terms.name)
+        _refuse_nested(terms.name)
         if self.given_up:
             self.stop()
-        refuse_misplaced(terms, unfinished=self.open, earlier=self._names, atomic=self.atomic is not None)
+        _refuse_misplaced(terms, unfinished=self.open, earlier=self._names, atomic=self.atomic is not None)
         self._check_place(f"The step {terms.name!r}")
         self._names.add(terms.name)
         yield from self.look()
-        if self.rows.are_barred:
+        if self._read and self._read[-1].state == StepState.BARRIER:
             self.stop()
         self.open = terms.name
         self._position += 1
         if self._position == 1 and self.journal is not None:
-            self.rows.arguments = self._arguments()  # before a body can change them
+            self.arguments = self._dump()  # before a body can change them
         return self._position
 
     def check_giving_up(self) -> None:
         """Raise `ConfigurationError` where an operation cannot give up, and `OwnershipLost` if another owner may run."""
-        refuse_giving_up(atomic=self.atomic is not None)
+        _refuse_giving_up(atomic=self.atomic is not None)
         self._check_place("undo_steps()")
 
     def _check_place(self, what: str) -> None:
         if self.journal is not None:
-            refuse_transaction(what, self.journal.using)
+            _refuse_transaction(what, self.journal.using)
         if self.is_lost():
             raise OwnershipLost
 
@@ -146,11 +155,145 @@ class Steps:
 
     def close(self) -> None:
         """Note that the operation has ended."""
-        if (left := self.rows.at(self._position + 1)) is not None:
+        if (left := self.row_at(self._position + 1)) is not None:
             logger.error(
                 "The operation of the record %s has ended without the step %r, which an earlier attempt did: the code takes "
                 "another way. Find out what that step did.",
                 shortened(str(left.record)),
                 left.name,
             )
-        self.rows.finish()
+        assert self.journal is not None
+        self.journal.finish(len(self._rows) + 1)
+
+    # ------------------------------------------------------------------------------------------------------- the rows
+
+    def look(self) -> Actions[bool]:
+        """Read what earlier attempts have done, unless it is known. Return whether there is any row."""
+        if self._read is None:
+            yield from self.reload()
+        return bool(self._read)
+
+    def reload(self) -> Actions[None]:
+        """Read them again."""
+        assert self.journal is not None
+        self._read, self._read_at = (yield Query(self.journal.load)), time.monotonic()
+
+    def forget(self) -> None:
+        """Forget them: one may have been written, or not."""
+        self._read = None
+
+    def row_at(self, position: int) -> Any:
+        """Return the row at a position; `None`: the position is free."""
+        return self._rows[position - 1] if position <= len(self._rows) else None
+
+    def _age_of(self, position: int) -> timedelta | None:
+        """Return how long ago an earlier attempt may have begun the step at a position; `None`: none has come that far."""
+        row, before = self.row_at(position), self.row_at(position - 1) if position > 1 else None
+        if (of := before if row is None else row) is None or not hasattr(of, "read_at"):
+            return None
+        began = of.ended_at if row is None else of.created_at
+        if began is None:  # this attempt has ended the step before
+            return None
+        age: timedelta = of.read_at - began
+        return age + timedelta(seconds=time.monotonic() - self._read_at)
+
+    @property
+    def known(self) -> list[StepRow]:
+        """What decisions need of them."""
+        return [row.row for row in self._read or ()]
+
+    @property
+    def _are_watched(self) -> bool:
+        """Does `idempotency_complete` look at one of them?"""
+        return any(row.due_at is not None for row in self._read or ())
+
+    def write(self, row: Step, *, contained: bool = True) -> Step:
+        """Write a row at the next position. See `Journal.insert()`."""
+        assert self.journal is not None
+        return self.journal.insert(row, watched=self._are_watched, contained=contained)
+
+    def insert(self, row: Step) -> Actions[Any]:
+        """Write a row at the next position, and return it. `None`: another owner was faster."""
+        try:
+            yield Query(self.write, row)
+        except PositionTaken:
+            yield from self.reload()
+            if self.row_at(row.position) is None:
+                raise  # another constraint refused it
+            return None
+        self.append(row)
+        return row
+
+    def append(self, row: Any) -> None:
+        """Note a row that was written at the next position."""
+        if self._read is not None:
+            self._read.append(row)
+
+    def take(self, row: Any, *, anew: bool = False) -> Actions[bool]:
+        """Take a step over from an earlier attempt; `anew`: that one had no effect. `False`: another owner was faster."""
+        assert self.journal is not None
+        return self._change(partial(self.journal.take, anew=anew), row)
+
+    def end(self, row: Any, state: StepState, data: bytes, error: str = "") -> Actions[bool]:
+        """Write how a step ended that has begun. `False`: another owner was faster."""
+        assert self.journal is not None
+        return self._change(self.journal.end, row, state, data, error)
+
+    def _change(self, changing: Callable[..., bool], *given: Any) -> Actions[bool]:
+        if (yield Query(changing, *given)):
+            return True
+        yield from self.reload()
+        return False
+
+    def hold(self) -> Actions[None]:
+        """Keep the rows until a person has decided."""
+        assert self.journal is not None
+        yield Query(self.journal.hold, HELD_FOR)
+
+    @property
+    def _rows(self) -> list[Any]:
+        assert self._read is not None
+        return self._read
+
+
+def _refuse_nested(name: str) -> None:
+    """Raise `ConfigurationError` for a step inside a step."""
+    if (outer := current_step()) is not None:
+        raise ConfigurationError(
+            f"The step {name!r} is inside the step {outer.name!r}: steps are not nested. Call it after that."
+        )
+
+
+def _refuse_misplaced(terms: StepTerms, *, unfinished: str | None, earlier: AbstractSet[str], atomic: bool) -> None:
+    """Raise `ConfigurationError` for a step that cannot follow the earlier ones, or that `atomic` does not cover."""
+    if unfinished is not None:
+        raise ConfigurationError(
+            f"The step {terms.name!r} cannot begin, because {unfinished!r} has not ended: it still runs, or it has raised "
+            "what is not its result. Let that exception end the attempt, or name it in keep=[…]."
+        )
+    if terms.name in earlier:
+        raise ConfigurationError(f"There are two steps {terms.name!r} in this operation: give each its own name.")
+    if atomic and not (terms.here and terms.undo is None):
+        raise ConfigurationError(
+            f'The step {terms.name!r} calls elsewhere, or has an undo, and the guarantee is "atomic": all that the view '
+            'writes is rolled back together, and a call elsewhere is not. Type guarantee="lease".'
+        )
+
+
+def _refuse_giving_up(*, atomic: bool) -> None:
+    """Raise `ConfigurationError` where an operation cannot give up."""
+    if atomic:
+        raise ConfigurationError(
+            'undo_steps() under the guarantee "atomic": raise an exception, and all that the view wrote is rolled back.'
+        )
+    if (outer := current_step()) is not None:
+        raise ConfigurationError(f"undo_steps() is inside the step {outer.name!r}: call it after that.")
+
+
+def _refuse_transaction(what: str, using: str) -> None:
+    """Raise `ConfigurationError` in an open transaction."""
+    if in_transaction(connections[using]):
+        raise ConfigurationError(
+            f"{what} is inside an open transaction, whose rollback would forget it. Call it outside of atomic(), and put "
+            "@transaction.non_atomic_requests on the view if ATOMIC_REQUESTS is on."
+        )

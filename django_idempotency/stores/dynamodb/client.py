@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -13,21 +12,17 @@ from typing import TYPE_CHECKING, Any
 from django.core.exceptions import ImproperlyConfigured
 
 from ...core.concurrency import reset_in_children
-from ...errors import LostRace, StoreUnavailable
+from ...errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from .items import Item
 
-#: Tries of a write that conflicts with a transaction on its item.
-TRIES = 5
 #: Tries of one request, as botocore's "standard" mode counts them.
 ATTEMPTS = 2
 #: The longest pause before another try, in seconds.
 PAUSE = 0.2
 #: The table's throughput is exceeded.
 THROTTLED = frozenset({"ThrottlingException", "ProvisionedThroughputExceededException", "RequestLimitExceeded"})
-#: Why a write in a transaction was refused.
-FAILED, CONFLICT = "ConditionalCheckFailed", "TransactionConflict"
 
 
 class DynamoDBClient:
@@ -73,41 +68,20 @@ class DynamoDBClient:
         return answer
 
     def write(self, operation: str, **arguments: Any) -> tuple[bool, Item | None]:
-        """Make a conditional write. Return whether its condition held, and the item in the response.
+        """Make a conditional write. Return whether its condition held; if not, the item, if the request asks for it.
 
-        Raises `LostRace` if other transactions hold the item for too long, and `StoreUnavailable`.
-        """
-        from botocore.exceptions import ClientError
-
-        for attempt in range(1, TRIES + 1):
-            with translated():
-                try:
-                    return True, self._call(operation, arguments).get("Attributes")
-                except ClientError as error:
-                    code = error.response["Error"]["Code"]
-                    if code == "ConditionalCheckFailedException":
-                        return False, error.response.get("Item")
-                    if code != "TransactionConflictException":  # a renewal of many records; boto3 does not retry it
-                        raise
-            time.sleep(0.01 * attempt)
-        raise LostRace
-
-    def write_together(self, updates: Sequence[dict[str, Any]]) -> list[str] | None:
-        """Make all of these conditional updates, or none.
-
-        Return `None`; or, if none was made, a reason for each: `FAILED`, `CONFLICT` or "None".
+        Raises `StoreUnavailable`.
         """
         from botocore.exceptions import ClientError
 
         with translated():
             try:
-                self._call("transact_write_items", {"TransactItems": [{"Update": update} for update in updates]})
+                self._call(operation, arguments)
             except ClientError as error:
-                reasons = [reason.get("Code", "None") for reason in error.response.get("CancellationReasons", ())]
-                if not reasons or set(reasons) - {"None", FAILED, CONFLICT}:
+                if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
                     raise
-                return reasons
-        return None
+                return False, error.response.get("Item")
+        return True, None
 
     # ------------------------------------------------------------------------------------------------------- clients
 

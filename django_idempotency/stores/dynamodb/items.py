@@ -46,7 +46,8 @@ _BYTES = _Kind("B", bytes, bytes)
 _NUMBER = _Kind("N", str, int)
 _INSTANT = _Kind("N", lambda value: str(int(packing.microseconds(value))), lambda text: packing.instant(int(text)))
 
-_FIELDS = {
+#: Field of a record → how an item holds it.
+FIELDS = {
     "scope": _TEXT,
     "key": _TEXT,
     "digest": _BYTES,
@@ -65,7 +66,7 @@ _FIELDS = {
     "request_id": _TEXT,
     "outcome": _Kind("B", bytes, packing.unpack_outcome),  # packed by fitting(), once
 }
-_ALL = {**_FIELDS, "ttl": _NUMBER}
+_ALL = {**FIELDS, "ttl": _NUMBER}
 _OPTIONAL = ("completed_at", "outcome")
 
 
@@ -123,7 +124,7 @@ class Schema:
 
     def born(self, record: Record) -> Item:
         """Return the item of a record without a response."""
-        values = {name: getattr(record, name) for name in _FIELDS}
+        values = {name: getattr(record, name) for name in FIELDS}
         values["ttl"] = deleted_at(rules.keep_until(record))
         packed = {self.names[name]: self._packed(name, value) for name, value in values.items() if value is not None}
         return {**self.key(record.id), **packed}
@@ -133,7 +134,7 @@ class Schema:
         try:
             fields = {
                 name: kind.unpack(item[self.names[name]][kind.type])
-                for name, kind in _FIELDS.items()
+                for name, kind in FIELDS.items()
                 if name != "outcome" and (name not in _OPTIONAL or self.names[name] in item)
             }
             fields = {"completed_at": None, "purge_at": self._purge_at(item) or fields["expires_at"], **fields}
@@ -156,7 +157,7 @@ class Schema:
     def _outcome(self, item: Item) -> Outcome | None:
         """Return an item's response; `None` if there is none, or it cannot be read."""
         try:
-            kind, name = _FIELDS["outcome"], self.names["outcome"]
+            kind, name = FIELDS["outcome"], self.names["outcome"]
             answer: Outcome | None = kind.unpack(item[name][kind.type])
         except Exception:  # noqa: BLE001 - as above
             return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,12 +12,13 @@ from django.core.checks import CheckMessage
 
 from ...core import rules
 from ...core.records import Guarantee, Record, Settlement, Status, Ticket
+from ...core.settlements import claimed
 from ...errors import ConfigurationError, LostRace, RecordUnreadable, StoreUnavailable
 from .. import packing
 from ..base import BaseStore, Purged, Scanned, utcnow
 from ..check_messages import Finding
-from .client import FAILED, DynamoDBClient
-from .items import Schema, deleted_at
+from .client import DynamoDBClient
+from .items import FIELDS, Schema, deleted_at
 from .table import create, missing
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 #: The longest `timeout`, in seconds. After that, the client of the request has given up.
 MAX_TIMEOUT = 60
-#: Writes in one transaction: DynamoDB's limit.
-TOGETHER = 100
 #: The fields that a record takes from its ticket once per life.
 _LIFE = ("scope", "key", "created_at", "guarantee", "secret_id", "method", "path")
 #: What a takeover compares. The deadline is included: an owner that renews at the last moment keeps the record.
@@ -140,40 +139,31 @@ class DynamoDBStore(BaseStore):
 
     def claim(self, ticket: Ticket) -> Record:
         known: Record | None = None
-        run: rules.Execute | None = None
         for _ in range(4):
             now = self._clock()  # before the request: its result is judged as of a little earlier, never later
-            born = rules.born(ticket, now)
+            tried = claimed(ticket, known, now)
             if known is None:
-                inserted, item = self.client.write("put_item", **self.schema.insert(born))
-                if inserted:
-                    return born
+                done, item = self.client.write("put_item", **self.schema.insert(tried))
             else:
                 # Takeover, compared with what was read:   owner |--- lease ---|  (silent)
                 #                                          we                        |--- lease ---|
-                run = rules.succession(known)
-                taken, item = self.client.write("update_item", **self._takeover(born, known, run))
-                if taken:
-                    return self._record(item, ticket.id, now)._replace(taken=run.takeover)
-            if item is None:
-                known = None  # deleted meanwhile
-                continue
-            known = self._record(item, ticket.id, now)
-            if run is not None and rules.owned(known, ticket):
-                return known._replace(taken=run.takeover)  # ours since a try whose response was lost
+                done, item = self.client.write("update_item", **self._takeover(tried, known))
+            if done:
+                return tried
+            known = None if item is None else self._record(item, ticket.id, now)
+            if known is None:
+                continue  # deleted meanwhile
+            if rules.owned(known, ticket):
+                return known._replace(taken=tried.taken)  # ours since a try whose response was lost
             if ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(known, ticket):
                 return known
         raise LostRace
 
-    def _takeover(self, born: Record, known: Record, run: rules.Execute) -> dict[str, Any]:
-        life = _LIFE if run.new_life else ()
-        fields = ("status", "owner", "request_id", "digest", "lease_until", "expires_at", *life)
-        values = {name: getattr(born, name) for name in fields}
-        values |= {"attempt": run.attempt, "operation": rules.operation_of(known, run)}
-        values |= {"completed_at": None, "outcome": None}
-        values["ttl"] = deleted_at(known.purge_at, rules.keep_until(born))
-        change = self.schema.change(born.id, values, seen={name: getattr(known, name) for name in _SEEN})
-        return {**change, "ReturnValues": "ALL_NEW", "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+    def _takeover(self, taken: Record, known: Record) -> dict[str, Any]:
+        values: dict[str, Any] = {name: getattr(taken, name) for name in FIELDS}
+        values["ttl"] = deleted_at(rules.keep_until(taken))
+        change = self.schema.change(known.id, values, seen={name: getattr(known, name) for name in _SEEN})
+        return {**change, "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
 
     # ------------------------------------------------------------------------------------------------ settle, renew
 
@@ -214,45 +204,19 @@ class DynamoDBStore(BaseStore):
         return any(self.client.write("update_item", **each)[0] for each in changes)
 
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
-        """See BaseStore.renew(). If one is held up, raises; the error's `renewed` has the tokens of the others."""
+        """See BaseStore.renew(). If the server does not respond, raises; the error's `renewed` has the tokens before that."""
         renewed: set[UUID] = set()
         try:
-            for batch in _batches(tickets):
-                renewed.update(self._renew(batch))
-        except (LostRace, StoreUnavailable) as error:
+            for ticket in tickets:
+                changes = (self._renewal(ticket, outliving=outliving) for outliving in (False, True))
+                if any(self.client.write("update_item", **change)[0] for change in changes):
+                    renewed.add(ticket.owner)
+        except StoreUnavailable as error:
             error.renewed = renewed
             raise
         return renewed
 
-    def _renew(self, tickets: list[Ticket]) -> Iterator[UUID]:
-        refused: list[Ticket] = []
-        while len(tickets) > 1:
-            reasons = self.client.write_together([self._renewal(ticket) for ticket in tickets])
-            if reasons is None:
-                yield from (ticket.owner for ticket in tickets)
-                tickets = []
-            elif FAILED not in reasons:
-                break  # another write blocks one of them: let it hold up only that one
-            else:
-                refused += [ticket for ticket, reason in zip(tickets, reasons, strict=True) if reason == FAILED]
-                tickets = [ticket for ticket, reason in zip(tickets, reasons, strict=True) if reason != FAILED]
-        delayed: LostRace | None = None
-        for ticket in (*tickets, *refused):
-            try:
-                renewed = ticket not in refused and self._renew_one(ticket)
-                renewed = renewed or self._renew_one(ticket, outliving=True)
-            except LostRace as error:
-                delayed = error
-            else:
-                if renewed:
-                    yield ticket.owner
-        if delayed is not None:
-            raise delayed
-
-    def _renew_one(self, ticket: Ticket, *, outliving: bool = False) -> bool:
-        return self.client.write("update_item", **self._renewal(ticket, outliving=outliving))[0]
-
-    def _renewal(self, ticket: Ticket, *, outliving: bool = False) -> dict[str, Any]:
+    def _renewal(self, ticket: Ticket, *, outliving: bool) -> dict[str, Any]:
         """Return the update of an item that is kept longer than its new lease; if `outliving`, of one that is not."""
         until = self._clock() + timedelta(seconds=ticket.lease)
         values: dict[str, Any] = {"lease_until": until}
@@ -311,18 +275,3 @@ def _refuse(timeout: Any) -> None:
     """Raise `ValueError` for invalid options, before a request does."""
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= MAX_TIMEOUT:
         raise ValueError(f'"timeout" is seconds, above 0 and at most {MAX_TIMEOUT}, such as 0.5; not {timeout!r}.')
-
-
-def _batches(tickets: Iterable[Ticket]) -> Iterator[list[Ticket]]:
-    """Yield batches that fit into a transaction: at most TOGETHER tickets, and no item twice."""
-    waiting = list(tickets)
-    while waiting:
-        batch: dict[UUID, Ticket] = {}
-        later = []
-        for ticket in waiting:
-            if ticket.id in batch or len(batch) == TOGETHER:
-                later.append(ticket)
-            else:
-                batch[ticket.id] = ticket
-        yield list(batch.values())
-        waiting = later

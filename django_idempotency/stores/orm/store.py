@@ -15,14 +15,11 @@ from django.db import DEFAULT_DB_ALIAS, Error, IntegrityError, connections, tran
 
 from ...core import rules
 from ...core.concurrency import in_thread
-from ...core.interventions import Intervention
+from ...core.interventions import Intervention, Wanted
 from ...core.records import Guarantee, Record, Settlement, Ticket
-from ...core.repeats import Counted, Repeats
 from ...errors import ConfigurationError, IdempotencyError, LostRace
 from ..base import Audit, BaseStore, Guard, Purged, Scanned
-from ..database_checks import check_database
 from . import database_errors
-from .checks import check_dialect
 from .executing import fetched, translate, translated, written
 from .guard import ACTIVE_GUARDS, InnerGuard, TransactionGuard
 from .renewing import renewed
@@ -30,6 +27,7 @@ from .renewing import renewed
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
 
+    from ...core.repeats import Counted, Repeats
     from .statements import Statements
 
 
@@ -49,6 +47,9 @@ class ORMStore(BaseStore):
 
     def check(self, alias: str, *, deploy: bool = False, copies_only: bool = False) -> Iterable[CheckMessage]:
         """See BaseStore.check(). Here there is always a database to name."""
+        from ..database_checks import check_database  # not above: a server needs no check
+        from .checks import check_dialect
+
         return () if deploy else (*check_database(alias, self.using), *check_dialect(alias, self.using))
 
     # -------------------------------------------------------------------------------------------------------- claim
@@ -236,14 +237,12 @@ class ORMStore(BaseStore):
 
     # ----------------------------------------------------------------------------------------------- for an operator
 
-    def _intervene(
-        self, record_id: UUID, change: Callable[[Record], Settlement | Intervention | None], audit: Audit
-    ) -> Intervention:
-        """See BaseStore._intervene(). Here `audit` is called in the same transaction."""
+    def change(self, record_id: UUID, wanted: Wanted, *, audit: Audit) -> Intervention:
+        """See BaseStore.change(). Here `audit` is called in the same transaction."""
         from .interventions import intervene  # not above: loads the model
 
         with translated(self.using):
-            return intervene(self.guard, self._connection, record_id, change, audit)
+            return intervene(self.guard, self._connection, record_id, wanted, audit)
 
     def count_due(self, *, limit: int) -> int:
         """Count what a purge would delete, up to `limit`."""

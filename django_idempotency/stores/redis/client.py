@@ -12,10 +12,8 @@ from weakref import WeakKeyDictionary
 from ...core.concurrency import in_thread, new_lock
 from ...core.records import prints
 from ...errors import StoreRefused, StoreUnavailable
-from . import cluster
-from .connecting import cache_of, new_async_client, new_client
+from .connecting import cache_of, new_async_client, new_client, node_of
 from .layout import SCRIPTS
-from .translating import TRANSLATED, Translated, outdated
 
 #: Keys of the server that one step of a scan looks at.
 SCANNED = 1000
@@ -35,6 +33,43 @@ class Call(NamedTuple):
 
 class NotReplicated(StoreUnavailable):
     """Too few replicas have a record, although the server has it."""
+
+
+def outdated(client: Any, error: BaseException | None) -> Any:
+    """Return the client's pool if the server has become a replica: its address may lead to the new primary by now.
+
+    A cluster's client has no pool, and looks for the primary itself. Before Redis 7 the error of a script quotes that
+    of its command.
+    """
+    from redis.exceptions import ReadOnlyError
+
+    demoted = isinstance(error, ReadOnlyError) or "READONLY" in str(error)
+    return getattr(client, "connection_pool", None) if demoted else None
+
+
+class Translated:
+    """A context that raises `StoreRefused` or `StoreUnavailable` for an error of the driver. It holds no state."""
+
+    def __init__(self, refused: Callable[[BaseException], None] = lambda _: None) -> None:
+        #: Called with the driver's error before `StoreRefused` is raised.
+        self._refused = refused
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            return
+        from redis.exceptions import ClusterError, RedisClusterException, RedisError, ResponseError
+
+        if isinstance(error, ResponseError) and not isinstance(error, ClusterError):
+            self._refused(error)
+            raise StoreRefused from error
+        if isinstance(error, (RedisError, RedisClusterException, OSError)):
+            raise StoreUnavailable from error
+
+
+#: For a client whose connections are not in RedisClient's own pool.
+TRANSLATED = Translated()
 
 
 class RedisClient:
@@ -99,7 +134,7 @@ class RedisClient:
             client = self._sync
         groups: dict[Any, list[int]] = {}
         for index, call in enumerate(calls):
-            groups.setdefault(cluster.node_of(client, call.name), []).append(index)
+            groups.setdefault(node_of(client, call.name), []).append(index)
         return list(groups.values())
 
     def about(self) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""Makes clients like those of a django-redis cache, with timeouts on everything and connections of their own."""
+"""Makes clients like those of a django-redis cache, with timeouts on everything and connections of their own.
+
+Of a Redis Cluster, too, if the cache is set up for one: each verb uses one key, and so one node.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,6 @@ from typing import Any
 
 from django.core.cache import caches
 from django.core.exceptions import ImproperlyConfigured
-
-from . import cluster
 
 
 def cache_of(alias: str) -> Any:
@@ -49,8 +50,8 @@ def new_client(cache: Any, alias: str, *, timeout: float, min_replicas: int) -> 
     factory: Any = type("OwnFactory", (OwnPool, theirs), {})(options)
     if isinstance(factory.pool_cls, type) and issubclass(factory.pool_cls, BlockingConnectionPool):
         factory.pool_cls_kwargs["timeout"] = timeout
-    if cluster.wanted(factory):
-        return cluster.connect(factory, _servers(alias), min_replicas=min_replicas)
+    if _wants_cluster(factory):
+        return _connect_cluster(factory, _servers(alias), min_replicas=min_replicas)
     return factory.connect(_servers(alias)[0])
 
 
@@ -64,9 +65,8 @@ def new_async_client(cache: Any, alias: str, *, timeout: float) -> Any:
     from redis.sentinel import SentinelConnectionPool
 
     factory = cache.client.connection_factory
-    if not isinstance(factory.pool_cls, type) or issubclass(factory.pool_cls, SentinelConnectionPool):
-        return None
-    if cluster.wanted(factory):
+    is_simple = isinstance(factory.pool_cls, type) and not issubclass(factory.pool_cls, SentinelConnectionPool)
+    if not is_simple or _wants_cluster(factory):
         return None
     given = factory.make_connection_params(_servers(alias)[0]) | factory.pool_cls_kwargs
     for of_sync in ("parser_class", "connection_class", "timeout"):
@@ -92,3 +92,41 @@ class OwnPool:
 
     def get_or_create_connection_pool(self: Any, params: dict[str, Any]) -> Any:
         return self.get_connection_pool(params)
+
+
+def _wants_cluster(factory: Any) -> bool:
+    """Is a connection factory of django-redis set up to make clients of a cluster?"""
+    from redis.cluster import RedisCluster
+
+    return isinstance(factory.redis_client_cls, type) and issubclass(factory.redis_client_cls, RedisCluster)
+
+
+def _connect_cluster(factory: Any, servers: list[str], *, min_replicas: int) -> Any:
+    """Return a client of the cluster whose nodes are `servers`. The others are asked if the first is down."""
+    from redis.cluster import ClusterNode
+    from redis.connection import parse_url
+
+    if min_replicas:
+        raise ImproperlyConfigured(
+            'RedisStore: "min_replicas" cannot be had in a cluster, whose client does not say which connection it wrote '
+            "on. Leave it out."
+        )
+    given = {**factory.make_connection_params(servers[0]), **factory.pool_cls_kwargs, **factory.redis_client_cls_kwargs}
+    for of_one_server in ("url", "parser_class"):
+        given.pop(of_one_server, None)
+    others = [parse_url(server) for server in servers[1:]]  # type: ignore[no-untyped-call]
+    nodes = [ClusterNode(other["host"], other.get("port", 6379)) for other in others]  # type: ignore[no-untyped-call]
+    return factory.redis_client_cls.from_url(servers[0], startup_nodes=nodes, **given)
+
+
+def node_of(client: Any, name: str) -> Any:
+    """Return the cluster node that has a key, as far as the client knows; `None` if there is one server."""
+    from redis.cluster import RedisCluster
+    from redis.exceptions import RedisClusterException
+
+    if not isinstance(client, RedisCluster):
+        return None
+    try:
+        return client.get_node_from_key(name)  # type: ignore[no-untyped-call]
+    except RedisClusterException:  # no node has it; the call will raise this
+        return None

@@ -12,6 +12,7 @@ from django.core.cache import caches
 from django.core.checks import CheckMessage
 
 from ...core import interventions, rules
+from ...core.concurrency import adrive, drive
 from ...core.records import Guarantee, Record, Settlement, Status, Ticket
 from ...core.settlements import claimed
 from ...errors import LostRace, RecordUnreadable, StoreUnavailable
@@ -81,78 +82,56 @@ class RedisStore(BaseStore):
     # -------------------------------------------------------------------------------------------------------- claim
 
     def claim(self, ticket: Ticket) -> Record:
-        runs: list[rules.Execute] = []
-        operation = rules.operation_begun_by(ticket)
-        insertion = self._insertion(ticket, operation)
-        try:
-            answer = self._client.ask(insertion)
-            record = self._found(ticket, answer, operation)
-            return self._talk(self._claim(ticket, insertion, answer, runs)) if record is None else record
-        except NotReplicated:
-            with suppress(StoreUnavailable):
-                self._talk(self._undo(ticket, runs))
-            raise
+        return drive(self._claim(ticket), self._client.ask)
 
     async def aclaim(self, ticket: Ticket) -> Record:
         """See claim()."""
+        return await adrive(self._claim(ticket), self._client.aask)
+
+    def _claim(self, ticket: Ticket) -> Talk[Record]:
         runs: list[rules.Execute] = []
-        operation = rules.operation_begun_by(ticket)
-        insertion = self._insertion(ticket, operation)
         try:
-            answer = await self._client.aask(insertion)
-            record = self._found(ticket, answer, operation)
-            return await self._atalk(self._claim(ticket, insertion, answer, runs)) if record is None else record
+            return (yield from self._claimed(ticket, runs))
         except NotReplicated:
             with suppress(StoreUnavailable):
-                await self._atalk(self._undo(ticket, runs))
+                yield from self._undo(ticket, runs)
             raise
 
-    def _insertion(self, ticket: Ticket, operation: UUID) -> Call:
+    def _claimed(self, ticket: Ticket, runs: list[rules.Execute]) -> Talk[Record]:
+        """Insert a record, or find the one that is there, and take that over. Adds each takeover to `runs`, to undo it."""
+        operation, name, run = rules.operation_begun_by(ticket), self._name(ticket.id), None
         head = packing.pack_head(Status.RUNNING, ticket.owner, 1, ticket.digest)
-        life = packing.pack_life(ticket, operation)
-        given = _signed(ticket, head, life, lease=ticket.lease, ttl=ticket.ttl)
-        return Call(CLAIM, self._name(ticket.id), (given,), _inserted)
-
-    def _found(self, ticket: Ticket, answer: bytes, operation: UUID | None = None) -> Record | None:
-        """Return the record that an insertion has made or found; `None` if there is more to do."""
-        now, found = packing.clocked(answer)
-        if not found:
-            return rules.born(ticket, now, operation)
-        record = signing.unsign(found, ticket.id, now)
-        if record is None or (self._client.min_replicas and rules.owned(record, ticket)):
-            return None
-        return record if ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(record, ticket) else None
-
-    def _claim(self, ticket: Ticket, insertion: Call, answer: bytes, runs: list[rules.Execute]) -> Talk[Record]:
-        """Continue a claim that the insertion did not decide. Adds each attempted takeover to `runs`, to undo it."""
-        run = None
-        for _ in range(3):
-            now, found = packing.clocked(answer)
+        given = _signed(ticket, head, packing.pack_life(ticket, operation), lease=ticket.lease, ttl=ticket.ttl)
+        for tries_left in range(3, -1, -1):
+            now, found = packing.clocked((yield Call(CLAIM, name, (given,), _inserted)))
+            if not found:
+                return _taken(rules.born(ticket, now, operation), run)
             record = signing.unsign(found, ticket.id, now)
-            if record is None:  # not ours, or forged: as if it were not there
-                yield Call(DROP, insertion.name, (found,))
-            elif rules.owned(record, ticket):
-                yield self._renewal(ticket)  # WAIT covers what its own connection has written
+            if record is not None and rules.owned(record, ticket):
+                if self._client.min_replicas:
+                    yield self._renewal(ticket)  # WAIT covers what its own connection has written
                 return _taken(record, run)
-            else:
-                assert rules.takeable(record, ticket), "or it would have been found"
-                run = rules.succession(record)
-                runs.append(run)
-                since = yield from self._change(
-                    insertion.name,
-                    ticket,
-                    (record.owner.bytes, f"{record.status:d}", str(record.attempt)),
-                    head=packing.pack_head(Status.RUNNING, ticket.owner, run.attempt, ticket.digest),
-                    life=packing.pack_life(ticket if run.new_life else record, rules.operation_of(record, run)),
-                    new_life=run.new_life,
-                    lease=ticket.lease,
-                    ttl=ticket.ttl,
-                )
-                if since is not None:
-                    return claimed(ticket, record, since)
-            answer = yield insertion  # after the last try, too: the winner may have a response by now
-            if (record := self._found(ticket, answer)) is not None:
-                return _taken(record, run) if rules.owned(record, ticket) else record
+            if record is not None and (ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(record, ticket)):
+                return record
+            if not tries_left:
+                break
+            if record is None:  # not ours, or forged: as if it were not there
+                yield Call(DROP, name, (found,))
+                continue
+            run = rules.succession(record)
+            runs.append(run)
+            since = yield from self._change(
+                name,
+                ticket,
+                (record.owner.bytes, f"{record.status:d}", str(record.attempt)),
+                head=packing.pack_head(Status.RUNNING, ticket.owner, run.attempt, ticket.digest),
+                life=packing.pack_life(ticket if run.new_life else record, rules.operation_of(record, run)),
+                new_life=run.new_life,
+                lease=ticket.lease,
+                ttl=ticket.ttl,
+            )
+            if since is not None:
+                return claimed(ticket, record, since)
         raise LostRace
 
     def _undo(self, ticket: Ticket, runs: Sequence[rules.Execute]) -> Talk[None]:
@@ -180,11 +159,11 @@ class RedisStore(BaseStore):
         is reported as `lost` although its response is replayed. `min_replicas` asks for that: a failover would bring
         the claim back, and run the work again.
         """
-        return self._talk(self._settle(ticket, settlement)) is not None
+        return drive(self._settle(ticket, settlement), self._client.ask) is not None
 
     async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
         """See settle()."""
-        return await self._atalk(self._settle(ticket, settlement)) is not None
+        return await adrive(self._settle(ticket, settlement), self._client.aask) is not None
 
     def _settle(self, ticket: Ticket, settlement: Settlement) -> Talk[datetime | None]:
         return self._change(
@@ -246,7 +225,7 @@ class RedisStore(BaseStore):
     # ----------------------------------------------------------------------------------------------------- get, purge
 
     def get(self, record_id: UUID) -> Record | None:
-        return self._talk(self._get(self._name(record_id), record_id))
+        return drive(self._get(self._name(record_id), record_id), self._client.ask)
 
     def _get(self, name: str, record_id: UUID) -> Talk[Record | None]:
         now, found = packing.clocked((yield Call(GET, name)))
@@ -288,13 +267,13 @@ class RedisStore(BaseStore):
     def peek(self, record_id: UUID) -> Record | None:
         """Return the copy that put() kept, as a front of a layered store; `None` if it cannot be read. One trip."""
         with suppress(RecordUnreadable):
-            return self._talk(self._get(self._front_name(record_id), record_id))
+            return drive(self._get(self._front_name(record_id), record_id), self._client.ask)
         return None
 
     async def apeek(self, record_id: UUID) -> Record | None:
         """See peek()."""
         with suppress(RecordUnreadable):
-            return await self._atalk(self._get(self._front_name(record_id), record_id))
+            return await adrive(self._get(self._front_name(record_id), record_id), self._client.aask)
         return None
 
     def put(self, record: Record, *, seconds: float) -> None:
@@ -319,22 +298,6 @@ class RedisStore(BaseStore):
 
     def _front_name(self, record_id: UUID) -> str:
         return self._client.name(f"{self.prefix}:front:{record_id.int:032x}")
-
-    def _talk(self, talk: Talk[T]) -> T:
-        reply = None
-        try:
-            while True:
-                reply = self._client.ask(talk.send(reply))
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]
-
-    async def _atalk(self, talk: Talk[T]) -> T:
-        reply = None
-        try:
-            while True:
-                reply = await self._client.aask(talk.send(reply))
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]
 
 
 def _inserted(answer: Any) -> bool:

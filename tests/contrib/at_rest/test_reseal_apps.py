@@ -14,7 +14,7 @@ from pytest_django import Settings
 
 from django_idempotency.contrib.client.messages import Answer, pack_answer, unpack_answer
 from django_idempotency.contrib.client.models import OutgoingCall
-from django_idempotency.contrib.steps.journal import Entry, Journal
+from django_idempotency.contrib.steps.journal import Journal
 from django_idempotency.contrib.steps.models import Step
 from django_idempotency.contrib.steps.sealing import load
 from django_idempotency.core.steps import StepState
@@ -38,7 +38,7 @@ def written(settings: Settings) -> UUID:
     journal = Journal(
         run=uuid4(), record=uuid4(), operation=uuid4(), store="default", attempt=1, using="default", ttl=60
     )
-    journal.add(Entry(name="charge"), 1, StepState.DONE, b'1:"' + CANARY.encode() + b'"')
+    journal.insert(Step(name="charge", position=1, state=StepState.DONE, result=b'1:"' + CANARY.encode() + b'"'))
     call = uuid4()
     answer = Answer(status=200, headers=(("X-Who", CANARY),), body=CANARY.encode())
     now = timezone.now()

@@ -12,9 +12,9 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from django_idempotency import idempotent_function
+from django_idempotency.contrib.steps.calls import finish
 from django_idempotency.contrib.steps.completing import Completed, due
 from django_idempotency.contrib.steps.completing import complete as work_on
-from django_idempotency.contrib.steps.function_calls import finish
 from django_idempotency.contrib.steps.housekeeping import erase, purge
 from django_idempotency.contrib.steps.models import Step
 from django_idempotency.errors import OperationCancelled, StoreUnavailable

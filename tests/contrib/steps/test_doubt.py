@@ -11,7 +11,6 @@ from django.utils import timezone
 
 from django_idempotency.contrib.steps.housekeeping import purge
 from django_idempotency.contrib.steps.models import Step
-from django_idempotency.contrib.steps.rows import Rows
 from django_idempotency.core.steps import StepState
 from django_idempotency.errors import ConfigurationError, HeldForPerson, OwnershipLost
 from django_idempotency.runtime.handle import HELD_FOR
@@ -104,7 +103,7 @@ def test_a_late_owner_does_not_take_back(clock: Clock) -> None:
     [run] = late
     run._steps.is_lost = lambda: False
     run._steps.open, run._steps._names, run._steps._position = None, set(), 0
-    run._steps.rows = Rows(run._steps.journal, resumed=True)
+    run._steps.forget()
     with pytest.raises(OwnershipLost):
         run.step("charge", work.charge, 1, at="most_once", ask=work.found_out)
     assert PROVIDER.asked("charge") == 1

@@ -13,8 +13,8 @@ from django.db import connections
 from django.test import RequestFactory
 from django.utils import timezone
 
+from django_idempotency.contrib.steps.actions import only_in
 from django_idempotency.contrib.steps.admin import StepsPanel
-from django_idempotency.contrib.steps.elsewhere import only_in
 from django_idempotency.contrib.steps.models import Step
 from django_idempotency.errors import ConfigurationError
 from django_idempotency.stores.orm import ORMStore

@@ -9,17 +9,17 @@ import base64
 import json
 import logging
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from enum import Enum
 from uuid import UUID
 
 from ....core.at_rest import SEALED, is_sealed, says_nothing
-from ....core.interventions import Intervention
+from ....core.interventions import Intervention, Wanted
 from ....core.records import MISSING, Missing, Outcome, Record, Settlement, Status, Ticket
 from ....stores import packing
 from ....stores.base import Audit, BaseStore, Guard, Scanned
-from ....stores.wrapper import ReadingGuard, WrappedStore
+from ....stores.wrapper import WrappedStore, reading
 from .keyring import CannotOpen, Keyring
 
 logger = logging.getLogger("django_idempotency")
@@ -66,7 +66,7 @@ class SealedStore(WrappedStore):
     def guard(
         self, ticket: Ticket, *, takeover: bool = False, claimed: Record | None = None
     ) -> AbstractContextManager[Guard]:
-        return ReadingGuard(self.store.guard(ticket, takeover=takeover, claimed=claimed), self.opened)
+        return reading(self.store.guard(ticket, takeover=takeover, claimed=claimed), self.opened)
 
     def get(self, record_id: UUID) -> Record | None:
         record = self.store.get(record_id)
@@ -78,8 +78,8 @@ class SealedStore(WrappedStore):
 
     # ----------------------------------------------------------------------------------------------- for an operator
 
-    def _by_hand(self, act: Callable[..., Intervention], record_id: UUID, audit: Audit) -> Intervention:
-        return act(record_id, audit=lambda record: audit(self.opened(record)))
+    def change(self, record_id: UUID, wanted: Wanted, *, audit: Audit) -> Intervention:
+        return self.store.change(record_id, wanted, audit=lambda record: audit(self.opened(record)))
 
     # ------------------------------------------------------------------------------------------------- seal and open
 

@@ -23,8 +23,8 @@ from .....instrumentation.trail import trail
 from .....management.arguments import positive
 from .....management.operators import operator
 from .....runtime.registry import stores
+from ...calls import finish
 from ...completing import Completed, Looked, complete, due, watched
-from ...function_calls import finish
 from ...intervening import newest_of, undo_by_hand
 from ...journal import database_of
 from ...models import Step
