@@ -175,14 +175,6 @@ class Claims(Contract):
 
     # ------------------------------------------------------------------------------------------------------ takeover
 
-    def test_a_live_lease(self, store: BaseStore) -> None:
-        """A second claim changes nothing and sees the first one."""
-        first, second = make_ticket(), make_ticket()
-        claimed = store.claim(first)
-        self.elapse(store, first.lease - 10)
-        assert store.claim(second).owner == first.owner
-        assert self.stored(store, first).attempt == claimed.attempt == 1
-
     def test_a_lapsed_lease(self, store: BaseStore) -> None:
         """The next claim after the lease takes the record over, as attempt 2 with its own lease."""
         first, second = make_ticket(), make_ticket(lease=50)
@@ -219,13 +211,6 @@ class Claims(Contract):
         record = self.stored(store, third)
         assert (record.request_id, record.original_request) == ("", str(third.owner))
 
-    def test_a_lapsed_lease_and_another_request(self, store: BaseStore) -> None:
-        """Only the same request takes over after a crashed owner."""
-        first = make_ticket()
-        store.claim(first)
-        self.elapse(store, first.lease + 1)
-        assert store.claim(make_ticket(body=b"other")).owner == first.owner
-
     # ------------------------------------------------------------------------------------------------------- expiry
 
     def test_a_new_life(self, store: BaseStore) -> None:
@@ -250,13 +235,6 @@ class Claims(Contract):
         assert (record.outcome, record.completed_at) == (None, None)
         assert abs((record.created_at - record.read_at).total_seconds()) < 1
         assert abs((record.expires_at - record.read_at).total_seconds() - new.ttl) < 1
-
-    def test_expired_under_its_owner(self, store: BaseStore) -> None:
-        """If a lease outlives the retention, the work still runs and is not taken over."""
-        first = make_ticket(lease=100, ttl=50)
-        store.claim(first)
-        self.elapse(store, 60)
-        assert store.claim(make_ticket()).owner == first.owner
 
     def test_at_the_edge(self, store: BaseStore) -> None:
         """A deadline counts from its exact moment: just before it nothing has changed, and from then on it is over."""

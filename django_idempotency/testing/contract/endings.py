@@ -34,13 +34,6 @@ class Endings(Contract):
             assert looked is not None
             assert looked.outcome == outcome
 
-    def test_completed_stays(self, store: BaseStore) -> None:
-        """A completed record is not taken over, however long ago its lease ended."""
-        first = make_ticket()
-        self.complete(store, first)
-        self.elapse(store, first.ttl - 100)
-        assert store.claim(make_ticket()).outcome == self.outcomes[0]
-
     def test_settling_keeps_the_deadline(self, store: BaseStore) -> None:
         """The claim fixes the expiry."""
         ticket = make_ticket()
@@ -126,12 +119,6 @@ class Endings(Contract):
         record = store.claim(second)
         assert (record.owner, record.attempt, record.status, record.taken) == (second.owner, 2, Status.RUNNING, False)
 
-    def test_released_and_bound(self, store: BaseStore) -> None:
-        """After a failure, another request with the key is refused, not run."""
-        self.leave(store, make_ticket(), SettledState.BOUND)
-        record = store.claim(make_ticket(body=b"other"))
-        assert (record.status, record.digest) == (Status.FREE, make_ticket().digest)
-
     def test_released_with_a_failure(self, store: BaseStore) -> None:
         """A release keeps how the attempt failed, in the trip that it takes anyway, until the next claim."""
         failed, ticket = failed_with(ValueError("secret"), at=NOW), make_ticket()
@@ -182,20 +169,34 @@ class Endings(Contract):
 
     # ----------------------------------------------------------------------------------------------- by an operator
 
-    def test_released_by_hand(self, store: BaseStore) -> None:
-        """A live lease prevents a release by hand. A release removes the response, and the owner cannot settle."""
+    @pytest.mark.parametrize("verb", ["release", "expire", "erase"])
+    def test_by_hand(self, store: BaseStore, verb: str) -> None:
+        """It needs a record, and no live lease. What was there is audited once, and its owner cannot settle any more."""
         ticket, audited = make_ticket(), list[Record]()
-        assert store.change(ticket.id, released, audit=audited.append) is Intervention.GONE
+
+        def change() -> Intervention:
+            return store.change(ticket.id, CHANGES[verb], audit=audited.append)
+
+        assert change() is Intervention.GONE
         run = self.claim(store, ticket)
-        assert store.change(ticket.id, released, audit=audited.append) is Intervention.BUSY
+        assert change() is Intervention.BUSY
         self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0])
         assert audited == []
-        assert store.change(ticket.id, released, audit=audited.append) is Intervention.DONE
+        assert change() is Intervention.DONE
         assert [record.outcome for record in audited] == [self.outcomes[0]]
-        assert store.change(ticket.id, released, audit=audited.append) is Intervention.ALREADY
-        assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is False
-        assert (self.stored(store, ticket).status, self.stored(store, ticket).outcome) == (Status.FREE, None)
-        assert store.claim(make_ticket()).attempt == 2
+        left = store.get(ticket.id)
+        assert left is not None
+        assert rules.expired(left) is (verb != "release")
+        if verb != "expire":
+            assert left.outcome is None
+            assert left.digest == (ticket.digest if verb == "release" else b"")
+            assert change() is Intervention.ALREADY
+            assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is False
+        other = make_ticket(body=b"{}" if verb == "release" else b"other")
+        record = store.claim(other)
+        again = rules.Execute(attempt=2 if verb == "release" else 1)
+        assert (rules.read(record, other), record.owner, record.outcome) == (again, other.owner, None)
+        assert (record.operation == rules.operation_begun_by(ticket)) is (verb == "release")
         assert len(audited) == 1
 
     def test_released_after_a_crash(self, store: BaseStore) -> None:
@@ -234,39 +235,6 @@ class Endings(Contract):
             pytest.skip(f"{type(inner).__name__} looks in another way.")
         assert (found, audited) == (Intervention.BUSY, [])
         assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is True
-
-    def test_expired_by_hand(self, store: BaseStore) -> None:
-        """A live lease prevents an expiry by hand. After an expiry the key begins again, for any request."""
-        ticket, audited = make_ticket(), list[Record]()
-        assert store.change(ticket.id, expired_now, audit=audited.append) is Intervention.GONE
-        run = self.claim(store, ticket)
-        assert store.change(ticket.id, expired_now, audit=audited.append) is Intervention.BUSY
-        self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0])
-        assert store.change(ticket.id, expired_now, audit=audited.append) is Intervention.DONE
-        assert len(audited) == 1
-        other = make_ticket(body=b"other")
-        record = store.claim(other)
-        assert rules.read(record, other) == rules.Execute(attempt=1)
-        assert record.operation != rules.operation_begun_by(ticket)
-
-    def test_erased_by_hand(self, store: BaseStore) -> None:
-        """A live lease prevents an erasure, which removes response and digest; then its owner cannot settle."""
-        ticket, audited = make_ticket(), list[Record]()
-        assert store.change(ticket.id, erased, audit=audited.append) is Intervention.GONE
-        run = self.claim(store, ticket)
-        assert store.change(ticket.id, erased, audit=audited.append) is Intervention.BUSY
-        self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0])
-        assert audited == []
-        assert store.change(ticket.id, erased, audit=audited.append) is Intervention.DONE
-        assert [record.outcome for record in audited] == [self.outcomes[0]]
-        left = store.get(ticket.id)
-        assert left is not None
-        assert (rules.expired(left), left.outcome, left.digest) == (True, None, b"")
-        assert store.change(ticket.id, erased, audit=audited.append) is Intervention.ALREADY
-        assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is False
-        other = make_ticket(body=b"other")
-        record = store.claim(other)
-        assert (record.owner, record.attempt, record.outcome) == (other.owner, 1, None)
 
     def test_erased_after_a_crash(self, store: BaseStore) -> None:
         """Crashed and expired records can be erased, too."""

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from ...core.conclusions import SettledState
-from ...core.interventions import CHANGES, Intervention, expired_now, released
+from ...core.interventions import CHANGES, Intervention
 from ...core.records import MISSING, Guarantee, Record, Status
 from ...core.rules import Busy, Execute, Replay
 from ...errors import ConfigurationError
@@ -228,15 +228,6 @@ class Eviction(Contract):
             self.elapse(store, ticket.lease + 1)
             self.vanish(store, ticket)
             assert self.claim(store, make_ticket(key=f"{number}", body=b"other")) == Execute(attempt=1)
-
-    def test_vanished_before_the_operator(self, store: BaseStore) -> None:
-        """The record on an operator's screen is gone."""
-        self.need("vanish")
-        ticket = make_ticket()
-        self.complete(store, ticket)
-        self.vanish(store, ticket)
-        assert store.change(ticket.id, released, audit=lambda _: None) is Intervention.GONE
-        assert store.change(ticket.id, expired_now, audit=lambda _: None) is Intervention.GONE
 
     @pytest.mark.parametrize("verb", ["release", "expire", "erase"])
     @pytest.mark.parametrize("ended", [None, SettledState.COMPLETED])
