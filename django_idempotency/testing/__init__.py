@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from .contract import StoreContract as StoreContract
     from .crashing import Crash as Crash
     from .crashing import CrashPoint as CrashPoint
+    from .crashing import Interrupted as Interrupted
     from .crashing import crash_matrix as crash_matrix
-    from .interrupting import Interrupted as Interrupted
-    from .interrupting import interrupt_at as interrupt_at
+    from .crashing import interrupt_at as interrupt_at
     from .linearizability import History as History
     from .linearizability import assert_linearizable as assert_linearizable
     from .overriding import override_idempotency as override_idempotency
@@ -35,8 +35,8 @@ _MODULES = {
     "CrashPoint": "crashing",
     "crash_matrix": "crashing",
     "History": "linearizability",
-    "Interrupted": "interrupting",
-    "interrupt_at": "interrupting",
+    "Interrupted": "crashing",
+    "interrupt_at": "crashing",
     "override_idempotency": "overriding",
     "RecordingStore": "recording",
     "StoreContract": "contract",

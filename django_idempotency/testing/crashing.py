@@ -1,4 +1,4 @@
-"""crash_matrix(): a process is killed at each statement and each border of a step, and a retry must repair it."""
+"""Attempts that break off: interrupt_at() raises at one step, and crash_matrix() kills a process at each statement and step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 from uuid import uuid4
@@ -21,6 +21,43 @@ from ..engine.borders import Border, watched_by
 from ..errors import InProgress
 from .calling import CallResult
 from .clock import end_leases
+
+
+class Interrupted(BaseException):
+    """The attempt breaks off here. No `except Exception` catches it, so the record is left as by a crash."""
+
+
+@contextmanager
+def interrupt_at(step: str, /, *, when: Literal["before", "during", "after"] = "during") -> Iterator[None]:
+    """Raise `Interrupted` wherever an attempt reaches that place of the step, in every thread, until the block ends.
+
+    `when` is "before" (its body has not begun; its start is committed, if it has one), "during" (its body has ended, and
+    its result is not stored) or "after" (its result is committed). "undo charge" is the undo of the step "charge".
+
+    Raises `ValueError` for another `when`, and `AssertionError` at the end of the block if nothing came to the place.
+    """
+    try:
+        border = Border(when)
+    except ValueError:
+        raise ValueError(f'when is "before", "during" or "after", not {when!r}.') from None
+    others: list[str] = []
+    hits = 0
+
+    def watch(name: str, place: Border) -> None:
+        nonlocal hits
+        if name == step and place is border:
+            hits += 1
+            raise Interrupted(f"{border} the step {step!r}")
+        others.append(f"{place} {name!r}")
+
+    with watched_by(watch):
+        yield
+    if not hits:
+        seen = f"These were: {', '.join(dict.fromkeys(others))}." if others else "No step was."
+        raise AssertionError(f"{border} the step {step!r}: this place was not reached. {seen}")
+
+
+# --------------------------------------------------------------------------------------------------------- crash points
 
 #: The verb of a statement, and its table.
 _SUBJECT = re.compile(r"\s*(\w+)(?:(?:(?<=UPDATE)|.*?\b(?:INTO|FROM)\b)\s+[\"`]?(\w+))?", re.IGNORECASE | re.DOTALL)
