@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from asgiref.sync import sync_to_async
 
@@ -30,7 +31,7 @@ from .providers import LONGEST_DEADLINE, provider
 CAPACITY = 10.0
 PER_SUCCESS = 0.1
 PER_SECOND = 0.1
-#: Hosts that are remembered. A process that calls more forgets the budget of the one that was called first.
+#: Hosts that are remembered. A process that calls more forgets the budget of the one that was called the longest ago.
 MOST_HOSTS = 1000
 
 
@@ -71,18 +72,10 @@ class RetryBudget:
         self._tokens, self._filled_at = min(self._capacity, self._tokens + earned), now
 
 
-_budgets: dict[str, RetryBudget] = {}
-_making = new_lock()
-
-
-def budget_of(host: str) -> RetryBudget:
-    """Return this process's budget of a host."""
-    with _making:
-        if host not in _budgets:
-            if len(_budgets) >= MOST_HOSTS:
-                del _budgets[next(iter(_budgets))]
-            _budgets[host] = RetryBudget()
-        return _budgets[host]
+@lru_cache(maxsize=MOST_HOSTS)
+def budget_of(host: str) -> RetryBudget:  # noqa: ARG001 - the key of the cache
+    """Return this process's budget of a host. Two threads that are the first to call it may begin with one each."""
+    return RetryBudget()
 
 
 # --------------------------------------------------------------------------------------------------------------- a call
