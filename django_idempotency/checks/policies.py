@@ -18,7 +18,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db.models import Model
 
 from .. import conf
-from ..core.policy import Policy, Resolved, async_contradiction
+from ..core.policy import Policy, Resolved
 from ..core.records import Guarantee
 from ..errors import ConfigurationError
 from ..functions.call import plan_of as function_plan_of
@@ -85,7 +85,7 @@ def policy_errors(name: str, policy: Policy, *, coroutine: type[Finding] | None)
         yield E035(view=name, error=error)
         return
     if coroutine is not None and not plan.leases:
-        yield coroutine(view=name, problem=async_contradiction(name))
+        yield coroutine(view=name)
     yield from unsealed_steps(name, policy, plan.terms)
     if plan.terms.fresh_keys is not None and plan.terms.fresh_keys_by is None and plan.terms.anonymous == "shared":
         yield W104(view=name)

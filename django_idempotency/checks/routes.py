@@ -11,7 +11,7 @@ from django.core.checks import CheckMessage
 from django.db import connections
 
 from .. import conf
-from ..core.policy import Policy, async_contradiction
+from ..core.policy import Policy
 from ..core.records import Guarantee
 from ..http.atomic_requests import AllAliases, excluded_aliases, non_atomic_aliases
 from ..http.exemptions import exemptions
@@ -33,7 +33,7 @@ from .urlconf import are_exempt, has_operations, is_rest, name_of, open_handlers
 
 
 class E030(Finding):
-    """%(problem)s
+    """%(view)s is async, and no transaction can cover it: it cannot be "atomic".
 
     Put @idempotent(guarantee="lease") on it, or @idempotency_exempt.
     """
@@ -309,4 +309,4 @@ def middleware_problems(callback: Any, view: str) -> Iterator[CheckMessage]:
         if not is_undecorated(callback):
             yield E033(view=view, name=cls.__name__)
     elif iscoroutinefunction(callback) and conf.get("GUARANTEE") == Guarantee.ATOMIC:
-        yield E030(problem=async_contradiction(view))
+        yield E030(view=view)
