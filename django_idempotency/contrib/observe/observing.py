@@ -27,13 +27,14 @@ from ...errors import InProgress, LostRace, Problem
 from ...http import bodies, counting
 from ...http.bodies import is_read
 from ...http.exchange import HeaderStatus, hand_out, note, noted_of, stamp
+from ...http.handle import RequestIdempotency
 from ...http.identity import Key
 from ...http.plan import Plan
 from ...http.unguarded import readable_key, report_unguarded
 from ...instrumentation.observer import notify_observed
 from ...instrumentation.outcomes import OBSERVED
 from ...runtime.wings import extended
-from .observation import ERROR, Observation, ObservedIdempotency
+from .observation import ERROR, Observation, Observed
 
 
 def watch(
@@ -63,7 +64,7 @@ def watch(
     )
     note(request, HeaderStatus.OBSERVED)
     counting.count(request, OBSERVED)
-    exchange = hand_out(request, extended(ObservedIdempotency)(observation))
+    exchange = hand_out(request, extended(RequestIdempotency)(Observed(observation)))
     exchange.concluding = partial(_report, observation)
     if refusal is None and not is_read(request):
         with suppress(Exception):  # the view meets it, too
