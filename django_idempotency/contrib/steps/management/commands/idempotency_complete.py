@@ -21,7 +21,7 @@ from .....core.records import Record
 from .....errors import IdempotencyError
 from .....instrumentation.trail import trail
 from .....management.arguments import positive
-from .....management.operators import operator
+from .....management.output import operator
 from .....runtime.registry import stores
 from ...calls import finish
 from ...completing import Completed, Looked, complete, due, watched
