@@ -1,12 +1,18 @@
 """Idempotency for Django: safe retries of requests, functions and messages.
 
-Importing this loads no model and no driver.
+Importing this loads nothing: a name is imported when it is used.
 """
 
-from .core.policy import Policy
-from .decorators import idempotency_exempt, idempotent, idempotent_form
-from .functions import current_operation, deadline, derive_key, idempotent_function
-from .realms import realm
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .core.policy import Policy
+    from .decorators import idempotency_exempt, idempotent, idempotent_form
+    from .functions import current_operation, deadline, derive_key, idempotent_function
+    from .realms import realm
 
 __all__ = [
     "Policy",
@@ -19,3 +25,16 @@ __all__ = [
     "idempotent_function",
     "realm",
 ]
+
+_MODULES = {
+    "Policy": ".core.policy",
+    **dict.fromkeys(("idempotency_exempt", "idempotent", "idempotent_form"), ".decorators"),
+    **dict.fromkeys(("current_operation", "deadline", "derive_key", "idempotent_function"), ".functions"),
+    "realm": ".realms",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name], __name__), name)

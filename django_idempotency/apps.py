@@ -4,6 +4,7 @@ from django.apps import AppConfig
 from django.db import connections
 from django.utils.translation import gettext_lazy as _
 
+from .checks import register
 from .engine import notifying
 from .instrumentation.meters import meters
 
@@ -16,8 +17,6 @@ class IdempotencyConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from .checks import register  # not above: imports stores, and the DRF integration if a project uses it
-
         register()
         meters.install()
         notifying.closing = connections.close_all

@@ -3,117 +3,144 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.apps import apps
 from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
-from .core.policy import DOCUMENT, FIELD_NAMES, Policy, Resolved, seconds
-from .core.profiles import PROFILES, Profile
+from .core.lifetime import MARGIN
+from .core.policy import (
+    DOCUMENT,
+    DURATION,
+    FIELDS,
+    SELECTING,
+    Policy,
+    Resolved,
+    atomic_contradiction,
+    is_duration,
+    is_flag,
+    seconds,
+)
+from .core.profiles import PROFILES, Profile, is_free
 from .core.records import MISSING, Guarantee, UnprintedBytes, UnprintedText
 
 NAME = "IDEMPOTENCY"
 APP = "django_idempotency"
 
-#: Every key of `settings.IDEMPOTENCY` and its default. A key that is a field of `Policy` is the default of that field.
-DEFAULTS: dict[str, Any] = {
+
+class Setting(NamedTuple):
+    """A setting that is no field of `Policy`. Declared once, here: `manage.py check` reads the rest of the tuple."""
+
+    default: Any
+    #: `None`: a check of its own knows more.
+    accepts: Callable[[Any], bool] | None = None
+    #: In words what to type.
+    expected: str = ""
+    #: The optional app that it is for.
+    app: str = ""
+    #: May it hold a secret, so that no message shows its value?
+    secret: bool = False
+
+
+def _is_header(value: Any) -> bool:
+    return value is None or is_free(value)
+
+
+def _is_secret(value: Any) -> bool:
+    return isinstance(value, (str, bytes)) and len(value) > 0
+
+
+def _are_importable(value: Any) -> bool:
+    from django.utils.module_loading import import_string
+
+    try:
+        return isinstance(value, (list, tuple)) and all(callable(import_string(each)) for each in value)
+    except Exception:  # noqa: BLE001 - importing runs the project's code
+        return False
+
+
+#: An http(s) URL, or a path from the root. A fragment is added, and it is part of a header: no `"`, `#`, `<` or `>`.
+_PAGE = re.compile(r"(https?://(?=.)|/(?!/))[!$-;=?-~]*")
+_HEADER = "the name of a header that HTTP itself does not use: letters, digits and hyphens"
+_AUDIT = "django_idempotency.contrib.audit"
+
+SETTINGS: dict[str, Setting] = {
     # Where records live: alias → {"BACKEND": dotted path, "OPTIONS": keyword arguments}, like CACHES.
-    "STORES": {"default": {"BACKEND": "django_idempotency.stores.orm.ORMStore", "OPTIONS": {"using": "default"}}},
+    "STORES": Setting(
+        {"default": {"BACKEND": "django_idempotency.stores.orm.ORMStore", "OPTIONS": {"using": "default"}}}
+    ),
     # The request header that carries the key, in the profile "default".
-    "HEADER": "Idempotency-Key",
+    "HEADER": Setting("Idempotency-Key", is_free, _HEADER),
     # The request header with the request's own id, which replays name as `Original-Request`; None: do not read one.
-    "REQUEST_ID_HEADER": "X-Request-ID",
+    "REQUEST_ID_HEADER": Setting("X-Request-ID", _is_header, f"None, or {_HEADER}"),
     # `atomic` only: seconds between claim and row lock. After it a dead worker's key may be taken over.
-    "CLAIM_LEASE": 1,
+    "CLAIM_LEASE": Setting(1, is_duration, DURATION),
     # The secret of derive(); None: SECRET_KEY. Earlier secrets, so that a later attempt derives the same key.
-    "DERIVE_SECRET": None,
-    "DERIVE_SECRET_FALLBACKS": [],
+    "DERIVE_SECRET": Setting(
+        None,
+        lambda value: value is None or _is_secret(value),
+        'non-empty text or bytes, such as os.environ["DERIVE_SECRET"], or None for SECRET_KEY',
+        secret=True,
+    ),
+    "DERIVE_SECRET_FALLBACKS": Setting(
+        [],
+        lambda value: isinstance(value, (list, tuple)) and all(map(_is_secret, value)),
+        "a list of the earlier secrets, each non-empty text or bytes",
+        secret=True,
+    ),
     # How long a key may be used elsewhere, from its first use: what your providers remember. Seconds or a timedelta.
-    "LIFETIME": 86400,
+    "LIFETIME": Setting(
+        86400,
+        lambda value: is_duration(value) and seconds(value) > MARGIN.total_seconds(),
+        "more than a minute, in seconds or as a timedelta: what your providers remember",
+    ),
     # Keys that seal stored responses and waiting messages: 32 bytes each, in base64. The first seals, all open.
-    "ENCRYPTION_KEYS": [],
+    "ENCRYPTION_KEYS": Setting([]),
     # Where the admin looks for suspects: a list of {"model": "payments.Charge", "same": ["card", "amount"], "within": 300}.
-    "SUSPECTS": [],
+    "SUSPECTS": Setting([], app="django_idempotency.contrib.suspects"),
     # Are replays and mismatches counted, in memory and written in batches? For the admin; the counts are lower bounds.
-    "COUNT_REPLAYS": False,
+    "COUNT_REPLAYS": Setting(False, is_flag, "True or False"),
     # Are scopes and keys stored as keyed hashes? The secret is that of derive().
-    "HASH_KEYS": False,
+    "HASH_KEYS": Setting(False, is_flag, "True or False"),
     # The page that the `type` of a problem document links to, with the code as the fragment; None: `type` is a URN.
-    "PROBLEM_DOCS": None,
+    "PROBLEM_DOCS": Setting(
+        None,
+        lambda value: value is None or (isinstance(value, str) and _PAGE.fullmatch(value) is not None),
+        'None, or the URL of a page without a fragment, such as "https://api.example.com/problems/"',
+    ),
     # What the middleware does not guard: a list of "namespace:…", "module:…", "path:…", "regex:…", "function:…".
-    "EXEMPT": [],
+    "EXEMPT": Setting([]),
     # Decorators that the middleware may run again before a replay, and views whose dispatch() checks no access: dotted paths.
-    "REPLAY_THROUGH": [],
+    "REPLAY_THROUGH": Setting([], _are_importable, "a list of dotted paths of decorators and of view classes"),
     # The alias of CACHES that remembers the facts of `suspect`.
-    "CACHE": "default",
+    "CACHE": Setting(
+        "default", lambda value: isinstance(value, str) and value in django_settings.CACHES, "an alias of CACHES"
+    ),
     # What publishes the outbox: dotted path of a function publish(message), or of a class with it.
-    "OUTBOX_PUBLISHER": None,
+    "OUTBOX_PUBLISHER": Setting(None, app="django_idempotency.contrib.outbox"),
     # Is every event of a key written to the audit trail? It needs the app django_idempotency.contrib.audit.
-    "AUDIT": False,
+    "AUDIT": Setting(False, is_flag, "True or False", app=_AUDIT),
     # How long the audit trail is kept, in seconds or as a timedelta; None: without end.
-    "AUDIT_RETENTION": 365 * 86400,
+    "AUDIT_RETENTION": Setting(
+        365 * 86400, lambda value: value is None or is_duration(value), f"None, or {DURATION}", app=_AUDIT
+    ),
     # Whom the client half calls: alias → {"LIFETIME": timedelta, "HEADER", "CLIENT": dotted path, "RETENTION", "MAX_BODY"}.
-    "PROVIDERS": {},
+    "PROVIDERS": Setting({}, app="django_idempotency.contrib.client"),
     # What counts: "prometheus", "opentelemetry", the dotted path of a Meter, or a list of these; None: nothing is counted.
-    "METRICS": None,
-    # The fields of Policy.
-    "MODE": "enforce",
-    "REQUIRED": False,
-    "TTL": 86400,
-    "LEASE": 30,
-    "GUARANTEE": "atomic",
-    "STORE": "default",
-    "SCOPE": None,
-    "REALM": None,
-    "ANONYMOUS": "refuse",
-    "KEY": None,
-    "KEY_FORMAT": "any",
-    "FINGERPRINT": "request",
-    "KEEP": None,
-    "HEADERS": None,
-    "MAX_BODY": None,
-    "STORE_BODY": True,
-    "MAX_REQUEST_BODY": 32 * 1024 * 1024,
-    "BUFFER_STREAM": False,
-    "ON_BUSY": "reject",
-    "WAIT": 5,
-    "ON_FAILURE": "free",
-    "ON_STORE_FAILURE": "closed",
-    "AUTHORIZE_REPLAY": None,
-    "ON_REPLAY": None,
-    "ON_TAKEOVER": None,
-    "UNDO_ON": (),
-    "FRESH_KEYS": None,
-    "FRESH_KEYS_BY": None,
-    "SUSPECT": None,
-    "WITHIN": 300,
-    "SUSPECT_ACTION": "report",
-    "METHODS": ("POST", "PUT", "PATCH", "DELETE"),
-    "PROFILE": "default",
+    "METRICS": Setting(None),
 }
 
-#: Settings of an app that is optional.
-OF_APPS = {
-    "OUTBOX_PUBLISHER": "django_idempotency.contrib.outbox",
-    "AUDIT": "django_idempotency.contrib.audit",
-    "AUDIT_RETENTION": "django_idempotency.contrib.audit",
-    "PROVIDERS": "django_idempotency.contrib.client",
-    "SUSPECTS": "django_idempotency.contrib.suspects",
+#: Every key of `settings.IDEMPOTENCY` and its default. A field of `Policy` in capitals is the default of that field.
+DEFAULTS: dict[str, Any] = {
+    **{name: setting.default for name, setting in SETTINGS.items()},
+    **{name.upper(): of.default for name, of in FIELDS.items()},
 }
-
-#: Settings whose callables may be given as a dotted path.
-IMPORTED = (
-    *("SCOPE", "REALM", "KEY", "FINGERPRINT", "KEEP", "HEADERS", "AUTHORIZE_REPLAY"),
-    *("ON_REPLAY", "ON_TAKEOVER", "FRESH_KEYS_BY", "SUSPECT", "PROFILE"),
-)
-#: Those of them that may be an expression instead.
-SELECTING = ("KEY", "FINGERPRINT", "FRESH_KEYS_BY", "SUSPECT")
 
 #: On a policy: the settings that it was resolved with, and the result.
 _RESOLVED = "_resolved"
@@ -160,7 +187,7 @@ def resolve(policy: Policy) -> Resolved:
     if known is not None and known[0] == found:
         return known[1]
     del found, known  # what is raised below is reported with the variables of this frame, and those have secrets
-    base = {name: imported(name.upper()) for name in FIELD_NAMES}
+    base = {name: imported(name.upper()) for name in FIELDS}
     terms = Policy(**{**base, **policy.given()})
     guarantee = Guarantee(terms.guarantee)
     resolved = Resolved(
@@ -174,6 +201,8 @@ def resolve(policy: Policy) -> Resolved:
             "claim_lease": claim_lease() if guarantee is Guarantee.ATOMIC else seconds(terms.lease),
         }
     )
+    if (problem := atomic_contradiction(policy.given(), resolved)) is not None:
+        raise ValueError(problem)
     policy.__dict__[_RESOLVED] = (dict(project_settings()), resolved)
     return resolved
 
@@ -238,8 +267,8 @@ def _unprinted(secret: str | bytes) -> UnprintedText | UnprintedBytes:
 
 def imported(name: str) -> Any:
     """Return one setting, with a dotted path imported. Raises what the import raises."""
-    value = get(name)
-    if name in IMPORTED and isinstance(value, str) and "." in value and not _is_expression(name, value):
+    value, of = get(name), FIELDS.get(name.lower())
+    if of is not None and of.by_path and isinstance(value, str) and "." in value and not _is_expression(name, value):
         from django.utils.module_loading import import_string
 
         return import_string(value)
@@ -248,7 +277,7 @@ def imported(name: str) -> Any:
 
 def _is_expression(name: str, value: str) -> bool:
     """Is it a JMESPath expression and not a dotted path? One that begins with a name begins with a document's."""
-    if name not in SELECTING:
+    if name.lower() not in SELECTING:
         return False
     return value.partition(".")[0] in DOCUMENT or re.fullmatch(r"\w+(\.\w+)+", value) is None
 

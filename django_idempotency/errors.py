@@ -21,6 +21,9 @@ class IdempotencyError(Exception):
     #: The record that a guarded function's call met, for `lookup()` and `manage.py idempotency_record`.
     scope: str | None = None
     key: str | None = None
+    #: What becomes of a message whose handler raised it, see `messages`: it is "done", comes again "later", or "never"; or its
+    #: handler has "failed".
+    delivery: ClassVar[str] = "failed"
 
     def __init__(self, message: str = "") -> None:
         super().__init__(message or inspect.cleandoc(type(self).__doc__ or ""))
@@ -33,6 +36,14 @@ def is_answer(error: BaseException | None, answers: tuple[type[Exception], ...])
     """
     ours = isinstance(error, IdempotencyError)
     return isinstance(error, tuple(cls for cls in answers if not ours or issubclass(cls, IdempotencyError)))
+
+
+def _always(terms: Any) -> bool:  # noqa: ARG001 - no field of the policy decides it
+    return True
+
+
+def _dated(terms: Any) -> bool:
+    return terms.key_format in ("uuid7", "issued") or bool(terms.profile.window > 0)
 
 
 class Problem(IdempotencyError):
@@ -53,6 +64,8 @@ class Problem(IdempotencyError):
     outcome: ClassVar[str] = "refused"
     #: Was it refused before any record was looked up, for what is wrong with the key? Then a page may offer a new one.
     nothing_done: ClassVar[bool] = False
+    #: May a request under a policy (with all its fields) meet it, and is it published? A subclass does not inherit it.
+    arises: ClassVar[staticmethod[[Any], bool]]
 
     def __init__(
         self,
@@ -81,6 +94,8 @@ class KeyMissing(Problem):
 
     status, code, title = 400, "key-missing", "Idempotency key is missing"
     status_field, header_status, outcome, nothing_done = "missing_status", None, "missing", True
+    arises = staticmethod(lambda terms: terms.required is True)
+    delivery = "never"
 
 
 class KeyMalformed(Problem):
@@ -88,12 +103,15 @@ class KeyMalformed(Problem):
 
     status, code, title = 400, "key-malformed", "Idempotency key is malformed"
     status_field, outcome, nothing_done = "invalid_status", "invalid", True
+    arises = staticmethod(_always)
+    delivery = "never"
 
 
 class KeyTooShort(KeyMalformed):
     """Without authentication all clients share their keys, so make yours hard to guess: 20 characters or more."""
 
     code, title = "key-too-short", "Idempotency key is too short"
+    arises = staticmethod(lambda terms: terms.anonymous == "shared")
 
 
 class KeyForeign(KeyMalformed):
@@ -101,6 +119,7 @@ class KeyForeign(KeyMalformed):
 
     code, title = "key-foreign", "Idempotency key was issued for something else"
     outcome = "refused"
+    arises = staticmethod(lambda terms: terms.key_format == "issued")
 
 
 class KeyNotIssued(Problem):
@@ -118,6 +137,7 @@ class KeyExpired(Problem):
 
     status, code, title = 412, "key-expired", "Idempotency key has expired"
     status_field, header_status, outcome, nothing_done = "late_status", "expired", "late", True
+    arises = staticmethod(_dated)
 
 
 class KeyAhead(Problem):
@@ -125,6 +145,7 @@ class KeyAhead(Problem):
 
     status, code, title = 412, "key-ahead", "Idempotency key is dated ahead"
     status_field, outcome, nothing_done = "late_status", "invalid", True
+    arises = staticmethod(_dated)
 
 
 class KeyUnsupported(Problem):
@@ -132,6 +153,7 @@ class KeyUnsupported(Problem):
 
     status, code, title = 501, "key-unsupported", "Idempotency key is not supported"
     status_field, outcome, nothing_done = "unsupported_status", "invalid", True
+    arises = staticmethod(lambda terms: terms.profile.unsupported_status is not None)
 
 
 class ScopeRequired(Problem):
@@ -139,12 +161,15 @@ class ScopeRequired(Problem):
 
     status, code, title = 400, "scope-required", "Idempotency key without a principal"
     nothing_done = True
+    arises = staticmethod(lambda terms: terms.anonymous == "refuse")
+    delivery = "never"
 
 
 class RequestTooLarge(Problem):
     """This request is too large to compare with its retries. It was not carried out; send less at once."""
 
     status, code, title = 413, "request-too-large", "The request is too large"
+    arises = staticmethod(lambda terms: terms.max_request_body is not None and terms.fingerprint != "headers")
 
 
 class RequestMismatch(Problem):
@@ -153,6 +178,8 @@ class RequestMismatch(Problem):
     status, code, title = 422, "request-mismatch", "Idempotency key was used for a different request"
     status_field, header_status, outcome = "mismatch_status", "mismatch", "mismatch"
     operation_state = "unknown"  # where its record was read, that says it
+    arises = staticmethod(_always)
+    delivery = "never"
 
 
 class InProgress(Problem):
@@ -161,6 +188,8 @@ class InProgress(Problem):
     status, code, title = 409, "in-progress", "A request with this idempotency key is running"
     status_field, header_status, operation_state, outcome = "running_status", "in-progress", "running", "running"
     retry_after = "1"
+    arises = staticmethod(_always)
+    delivery = "later"
 
 
 class TooManyKeys(Problem):
@@ -169,6 +198,7 @@ class TooManyKeys(Problem):
     status, code, title = 429, "too-many-keys", "Too many new idempotency keys"
     operation_state, outcome = "unknown", "flooded"  # this request did nothing, but an earlier one may have
     retry_after = "1"
+    arises = staticmethod(lambda terms: terms.fresh_keys is not None)
 
 
 class PossibleDuplicate(Problem):
@@ -179,6 +209,7 @@ class PossibleDuplicate(Problem):
 
     status, code, title = 409, "possible-duplicate", "This may be a duplicate"
     operation_state, outcome = "unknown", "suspected"  # the state of the other key
+    arises = staticmethod(lambda terms: terms.suspect is not None and terms.suspect_action == "refuse")
 
 
 class ResponseNotStored(Problem):
@@ -186,6 +217,8 @@ class ResponseNotStored(Problem):
 
     status, code, title = 409, "response-not-stored", "The response was not stored"
     header_status, operation_state, outcome = "not-stored", "completed", "not_stored"
+    arises = staticmethod(_always)
+    delivery = "done"
     #: Was it raised by a call inside a guarded function? Then that inner call is done, and the function is not.
     inside: bool = False
 
@@ -195,6 +228,7 @@ class OperationHeld(Problem):
 
     status, code, title = 409, "operation-held", "The outcome is being looked into"
     header_status, operation_state, outcome = "held", "held", "held"
+    arises = staticmethod(lambda terms: terms.on_takeover is not None and terms.guarantee == "lease")
 
 
 class KeyTooOld(OperationHeld):
@@ -205,6 +239,7 @@ class KeyTooOld(OperationHeld):
 
     code, title = "key-too-old", "A key is too old to be used again"
     header_status, outcome = "refused", "refused"
+    arises = staticmethod(_always)
 
 
 class ReplayRefused(Problem):
@@ -212,6 +247,8 @@ class ReplayRefused(Problem):
 
     status, code, title = 403, "replay-refused", "Replay is refused"
     operation_state = "completed"
+    arises = staticmethod(_always)
+    delivery = "never"
 
 
 class ReplayUnchecked(ReplayRefused):
@@ -228,6 +265,7 @@ class OperationCancelled(Problem):
 
     status, code, title = 409, "operation-cancelled", "The operation was cancelled"
     operation_state = "unknown"  # an earlier request may have done it, or a part of it
+    arises = staticmethod(_always)
 
 
 class OperationUndone(OperationCancelled):
@@ -238,6 +276,7 @@ class OperationUndone(OperationCancelled):
 
     code, title = "operation-undone", "The operation was undone"
     operation_state = "undone"
+    arises = staticmethod(lambda terms: terms.guarantee == "lease")
 
 
 class KeyUnknown(Problem):
@@ -250,13 +289,19 @@ class KeyUnknown(Problem):
 class UnhashablePayload(IdempotencyError, TypeError):
     """The values that identify this call cannot be hashed. Select values that can with key=…"""
 
+    delivery = "never"
+
 
 class NotSelectable(IdempotencyError, ValueError):
     """The selecting expression cannot be applied to this payload."""
 
+    delivery = "never"
+
 
 class DeadlinePassed(IdempotencyError):
     """This host's deadline passed before the call began, so nothing ran. Call it again elsewhere."""
+
+    delivery = "later"
 
 
 class CallChanged(IdempotencyError):
@@ -292,6 +337,8 @@ class HeldForPerson(IdempotencyError):
     the next call runs.
     """
 
+    delivery = "never"
+
 
 class CallHeld(HeldForPerson):
     """An outgoing call of this name was sent, its outcome is unknown, and the provider may have forgotten its key.
@@ -308,6 +355,7 @@ class RecordUnreadable(Problem):
 
     status, code, title = 500, "record-unreadable", "The record cannot be read"
     operation_state, outcome = "unknown", "unreadable"
+    arises = staticmethod(_always)
 
 
 class StoreUnavailable(Problem):
@@ -316,6 +364,8 @@ class StoreUnavailable(Problem):
     status, code, title = 503, "store-unavailable", "Idempotency store is unavailable"
     operation_state, outcome = "unknown", "store_error"  # this request did nothing, but an earlier one may have
     retry_after = "1"
+    arises = staticmethod(lambda terms: terms.on_store_failure == "closed")
+    delivery = "later"
     #: What the operator types, for the log. No client sees it.
     advice: str = ""
 
@@ -329,6 +379,7 @@ class TransactionLost(StoreUnavailable):
 
     code, title = "transaction-lost", "The transaction was lost"
     outcome = "refused"
+    arises = staticmethod(lambda terms: terms.guarantee == "atomic")
 
 
 class OperationUnknown(StoreUnavailable):
@@ -344,6 +395,8 @@ class OutcomeUnknown(Problem):
     status, code, title = 503, "outcome-unknown", "The outcome is unknown"
     header_status, operation_state = "unknown", "unknown"
     retry_after = "1"
+    arises = staticmethod(_always)
+    delivery = "later"
 
 
 class ConfigurationError(IdempotencyError):
@@ -359,6 +412,8 @@ class CalledItself(ConfigurationError):
 
     Give the inner call another key, or call an unguarded function there.
     """
+
+    delivery = "never"
 
 
 class LeaseInTransaction(ConfigurationError):
@@ -457,6 +512,8 @@ class BrokerUnavailable(IdempotencyError):
 
 class LostRace(IdempotencyError):
     """Another transaction won the race; nothing was written."""
+
+    delivery = "later"
 
 
 class LeaseLost(LostRace):

@@ -17,34 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .errors import (
-    CalledItself,
-    DeadlinePassed,
-    HeldForPerson,
-    InProgress,
-    KeyMalformed,
-    KeyMissing,
-    LostRace,
-    NotSelectable,
-    OutcomeUnknown,
-    ReplayRefused,
-    RequestMismatch,
-    ResponseNotStored,
-    ScopeRequired,
-    StoreUnavailable,
-    UnhashablePayload,
-    is_answer,
-)
-
-#: The work is done; a message needs no result.
-_DONE = (ResponseNotStored,)
-#: Another owner is at work, or the state is unknown for now: redeliver.
-_NOT_YET = (InProgress, LostRace, DeadlinePassed, StoreUnavailable, OutcomeUnknown)
-#: The message or the program is at fault, or a person must decide: redelivery does not help.
-_NEVER = (
-    *(KeyMissing, KeyMalformed, ScopeRequired, UnhashablePayload, NotSelectable),
-    *(RequestMismatch, ReplayRefused, HeldForPerson, CalledItself),
-)
+from .errors import IdempotencyError, is_answer
 
 #: Failures after which a message is dead-lettered.
 LIMIT = 5
@@ -87,12 +60,13 @@ def disposition(
     `failures` is how often it had failed before this delivery, `limit` how often it may. `answers` are exceptions that
     count as a result: those of the handler's `keep_exceptions`.
     """
-    done = isinstance(error, _DONE) and not error.inside
+    delivery = error.delivery if isinstance(error, IdempotencyError) else "failed"
+    done = delivery == "done" and not getattr(error, "inside", False)
     if error is None or done or is_answer(error, _tuple(answers)):
         return Acknowledge()
-    if isinstance(error, _NOT_YET):
+    if delivery == "later":
         return Redeliver(after=getattr(error, "retry_in", None) or PAUSE, failures=failures)
-    if isinstance(error, _NEVER) or failures + 1 >= limit:
+    if delivery == "never" or failures + 1 >= limit:
         return DeadLetter()
     return Redeliver(after=min(PAUSE * 2**failures, LONGEST_PAUSE), failures=failures + 1)
 

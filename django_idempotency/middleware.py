@@ -42,9 +42,9 @@ from .http.unguarded import (
     report_unguarded,
 )
 from .http.views import Route, route_of
-from .http.wings import wing
 from .instrumentation.meters import meters
 from .instrumentation.outcomes import UNKEYED
+from .runtime.wings import wing
 
 #: Every field follows the settings.
 POLICY = Policy()

@@ -1,119 +1,221 @@
-"""Checks of the databases under the stores. Only `check --deploy` connects to them."""
+"""Checks of where records are: the databases under the stores, the process, a tenant's schema.
+
+Nothing here connects, except `check_migrations`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from django.apps import apps
+from django.conf import settings
 from django.core.checks import CheckMessage
-from django.db import Error, connections, router
+from django.db import connections, router
 from django.db.migrations.executor import MigrationExecutor
 
-from .. import conf
+from .. import conf, realms, scopes
 from ..core.records import Guarantee
+from ..errors import ConfigurationError
 from ..stores.base import BaseStore
+from ..stores.check_messages import Finding, shown
 from ..stores.database_checks import vendor_of
 from ..stores.orm.dialects import served
-from .catalogue import finding, shown
-from .database_servers import on_server
-from .settings import check_settings
-from .stores import built
-from .tenants import kept_in_tenants
-
-if TYPE_CHECKING:
-    from django.db.backends.base.base import BaseDatabaseWrapper
+from ..stores.wrapper import innermost
+from .settings import after_settings
+from .stores import built, nested_in
 
 
-def check_databases(**_: Any) -> list[CheckMessage]:
-    """Check DATABASES and their routers without connecting."""
-    return [] if check_settings() else [*_manual(), *_uncovered(), *_kept_out(), *_pooled()]
+class E017(Finding):
+    """DATABASES["%(using)s"] has "AUTOCOMMIT": False, and records live there: no other connection would see a claim.
+
+    Take "AUTOCOMMIT": False out of DATABASES["%(using)s"], and open transactions with atomic().
+    """
 
 
-def check_deployment(databases: Collection[str] | None = None, **_: Any) -> list[CheckMessage]:
-    """Check that the databases of the ORM stores free the keys of a dead or hanging worker in time."""
-    if check_settings():
-        return []
-    found: list[CheckMessage] = []
-    for using in _aliases():
-        if databases is None or using in databases:
-            found += _asked(connections[using])
-    return found
+class W001(Finding):
+    """The database "%(other)s" is not covered by "atomic", whose records are in "%(using)s": what a view writes there
+    is not rolled back with it.
+
+    If it is a replica, type DATABASES["%(other)s"]["TEST"] = {"MIRROR": "%(using)s"}. Where a view writes there,
+    type guarantee="lease" in its policy. Then %(silence)s.
+    """
 
 
-def check_migrations(databases: Collection[str] | None = None, **_: Any) -> list[CheckMessage]:
+class W002(Finding):
+    """DATABASE_ROUTERS keep the table of django_idempotency out of the database "%(using)s", where a store needs it.
+
+    Let allow_migrate("%(using)s", "django_idempotency") return True in your router, or type "OPTIONS": {"using": …}
+    with a database where it does.
+    """
+
+
+class W003(Finding):
+    """IDEMPOTENCY["STORES"]["%(alias)s"] is a MemoryStore: other processes do not see its records, and a restart loses
+    them.
+
+    Type "BACKEND": "django_idempotency.stores.orm.ORMStore". For tests, or if there is only one process,
+    %(silence)s.
+    """
+
+
+class W079(Finding):
+    """DATABASES["%(using)s"] takes its connections from a pool of its own ("%(engine)s"), which the heartbeat of
+    "lease" cannot bypass: while requests hold all of it, the leases of live owners expire, and their work runs
+    again.
+
+    Type "ENGINE": "django.db.backends.postgresql" and "OPTIONS": {"pool": True}, whose pool it bypasses; or give
+    the pool two connections more than a process has threads, and %(silence)s.
+    """
+
+
+class W080(Finding):
+    """Migrations of django_idempotency are not applied to the database "%(using)s": until they are, requests with a
+    key get 503.
+
+    Type python manage.py migrate django_idempotency --database=%(using)s
+    """
+
+
+@after_settings
+def check_databases(**_: Any) -> Iterator[CheckMessage]:
+    """Check DATABASES and their routers."""
+    from ..models import IdempotencyRecord  # not above: loads the model
+
+    for using in record_databases():
+        options = connections.settings[using]
+        if not options["AUTOCOMMIT"]:
+            yield E017(using=using)
+        if not kept_in_tenants() and not router.allow_migrate_model(using, IdempotencyRecord):
+            yield W002(using=using)
+        # A backend with a pool of its own, such as django-db-connection-pool's and django-db-geventpool's.
+        if "POOL_OPTIONS" in options or "pool" in options["ENGINE"]:
+            yield W079(using=using, engine=options["ENGINE"])
+    yield from _uncovered()
+
+
+@after_settings
+def check_migrations(databases: Collection[str] | None = None, **_: Any) -> Iterator[CheckMessage]:
     """Check that the records have their table, for `check --database`. `migrate` runs it, too, before it creates that."""
-    if databases is None or check_settings():
-        return []
-    return [finding("W080", using=using) for using in _aliases() if using in databases and _unmigrated(using)]
+    for using in record_databases():
+        if using in (databases or ()) and is_unmigrated(using):
+            yield W080(using=using)
 
 
-def _aliases() -> list[str]:
+@after_settings
+def check_memory(**_: Any) -> Iterator[CheckMessage]:
+    """Warn of memory stores outside DEBUG."""
+    for alias in [] if settings.DEBUG else conf.get("STORES"):
+        store = built(alias)
+        # A nested store is reported under its own alias.
+        if store is not None and innermost(store).in_process and not nested_in(alias):
+            yield W003(alias=alias)
+
+
+def record_databases() -> list[str]:
     """Return the databases that hold records."""
     found = [_rows_in(built(alias)) for alias in conf.get("STORES")]
     return list(dict.fromkeys(using for using in found if using is not None))
 
 
-def _rows_in(store: BaseStore | None) -> str | None:
-    return None if store is None else store.rows_in
-
-
-# ---------------------------------------------------------------------------------------------------- without asking
-
-
-def _manual() -> Iterator[CheckMessage]:
-    for using in _aliases():
-        if not connections.settings[using]["AUTOCOMMIT"]:
-            yield finding("E017", using=using)
-
-
-def _uncovered() -> Iterator[CheckMessage]:
-    using = _rows_in(built(conf.get("STORE")))
-    if conf.get("GUARANTEE") != Guarantee.ATOMIC or using is None:
-        return
-    holders = _aliases()
-    places = {_place(connections.settings[using]) for using in holders}
-    for other, settings in connections.settings.items():
-        mirrors = settings.get("TEST", {}).get("MIRROR")
-        if other not in holders and not mirrors and served(vendor_of(other)) and _place(settings) not in places:
-            yield finding("W001", other=other, using=using)
-
-
-def _place(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(str(settings.get(name, "")) for name in ("ENGINE", "HOST", "PORT", "NAME"))
-
-
-def _kept_out() -> Iterator[CheckMessage]:
-    from ..models import IdempotencyRecord  # not above: loads the model
-
-    for using in _aliases():
-        if not kept_in_tenants() and not router.allow_migrate_model(using, IdempotencyRecord):
-            yield finding("W002", using=using)
-
-
-def _pooled() -> Iterator[CheckMessage]:
-    """Find backends with a pool of their own, such as django-db-connection-pool and django-db-geventpool."""
-    for using in _aliases():
-        settings = connections.settings[using]
-        if "POOL_OPTIONS" in settings or "pool" in settings["ENGINE"]:
-            yield finding("W079", using=using, engine=settings["ENGINE"])
-
-
-# ------------------------------------------------------------------------------------------------------------ asking
-
-
-def _unmigrated(using: str) -> bool:
+def is_unmigrated(using: str) -> bool:
+    """Is there a migration that is not applied? It connects."""
     if kept_in_tenants():
         return False
     executor = MigrationExecutor(connections[using])
     return bool(executor.migration_plan(executor.loader.graph.leaf_nodes("django_idempotency")))
 
 
-def _asked(connection: BaseDatabaseWrapper) -> list[CheckMessage]:
-    try:
-        with connection.cursor() as cursor:
-            found = list(on_server(connection, cursor))
-            if _unmigrated(connection.alias):
-                found.append(finding("E050", using=connection.alias))
-    except Error as error:
-        return [finding("W050", using=connection.alias, error=shown(error))]
-    return found
+def _rows_in(store: BaseStore | None) -> str | None:
+    return None if store is None else store.rows_in
+
+
+def _uncovered() -> Iterator[CheckMessage]:
+    using = _rows_in(built(conf.get("STORE")))
+    if conf.get("GUARANTEE") != Guarantee.ATOMIC or using is None:
+        return
+    holders = record_databases()
+    places = {_place(connections.settings[using]) for using in holders}
+    for other, options in connections.settings.items():
+        mirrors = options.get("TEST", {}).get("MIRROR")
+        if other not in holders and not mirrors and served(vendor_of(other)) and _place(options) not in places:
+            yield W001(other=other, using=using)
+
+
+def _place(options: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(options.get(name, "")) for name in ("ENGINE", "HOST", "PORT", "NAME"))
+
+
+# ------------------------------------------------------------------------------------------------------------- tenants
+
+
+class E063(Finding):
+    """IDEMPOTENCY["REALM"] is "django_idempotency.realms.schema", which cannot determine the tenant: %(problem)s.
+
+    Type DATABASES["%(alias)s"]["ENGINE"] = "django_tenants.postgresql_backend", or "REALM": the dotted path of a
+    function of your own.
+    """
+
+
+class E064(Finding):
+    """IDEMPOTENCY["SCOPE"] is "django_idempotency.scopes.session", which cannot tell guests apart: %(problem)s.
+
+    Type %(fix)s, or "SCOPE": the dotted path of a function of your own.
+    """
+
+
+class W068(Finding):
+    """%(found)s, and no realm is set: a tenant that sends the same key as another gets the other's response.
+
+    Type "REALM": "django_idempotency.realms.%(realm)s", or the dotted path of a function that names the tenant. If
+    there is only one tenant, or all requests and calls run inside django_idempotency.realm(…), type %(silence)s.
+    """
+
+
+class W069(Finding):
+    """django_idempotency is in TENANT_APPS and not in SHARED_APPS: a keyed request to the public schema finds no
+    table, and gets 503.
+
+    Add "django_idempotency" to SHARED_APPS, too, and run manage.py migrate_schemas --shared. If nothing guarded
+    runs in the public schema, type %(silence)s.
+    """
+
+
+#: Apps that give each tenant a schema.
+SCHEMA_PER_TENANT = ("django_tenants", "tenant_schemas")
+_OURS = "django_idempotency"
+_SESSIONS = "django.contrib.sessions.middleware.SessionMiddleware"
+_COOKIES = "django.contrib.sessions.backends.signed_cookies"
+_KEPT_SESSIONS = 'SESSION_ENGINE = "django.contrib.sessions.backends.db"'
+
+
+@after_settings
+def check_tenants(**_: Any) -> Iterator[CheckMessage]:
+    """Check that tenants do not share keys, that the ready-made REALM and SCOPE can work, and where the table is."""
+    for app in SCHEMA_PER_TENANT:
+        if apps.is_installed(app) and conf.get("REALM") is None:
+            yield W068(found=f'INSTALLED_APPS has "{app}"', realm="schema")
+    if kept_in_tenants():
+        yield W069()
+    if conf.imported("REALM") is realms.schema:
+        try:
+            realms.schema(None)
+        except ConfigurationError as error:
+            yield E063(problem=str(error).partition(":")[0], alias=realms.tenants_alias())
+    if conf.imported("SCOPE") is scopes.session:
+        if settings.SESSION_ENGINE == _COOKIES:
+            yield E064(problem=f"SESSION_ENGINE is {shown(_COOKIES)}, whose keys change", fix=_KEPT_SESSIONS)
+        elif not any(path.endswith("SessionMiddleware") for path in settings.MIDDLEWARE):  # the project's own, too
+            yield E064(problem="MIDDLEWARE has no SessionMiddleware", fix=f'"{_SESSIONS}" in MIDDLEWARE')
+
+
+def kept_in_tenants() -> bool:
+    """Is our table in each tenant's schema, and not in the shared one?"""
+    shared, tenants = getattr(settings, "SHARED_APPS", None), getattr(settings, "TENANT_APPS", None)
+    if not apps.is_installed("django_tenants") or shared is None or tenants is None:
+        return False
+    return _names_us(tenants) and not _names_us(shared)
+
+
+def _names_us(installed: Any) -> bool:
+    return any(name == _OURS or name.startswith(f"{_OURS}.apps.") for name in installed)

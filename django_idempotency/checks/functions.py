@@ -9,33 +9,50 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from django.core.checks import CheckMessage
+from django.core.exceptions import ImproperlyConfigured
 from django.db.models import Model
 
+from ..errors import ConfigurationError
+from ..functions.call import plan_of
 from ..functions.terms import declared
-from .catalogue import finding
-from .policies import policy_errors
-from .settings import check_settings
+from ..stores.check_messages import Finding
+from .policies import E035, unsealed_steps
+from .settings import after_settings
 
 
-def check_functions(**_: Any) -> list[CheckMessage]:
+class W064(Finding):
+    """%(count)s guarded functions are named %(name)s in the store: a call of one may return another's result.
+
+    Type a different key_prefix="…" for each. If they are variants of one function, such as an async one,
+    %(silence)s.
+    """
+
+
+class W066(Finding):
+    """%(name)s is a method of the model %(model)s, keyed by all its arguments, but not by self: a call on one row may
+    return the result of a call on another.
+
+    Pass what distinguishes the rows as an argument, such as the primary key, and type key="…" with its name.
+    """
+
+
+@after_settings
+def check_functions(**_: Any) -> Iterator[CheckMessage]:
     """Check every function under `@idempotent_function`, once the settings are in order."""
-    if check_settings():
-        return []
     found: dict[str, CheckMessage] = {}
     for terms in declared():
-        coroutine = "E047" if terms.is_async else None
-        for message in policy_errors(terms.name, terms.policy, coroutine=coroutine, has_profile=False):
-            found.setdefault(f"{message.id} {message.msg}", message)
-    names = Counter(terms.name for terms in declared())
-    shared = (finding("W064", name=name, count=count) for name, count in names.items() if count > 1)
-    return [*found.values(), *shared, *_rowless()]
-
-
-def _rowless() -> Iterator[CheckMessage]:
-    """Yield the model methods whose calls do not identify their row."""
+        try:
+            messages = [*unsealed_steps(terms.name, terms.policy, plan_of(terms).policy)]
+        except (ConfigurationError, ImproperlyConfigured) as error:
+            messages = [E035(view=terms.name, error=error)]
+        found |= {each.msg: each for each in messages}  # once for all that have the name
+    yield from found.values()
+    for name, count in Counter(terms.name for terms in declared()).items():
+        if count > 1:
+            yield W064(name=name, count=count)
     for terms in declared():
         if terms.key is None and (model := _model_of(inspect.unwrap(terms.function))) is not None:
-            yield finding("W066", name=terms.name, model=model._meta.label)
+            yield W066(name=terms.name, model=model._meta.label)
 
 
 def _model_of(function: Callable[..., Any]) -> type[Model] | None:

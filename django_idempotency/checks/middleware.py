@@ -12,7 +12,31 @@ from django.core.checks import CheckMessage
 from django.utils.module_loading import import_string
 
 from ..middleware import IdempotencyMiddleware
-from .catalogue import finding
+from ..stores.check_messages import Finding
+
+
+class E021(Finding):
+    """MIDDLEWARE lists IdempotencyMiddleware %(count)s times.
+
+    Keep "django_idempotency.middleware.IdempotencyMiddleware" once, as the last line.
+    """
+
+
+class E022(Finding):
+    """IdempotencyMiddleware comes before %(other)s, which identifies the owner of a key.
+
+    Move "django_idempotency.middleware.IdempotencyMiddleware" below "%(other)s" in MIDDLEWARE; the last line is
+    best.
+    """
+
+
+class W072(Finding):
+    """IdempotencyMiddleware comes before %(other)s, whose process_view may refuse a request: it is not asked about
+    those that are guarded.
+
+    Move "django_idempotency.middleware.IdempotencyMiddleware" below "%(other)s" in MIDDLEWARE; the last line is
+    best.
+    """
 
 
 def check_middleware(**_: Any) -> list[CheckMessage]:
@@ -36,14 +60,14 @@ def _order(installed: list[tuple[str, Any]]) -> Iterator[CheckMessage]:
     if not places:
         return
     if len(places) > 1:
-        yield finding("E021", count=len(places))
+        yield E021(count=len(places))
     for path, middleware in installed[places[0] + 1 :]:
         if _is_a(middleware, IdempotencyMiddleware):
             continue
         if _authenticates(middleware):
-            yield finding("E022", other=path)
+            yield E022(other=path)
         elif _may_answer(middleware, "process_view"):
-            yield finding("W072", other=path)
+            yield W072(other=path)
 
 
 def _may_answer(middleware: Any, hook: str) -> bool:

@@ -1,83 +1,120 @@
-"""Checks of one policy against the settings."""
+"""Checks of one policy: its plan compiles, and the caches that it needs are fit for it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 
-from django.core.checks import ERROR, CheckMessage
+from django.conf import settings
+from django.core.checks import CheckMessage
 from django.core.exceptions import ImproperlyConfigured
 
 from .. import conf
-from ..core.contradictions import (
-    flood_contradiction,
-    profile_contradiction,
-    shared_contradiction,
-    takeover_contradiction,
-)
 from ..core.policy import Policy, Resolved
 from ..core.records import Guarantee
 from ..errors import ConfigurationError
 from ..http.plan import plan_of
-from .caches import cache_errors
-from .catalogue import closest, finding
-from .stores import built
+from ..stores.check_messages import Finding, closest, shown
 
 
-def policy_errors(
-    name: str, policy: Policy, *, coroutine: str | None, has_profile: bool = True
-) -> Iterator[CheckMessage]:
-    """Yield what is wrong with the policy of a view or a function. `coroutine`: the code for one that is async.
+class E035(Finding):
+    """The policy of %(view)s cannot be kept: %(error)s
 
-    `has_profile`: it answers requests, so its profile counts. Then its plan is compiled, too: a request would raise the same.
+    Type what it says in the policy of %(view)s, or change the setting.
     """
-    found = list(_errors(name, policy, coroutine=coroutine, has_profile=has_profile))
-    yield from found
-    if has_profile and not any(each.level >= ERROR for each in found):
-        try:
-            plan_of(policy).compile()
-        except (ConfigurationError, ImproperlyConfigured) as error:
-            yield finding("E035", view=name, error=error)
 
 
-def _errors(name: str, policy: Policy, *, coroutine: str | None, has_profile: bool) -> Iterator[CheckMessage]:
-    alias = conf.field(policy, "store")
-    if alias not in conf.get("STORES"):
-        yield finding("E036", view=name, alias=alias, close=closest(alias, conf.get("STORES")))
-        return
+class E095(Finding):
+    """The fresh_keys of %(view)s cannot be counted: django-ratelimit is not installed, and a request with a key
+    raises.
+
+    Type python -m pip install "django-idempotency[throttle]", or leave fresh_keys out.
+    """
+
+
+class E096(Finding):
+    """The fresh_keys of %(view)s cannot be counted: RATELIMIT_USE_CACHE is %(alias)s, which CACHES does not have.
+
+    Type RATELIMIT_USE_CACHE = "%(close)s", or add the alias to CACHES.
+    """
+
+
+class W093(Finding):
+    """The policy of %(view)s has %(field)s, which needs a cache that all processes share and that counts in one step,
+    and CACHES["%(alias)s"] is a %(backend)s: %(effect)s.
+
+    Type CACHES["%(alias)s"] = {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION":
+    "redis://127.0.0.1:6379/1"}. If there is only one process, %(silence)s.
+    """
+
+
+class W104(Finding):
+    """The fresh_keys of %(view)s count all clients without a login as one, since they share a scope
+    (anonymous="shared"): one of them can use up the limit of all.
+
+    Type fresh_keys_by= a function that returns what tells them apart, such as the address that your proxy has
+    verified. If one limit for all of them is meant, %(silence)s.
+    """
+
+
+class E133(Finding):
+    """%(view)s has steps (undo_on) and store_body=False, and a step's result is stored until the operation has ended.
+
+    Type "ENCRYPTION_KEYS", so that it is stored sealed; or leave undo_on or store_body out of the policy of
+    %(view)s.
+    """
+
+
+def policy_errors(name: str, policy: Policy, *, coroutine: type[Finding] | None) -> Iterator[CheckMessage]:
+    """Yield what is wrong with the policy of a view. `coroutine`: what is wrong with "atomic", for one that is async."""
     try:
-        terms = conf.resolve(policy)
-    except ValueError as error:
-        yield finding("E035", view=name, error=error)
+        plan = plan_of(policy)
+        plan.compile()
+    except (ConfigurationError, ImproperlyConfigured) as error:
+        yield E035(view=name, error=error)
         return
-    if has_profile:
-        yield from _of_requests(name, policy, terms)
-    if terms.guarantee is Guarantee.LEASE and policy.given().get("undo_on") and not terms.store_body:
-        yield from _unsealed_steps(name)
-    if terms.guarantee is not Guarantee.ATOMIC:
-        return
-    if policy.given().get("undo_on"):
-        yield finding("E130", view=name)
-    if terms.claim_lease >= terms.ttl:
-        lease = conf.get("CLAIM_LEASE")
-        yield finding("E035", view=name, error=f'make "CLAIM_LEASE" ({lease!r}) shorter than ttl ({terms.ttl:g}).')
-    if coroutine is not None:
-        yield finding(coroutine, view=name)
-    if (store := built(alias)) and not store.supports_atomic:
-        yield finding("E037", view=name, alias=alias)
+    if coroutine is not None and not plan.leases:
+        yield coroutine(view=name)
+    yield from unsealed_steps(name, policy, plan.terms)
+    if plan.terms.fresh_keys is not None and plan.terms.fresh_keys_by is None and plan.terms.anonymous == "shared":
+        yield W104(view=name)
+    yield from _cache_errors(name, plan.terms)
 
 
-def _unsealed_steps(name: str) -> Iterator[CheckMessage]:
-    if not conf.get("ENCRYPTION_KEYS"):
-        yield finding("E133", view=name)
+def unsealed_steps(name: str, policy: Policy, terms: Resolved) -> Iterator[CheckMessage]:
+    """Find steps whose results would be stored, if only for a while, under a policy that stores none."""
+    leases = terms.guarantee is Guarantee.LEASE
+    if leases and policy.given().get("undo_on") and not terms.store_body and not conf.get("ENCRYPTION_KEYS"):
+        yield E133(view=name)
 
 
-def _of_requests(name: str, policy: Policy, terms: Resolved) -> Iterator[CheckMessage]:
-    """Yield what is wrong with the fields that functions do not have."""
-    for problem in (profile_contradiction(terms), flood_contradiction(terms), shared_contradiction(terms)):
-        if problem is not None:
-            yield finding("E035", view=name, error=problem)
-    if takeover_contradiction(policy, terms) is not None:
-        yield finding("E091", view=name)
-    if terms.fresh_keys is not None and terms.fresh_keys_by is None and terms.anonymous == "shared":
-        yield finding("W104", view=name)
-    yield from cache_errors(name, terms)
+# ------------------------------------------------------------------------------------------------------------- caches
+
+#: The end of a backend's name → what becomes of what it is given.
+_UNFIT = {
+    "LocMemCache": "each process counts and remembers on its own",
+    "DummyCache": "nothing is counted or remembered",
+    "DatabaseCache": "what it counts and remembers is rolled back with a request, and two at once count as one",
+    "FileBasedCache": "two that count at once count as one",
+}
+
+
+def _cache_errors(name: str, terms: Resolved) -> Iterator[CheckMessage]:
+    """Yield what keeps a policy from counting keys, or from remembering facts."""
+    if terms.fresh_keys is not None:
+        alias = getattr(settings, "RATELIMIT_USE_CACHE", "default")
+        if find_spec("django_ratelimit") is None:
+            yield E095(view=name)
+        elif alias not in settings.CACHES:
+            yield E096(view=name, alias=shown(alias), close=closest(str(alias), settings.CACHES))
+        else:
+            yield from _unfit(name, "fresh_keys", alias)
+    if terms.suspect is not None:
+        yield from _unfit(name, "suspect", conf.get("CACHE"))
+
+
+def _unfit(name: str, field: str, alias: str) -> Iterator[CheckMessage]:
+    """In development one process is usual."""
+    backend = str(settings.CACHES[alias].get("BACKEND", "")).rpartition(".")[2]
+    if backend in _UNFIT and not settings.DEBUG:
+        yield W093(view=name, field=field, alias=alias, backend=backend, effect=_UNFIT[backend])

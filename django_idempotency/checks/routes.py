@@ -27,17 +27,127 @@ from ..http.markers import (
     view_class,
 )
 from ..http.views import route_of
-from .catalogue import and_more, finding, shown, type_named
+from ..stores.check_messages import Finding, and_more, shown, type_named
 from .middleware import guards_every_view
 from .policies import policy_errors
-from .settings import check_settings
+from .settings import after_settings
 from .urlconf import are_exempt, has_operations, is_rest, name_of, open_handlers, policies, routes, views
 
 
-def check_routes(**_: Any) -> list[CheckMessage]:
+class E030(Finding):
+    """%(view)s is async, and no transaction can cover it: it cannot be "atomic".
+
+    Put @idempotent(guarantee="lease") on it, or @idempotency_exempt.
+    """
+
+
+class E031(Finding):
+    """%(view)s has IdempotentViewMixin after %(other)s in its bases, where it guards nothing.
+
+    Put it first: class %(name)s(IdempotentViewMixin, …).
+    """
+
+
+class E032(Finding):
+    """%(view)s has IdempotentViewMixin, but is not a Django REST framework view.
+
+    Take the mixin out and put @idempotent() on the class.
+    """
+
+
+class E033(Finding):
+    """The as_view() of %(view)s is wrapped in another decorator in the URLconf, which IdempotencyMiddleware must not
+    skip. A request with a key raises.
+
+    Put IdempotentViewMixin first in the bases of %(name)s, or @idempotency_exempt on it; or name it in EXEMPT, if
+    it is not yours.
+    """
+
+
+class E034(Finding):
+    """%(view)s has @idempotent() below @api_view, inside the transaction of ATOMIC_REQUESTS.
+
+    Swap the two lines: @idempotent() above @api_view.
+    """
+
+
+class E038(Finding):
+    """The attribute idempotency of %(view)s is %(found)s, not a Policy.
+
+    Type idempotency = Policy(required=True, …) in the class.
+    """
+
+
+class E067(Finding):
+    """%(view)s has async handlers, which Django REST framework does not await: a request with a key raises.
+
+    Use the APIView of adrf and type idempotency = Policy(guarantee="lease"), or make the handlers sync.
+    """
+
+
+class E069(Finding):
+    """%(view)s cannot be guarded, and a request to it raises: %(problem)s
+
+    Put @idempotent() where the message says.
+    """
+
+
+class E071(Finding):
+    """%(view)s is an async REST framework view: no transaction can cover it, so it cannot be "atomic", and
+    IdempotencyMiddleware cannot guard it. A request with a key raises.
+
+    Put IdempotentViewMixin first in its bases and type idempotency = Policy(guarantee="lease"), or put
+    @idempotency_exempt on it.
+    """
+
+
+class E072(Finding):
+    """%(view)s is wrapped in another decorator in the URLconf, around which ATOMIC_REQUESTS opens a transaction. Its
+    lease would be settled inside that transaction, so a request with a key raises LeaseInTransaction.
+
+    Put the decorator on the class: @method_decorator(…, name="dispatch"). On a function, put @idempotent() above
+    the decorator if it does not check access; or put @transaction.non_atomic_requests above all of them.
+    """
+
+
+class W071(Finding):
+    """IDEMPOTENCY["EXEMPT"] has %(entry)s, which matches no route of the URLconf.
+
+    Type what python manage.py idempotency_routes shows, such as "%(close)s", or take the entry out.
+    """
+
+
+class W076(Finding):
+    """%(view)s is wrapped in another decorator in the URLconf, around which ATOMIC_REQUESTS opens a transaction. The
+    claim of a request with a key joins it: duplicates wait until it ends, and a crash leaves no trace of an
+    attempt.
+
+    Put the decorator on the class: @method_decorator(…, name="dispatch"). On a function, put @idempotent() above
+    the decorator if it does not check access; or %(silence)s.
+    """
+
+
+class W135(Finding):
+    """%(layer)s, a decorator above the @idempotent() of %(view)s%(others)s, runs outside the transaction of
+    ATOMIC_REQUESTS, with a key and without.
+
+    If it writes or locks rows, type with transaction.atomic(): in it; or, if it does not check access, put
+    @idempotent() above it. Otherwise %(silence)s.
+    """
+
+
+class W140(Finding):
+    """%(view)s is open to clients without a user (AllowAny), and its policy refuses their keys: each request that has
+    one gets 400 scope-required.
+
+    Type permission_classes = [IsAuthenticated]; or Policy(scope="…", …), which names the owner of a key, or
+    Policy(anonymous="shared", …).
+    """
+
+
+@after_settings
+def check_routes(**_: Any) -> Iterator[CheckMessage]:
     """Check every view of the URLconf, once the settings are in order."""
-    if check_settings():
-        return []
     under_middleware = guards_every_view()
     found: dict[str, CheckMessage] = {}
     above: defaultdict[str, list[str]] = defaultdict(list)
@@ -53,11 +163,11 @@ def check_routes(**_: Any) -> list[CheckMessage]:
             messages += middleware_problems(callback, view)
         for message in messages:
             found.setdefault(f"{message.id} {message.msg.replace(path, '')}", message)  # report a class once
+    yield from found.values()
     if under_middleware:
-        for message in _exemptions():
-            found[message.msg] = message
-    outside = [finding("W135", layer=layer, view=named[0], others=and_more(named)) for layer, named in above.items()]
-    return [*found.values(), *outside]
+        yield from _exemptions()
+    for layer, named in above.items():
+        yield W135(layer=layer, view=named[0], others=and_more(named))
 
 
 def _exemptions() -> Iterator[CheckMessage]:
@@ -66,25 +176,25 @@ def _exemptions() -> Iterator[CheckMessage]:
     close = next((f"namespace:{route.namespaces[0]}" for route in every if route.namespaces), "path:/webhooks/")
     for exemption in exemptions():
         if all(route.exempt_by(exemption) is False for route in every):
-            yield finding("W071", entry=shown(exemption.text), close=close)
+            yield W071(entry=shown(exemption.text), close=close)
 
 
 def own_problems(callback: Any, view: str) -> Iterator[CheckMessage]:
     """Find problems of a view's own guards."""
     if view_class(callback) is not None:
         yield from _class(callback, view)
-    code = None if not iscoroutinefunction(callback) else "E071" if is_rest(callback) else "E030"
+    coroutine = None if not iscoroutinefunction(callback) else E071 if is_rest(callback) else E030
     for policy in policies(callback):
-        yield from policy_errors(view, policy, coroutine=code)
+        yield from policy_errors(view, policy, coroutine=coroutine)
     if any(refuses_its_clients(callback, policy) for policy in policies(callback)):
-        yield finding("W140", view=view)
+        yield W140(view=view)
     yield from refusals(callback, view)
 
 
 def operation_problems(operation: Any, name: str) -> Iterator[CheckMessage]:
     """Find what is wrong with the policy of an operation below a view."""
     if isinstance(policy := getattr(operation, POLICY, None), Policy):
-        yield from policy_errors(name, policy, coroutine="E030" if operation.is_async else None)
+        yield from policy_errors(name, policy, coroutine=E030 if operation.is_async else None)
 
 
 def refuses_its_clients(callback: Any, policy: Policy) -> bool:
@@ -122,7 +232,7 @@ def _outside_transactions(callback: Any) -> str | None:
 def refusals(callback: Any, view: str) -> Iterator[CheckMessage]:
     """Find our decorators that their class does not see: a request to such a handler raises."""
     for refusal in {refusal for each in carriers(callback) if (refusal := mark_of(each, REFUSAL))}:
-        yield finding("E069", view=view, problem=refusal)
+        yield E069(view=view, problem=refusal)
 
 
 # ---------------------------------------------------------------------------------------------------------- classes
@@ -134,11 +244,11 @@ def _class(callback: Any, view: str) -> Iterator[CheckMessage]:
     if hasattr(cls, "get_idempotency_policy"):
         yield from _mixin(callback, cls, view)
     if is_rest(callback) and is_unawaited(cls, getattr(callback, "actions", None)) and _guards_inside(callback):
-        yield finding("E067", view=view)
+        yield E067(view=view)
     if any(s["ATOMIC_REQUESTS"] for s in connections.settings.values()) and any(
         hasattr(below_api_view(each), POLICY) for each in carriers(callback)
     ):
-        yield finding("E034", view=view)
+        yield E034(view=view)
     if is_rest(callback) and not iscoroutinefunction(callback):
         yield from _inside_djangos(callback, cls, view)
 
@@ -152,7 +262,7 @@ def _inside_djangos(callback: Any, cls: type[Any], view: str) -> Iterator[CheckM
         return
     if _in_atomic_requests(callback):
         leases = any(conf.field(policy, "guarantee") == Guarantee.LEASE for policy in policies(callback))
-        yield finding("E072" if leases else "W076", view=view)
+        yield (E072 if leases else W076)(view=view)
 
 
 def _guards_inside(callback: Any) -> bool:
@@ -169,14 +279,14 @@ def _mixin(callback: Any, cls: type[Any], view: str) -> Iterator[CheckMessage]:
     for base in cls.__mro__[: cls.__mro__.index(IdempotentViewMixin)]:
         # DRF's classes do not call super() in these two; a project's own may.
         if base.__module__.partition(".")[0] == "rest_framework" and {"dispatch", "as_view"} & vars(base).keys():
-            yield finding("E031", view=view, other=base.__name__, name=cls.__name__)
+            yield E031(view=view, other=base.__name__, name=cls.__name__)
             return
     if not hasattr(cls, "initialize_request"):
-        yield finding("E032", view=view)
+        yield E032(view=view)
     policy = getattr(callback, "initkwargs", {}).get("idempotency", cls.idempotency)
     decides = cls.get_idempotency_policy is not IdempotentViewMixin.get_idempotency_policy
     if not isinstance(policy, Policy) and not hasattr(policy, "__get__") and not decides:
-        yield finding("E038", view=view, found=type_named(policy))
+        yield E038(view=view, found=type_named(policy))
 
 
 # ---------------------------------------------------------------------------------------------- under the middleware
@@ -192,11 +302,11 @@ def middleware_problems(callback: Any, view: str) -> Iterator[CheckMessage]:
         yield from kind.problems(view)
     elif cls is not None and is_rest(callback):
         if iscoroutinefunction(callback):
-            yield finding("E071", view=view)
+            yield E071(view=view)
             return
         from ..rest_framework.view_adapter import is_undecorated  # not above: needs DRF, which such a class has loaded
 
         if not is_undecorated(callback):
-            yield finding("E033", view=view, name=cls.__name__)
+            yield E033(view=view, name=cls.__name__)
     elif iscoroutinefunction(callback) and conf.get("GUARANTEE") == Guarantee.ATOMIC:
-        yield finding("E030", view=view)
+        yield E030(view=view)

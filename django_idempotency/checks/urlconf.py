@@ -26,7 +26,7 @@ from ..http.markers import (
     view_class,
 )
 from ..http.views import own_policy, route_of
-from .catalogue import shown
+from ..stores.check_messages import shown
 
 #: The pieces of a pattern: an escaped character, a set, a count, a converter or a group's name, any other character.
 _PIECE = re.compile(r"\\.|\[(?:\\.|[^\]])+\]|\{[^}]*\}|<[^<>]*>|.")

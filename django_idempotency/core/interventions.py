@@ -1,4 +1,8 @@
-"""What an operator may change: release, expire, erase, forget."""
+"""What may be changed by hand: a record is released, expired, erased or forgotten.
+
+Each of these is a function (`released`, `expired_now`, `erased`, `forgotten`) that says what is written of a record; a
+store's `change()` takes one, and the rest here decides whether it may.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +28,10 @@ class Intervention(Enum):
     GONE = "gone"  # there is no record, or no longer
 
 
+#: Says what is written; `None`: the record is so already. An `Intervention`: why it stays as it is.
+Wanted = Callable[[Record], "Settlement | Intervention | None"]
+
+
 class Change(NamedTuple):
     """What an operator's change writes to the record that was read, and its outcome once that is written."""
 
@@ -32,16 +40,14 @@ class Change(NamedTuple):
     outcome: Intervention = Intervention.DONE
 
 
-def intervention(
-    record: Record | None, change: Callable[[Record], Settlement | Intervention | None], *, locked: bool = False
-) -> Change | Intervention:
-    """Say what `change` (`released`, `expired_now`, `erased` or `forgotten`) writes, or why nothing is written.
+def intervention(record: Record | None, wanted: Wanted, *, locked: bool = False) -> Change | Intervention:
+    """Say what is written, or why nothing is.
 
     `record` is `None` if none could be read: because there is none, or because another connection has it `locked`.
     """
     if record is None:
         return Intervention.BUSY if locked else Intervention.GONE
-    settlement = change(record)
+    settlement = wanted(record)
     if settlement is None:
         return Intervention.ALREADY
     if isinstance(settlement, Intervention):
@@ -137,3 +143,7 @@ def expired_now(record: Record) -> Settlement | None:
     if expired(record):
         return None
     return unchanged(record)._replace(outcome=record.outcome, expires_in=0)
+
+
+#: What an operator calls each change.
+CHANGES: dict[str, Wanted] = {"release": released, "expire": expired_now, "erase": erased, "forget": forgotten}

@@ -1,4 +1,8 @@
-"""The policy of one route. A `Policy` holds callables and never calls them."""
+"""The policy of one route. A `Policy` holds callables and never calls them.
+
+A field is declared once, here: its type, its default (that of the setting of its name in capitals), what it accepts,
+and what else is known of it.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +12,14 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .field_values import are_exceptions, are_names, are_statuses, is_duration, is_flag, is_rate, is_size, one_of
-from .key_formats import is_format
+from .key_formats import described, is_format, is_possible
 from .profiles import PROFILES, Profile
 from .records import MISSING, Guarantee
 
 #: A duration: seconds, or a `timedelta`.
 Duration = float | timedelta
-
-#: The default of every field below: "as the project's settings say".
-FROM_SETTINGS: Any = MISSING
 
 #: The top-level names of a request's document, which expressions select from.
 DOCUMENT = ("body", "headers", "method", "path", "query", "user")
@@ -41,6 +41,116 @@ def seconds(value: Duration) -> float:
     return value.total_seconds() if isinstance(value, timedelta) else float(value)
 
 
+# ------------------------------------------------------------------------------------------------ how to declare a field
+
+
+class PolicyField(NamedTuple):
+    """What is known of a field."""
+
+    #: The default of the setting. Every field of a `Policy` that is left out is `MISSING`: "as the settings say".
+    default: Any
+    accepts: Callable[[Any], bool]
+    #: In words what to type.
+    expected: str
+    #: May the setting be the dotted path of a function, or of a profile?
+    by_path: bool = False
+    #: May it be an expression over the request's document?
+    selects: bool = False
+    #: Does it mean nothing with the guarantee "atomic"?
+    needs_lease: bool = False
+
+
+def _field(default: Any, accepts: Callable[[Any], bool], expected: str, **more: bool) -> Any:
+    return field(default=MISSING, metadata={"of": PolicyField(default, accepts, expected, **more)})
+
+
+def is_flag(value: Any) -> bool:
+    """Is it `True` or `False`?"""
+    return isinstance(value, bool)
+
+
+def is_duration(value: Any) -> bool:
+    """Is it a duration of at most ten years: seconds, or a `timedelta`?"""
+    if isinstance(value, timedelta):
+        return timedelta(0) < value <= timedelta(days=3650)
+    return isinstance(value, (int, float)) and not is_flag(value) and 0 < value <= 3650 * 86400
+
+
+#: What `is_duration()` accepts, in words.
+DURATION = "a positive number of seconds (or a timedelta), at most ten years"
+
+
+def _each(is_one: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Return what accepts a collection of such values."""
+    return lambda value: (
+        isinstance(value, Collection) and not isinstance(value, (str, bytes)) and all(map(is_one, value))
+    )
+
+
+_are_names = _each(lambda name: isinstance(name, str))
+_are_statuses = _each(lambda status: isinstance(status, int) and 100 <= status < 500)
+_are_exceptions = _each(lambda each: isinstance(each, type) and issubclass(each, Exception))
+
+
+def _expression(value: Any) -> bool:
+    """Can this be an expression? A single name must be one of the document's; JMESPath judges the rest."""
+    return isinstance(value, str) and value != "" and (re.fullmatch(r"\w+", value) is None or value in DOCUMENT)
+
+
+_OVER = f"a JMESPath expression over {', '.join(DOCUMENT[:-1])} and {DOCUMENT[-1]}"
+
+
+def _flag(default: bool) -> Any:
+    return _field(default, is_flag, "True or False")
+
+
+def _duration(default: float) -> Any:
+    return _field(default, is_duration, DURATION)
+
+
+def _one_of(default: str, other: str) -> Any:
+    return _field(
+        default, lambda value: isinstance(value, str) and value in (default, other), f'"{default}" or "{other}"'
+    )
+
+
+def _size(default: int | None) -> Any:
+    return _field(
+        default,
+        lambda value: value is None or (isinstance(value, int) and not is_flag(value) and value >= 0),
+        "a number of bytes, 0 or more, or None",
+    )
+
+
+def _function(of: str, **more: bool) -> Any:
+    return _field(
+        None, lambda value: value is None or callable(value), f"a function of {of}, or None", by_path=True, **more
+    )
+
+
+def _selection() -> Any:
+    return _field(
+        None,
+        lambda value: value is None or callable(value) or _expression(value),
+        f"{_OVER}, a function of the request, or None",
+        by_path=True,
+        selects=True,
+    )
+
+
+#: A number of keys, and a number of seconds, minutes, hours or days.
+_RATE = re.compile(r"[1-9][0-9]*/([1-9][0-9]*)?[smhd]")
+
+
+def rate(text: str) -> tuple[int, int]:
+    """Return how many keys a rate allows, and in how many seconds."""
+    count, _, span = text.partition("/")
+    return int(count), int(span[:-1] or 1) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[span[-1]]
+
+
+# ------------------------------------------------------------------------------------------------------------ the policy
+
+
 @dataclass(frozen=True, kw_only=True)
 class Policy:
     """The policy of one route. A field that is left out follows the settings, read live.
@@ -49,115 +159,158 @@ class Policy:
     """
 
     #: Does it guard ("enforce"), or only report what a guard would have done ("observe")?
-    mode: str = FROM_SETTINGS
+    mode: str = _one_of(ENFORCE, OBSERVE)
     #: Is a request without a key refused (400), or does it run unguarded? "warn": it runs, and is reported.
-    required: bool | str = FROM_SETTINGS
+    required: bool | str = _field(False, lambda value: is_flag(value) or value == WARN, 'True, False or "warn"')
     #: How long a stored response is replayed, counted from the claim.
-    ttl: Duration = FROM_SETTINGS
+    ttl: Duration = _duration(86400)
     #: `lease` only: how long an owner may be silent before another may take over.
-    lease: Duration = FROM_SETTINGS
+    lease: Duration = _duration(30)
     #: "atomic" or "lease".
-    guarantee: Guarantee | str = FROM_SETTINGS
+    guarantee: Guarantee | str = _one_of("atomic", "lease")
     #: An alias of `IDEMPOTENCY["STORES"]`.
-    store: str = FROM_SETTINGS
+    store: str = _field("default", lambda value: isinstance(value, str) and value != "", "an alias of STORES")
     #: `scope(request)` names the principal of a request without an authenticated user; `None`: none. The name is
     #: stored as its hash, unless `scopes.public` declares that it is not a secret.
-    scope: Callable[[Any], str | None] | None = FROM_SETTINGS
+    scope: Callable[[Any], str | None] | None = _function("the request")
     #: `realm(request)` names the tenant that qualifies every scope; `None`: none. For a function's call it gets `None`.
-    realm: Callable[[Any], str | None] | None = FROM_SETTINGS
+    realm: Callable[[Any], str | None] | None = _function("the request")
     #: What happens to a key without a principal: "refuse", or "shared" by all clients (long keys only).
-    anonymous: str = FROM_SETTINGS
+    anonymous: str = _one_of("refuse", "shared")
     #: The key of a request without the header: a JMESPath expression over the request, or `key(request)` → any value.
-    key: str | Callable[[Any], Any] | None = FROM_SETTINGS
+    key: str | Callable[[Any], Any] | None = _selection()
     #: What a key looks like: "any", "uuid", "uuid4", "uuid7" (refused when it is older than `ttl`), "issued" (made and
     #: signed by the server, refused in the same way), or a regular expression that matches all of it. A selected key must be
     #: one text of this format.
-    key_format: str | re.Pattern[str] = FROM_SETTINGS
+    key_format: str | re.Pattern[str] = _field(
+        "any", is_format, '"any", "uuid", "uuid4", "uuid7", "issued", or a regular expression'
+    )
     #: What makes a request the same: "request", "raw" (bytes), "headers" (no body), a JMESPath expression, or
     #: `fingerprint(request)` → bytes.
-    fingerprint: str | Callable[[Any], bytes | str] = FROM_SETTINGS
+    fingerprint: str | Callable[[Any], bytes | str] = _field(
+        "request",
+        lambda value: callable(value) or value in FINGERPRINTS or _expression(value),
+        f'"request", "raw", "headers", {_OVER}, or a function of the request that returns bytes',
+        by_path=True,
+        selects=True,
+    )
     #: Refusals to store after all (a set of statuses), or `keep(response)` → True, False or None (by the table).
-    keep: Collection[int] | Callable[[Any], bool | None] | None = FROM_SETTINGS
+    keep: Collection[int] | Callable[[Any], bool | None] | None = _field(
+        None,
+        lambda value: value is None or callable(value) or _are_statuses(value),
+        "a set of statuses below 500, a function of the response, or None",
+        by_path=True,
+    )
     #: The response headers to store: all safe ones (`None`), only these, or those for which `headers(name)` is true.
-    headers: Collection[str] | Callable[[str], bool] | None = FROM_SETTINGS
+    headers: Collection[str] | Callable[[str], bool] | None = _field(
+        None,
+        lambda value: value is None or callable(value) or _are_names(value),
+        "a list of header names, a function of a name, or None",
+        by_path=True,
+    )
     #: The longest response body that is stored (bytes); `None`: as long as the store can hold. A longer response is
     #: completed without its body.
-    max_body: int | None = FROM_SETTINGS
+    max_body: int | None = _size(None)
     #: Is the response stored? If not, only its status is, and the headers that `headers` names: for what mints secrets.
-    store_body: bool = FROM_SETTINGS
+    store_body: bool = _flag(True)
     #: The longest request body that the guard reads to compare it (bytes); `None`: no bound. A longer one is refused
     #: (413).
-    max_request_body: int | None = FROM_SETTINGS
+    max_request_body: int | None = _size(32 * 1024 * 1024)
     #: Is a StreamingHttpResponse read into memory and stored?
-    buffer_stream: bool = FROM_SETTINGS
+    buffer_stream: bool = _flag(False)
     #: What a duplicate of a running request does: "reject" (409), or "wait" up to `wait` seconds for the replay.
-    on_busy: str = FROM_SETTINGS
-    wait: Duration = FROM_SETTINGS
+    on_busy: str = _one_of("reject", "wait")
+    wait: Duration = _duration(5)
     #: After a failure the key is "free" again, or stays held until the lease ends ("hold", `lease` only).
-    on_failure: str = FROM_SETTINGS
+    on_failure: str = _one_of("free", "hold")
     #: When the store cannot be reached before the work: "closed" (503), or "open" (run it, unguarded and marked).
-    on_store_failure: str = FROM_SETTINGS
+    on_store_failure: str = _one_of("closed", "open")
     #: `authorize_replay(request, outcome)` → False, or an exception, refuses a replay (403).
-    authorize_replay: Callable[[Any, Any], bool] | None = FROM_SETTINGS
+    authorize_replay: Callable[[Any, Any], bool] | None = _function("request and outcome")
     #: `on_replay(request, response)` returns what a replay sends: the stored response, or one with the current state.
-    on_replay: Callable[[Any, Any], Any] | None = FROM_SETTINGS
+    on_replay: Callable[[Any, Any], Any] | None = _function("request and response")
     #: `lease` only: `on_takeover(takeover)` is asked before the request of a crashed owner is run again: it returns
     #: `takeover.run()`, `.found(response)` or `.hold()`. It may be a coroutine function. `None`: it is run.
-    on_takeover: Callable[[Any], Any] | None = FROM_SETTINGS
+    on_takeover: Callable[[Any], Any] | None = _function("a takeover", needs_lease=True)
     #: `lease` only: exceptions on which the work gives up: the steps that have an undo are undone, and the response is
     #: stored, whatever its status is.
-    undo_on: Collection[type[Exception]] = FROM_SETTINGS
+    undo_on: Collection[type[Exception]] = _field(
+        (), _are_exceptions, "classes of exceptions, such as (SoldOut, CardDeclined)", needs_lease=True
+    )
     #: How many new keys a client may make: "60/m", "1000/h", "5/10s". More are refused (429). `None`: any number.
-    fresh_keys: str | None = FROM_SETTINGS
+    fresh_keys: str | None = _field(
+        None,
+        lambda value: value is None or (isinstance(value, str) and _RATE.fullmatch(value) is not None),
+        '"60/m", another number per second, minute, hour or day ("5/10s", "1000/h", "1/d"), or None',
+    )
     #: What `fresh_keys` counts by: a JMESPath expression over the request, or a function of the request. `None`: the scope.
-    fresh_keys_by: str | Callable[[Any], Any] | None = FROM_SETTINGS
+    fresh_keys_by: str | Callable[[Any], Any] | None = _selection()
     #: The facts that make two requests with different keys the same: an expression, or a function of the request; `None`:
     #: none are compared.
-    suspect: str | Callable[[Any], Any] | None = FROM_SETTINGS
+    suspect: str | Callable[[Any], Any] | None = _selection()
     #: How long a request's facts are remembered.
-    within: Duration = FROM_SETTINGS
+    within: Duration = _duration(300)
     #: What happens to a request whose facts are those of another key: "report" it, or "refuse" it (409).
-    suspect_action: str = FROM_SETTINGS
+    suspect_action: str = _one_of("report", "refuse")
     #: The methods that a key guards.
-    methods: Collection[str] = FROM_SETTINGS
+    methods: Collection[str] = _field(
+        ("POST", "PUT", "PATCH", "DELETE"),
+        lambda value: _are_names(value) and not SAFE_METHODS & {name.upper() for name in value},
+        'a list of unsafe methods, such as ("POST", "PATCH")',
+    )
     #: What the clients of the API expect on the wire: the name of a shipped profile, or a `Profile`.
-    profile: str | Profile = FROM_SETTINGS
+    profile: str | Profile = _field(
+        "default",
+        lambda value: isinstance(value, Profile) or (isinstance(value, str) and value in PROFILES),
+        f"{', '.join(f'{chr(34)}{name}{chr(34)}' for name in PROFILES)}, or a Profile",
+        by_path=True,
+    )
 
     if not TYPE_CHECKING:
 
         def __new__(cls, **given: Any) -> Any:
             for name in given.keys() - cls.__dataclass_fields__.keys():
-                (close,) = get_close_matches(name, FIELD_NAMES, n=1, cutoff=0)
+                (close,) = get_close_matches(name, FIELDS, n=1, cutoff=0)
                 raise TypeError(f"Policy has no field {name}. Did you mean {close}?")
             return super().__new__(cls)
 
     def __post_init__(self) -> None:
-        for name, value in self.given().items():
+        given = self.given()
+        for name, value in given.items():
             if inspect.iscoroutinefunction(value) and name != "on_takeover":
                 raise ValueError(
                     f"Policy({name}={value!r}): {name} is a sync function; its coroutine would count as true."
                 )
-        for name, (accepts, expected) in _FIELDS.items():
-            value = getattr(self, name)
-            if value is not MISSING and not accepts(value):
-                raise ValueError(f"Policy({name}={value!r}): {name} is {expected}.")
+            if not FIELDS[name].accepts(value):
+                raise ValueError(f"Policy({name}={value!r}): {name} is {FIELDS[name].expected}.")
         bounded = self.guarantee != Guarantee.ATOMIC and MISSING not in (self.lease, self.ttl)
         if bounded and seconds(self.lease) >= seconds(self.ttl):
             raise ValueError(f"Policy(lease={self.lease!r}, ttl={self.ttl!r}): make lease shorter than ttl.")
-        if self.anonymous == "shared" and self.given().get("key") is not None:
+        if self.anonymous == "shared" and given.get("key") is not None:
             raise ValueError(
                 f'Policy(key={self.key!r}, anonymous="shared"): equal payloads of two clients would get one response. '
                 "Identify the client: scope=…"
             )
-        if self.given().get("suspect") is not None and shows_strangers(self):
-            raise ValueError(f'Policy(suspect=…, suspect_action="refuse", anonymous="shared"): {STRANGERS}')
+        if given.get("suspect") is not None and self.anonymous == "shared" and self.suspect_action == "refuse":
+            raise ValueError(
+                'Policy(suspect=…, suspect_action="refuse", anonymous="shared"): clients without a login would learn of each '
+                'other\'s requests. Identify the client: scope=…, or type suspect_action="report".'
+            )
+        if given.get("fresh_keys_by") is not None and self.fresh_keys is None:
+            raise ValueError(
+                "Policy(fresh_keys_by=…, fresh_keys=None): it counts nothing without a limit. Type "
+                'fresh_keys="60/m", or leave fresh_keys_by out.'
+            )
 
     def given(self) -> Mapping[str, Any]:
         """Return the fields that were not left out."""
-        return {name: value for name in FIELD_NAMES if (value := getattr(self, name)) is not MISSING}
+        return {name: value for name in FIELDS if (value := getattr(self, name)) is not MISSING}
 
 
-FIELD_NAMES = tuple(field.name for field in fields(Policy))
+#: By name, in the order of their declaration.
+FIELDS: Mapping[str, PolicyField] = {each.name: each.metadata["of"] for each in fields(Policy)}
+#: The fields that may be expressions.
+SELECTING = tuple(name for name, of in FIELDS.items() if of.selects)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,82 +331,52 @@ class Resolved(Policy):
     derive_secret: str | bytes | None = field(repr=False)  # kept out of tracebacks that print local variables
 
 
-#: Why a refusal may not show them, and what to type.
-STRANGERS = (
-    "clients without a login would learn of each other's requests. Identify the client: scope=…, or type "
-    'suspect_action="report".'
-)
+# -------------------------------------------------------------------------------------------------------- contradictions
 
 
-def shows_strangers(terms: Policy) -> bool:
-    """Would a refusal name, to one of the clients that share a scope, the request of another?"""
-    return terms.anonymous == "shared" and terms.suspect_action == "refuse"
+def atomic_contradiction(own: Mapping[str, Any], terms: Resolved) -> str | None:
+    """Return why an "atomic" policy means nothing by a field of its `own`, and what to type; `None` if it does."""
+    if terms.guarantee is not Guarantee.ATOMIC:
+        return None
+    for name, of in FIELDS.items():
+        if of.needs_lease and own.get(name):
+            return (
+                f'{name} means nothing with guarantee="atomic", where all that a crash or a failure leaves is rolled back. '
+                f'Type guarantee="lease", or leave {name} out.'
+            )
+    if terms.claim_lease >= terms.ttl:
+        return f'make "CLAIM_LEASE" ({terms.claim_lease:g}) shorter than ttl ({terms.ttl:g}).'
+    return None
 
 
-def _expression(value: Any) -> bool:
-    """Can this be an expression? A single name must be one of the document's; JMESPath judges the rest."""
-    return isinstance(value, str) and value != "" and (re.fullmatch(r"\w+", value) is None or value in DOCUMENT)
+def async_contradiction(name: str, *, fix: str = "") -> str:
+    """Return why something async cannot be "atomic". `name`: what it is called; `fix`: the sentence that says what to type."""
+    return f'{name} is async, and no transaction can cover it: it cannot be "atomic". {fix}'.rstrip()
 
 
-def _selects(value: Any) -> bool:
-    return value is None or callable(value) or _expression(value)
-
-
-_OVER = f"a JMESPath expression over {', '.join(DOCUMENT[:-1])} and {DOCUMENT[-1]}"
-_POSITIVE = "a positive number of seconds (or a timedelta), at most ten years"
-
-
-#: Field → (what it accepts, in words what to type).
-_FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "mode": (one_of(ENFORCE, OBSERVE), '"enforce" or "observe"'),
-    "required": (lambda value: is_flag(value) or value == WARN, 'True, False or "warn"'),
-    "ttl": (is_duration, _POSITIVE),
-    "lease": (is_duration, _POSITIVE),
-    "guarantee": (one_of("atomic", "lease"), '"atomic" or "lease"'),
-    "store": (lambda value: isinstance(value, str) and value != "", "an alias of STORES"),
-    "scope": (lambda value: value is None or callable(value), "a function of the request, or None"),
-    "realm": (lambda value: value is None or callable(value), "a function of the request, or None"),
-    "anonymous": (one_of("refuse", "shared"), '"refuse" or "shared"'),
-    "key": (_selects, f"{_OVER}, a function of the request, or None"),
-    "key_format": (is_format, '"any", "uuid", "uuid4", "uuid7", "issued", or a regular expression'),
-    "fingerprint": (
-        lambda value: callable(value) or value in FINGERPRINTS or _expression(value),
-        f'"request", "raw", "headers", {_OVER}, or a function of the request that returns bytes',
-    ),
-    "keep": (
-        lambda value: value is None or callable(value) or are_statuses(value),
-        "a set of statuses below 500, a function of the response, or None",
-    ),
-    "headers": (
-        lambda value: value is None or callable(value) or are_names(value),
-        "a list of header names, a function of a name, or None",
-    ),
-    "max_body": (lambda value: value is None or is_size(value), "a number of bytes, 0 or more, or None"),
-    "store_body": (is_flag, "True or False"),
-    "max_request_body": (lambda value: value is None or is_size(value), "a number of bytes, 0 or more, or None"),
-    "buffer_stream": (is_flag, "True or False"),
-    "on_busy": (one_of("reject", "wait"), '"reject" or "wait"'),
-    "wait": (is_duration, _POSITIVE),
-    "on_failure": (one_of("free", "hold"), '"free" or "hold"'),
-    "on_store_failure": (one_of("closed", "open"), '"closed" or "open"'),
-    "authorize_replay": (lambda value: value is None or callable(value), "a function of request and outcome, or None"),
-    "on_replay": (lambda value: value is None or callable(value), "a function of request and response, or None"),
-    "on_takeover": (lambda value: value is None or callable(value), "a function of a takeover, or None"),
-    "undo_on": (are_exceptions, "classes of exceptions, such as (SoldOut, CardDeclined)"),
-    "fresh_keys": (
-        lambda value: value is None or is_rate(value),
-        '"60/m", another number per second, minute, hour or day ("5/10s", "1000/h", "1/d"), or None',
-    ),
-    "fresh_keys_by": (_selects, f"{_OVER}, a function of the request, or None"),
-    "suspect": (_selects, f"{_OVER}, a function of the request, or None"),
-    "within": (is_duration, _POSITIVE),
-    "suspect_action": (one_of("report", "refuse"), '"report" or "refuse"'),
-    "methods": (
-        lambda value: are_names(value) and not SAFE_METHODS & {name.upper() for name in value},
-        'a list of unsafe methods, such as ("POST", "PATCH")',
-    ),
-    "profile": (
-        lambda value: isinstance(value, Profile) or (isinstance(value, str) and value in PROFILES),
-        f"{', '.join(f'{chr(34)}{name}{chr(34)}' for name in PROFILES)}, or a Profile",
-    ),
-}
+def profile_contradiction(terms: Resolved) -> str | None:
+    """Return why a policy cannot keep its profile, and what to type; `None` if it can."""
+    profile = terms.profile
+    if profile.carrier != "header" and terms.key is not None:
+        return f"profile {profile.name!r} takes the key from the {profile.carrier}, so leave key out."
+    if not is_possible(terms.key_format, profile.pattern, profile.max_length):
+        return (
+            f"profile {profile.name!r} refuses each key that is {described(terms.key_format)}, so leave key_format out, "
+            "or replace() the pattern of the profile."
+        )
+    if profile.window and terms.ttl < (needed := profile.window + profile.ahead):
+        return (
+            f"profile {profile.name!r} accepts a retry for {needed:g} s, so make ttl ({terms.ttl:g}) at least that, or "
+            "replace() the window of the profile."
+        )
+    if terms.anonymous == "shared" and profile.client_field is not None:
+        return (
+            f"profile {profile.name!r} tells clients apart by {profile.client_field}, which anyone can send, so "
+            'anonymous="shared" would give a short key to strangers: identify the client with scope=…'
+        )
+    if terms.anonymous == "shared" and profile.max_length < MIN_SHARED_KEY:
+        return (
+            f'profile {profile.name!r} has keys of at most {profile.max_length} characters, and anonymous="shared" needs '
+            f"{MIN_SHARED_KEY}: identify the client with scope=…"
+        )
+    return None

@@ -9,8 +9,8 @@ from typing import Any, TypeVar, overload
 from ..conf import require_installed
 from ..core.policy import Policy
 from ..core.records import MISSING
+from ..http.identity import compile_expressions
 from ..http.markers import EXEMPT, rest_class
-from ..http.selection import compile_expressions
 from .classes import guarded_class
 from .methods import Method, is_method
 from .refusing import refuse_what_cannot_work

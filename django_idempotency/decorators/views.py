@@ -11,8 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 
 from .. import conf
-from ..core.contradictions import async_contradiction
-from ..core.policy import Policy
+from ..core.policy import Policy, async_contradiction
 from ..core.records import Guarantee
 from ..errors import ConfigurationError
 from ..http.atomic_requests import leave_atomic_requests, non_atomic_aliases, non_atomic_aliases_of
@@ -52,7 +51,7 @@ def guarded_view(
         return run(source, policy, call, source=source, non_atomic=non_atomic)
 
     setattr(guarded, POLICY, policy)
-    for kind in kinds():
+    for kind in kinds(to_come=True):
         kind.offer(guarded, view, policy)
     return leave_atomic_requests(guarded)
 
@@ -79,7 +78,7 @@ def _guarded_async(view: Callable[..., Any], policy: Policy) -> Callable[..., An
         return await arun(source, policy, call)
 
     setattr(guarded, POLICY, policy)
-    for kind in kinds():
+    for kind in kinds(to_come=True):
         kind.offer(guarded, view, policy)
     return markcoroutinefunction(guarded)
 

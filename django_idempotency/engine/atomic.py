@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 from typing import NoReturn
 
 from ..core import conclusions, rules
-from ..core.conclusions import SettledState, WorkResult
+from ..core.conclusions import Conclusion, SettledState, WorkResult
 from ..core.failures import failed_with
 from ..core.records import Outcome, Record, Settlement
 from ..core.rules import Execute, Verdict
@@ -37,15 +37,18 @@ class AtomicOperation(Operation):
     # --------------------------------------------------------------------------------------------------------- open
 
     def _judge(self, record: Record) -> Verdict | None:
-        """See Operation._judge(). Locks the record if the work may run, and judges its current state."""
+        """See Operation._judge(). Locks the record if the work may run, and judges it anew if that is not what was found."""
         verdict: Verdict | None = rules.read(record, self.ticket)
         if not isinstance(verdict, Execute):
             return verdict
-        held = self.store.guard(self.ticket, takeover=record.owner != self.ticket.owner)
+        mine = record.owner == self.ticket.owner
+        held = self.store.guard(self.ticket, takeover=not mine, claimed=record if mine else None)
         guard = self._guard = held.__enter__()
-        self._held, verdict = held, None
+        self._held = held
         try:
-            if guard.record is not None:
+            if guard.record is None:
+                verdict = None
+            elif guard.record is not record:
                 self.record = guard.record
                 verdict = rules.read(guard.record, self.ticket)
             if isinstance(verdict, Execute):
@@ -97,29 +100,34 @@ class AtomicOperation(Operation):
         error of an `on_commit` callback (everything is committed).
         """
         try:
-            self._settle(ended, outcome, ttl)
-        finally:
-            if self._held is not None:  # only after an unforeseen error
-                self.close()
+            conclusion = self._conclude(ended)
+            committing = conclusion.commit and self._settle_inside(conclusion.state, outcome, ttl)
+            if not committing:
+                self._guard.set_rollback()
+        except BaseException:
+            self.close()
+            raise
+        self._end(conclusion.state, committing, outcome, ttl)
 
-    def _settle(self, ended: WorkResult, outcome: Outcome | None, ttl: float | None) -> None:
+    def _conclude(self, ended: WorkResult) -> Conclusion:
+        """Return how the call ends by the rules. Raises what the guard has refused, and `TransactionLost`."""
         guard = self._guard
         remembered, undone = ended in (WorkResult.KEPT, WorkResult.DROPPED), guard.needs_rollback()
         if remembered and guard.refused is not None:
             self._roll_back(guard.refused)
             raise guard.refused
-        # A settle inside the transaction compares the transaction's id itself, so no separate check is needed.
-        if remembered and (guard.transaction_id is None or undone) and guard.lost():
+        if remembered and (undone or not guard.finds_loss) and guard.lost():
             self._lose()
-        conclusion = conclusions.conclude(ended, undone)
-        committing = conclusion.commit and self._settle_inside(conclusion.state, outcome, ttl)
-        if not committing:
-            guard.set_rollback()
+        return conclusions.conclude(ended, undone)
+
+    def _end(self, state: SettledState, committing: bool, outcome: Outcome | None, ttl: float | None) -> None:
+        """End the guard, and report what has become of the call."""
+        guard = self._guard
         try:
             self._end_guard()
         except Exception as error:
             if guard.committed:  # an on_commit callback failed after COMMIT: everything is committed
-                self._report(conclusion.state)
+                self._report(state)
             elif isinstance(error, OutcomeUnknown):
                 self._report(None, error)
             elif isinstance(error, OwnershipLost):
@@ -130,9 +138,9 @@ class AtomicOperation(Operation):
                     raise OwnershipLost from error
             raise
         if guard.committed and committing:
-            self._report(conclusion.state)
+            self._report(state)
         else:  # rolled back, by the rules or because the transaction was marked for rollback late
-            self._settle_apart(conclusion.state, outcome, ttl)
+            self._settle_apart(state, outcome, ttl)
 
     def _settle_inside(self, state: SettledState, outcome: Outcome | None, ttl: float | None) -> bool:
         """Settle in the work's transaction. `False`: it was marked for rollback in the meantime.
@@ -143,10 +151,12 @@ class AtomicOperation(Operation):
         guard = self._guard
         settlement = self._settlement(state, outcome, ttl, transaction_id=guard.transaction_id)
         assert settlement is not None
+        marked = False
         try:
             settled = self.store.settle(self.ticket, settlement)
-            if settled and not guard.needs_rollback():
-                self._committing(state)
+            if settled and (committing := self._committing(state)) is not None:
+                committing(EVENT_OF_STATE[state], self)
+                marked = guard.needs_rollback()
         except LostRace as error:
             self._roll_back(cause=error)
             raise OwnershipLost from error
@@ -162,7 +172,7 @@ class AtomicOperation(Operation):
             self.close()
             self._report(None)
             raise OwnershipLost
-        return not guard.needs_rollback()
+        return not marked
 
     def _lose(self, cause: Exception | None = None) -> NoReturn:
         """Discard a response whose transaction is not the one that the guard began."""
@@ -220,8 +230,8 @@ class AtomicOperation(Operation):
     def _settle_locked(self, state: SettledState, settlement: Settlement) -> bool:
         with suppress(OwnershipLost), self.store.guard(self.ticket) as guard:
             settled = self._is_still_ours(guard, settlement) and self.store.settle(self.ticket, settlement)
-            if settled:
-                self._committing(state)
+            if settled and (committing := self._committing(state)) is not None:
+                committing(EVENT_OF_STATE[state], self)
             return settled
         return False
 
@@ -238,4 +248,4 @@ class AtomicOperation(Operation):
 
     def _report(self, state: SettledState | None, error: Exception | None = None) -> None:
         self.left_as = state
-        self._notify(EVENT_OF_STATE[state], error)
+        self.sink(EVENT_OF_STATE[state], self, error)

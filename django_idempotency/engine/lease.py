@@ -21,7 +21,7 @@ from ..stores.base import BaseStore
 from .commands import adrive, drive
 from .deferring import deferring
 from .heartbeat import Lease, heartbeat
-from .operation import EVENT_OF_STATE, EventSink, Operation
+from .operation import EVENT_OF_STATE, EventSink, Operation, event_of
 from .settling import SettleResult, Settling
 from .waiting import pauses
 
@@ -69,7 +69,7 @@ class LeaseOperation(Operation):
             verdict = await run_to_completion(self._aclaim())
             if isinstance(verdict, Busy) and wait > 0:
                 verdict = await self._await_turn(verdict, wait)
-            await self._anotify(self._opened(verdict))
+            await self._anotify(event_of(verdict))
         except BaseException:
             await run_to_completion(self.aabandon())
             raise
@@ -148,6 +148,17 @@ class LeaseOperation(Operation):
     def notify_lost(self) -> None:
         """Report that the heartbeat has set `lost`: another call may own the record. The work may check, and stop."""
         self._notify("lost", self.lost)
+
+    def _notify(self, event: str, error: BaseException | None = None) -> None:
+        self.sink(event, self, error)
+
+    async def _anotify(self, event: str, error: BaseException | None = None) -> None:
+        """See _notify()."""
+        asend = getattr(self.sink, "asend", None)
+        if asend is None:
+            self.sink(event, self, error)
+        else:
+            await asend(event, self, error)
 
     # ------------------------------------------------------------------------------------------------------- settle
 

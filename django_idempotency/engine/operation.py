@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import timedelta
 from typing import Any, Protocol
@@ -23,22 +24,16 @@ ROUNDS = 2
 
 
 class EventSink(Protocol):
-    """Receives each event. `event` is one of `EVENTS`. Async code calls its coroutine `asend` if it has one.
+    """Receives each event. Async code calls its coroutine `asend` if it has one.
 
-    If it has a method `committing`, that is called with "completed" in the transaction that settles a record of `atomic`,
-    before its COMMIT. The `IdempotencyError` that it raises undoes the settle.
+    `event` is claimed (first run), taken_over, resumed, replayed, busy, mismatched or unreadable; then completed, released,
+    suspended, or lost (no longer ours). In between, deferred: the store did not respond, and is retried in the background.
+
+    If it has a true attribute `commits`, its `committing(event, operation)` is called with "completed" in the transaction
+    that settles a record of `atomic`, before its COMMIT. The `IdempotencyError` that it raises undoes the settle.
     """
 
     def __call__(self, event: str, operation: Operation, error: BaseException | None = None) -> None: ...
-
-
-#: claimed (first run), taken_over, resumed, replayed, busy, mismatched, unreadable; then completed, released,
-#: suspended, or lost (no longer ours). In between, deferred: the store did not respond, and is retried in the
-#: background.
-EVENTS = (
-    *("claimed", "replayed", "busy", "mismatched", "unreadable", "taken_over", "resumed"),
-    *("completed", "released", "suspended", "deferred", "lost"),
-)
 
 
 class Operation:
@@ -94,7 +89,7 @@ class Operation:
             verdict = self._claim()
             if isinstance(verdict, Busy) and wait > 0:
                 verdict = self._wait(verdict, wait)
-            self._notify(self._opened(verdict))
+            self.sink(event_of(verdict), self)
         except BaseException:
             self.abandon()
             raise
@@ -166,32 +161,14 @@ class Operation:
         if record.location is not None:
             self.ticket = self.ticket._replace(location=record.location)
 
+    def _committing(self, state: SettledState) -> Callable[[str, Operation], None] | None:
+        """Return what the sink writes with in the transaction that has just completed the record; `None`: it does not."""
+        sink: Any = self.sink
+        return sink.committing if state is SettledState.COMPLETED and getattr(sink, "commits", False) else None
+
     def _begin(self, run: Execute) -> None:
         """Note that the record is ours, so the work may begin."""
         self.run, self._opened_at = run, time.monotonic()
-
-    def _opened(self, verdict: Verdict) -> str:
-        """Return the event of a verdict."""
-        if isinstance(verdict, Execute):
-            return "taken_over" if verdict.takeover else "resumed" if verdict.resumed else "claimed"
-        return _EVENT_OF_VERDICT[type(verdict)]
-
-    def _notify(self, event: str, error: BaseException | None = None) -> None:
-        self.sink(event, self, error)
-
-    def _committing(self, state: SettledState) -> None:
-        """Let the sink write in the transaction that has just completed the record."""
-        committing = getattr(self.sink, "committing", None)
-        if committing is not None and state is SettledState.COMPLETED:
-            committing(EVENT_OF_STATE[state], self)
-
-    async def _anotify(self, event: str, error: BaseException | None = None) -> None:
-        """See _notify()."""
-        asend = getattr(self.sink, "asend", None)
-        if asend is None:
-            self._notify(event, error)
-        else:
-            await asend(event, self, error)
 
     # ------------------------------------------------------------------------------------------------------- settle
 
@@ -249,6 +226,13 @@ class Operation:
     def savepoint(self) -> AbstractContextManager[None]:
         """Protect the work's transaction, if we hold it, from failures of other code inside it."""
         return nullcontext()
+
+
+def event_of(verdict: Verdict) -> str:
+    """Return the event of a verdict."""
+    if isinstance(verdict, Execute):
+        return "taken_over" if verdict.takeover else "resumed" if verdict.resumed else "claimed"
+    return _EVENT_OF_VERDICT[type(verdict)]
 
 
 _EVENT_OF_VERDICT = {Replay: "replayed", Busy: "busy", Mismatch: "mismatched", Unreadable: "unreadable"}

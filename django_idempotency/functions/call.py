@@ -14,22 +14,31 @@ from django.conf import settings
 from .. import conf
 from ..core.canonical import UnhashableValue, canonical_bytes, digest, is_missing
 from ..core.hashing import record_id, request_digest
+from ..core.policy import async_contradiction
 from ..core.records import CALL_METHOD, Guarantee
 from ..core.rules import Verdict
 from ..engine.atomic import AtomicOperation
 from ..engine.lease import LeaseOperation
 from ..engine.operation import Operation
-from ..errors import CalledItself, DeadlinePassed, IdempotencyError, KeyMissing, StoreUnavailable, UnhashablePayload
-from ..extensions import extended
+from ..errors import (
+    CalledItself,
+    ConfigurationError,
+    DeadlinePassed,
+    IdempotencyError,
+    KeyMissing,
+    StoreUnavailable,
+    UnhashablePayload,
+)
 from ..instrumentation.counting import count, outcome_of_verdict
 from ..instrumentation.meters import Source, meters
 from ..instrumentation.observer import Observer
 from ..instrumentation.outcomes import DEGRADED, MISSING, UNKEYED
-from ..realms.current import SAID
+from ..realms import SAID
 from ..runtime.handle import Course
 from ..runtime.registry import body_limit, store_of
 from ..runtime.tickets import issuing
 from ..runtime.transactions import refuse_open_transactions
+from ..runtime.wings import extended
 from .current import CURRENT, BoundCall, CurrentOperation, Takeover, living
 from .deadlines import ENDS, remaining
 from .executions import EXECUTION
@@ -50,8 +59,10 @@ class Plan:
         self.terms = terms
         self.epoch, self.meters = conf.EPOCH, meters.active
         self.policy = policy = terms.resolved()
-        self.store = store_of(policy)
         self.leases = policy.guarantee is Guarantee.LEASE
+        if terms.is_async and not self.leases:
+            raise ConfigurationError(async_contradiction(terms.name, fix='Type guarantee="lease".'))
+        self.store = store_of(policy)
         #: Seconds to wait for a busy record.
         self.patience = policy.wait if policy.on_busy == "wait" else 0.0
         #: The longest result that is stored (bytes).

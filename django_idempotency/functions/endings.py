@@ -34,9 +34,8 @@ from ..errors import (
     StoreUnavailable,
     is_answer,
 )
-from ..instrumentation.counting import count
+from ..instrumentation.counting import count, traced
 from ..instrumentation.outcomes import HELD, REFUSED
-from ..instrumentation.traces import traced
 from ..runtime.handle import HELD_FOR
 from ..runtime.takeovers import HoldForReview, RunAgain, UseResult
 from .call import FunctionCall

@@ -12,7 +12,7 @@ from django.db import close_old_connections
 from ..core import rules
 from ..core.failures import response_of
 from ..core.hashing import record_id
-from ..core.interventions import Intervention
+from ..core.interventions import Intervention, expired_now
 from ..core.records import OutcomeKind, Record, Status, kind_of, shortened
 from ..errors import ConfigurationError, InProgress, KeyMissing, RecordUnreadable
 from ..instrumentation.trail import trail
@@ -124,7 +124,7 @@ class Handle:
         name, execution = record_id(self.scope, validate_key(key)), EXECUTION.get()
         if execution is not None and execution.release(store, name, audit=self._audit, forgetting=True):
             return True
-        ended = store.expire(name, audit=self._audit)
+        ended = store.change(name, expired_now, audit=self._audit)
         if ended is Intervention.BUSY:
             raise InProgress
         return ended is Intervention.DONE

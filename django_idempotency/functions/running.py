@@ -11,13 +11,12 @@ from typing import Any
 from asgiref.sync import sync_to_async
 
 from ..core.concurrency.cancellation import run_to_completion
-from ..core.contradictions import async_contradiction
 from ..core.rules import Execute
 from ..engine.lease import LeaseOperation
-from ..errors import ConfigurationError, DeadlinePassed, StoreUnavailable
-from ..extensions import extended
+from ..errors import DeadlinePassed, StoreUnavailable
 from ..runtime import switch
 from ..runtime.transactions import arefuse_open_transactions
+from ..runtime.wings import extended
 from .call import FunctionCall, best_effort_key, go_without_key, key_of, plan_of
 from .current import SwitchedOffOperation, Unguarded
 from .endings import (
@@ -140,8 +139,7 @@ async def arun(
     if not isinstance(call, FunctionCall):
         with call:
             return await terms.function(*args, **kwargs), False
-    if not isinstance(call.operation, LeaseOperation):
-        raise ConfigurationError(async_contradiction(terms.name, fix='Type guarantee="lease".'))
+    assert isinstance(call.operation, LeaseOperation)  # its plan has seen to that
     await arefuse_open_transactions()
     return await _arun(call, call.operation, args, kwargs)
 

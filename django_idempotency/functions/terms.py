@@ -14,8 +14,7 @@ from asgiref.sync import iscoroutinefunction
 from django.core.exceptions import ImproperlyConfigured
 
 from .. import conf
-from ..core.contradictions import async_contradiction
-from ..core.policy import Policy, Resolved
+from ..core.policy import Policy, Resolved, async_contradiction
 from ..core.records import Guarantee, Record
 from ..core.scope_names import qualified
 from ..core.selectors import Selector

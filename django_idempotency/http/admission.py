@@ -12,10 +12,10 @@ from django.http import HttpRequest
 from ..core.policy import SAFE_METHODS, WARN, Policy
 from ..core.records import prints
 from ..errors import ConfigurationError, KeyMissing, KeyUnsupported, Problem
-from ..extensions import extended
 from ..instrumentation.meters import meters
 from ..instrumentation.outcomes import UNGUARDED, UNKEYED
 from ..runtime import switch
+from ..runtime.wings import extended, wing
 from . import counting
 from .call import Call
 from .exchange import Exchange, HeaderStatus, call_on, exchange_of, hand_out, note, noted_of, speak
@@ -25,7 +25,6 @@ from .keys import user_of
 from .markers import view_class
 from .plan import Plan, asking
 from .unguarded import KEYLESS, METHOD, NOBODY, leave_unguarded
-from .wings import wing
 
 
 @prints()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
+from contextlib import nullcontext
 from datetime import datetime, timezone
 from typing import Any, NoReturn
 
@@ -20,7 +21,7 @@ from django.http.response import HttpResponseBase
 from ..core import conclusions
 from ..core.conclusions import SettledState, WorkResult
 from ..core.concurrency.cancellation import run_to_completion
-from ..core.concurrency.threads import in_thread
+from ..core.concurrency.threads import in_thread, nothing
 from ..core.failures import failed_with
 from ..core.records import MISSING, Outcome
 from ..core.rules import Execute, Replay, Verdict
@@ -37,11 +38,10 @@ from ..errors import (
     StoreUnavailable,
     TransactionLost,
 )
-from ..instrumentation.counting import outcome_of_verdict
+from ..instrumentation.counting import outcome_of_verdict, traced
 from ..instrumentation.meters import meters
 from ..instrumentation.observer import Observer
 from ..instrumentation.outcomes import DEGRADED, TAKEN_OVER
-from ..instrumentation.traces import traced
 from ..runtime.handle import Course
 from ..runtime.transactions import arefuse_open_transactions, refuse_open_transactions
 from . import counting
@@ -141,66 +141,97 @@ class Call:
         `StoreUnavailable`; `LeaseInTransaction` inside a transaction whose rollback the record would survive; and what
         listeners, `on_replay` and `on_takeover` raise.
         """
-        operation, leases = self.operation, self.plan.leases
         for each in self._listeners:
             each.arrived(self)
-        if leases:
-            refuse_open_transactions(but=self._alias, ours=within.blocks)
-        block = within.on(self._alias) if within.blocks else None
         try:
-            if block is None:
-                verdict = operation.open(wait=self.plan.patience)
-            else:
-                with block.room(leases=leases):
-                    verdict = operation.open(wait=self.plan.patience)
+            verdict = self._claim(within)
         except StoreUnavailable as error:
             self._go_without_store(error)
             return None
+        if isinstance(verdict, Replay):
+            return self._replay(verdict)
         if not isinstance(verdict, Execute):
-            return self._answer(verdict)
+            raise refusal_of(verdict)
         takeover = self._takeover() if verdict.takeover else None
         if takeover is not None and (end := self._decide(takeover)) is not None:
-            operation.settle(WorkResult.KEPT, end.outcome, ttl=end.ttl)
+            self.operation.settle(WorkResult.KEPT, end.outcome, ttl=end.ttl)
             return self._conclude_takeover(end)
-        for each in self._listeners:
-            each.claimed(self, verdict)
+        if self._listeners:
+            self._screen(verdict)
         self._begin(verdict)
         return None
 
-    async def aopen(self) -> HttpResponseBase | None:
+    async def aopen(self, within: OpenedTransactions = NONE_OPENED) -> HttpResponseBase | None:
         """See open()."""
-        operation = self.operation
-        assert isinstance(operation, LeaseOperation)
-        await arefuse_open_transactions(but=self._alias)
         for each in self._listeners:
             await sync_to_async(each.arrived)(self)
         try:
-            verdict = await operation.aopen(wait=self.plan.patience)
+            verdict = await self._aclaim(within)
         except StoreUnavailable as error:
             await sync_to_async(self._go_without_store)(error)
             return None
-        if isinstance(verdict, Replay):  # the project's function may query a database
-            return await sync_to_async(self._answer)(verdict)
+        if isinstance(verdict, Replay):
+            return await sync_to_async(self._replay)(verdict)
         if not isinstance(verdict, Execute):
-            return self._answer(verdict)
+            raise refusal_of(verdict)
         takeover = self._takeover() if verdict.takeover else None
         if takeover is not None and (end := await self._adecide(takeover)) is not None:
-            await run_to_completion(operation.asettle(WorkResult.KEPT, end.outcome, ttl=end.ttl))
+            await run_to_completion(self.operation.asettle(WorkResult.KEPT, end.outcome, ttl=end.ttl))
             return await sync_to_async(self._conclude_takeover)(end)
-        for each in self._listeners:
-            try:
-                await run_to_completion(sync_to_async(each.claimed)(self, verdict))
-            except GeneratorExit:  # nothing can be awaited any more
-                operation.abandon()
-                each.forget()
-                raise
-            except BaseException:
-                if operation.left_as is None:  # cancelled
-                    await run_to_completion(operation.aabandon())
-                    await run_to_completion(sync_to_async(each.forget)())
-                raise
+        if self._listeners:
+            await self._ascreen(verdict)
         self._begin(verdict)
         return None
+
+    def _claim(self, within: OpenedTransactions) -> Verdict:
+        """Claim the key, as far as the transactions that are open allow it."""
+        leases = self.plan.leases
+        if leases:
+            refuse_open_transactions(but=self._alias, ours=within.blocks)
+        block = within.on(self._alias) if within.blocks else None
+        with nullcontext() if block is None else block.room(leases=leases):
+            return self.operation.open(wait=self.plan.patience)
+
+    async def _aclaim(self, within: OpenedTransactions) -> Verdict:
+        """See _claim(). Async code holds no transaction."""
+        await arefuse_open_transactions(but=self._alias)
+        assert isinstance(self.operation, LeaseOperation)
+        return await self.operation.aopen(wait=self.plan.patience)
+
+    def _screen(self, run: Execute) -> None:
+        """Let the listeners look at a claim. What one raises ends it, as the listener has settled it or not at all."""
+        for each in self._listeners:
+            try:
+                each.claimed(self, run)
+            except BaseException as error:
+                if self.operation.left_as is None:  # interrupted
+                    self._abandon(error, each.forget)
+                raise
+
+    async def _ascreen(self, run: Execute) -> None:
+        """See _screen()."""
+        for each in self._listeners:
+            try:
+                await run_to_completion(sync_to_async(each.claimed)(self, run))
+            except BaseException as error:
+                if self.operation.left_as is None:  # interrupted
+                    await self._aabandon(error, each.forget)
+                raise
+
+    def _abandon(self, error: BaseException, forget: Callable[[], None] = nothing) -> None:
+        """Restore the record of a claim that an error ends before the view, and `forget` it."""
+        self.operation.abandon()
+        forget()
+        self._note()
+
+    async def _aabandon(self, error: BaseException, forget: Callable[[], None] = nothing) -> None:
+        """See _abandon()."""
+        if isinstance(error, GeneratorExit):  # nothing can be awaited any more
+            self._abandon(error, forget)
+            return
+        await run_to_completion(self.operation.aabandon())
+        await run_to_completion(sync_to_async(forget)())
+        self._note()
 
     def _begin(self, run: Execute | None) -> None:
         """Let the view run: it sees its operation. `None`: without its store."""
@@ -214,10 +245,8 @@ class Call:
         if meters.active:
             self._count(DEGRADED if run is None else outcome_of_verdict(run, self.operation))
 
-    def _answer(self, verdict: Verdict) -> HttpResponseBase:
-        """Return the response of a request that does not run: the stored one. Raises a problem for any other verdict."""
-        if not isinstance(verdict, Replay):
-            raise refusal_of(verdict)  # type: ignore[arg-type]
+    def _replay(self, verdict: Replay) -> HttpResponseBase:
+        """Return the stored response. What the project is asked for it may query a database."""
         if self._ask_again is not None or self.terms.authorize_replay is not None:
             self._authorize(verdict.outcome)
         assert self.operation.record is not None, "it holds what is replayed"
@@ -232,7 +261,7 @@ class Call:
 
     def _current(self, stored: HttpResponseBase, original: str) -> HttpResponseBase:
         """Return what `on_replay` makes of a stored response, marked as that one is."""
-        assert self.terms.on_replay is not None, "see _answer()"
+        assert self.terms.on_replay is not None, "see _replay()"
         current: object = self.terms.on_replay(self.request, stored)
         if current is stored:
             return stored
@@ -276,9 +305,8 @@ class Call:
         assert self.terms.on_takeover is not None, "see _takeover()"
         try:
             return self._end_of(ask(self.terms.on_takeover, takeover), takeover)
-        except BaseException:
-            self.operation.abandon()
-            self._note_record()
+        except BaseException as error:
+            self._abandon(error)
             raise
 
     async def _adecide(self, takeover: Takeover) -> TakeoverEnd | None:
@@ -286,12 +314,8 @@ class Call:
         assert self.terms.on_takeover is not None, "see _takeover()"
         try:
             return await sync_to_async(self._end_of)(await aask(self.terms.on_takeover, takeover), takeover)
-        except GeneratorExit:  # nothing can be awaited any more
-            self.operation.abandon()
-            raise
-        except BaseException:
-            await run_to_completion(self.operation.aabandon())
-            self._note_record()
+        except BaseException as error:
+            await self._aabandon(error)
             raise
 
     def _end_of(self, decision: Any, takeover: Takeover) -> TakeoverEnd | None:
@@ -355,6 +379,10 @@ class Call:
             return ended, _failure(self.raised, response.status_code)
         return ended, self._captured(response) if ended is WorkResult.KEPT else None
 
+    def _asks_of(self, response: HttpResponseBase) -> bool:
+        """May concluding it query a database, which an event loop refuses? A project's function, a file and a stream may."""
+        return callable(self.terms.keep) or (response.streaming and not getattr(response, "is_async", False))
+
     def _captured(self, response: HttpResponseBase) -> Outcome:
         stored = capture(response, self.terms, self.plan.max_body)
         return traced(stored) if meters.active else stored
@@ -388,8 +416,7 @@ class Call:
     def settle(self, response: HttpResponseBase) -> HttpResponseBase:
         """Store or drop the view's response, and return it. Raises what `Operation.settle` raises."""
         if self.degraded:
-            self._leave()
-            return self._stamp(response, self._note())
+            return self._stamp(response, self._leave())
         try:
             ended, outcome = self._conclude(response)
             if ended is WorkResult.DROPPED and self.course.have_begun():
@@ -403,8 +430,7 @@ class Call:
             elif self.operation.left_as is None and self.course.can_be_undone():
                 raise OutcomeUnknown
         finally:
-            self._leave()
-            status = self._note()  # also if only a callback of the COMMIT has failed
+            status = self._leave()  # also if only a callback of the COMMIT has failed
             for each in self._listeners:
                 each.ended(self)
         return self._stamp(response, status)
@@ -412,15 +438,10 @@ class Call:
     async def asettle(self, response: HttpResponseBase) -> HttpResponseBase:
         """See settle()."""
         if self.degraded:
-            self._leave()
-            return self._stamp(response, self._note())
+            return self._stamp(response, self._leave())
         try:
-            # The project's function, a file and a sync stream may query a database, which an event loop refuses.
-            asks = callable(self.terms.keep) or (response.streaming and not getattr(response, "is_async", False))
-            ended, outcome = (
-                await in_thread(self._conclude, response, close=connections.close_all)
-                if asks
-                else self._conclude(response)
+            ended, outcome = await in_thread(
+                self._conclude, response, close=connections.close_all, when=self._asks_of(response)
             )
             if ended is WorkResult.DROPPED and await self.course.ahave_begun():
                 ended, outcome = _refused_after_steps(response)
@@ -433,8 +454,7 @@ class Call:
             elif self.operation.left_as is None and self.course.can_be_undone():
                 raise OutcomeUnknown
         finally:
-            self._leave()
-            status = self._note()  # also if only a callback of the COMMIT has failed
+            status = self._leave()  # also if only a callback of the COMMIT has failed
             for each in self._listeners:
                 await in_thread(each.ended, self)
         return self._stamp(response, status)
@@ -462,17 +482,20 @@ class Call:
             return problem
         raise error
 
-    async def afail(self, error: BaseException) -> Problem:
+    async def afail(self, error: BaseException, *, committed: Committed = _nothing_committed) -> Problem:
         """See fail()."""
         if self.degraded and isinstance(error, OperationUnknown):
             return self._stopped(error)
         if (left := await self.course.aleft_by(error)) is not None:
             return await self._afail_with(left)
-        # Its handler is the project's, and may query a database.
-        known = isinstance(error, Exception) and status_of(error) is not None
-        response, error = await in_thread(self._ended, error, close=connections.close_all) if known else (None, error)
+        response, error = await in_thread(
+            self._ended, error, committed, close=connections.close_all, when=_asks_about(error)
+        )
         if response is None:
-            await self._afail(error)
+            try:
+                await self._afail(error)
+            except TransactionLost as problem:
+                return problem
         try:
             await self.asettle(response)
         except Problem as problem:
@@ -496,35 +519,45 @@ class Call:
     def _stopped(self, problem: OperationUnknown) -> Problem:
         """End a call without a record, and return the view's problem."""
         self._leave()
-        self._note()
         return problem
 
     def _fail(self, error: BaseException) -> NoReturn:
         """End a call that has no response to store."""
-        self._leave()
-        if not self.degraded:
-            self.operation.settle(*self._end_after(error))
-            for each in self._listeners:
-                each.ended(self)
-        self._note()
+        try:
+            if not self.degraded:
+                self.operation.settle(*self._end_after(error))
+                for each in self._listeners:
+                    each.ended(self)
+        finally:
+            self._leave()
         raise error
 
     async def _afail(self, error: BaseException) -> NoReturn:
         """See _fail()."""
-        self._leave()
-        if not self.degraded:
-            await self.operation.asettle(*self._end_after(error))
-            for each in self._listeners:
-                await in_thread(each.ended, self)
-        self._note()
+        try:
+            if not self.degraded:
+                await self.operation.asettle(*self._end_after(error))
+                for each in self._listeners:
+                    await in_thread(each.ended, self)
+        finally:
+            self._leave()
         raise error
 
     # ------------------------------------------------------------------------------------------------- on its response
 
-    def _leave(self) -> None:
-        """Detach from a finished request: if it is sent through the view again, it is guarded again."""
+    def _leave(self) -> HeaderStatus:
+        """Detach from a finished request: if it is sent through the view again, it is guarded again. Note how it ended."""
         if self.exchange.call is self:
             self.exchange.call = None
+        return self._note(self.course.problem)
+
+    def _note(self, problem: Problem | None = None) -> HeaderStatus:
+        """Note on the request how its record was left, or with which problem it was completed, and return that."""
+        status = HeaderStatus.DEGRADED if self.degraded else OF_RECORD[self.operation.left_as]
+        if problem is not None and status is HeaderStatus.CREATED:
+            status = of_problem(problem) or status
+        self.exchange.status, self.exchange.original = status, self._original
+        return status
 
     def _stamp(self, response: HttpResponseBase, status: HeaderStatus) -> HttpResponseBase:
         """Set the status header of the request, replacing one that its view has set."""
@@ -532,19 +565,10 @@ class Call:
         self.exchange.stamped = weakref.ref(response)
         return response
 
-    def _note(self) -> HeaderStatus:
-        """Note the status on the request, and return it."""
-        problem = self.course.problem
-        if problem is None or self.degraded or self.operation.left_as is not SettledState.COMPLETED:
-            return self._note_record()
-        self.exchange.status, self.exchange.original = of_problem(problem) or HeaderStatus.CREATED, self._original
-        return self.exchange.status
 
-    def _note_record(self) -> HeaderStatus:
-        """Note on the request how its record was left, and return that."""
-        status = HeaderStatus.DEGRADED if self.degraded else OF_RECORD[self.operation.left_as]
-        self.exchange.status, self.exchange.original = status, self._original
-        return status
+def _asks_about(error: BaseException) -> bool:
+    """Is a handler of the project asked what an exception becomes? It may query a database, which an event loop refuses."""
+    return isinstance(error, Exception) and status_of(error) is not None
 
 
 def _refused_after_steps(response: HttpResponseBase) -> tuple[WorkResult, Outcome]:

@@ -13,7 +13,7 @@ from .. import conf
 from ..core.policy import Policy
 from ..engine.operation import Operation
 from ..errors import Problem
-from ..instrumentation.counting import facts_of
+from ..instrumentation.counting import count as count_from
 from ..instrumentation.meters import Source, meters
 from .exchange import exchange_of, noted_of
 
@@ -47,9 +47,7 @@ def count(request: HttpRequest, outcome: str, operation: Operation | None = None
     if exchange is None or exchange.source is None or exchange.counted:
         return
     exchange.counted = True
-    meters.request(exchange.source, outcome, None if operation is None else facts_of(operation))
-    if operation is not None and operation.waited:
-        meters.waited(exchange.source, operation.waited)
+    count_from(exchange.source, outcome, operation)
 
 
 def count_problem(request: Any, problem: Problem) -> None:

@@ -21,8 +21,8 @@ from ..core.policy import Policy
 from ..core.profiles import Profile
 from ..engine.operation import Operation
 from ..errors import Problem
-from ..extensions import extended
 from ..instrumentation.meters import Source
+from ..runtime.wings import extended
 from .handle import WithoutKey, without_key
 from .plan import Plan, Spoken, plan_of
 

@@ -13,9 +13,9 @@ from django.http import HttpRequest
 from ..core.conclusions import WorkResult
 from ..core.scope_names import qualified
 from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed
-from ..extensions import extended
 from ..realms import realm_of
 from ..runtime.handle import OperationHandle, SwitchedOff
+from ..runtime.wings import extended
 
 #: The scope of derived keys while idempotency is off: the client is not identified, and a guarded run derives other
 #: keys.

@@ -1,6 +1,7 @@
 """What identifies a request: its key, whose that is, and what must not change under it.
 
-That is its method, path, query, content type, and the body by its meaning.
+That is its method, path, query, content type, and the body by its meaning. What a policy selects is the part of `selection`,
+which is loaded for policies that select.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from enum import Enum
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from uuid import uuid4
 
 from django.core.files.uploadedfile import UploadedFile
@@ -22,15 +23,17 @@ from django.utils.encoding import escape_uri_path
 
 from ..core.hashing import canonical_json, framed, record_id, request_digest
 from ..core.key_formats import ANY, ISSUED, ISSUED_SAMPLE, kept_for
-from ..core.policy import FINGERPRINTS, Policy, Resolved
+from ..core.policy import FINGERPRINTS, SELECTING, Policy, Resolved
 from ..core.profiles import Profile
 from ..core.records import Ticket, UnprintedText, prints
 from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed, ScopeRequired
+from ..runtime.wings import wing
 from . import bodies
 from .keys import request_id_of, scope_of
-from .selection import Document, asks_request, key_in_body, selected_key, selected_part
 from .unguarded import NOBODY, leave_unguarded
-from .wings import wing
+
+if TYPE_CHECKING:
+    from .selection import Document
 
 logger = logging.getLogger("django_idempotency")
 _NO_PRINCIPAL = (
@@ -63,6 +66,8 @@ class Identity(NamedTuple):
 
     def document(self, policy: Resolved) -> Document:
         """Return the request as an expression sees it."""
+        from .selection import Document
+
         return self.seen or Document(self.source, self.user, policy.max_request_body)
 
     def ticket(self, policy: Resolved, issue: Callable[..., Ticket]) -> Ticket:
@@ -83,6 +88,14 @@ class Identity(NamedTuple):
         )
 
 
+def compile_expressions(policy: Policy) -> None:
+    """Compile a policy's expressions. Raises `ValueError`, which says what to type instead."""
+    if not policy.given().keys().isdisjoint(SELECTING):
+        from .selection import compile_given
+
+        compile_given(policy)
+
+
 def has_owner(request: HttpRequest, user: Any, policy: Resolved) -> bool:
     """Does a request have a principal, whatever its key is; or may it not run without one?"""
     return policy.required is True or scope_of(request, user, policy, ISSUED_SAMPLE) is not None
@@ -101,6 +114,8 @@ def identify(
     """
     document = None
     if policy.profile.carrier == "body":
+        from .selection import Document, key_in_body
+
         document = Document(source, user, policy.max_request_body)
         if policy.required is True and scope_of(request, user, policy, ISSUED_SAMPLE) is None:
             raise ScopeRequired  # its body is not read
@@ -124,7 +139,9 @@ def identify(
         )  # before the space stands its client's name
     if carried:
         return Identity(UnprintedText(carried), scope, source, user, document)
-    document = document or Document(source, user, policy.max_request_body)
+    from .selection import Document, selected_key
+
+    document = Document(source, user, policy.max_request_body)
     selected = selected_key(document, policy, scope)
     return None if selected is None else Identity(UnprintedText(selected), scope, source, user, document)
 
@@ -150,14 +167,17 @@ def fingerprint(request: Any, policy: Policy, user: Any = None, document: Docume
     rule: Any = policy.fingerprint
     if rule == "headers":
         return request_digest(framed(texts), b"headers")
-    is_named = rule in FINGERPRINTS
-    if not is_named and not asks_request(rule):
-        selected = selected_part(document or Document(request, user, policy.max_request_body), rule)
-        if selected is not None:  # the query counts only if it is selected, too
-            return request_digest(framed(texts[:2]), b"selected", selected)
+    asks = False
+    if rule not in FINGERPRINTS:
+        from .selection import Document, asks_request, selected_part
+
+        if not (asks := asks_request(rule)):
+            selected = selected_part(document or Document(request, user, policy.max_request_body), rule)
+            if selected is not None:  # the query counts only if it is selected, too
+                return request_digest(framed(texts[:2]), b"selected", selected)
     bodies.require_bounded(http, policy.max_request_body)
     head = framed(texts)
-    if not is_named and asks_request(rule):
+    if asks:
         try:
             found = rule(request)
         except _UNREADABLE:

@@ -13,15 +13,12 @@ from django.utils.http import parse_http_date
 from .. import conf
 from ..core.key_formats import ANY, ISSUED, KeyFault, described, spelled
 from ..core.policy import MIN_SHARED_KEY, OBSERVE, Policy, Resolved, seconds
-from ..core.profiles import Profile
-from ..core.profiles.profile import LONGEST
-from ..core.profiles.shipped import DEFAULT
+from ..core.profiles import DEFAULT, LONGEST, Profile
 from ..core.scope_names import hashed, qualified
 from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed, KeyTooShort
 from ..realms import SAID, realm_of
-from ..scopes import Marked
-from ..scopes.rows import database_of
-from .wings import wing
+from ..runtime.wings import wing
+from ..scopes import Marked, database_of
 
 if TYPE_CHECKING:
     from django.http import HttpRequest

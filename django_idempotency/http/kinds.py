@@ -1,12 +1,13 @@
 """Kinds of views that other packages make. The core asks these, and knows no package by name but in one table.
 
-A kind lies in `contrib/`. It is looked for if its package is installed; without our folder it is not there.
+A kind lies in `contrib/`. It is loaded once its package is; without our folder it is not there.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -20,7 +21,7 @@ from django.utils.module_loading import import_string
 from ..core.policy import Policy
 from .markers import view_class
 
-#: Kind → the packages of which one has to be installed. The first that owns a view decides.
+#: Kind → the packages of which one has to be loaded. The first that owns a view decides.
 SHIPPED: dict[str, tuple[str, ...]] = {
     "django_idempotency.contrib.adrf.kind.Adrf": ("adrf",),
     "django_idempotency.contrib.graphql.kind.GraphQL": ("graphene_django", "strawberry"),
@@ -109,13 +110,23 @@ def is_there(module: str) -> bool:
         return False
 
 
+def kinds(*, to_come: bool = False) -> list[ViewKind]:
+    """Return the kinds that a view may be of: those whose package is loaded.
+
+    `to_come`: also those whose package is only installed, which may make a view of a function later.
+    """
+    is_used = _is_installed if to_come else sys.modules.__contains__
+    found = (_shipped(path) for path, packages in SHIPPED.items() if any(map(is_used, packages)))
+    return [kind for kind in found if kind is not None]
+
+
+_is_installed = functools.cache(is_there)
+
+
 @functools.cache
-def kinds() -> tuple[ViewKind, ...]:
-    """Return the kinds whose package and whose folder are there."""
-    found = (
-        path for path, packages in SHIPPED.items() if any(map(is_there, packages)) and is_there(path.rpartition(".")[0])
-    )
-    return tuple(import_string(path)() for path in found)
+def _shipped(path: str) -> ViewKind | None:
+    kind: ViewKind | None = import_string(path)() if is_there(path.rpartition(".")[0]) else None
+    return kind
 
 
 def asked_once(question: Callable[..., Answer]) -> Callable[..., Answer]:

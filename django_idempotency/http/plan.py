@@ -17,25 +17,18 @@ from django.conf import settings as django_settings
 from django.http import HttpRequest
 
 from .. import conf
-from ..core.contradictions import (
-    flood_contradiction,
-    profile_contradiction,
-    shared_contradiction,
-    takeover_contradiction,
-)
 from ..core.key_formats import ANY
-from ..core.policy import OBSERVE, SAFE_METHODS, Policy, Resolved
+from ..core.policy import OBSERVE, SAFE_METHODS, Policy, Resolved, profile_contradiction
 from ..core.profiles import Profile
 from ..core.records import Guarantee, Ticket, UnprintedText, prints
 from ..errors import ConfigurationError, KeyMalformed
-from ..extensions import extended
 from ..runtime.registry import body_limit, store_of
 from ..runtime.tickets import issuing
+from ..runtime.wings import Listens, extended, wing
 from ..stores.base import BaseStore
 from .exemptions import Exemption, exemptions
 from .handle import RequestIdempotency
 from .keys import formatted, of_client, parse_key, plain_key, require_timely
-from .wings import Listens, wing
 
 #: A policy that leaves everything to the settings.
 ANY_POLICY = Policy()
@@ -233,13 +226,7 @@ def resolve_policy(policy: Policy) -> Resolved:
         terms = conf.resolve(policy)
     except ValueError as error:
         raise ConfigurationError(str(error)) from error
-    problem = (
-        profile_contradiction(terms)
-        or takeover_contradiction(policy, terms)
-        or flood_contradiction(terms)
-        or shared_contradiction(terms)
-    )
-    if problem is not None:
+    if (problem := profile_contradiction(terms)) is not None:
         raise ConfigurationError(problem)
     return terms
 

@@ -16,7 +16,6 @@ from ..core.rules import Busy, Mismatch, Unreadable
 from ..errors import InProgress, Problem, RecordUnreadable, RequestMismatch
 from .counting import count_problem
 from .error_bodies import DOCUMENTS, SHAPES, docs_url
-from .error_pages import page_of
 from .exchange import ORIGINAL, headers_of, note, of_problem, spoken_to
 from .references import describe
 from .responses import StoredResponse
@@ -94,6 +93,8 @@ def problem_response(problem: Problem, request: HttpRequest) -> HttpResponse:
     note_problem(request, problem)
     code, about = status_of(problem, profile), headers(problem, request)
     if profile.errors == "page":
+        from .error_pages import page_of  # not above: templates, for forms only
+
         about["Vary"] = "Accept"
         if (page := page_of(problem, request, code)) is not None:
             return StoredResponse(page, status=code, headers=about)

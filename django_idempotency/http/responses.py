@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import lru_cache, partial
 from http.client import responses as standard_reasons
 from itertools import chain
 from typing import Any
@@ -21,7 +22,7 @@ from django.utils.translation import get_language
 from ..core import conclusions
 from ..core.conclusions import WorkResult
 from ..core.policy import Policy, Resolved
-from ..core.profiles.shipped import DEFAULT
+from ..core.profiles import DEFAULT
 from ..core.records import CANCELLATIONS, HELD, MISSING, REASON, TRACE, UNDONE, Missing, Outcome
 from ..errors import OperationCancelled, OperationHeld, OperationUndone, RecordUnreadable, ResponseNotStored
 from .bodies import is_json
@@ -64,10 +65,11 @@ def wanted_by(policy: Policy, response: HttpResponseBase) -> bool | None:
 
 def ending_of(response: HttpResponseBase, policy: Resolved) -> WorkResult:
     """Return the kind of a response. No header and no body of it is proof that nothing was done."""
-    return conclusions.classify_status(response.status_code, wanted_by(policy, response), policy.profile.remembers)
+    wanted = None if policy.keep is None else wanted_by(policy, response)
+    return conclusions.classify_status(response.status_code, wanted, policy.profile.remembers)
 
 
-def capture(response: HttpResponseBase, policy: Resolved, limit: int) -> Outcome:
+def capture(response: Any, policy: Resolved, limit: int) -> Outcome:
     """Return what is stored of a response. A body of more than `limit` bytes is not stored; of `no-store`, only an empty one.
 
     It is `MISSING` then: the work counts as done.
@@ -75,7 +77,7 @@ def capture(response: HttpResponseBase, policy: Resolved, limit: int) -> Outcome
     if not policy.store_body:
         return Outcome(status=response.status_code, headers=tuple(_named(response, policy)), body=MISSING)
     limit = 0 if _is_private(response) else limit
-    body = _stream(response, policy, limit) if response.streaming else _content(response)
+    body: bytes | Missing = _stream(response, policy, limit) if response.streaming else response.content
     plain = None
     if body is not MISSING and "Content-Encoding" in response.headers:
         plain = _without_coding(response, body, limit)
@@ -83,15 +85,15 @@ def capture(response: HttpResponseBase, policy: Resolved, limit: int) -> Outcome
         body = plain
     if body is not MISSING and len(body) > limit:
         body = MISSING
-    ours = policy.profile.headers
+    ours, keeps = policy.profile.headers, _keeping(policy)
     headers = [
         (name, value)
         for name, value in response.items()
         if (lower := name.lower()) not in ours
         and not (plain is not None and lower == "content-encoding")
-        and _kept(lower, policy)
+        and keeps(lower)
     ]
-    if _chosen_later(response, policy):
+    if _chosen_later(response) and keeps("content-language"):
         headers.append(("Content-Language", get_language() or settings.LANGUAGE_CODE))
     if response.reason_phrase != standard_reasons.get(response.status_code, "Unknown Status Code"):
         headers.append((REASON, response.reason_phrase))
@@ -112,53 +114,56 @@ def _without_coding(response: HttpResponseBase, body: bytes, limit: int) -> byte
     return None
 
 
-def is_storable(response: HttpResponseBase, policy: Policy, limit: int) -> bool:
+def is_storable(response: Any, policy: Policy, limit: int) -> bool:
     """Would `capture()` store the body, as far as can be told without reading a stream or rendering?"""
     if not policy.store_body:
         return False
     limit = 0 if _is_private(response) else limit
     if response.streaming:
         return _is_buffered(response, policy, limit)
-    return not getattr(response, "is_rendered", True) or len(_content(response)) <= limit
+    return not getattr(response, "is_rendered", True) or len(response.content) <= limit
 
 
 def _named(response: HttpResponseBase, policy: Policy) -> Iterator[tuple[str, str]]:
     """Yield the headers that a policy names. Any other, such as Location, may be the secret."""
+    wanted, keeps = policy.headers, _keeping(policy)
+    if not callable(wanted):
+        wanted = {name.lower() for name in wanted or ()}.__contains__
     for name, value in response.items():
-        wanted = policy.headers(name.lower()) if callable(policy.headers) else name.lower() in _lower(policy.headers)
-        if wanted and _kept(name.lower(), policy):
+        if wanted(lower := name.lower()) and keeps(lower):
             yield name, value
-
-
-def _lower(names: Collection[str] | None) -> set[str]:
-    return {name.lower() for name in names or ()}
 
 
 def _is_private(response: HttpResponseBase) -> bool:
     return "no-store" in response.headers.get("Cache-Control", "").lower()
 
 
-def _chosen_later(response: HttpResponseBase, policy: Policy) -> bool:
+def _chosen_later(response: HttpResponseBase) -> bool:
     """Will LocaleMiddleware set the language of this body? On a replay it would set that of the retry."""
     installed = "django.middleware.locale.LocaleMiddleware" in settings.MIDDLEWARE
-    return installed and "Content-Language" not in response.headers and _kept("content-language", policy)
+    return installed and "Content-Language" not in response.headers
 
 
-def _content(response: Any) -> bytes:
-    content: bytes = response.content
-    return content
+def _keeping(policy: Policy) -> Callable[[str], bool]:
+    """Return what says of a header's name, in lower case, whether the header is stored."""
+    wanted, csrf = policy.headers, settings.CSRF_HEADER_NAME
+    if wanted is None:
+        return partial(_is_of_response, csrf=csrf)
+    if callable(wanted):
+        return lambda name: name == "content-type" or (_is_of_response(name, csrf=csrf) and wanted(name))
+    names = {name.lower() for name in wanted}
+    return lambda name: name == "content-type" or (name in names and not _is_unsafe(name, csrf))
 
 
-def _kept(name: str, policy: Policy) -> bool:
-    if name == "content-type":
-        return True
-    if name in UNSAFE_HEADERS or name == settings.CSRF_HEADER_NAME.removeprefix("HTTP_").replace("_", "-").lower():
-        return False
-    if policy.headers is not None and not callable(policy.headers):
-        return name in _lower(policy.headers)
-    if _ONE_EXCHANGE.fullmatch(name) or _SECRET.fullmatch(name):
-        return False
-    return policy.headers is None or policy.headers(name)
+def _is_unsafe(name: str, csrf: str) -> bool:
+    return name in UNSAFE_HEADERS or name == csrf.removeprefix("HTTP_").replace("_", "-").lower()
+
+
+@lru_cache(maxsize=512)
+def _is_of_response(name: str, *, csrf: str) -> bool:
+    """Is a header part of what was done, by its name alone? Then it is stored unless the policy says otherwise."""
+    ours = _is_unsafe(name, csrf) or _ONE_EXCHANGE.fullmatch(name) or _SECRET.fullmatch(name)
+    return not ours
 
 
 def _stream(response: Any, policy: Policy, limit: int) -> bytes | Missing:

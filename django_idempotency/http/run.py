@@ -17,8 +17,7 @@ from django.http.response import HttpResponseBase
 
 from ..core.concurrency.cancellation import run_to_completion
 from ..core.concurrency.threads import in_thread
-from ..core.contradictions import async_contradiction
-from ..core.policy import Policy
+from ..core.policy import Policy, async_contradiction
 from ..errors import ConfigurationError, Problem
 from .admission import aadmit, admit
 from .atomic_requests import NONE_OPENED, atomic_requests

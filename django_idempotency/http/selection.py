@@ -18,18 +18,16 @@ from django.utils.datastructures import MultiValueDict
 
 from ..core.canonical import TooDeep, UnhashableValue, canonical_bytes, digest
 from ..core.key_formats import ANY, ISSUED
-from ..core.policy import DOCUMENT, FINGERPRINTS, WARN, Policy, Resolved
+from ..core.policy import DOCUMENT, FINGERPRINTS, SELECTING, WARN, Policy, Resolved
 from ..core.records import UnprintedBytes, prints
 from ..core.selectors import Selector
 from ..core.selectors.functions import Unpackable, from_json
 from ..errors import ConfigurationError, KeyMissing, NotSelectable
+from ..runtime.wings import wing
 from . import bodies
 from .keys import formatted, plain_key
 from .unguarded import KEYLESS, NO_KEY, leave_unguarded
-from .wings import wing
 
-#: The fields of a policy that may be expressions.
-SELECTING = ("key", "fingerprint", "fresh_keys_by", "suspect")
 #: JSON longer than this (bytes) is not selected from.
 MAX_SELECTABLE = 1024 * 1024
 #: The prefix of a selected key in `request.idempotency.key` and in the store.
@@ -44,8 +42,8 @@ _UNREADABLE = (
 # -------------------------------------------------------------------------------------------------------- declaration
 
 
-def compile_expressions(policy: Policy) -> None:
-    """Compile a policy's expressions. Raises `ValueError`, which says what to type instead."""
+def compile_given(policy: Policy) -> None:
+    """See `identity.compile_expressions()`."""
     for field in SELECTING:
         value = policy.given().get(field)
         if isinstance(value, (str, Selector)) and value not in FINGERPRINTS:

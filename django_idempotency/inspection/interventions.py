@@ -10,7 +10,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
-from ..core.interventions import Intervention
+from ..core.interventions import CHANGES, Intervention
 
 _ALREADY = ngettext_lazy(
     "%d record was already free, expired or erased.", "%d records were already free, expired or erased."
@@ -46,7 +46,7 @@ class Verb:
 
     def act(self, store: Any, record_id: UUID, *, audit: Any) -> Intervention:
         """Change a record of a store. `audit(record)` gets it as it was."""
-        changed: Intervention = getattr(store, self.name)(record_id, audit=audit)
+        changed: Intervention = store.change(record_id, CHANGES[self.name], audit=audit)
         return changed
 
 

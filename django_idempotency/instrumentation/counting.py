@@ -1,12 +1,12 @@
-"""What requests and calls have in common when they are counted."""
+"""What requests and calls have in common when they are counted and traced."""
 
 from __future__ import annotations
 
+from ..core.records import TRACE, Outcome
 from ..core.rules import Execute, Replay, Verdict
 from ..engine.operation import Operation
-from .meters import Facts, Source, meters
+from .meters import WAIT, Facts, Source, meters
 from .outcomes import EXECUTED, REPLAYED, RESUMED, TAKEN_OVER, WAITED
-from .traces import trace_of
 
 #: Characters of `short_id()`: 48 bits, so that two keys of one log are not confused.
 _LENGTH = 12
@@ -37,8 +37,20 @@ def outcome_of_verdict(verdict: Verdict, operation: Operation) -> str | None:
     return None
 
 
-def count(source: Source, outcome: str, operation: Operation) -> None:
-    """Count a call without a request."""
-    meters.request(source, outcome, facts_of(operation))
-    if operation.waited:
-        meters.waited(source, operation.waited)
+def count(source: Source, outcome: str, operation: Operation | None) -> None:
+    """Count a request or a call, and how long it waited."""
+    meters.request(source, outcome, None if operation is None else facts_of(operation))
+    if operation is not None and operation.waited:
+        WAIT.record(operation.waited, **source._asdict())
+
+
+def traced(outcome: Outcome) -> Outcome:
+    """Return an outcome with the trace context of the running request, if a meter knows one: a replay's span links to it."""
+    if not meters.active or not (trace := meters.current_trace()):
+        return outcome
+    return outcome._replace(headers=(*outcome.headers, (TRACE, trace)))
+
+
+def trace_of(outcome: Outcome | None) -> str:
+    """Return the trace context that is remembered with an outcome, or ""."""
+    return "" if outcome is None else next((value for name, value in outcome.headers if name == TRACE), "")

@@ -1,6 +1,7 @@
 """Hands every figure to the meters of the setting METRICS. Without one, nothing is imported and nothing is measured.
 
-Code that counts asks `meters.active` first, so that a project without metrics pays for one attribute.
+A figure is a `Metric`, declared where it is recorded. On the way of a request `meters.active` is asked first, so that a
+project without metrics pays for one attribute.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
@@ -26,8 +27,7 @@ SHIPPED: Mapping[str, tuple[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(NamedTuple):
     """Where a request or a call came in: the labels of its figures. Never a key, a user, or a path with an id in it."""
 
     #: "decorator", "middleware", "rest_framework", "ninja", or "function".
@@ -38,8 +38,7 @@ class Source:
     store: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class Facts(NamedTuple):
     """What a trace may show of one key: no key, no user."""
 
     #: See `short_id()`.
@@ -49,38 +48,51 @@ class Facts:
     first_trace: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A counter, or a histogram if it has buckets. Declare it once, where it is recorded: each meter exports it by this.
+
+    No label has a key, a user, or more values than the project has routes.
+    """
+
+    #: Behind "django_idempotency.", with dots, and without the unit: "outbox.messages".
+    name: str
+    about: str
+    labels: tuple[str, ...] = ()
+    #: As OpenTelemetry writes it: "s", "{request}".
+    unit: str = ""
+    buckets: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        METRICS.append(self)
+        meters.declare(self)
+
+    def record(self, value: float = 1, /, **labels: str) -> None:
+        """Add to the counter, or observe a value, at each meter. Does nothing without one."""
+        meters.each(lambda meter: meter.record(self, value, labels))
+
+
+#: All that were declared: those of a wing, once its modules are loaded.
+METRICS: list[Metric] = []
+
+
 class Meter:
     """Receives figures. Override what you export; every method may be called from any thread, inside a transaction.
 
     It must not use a database, block, or raise. An error is logged, and the request continues.
     """
 
+    def declare(self, metric: Metric) -> None:
+        """Prepare a metric, so that it is exported before it is recorded."""
+
+    def record(self, metric: Metric, value: float, labels: Mapping[str, str]) -> None:
+        """Add `value` to a counter, or observe it in a histogram."""
+
     def request(self, source: Source, outcome: str, facts: Facts | None) -> None:
-        """Count a request or a call, once. `outcome` is one of `outcomes.OUTCOMES`; `facts`: `None` without a record."""
+        """Describe a request or a call, for a trace; it is also recorded as `REQUESTS`. Called once for each.
 
-    def waited(self, source: Source, seconds: float) -> None:
-        """Record how long a duplicate waited for the first request."""
-
-    def lease_lost(self, source: Source) -> None:
-        """Count a record that its owner could not settle, or whose lease ended while the work ran."""
-
-    def store_operation(self, store: str, operation: str, seconds: float) -> None:
-        """Record how long a verb of a store took, also if it raised."""
-
-    def published(self, outcome: str, lag: float) -> None:
-        """Count a message of the outbox, "published" or "failed", and the seconds since it was sent."""
-
-    def step(self, outcome: str) -> None:
-        """Count a step of an operation: one of `outcomes.STEPS`. Its name is not a label: a project may have many."""
-
-    def outgoing(self, provider: str, outcome: str) -> None:
-        """Count a call to a provider, by its alias in PROVIDERS, when it ends: a `CallState`, or "replayed"."""
-
-    def duplicate_found(self, model: str) -> None:
-        """Count a suspect that `manage.py idempotency_suspects` found. `model` is a label, such as "payments.Charge"."""
-
-    def audit_failed(self) -> None:
-        """Count an event that could not be written to the audit trail."""
+        `outcome` is one of `outcomes.OUTCOMES`; `facts`: `None` without a record.
+        """
 
     def current_trace(self) -> str:
         """Return the trace context (W3C `traceparent`) of the running request; "": there is none."""
@@ -88,7 +100,7 @@ class Meter:
 
 
 class Meters:
-    """The meters of the settings: a callable per figure, which no error leaves."""
+    """The meters of the settings. No error leaves one."""
 
     def __init__(self) -> None:
         #: Read at each request.
@@ -105,6 +117,8 @@ class Meters:
             self.problem = " ".join(str(error).split()) or type(error).__name__
             logger.error("Metrics are off: %s", self.problem)  # noqa: TRY400 - the message says what to do
         self.active = tuple(made)
+        for metric in METRICS:
+            self.declare(metric)
         conf.recompile()  # a plan knows whether its store is measured
 
     def reload(self, *, setting: str, **_: Any) -> None:
@@ -112,32 +126,13 @@ class Meters:
         if setting == conf.NAME:
             self.install()
 
+    def declare(self, metric: Metric) -> None:
+        self.each(lambda meter: meter.declare(metric))
+
     def request(self, source: Source, outcome: str, facts: Facts | None = None) -> None:
-        self._each(lambda meter: meter.request(source, outcome, facts))
-
-    def waited(self, source: Source, seconds: float) -> None:
-        self._each(lambda meter: meter.waited(source, seconds))
-
-    def lease_lost(self, source: Source) -> None:
-        self._each(lambda meter: meter.lease_lost(source))
-
-    def store_operation(self, store: str, operation: str, seconds: float) -> None:
-        self._each(lambda meter: meter.store_operation(store, operation, seconds))
-
-    def published(self, outcome: str, lag: float) -> None:
-        self._each(lambda meter: meter.published(outcome, lag))
-
-    def step(self, outcome: str) -> None:
-        self._each(lambda meter: meter.step(outcome))
-
-    def outgoing(self, provider: str, outcome: str) -> None:
-        self._each(lambda meter: meter.outgoing(provider, outcome))
-
-    def duplicate_found(self, model: str) -> None:
-        self._each(lambda meter: meter.duplicate_found(model))
-
-    def audit_failed(self) -> None:
-        self._each(lambda meter: meter.audit_failed())
+        """Count a request or a call, once, and describe it in its trace."""
+        REQUESTS.record(**source._asdict(), outcome=outcome)
+        self.each(lambda meter: meter.request(source, outcome, facts))
 
     def current_trace(self) -> str:
         """Return the trace context of the first meter that knows one."""
@@ -147,13 +142,14 @@ class Meters:
                     return trace
         return ""
 
-    def _each(self, tell: Callable[[Meter], None]) -> None:
-        for each in self.active:
+    def each(self, use: Callable[[Meter], None]) -> None:
+        """Use each meter."""
+        for meter in self.active:
             try:
-                tell(each)
+                use(meter)
             except Exception:
                 with suppress(Exception):  # raised by a log filter
-                    logger.exception("%s raised: a figure is missing.", type(each).__name__)
+                    logger.exception("%s raised: a figure is missing.", type(meter).__name__)
 
 
 def wanted() -> Iterable[str]:
@@ -184,4 +180,15 @@ def meter(chosen: str) -> Meter:
 
 
 meters = Meters()
+
+#: Seconds. A verb of a store takes a tenth of a millisecond in memory, and seconds while a server fails over.
+QUICK = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+SLOW = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
+
+REQUESTS = Metric(
+    "requests", "Requests and calls by what became of them.", (*Source._fields, "outcome"), unit="{request}"
+)
+WAIT = Metric("wait.duration", "How long duplicates waited.", Source._fields, unit="s", buckets=SLOW)
+LEASE_LOST = Metric("lease.lost", "Records that their owner could not settle in time.", Source._fields, unit="{record}")
+
 setting_changed.connect(meters.reload)

@@ -7,43 +7,17 @@ import traceback
 import weakref
 from typing import Any
 
-from django.dispatch import Signal
 from django.utils.encoding import escape_uri_path
 
-from .. import conf, signals
+from .. import conf
 from ..core.records import shortened
 from ..engine.operation import Operation
-from ..engine.repeating import repeats
+from ..signals import EVENTS, Event
 from .counting import short_id
-from .meters import Source, meters
+from .meters import LEASE_LOST, Source
 from .trail import trail
 
 logger = logging.getLogger("django_idempotency")
-
-#: event → its signal, level and sentence. A warning needs attention; an error may cost money.
-_REPORTS = {
-    "claimed": (signals.claimed, logging.DEBUG, "Claimed: the work runs."),
-    "replayed": (signals.replayed, logging.DEBUG, "Replayed: the stored response was returned."),
-    "resumed": (signals.resumed, logging.DEBUG, "Resumed: a durable execution continues."),
-    "completed": (signals.completed, logging.DEBUG, "Completed: the response is stored."),
-    "busy": (signals.busy, logging.INFO, "Busy: another request with this key is running."),
-    "released": (signals.released, logging.INFO, "Released: the key is free again."),
-    "suspended": (signals.suspended, logging.DEBUG, "Suspended: the key waits for its durable execution."),
-    "deferred": (
-        signals.deferred,
-        logging.WARNING,
-        "Deferred: the store could not write the settle; it is retried until the lease ends.",
-    ),
-    "mismatched": (signals.mismatched, logging.WARNING, "Mismatched: the key was used for a different request."),
-    "unreadable": (signals.unreadable, logging.ERROR, "Unreadable: the record is damaged; the work is not run again."),
-    "taken_over": (signals.taken_over, logging.WARNING, "Taken over: an earlier owner did not finish."),
-    "unavailable": (signals.unavailable, logging.ERROR, "Unavailable: the store cannot be used."),
-    "flooded": (signals.flooded, logging.WARNING, "Flooded: a client makes too many new keys; this one is refused."),
-    "suspected": (signals.suspected, logging.WARNING, "Suspected: the same was sent with another key."),
-    "lost": (signals.lost, logging.ERROR, "Lost: the record was not settled; it is taken over after its lease."),
-    "unguarded": (signals.unguarded, logging.WARNING, "%s %s runs unguarded: %s."),  # INFO where that is intended
-    "observed": (signals.observed, logging.WARNING, "%s %s was only observed. A guard: %s."),  # see _OBSERVED_LEVELS
-}
 
 #: What a guard would have done → the level of its record, if not WARNING.
 _OBSERVED_LEVELS = {"run": logging.DEBUG, "replay": logging.INFO, "in-progress": logging.INFO, "error": logging.ERROR}
@@ -61,6 +35,7 @@ class Observer:
         self._source = source
         #: Are replays and mismatches counted? `None`: the setting says.
         self._counts = counts
+        self.commits = trail.active is not None
         # The request refers to us: a strong reference would keep the request and its uploads until garbage collection.
         self._request = None if request is None else weakref.ref(request)
 
@@ -71,11 +46,11 @@ class Observer:
 
     def __call__(self, event: str, operation: Operation, error: BaseException | None = None) -> None:
         """Log an event and send its signal. The failure of a receiver or a log filter changes nothing."""
-        signal, level, sentence = _REPORTS[event]
+        signal = EVENTS[event]
         if event in _MEASURED and (self._source is not None or self._counts is not False):
             self._measure(event, operation)
-        if logger.isEnabledFor(level):
-            log(level, sentence, event, operation, error, route=route_of(self.request))
+        if logger.isEnabledFor(signal.level):
+            log(signal, operation, error, route=route_of(self.request))
         if trail.active is not None:
             trail.active.event(event, operation, self.request)
         if signal.receivers:
@@ -84,11 +59,11 @@ class Observer:
 
     async def asend(self, event: str, operation: Operation, error: BaseException | None = None) -> None:
         """See __call__(). Receivers may be sync or async, and use the database."""
-        signal, level, sentence = _REPORTS[event]
+        signal = EVENTS[event]
         if event in _MEASURED and (self._source is not None or self._counts is not False):
             self._measure(event, operation)
-        if logger.isEnabledFor(level):
-            log(level, sentence, event, operation, error, route=route_of(self.request))
+        if logger.isEnabledFor(signal.level):
+            log(signal, operation, error, route=route_of(self.request))
         if trail.active is not None:
             await trail.active.aevent(event, operation, self.request)
         if signal.receivers:
@@ -107,8 +82,10 @@ class Observer:
     def _measure(self, event: str, operation: Operation) -> None:
         if event == "lost":
             if self._source is not None:
-                meters.lease_lost(self._source)
+                LEASE_LOST.record(**self._source._asdict())
         elif operation.record is not None and (conf.get("COUNT_REPLAYS") if self._counts is None else self._counts):
+            from ..engine.repeating import repeats  # not above: few projects count them
+
             repeats.add(operation.store, operation.record, replayed=event == "replayed")
 
 
@@ -118,15 +95,7 @@ def route_of(request: Any) -> str | None:
     return None if match is None else match.route
 
 
-def log(
-    level: int,
-    sentence: str,
-    event: str,
-    operation: Operation,
-    error: BaseException | None,
-    *,
-    route: str | None = None,
-) -> None:
+def log(event: Event, operation: Operation, error: BaseException | None, *, route: str | None = None) -> None:
     """Write one structured record. The key is shortened; everything in the record was validated.
 
     The message itself names the method, the route (without one: the path, or the function), the key's hash, and what the
@@ -135,7 +104,7 @@ def log(
     ticket, cause = operation.ticket, _cause(error)
     where = ticket.path if route is None else route
     extra = {
-        "event": event,
+        "event": event.name,
         "key": shortened(ticket.key),
         "scope": ticket.scope,
         "method": ticket.method,
@@ -148,8 +117,8 @@ def log(
         "cause": cause,
     }
     facts = (ticket.method, where, short_id(operation), *((cause,) if cause else ()))
-    traceback = error if level >= logging.ERROR else None
-    _write(level, f"{sentence} %s %s, key %s" + (": %s" if cause else ""), extra, *facts, error=traceback)
+    traceback = error if event.level >= logging.ERROR else None
+    _write(event.level, f"{event.sentence} %s %s, key %s" + (": %s" if cause else ""), extra, *facts, error=traceback)
 
 
 def _cause(error: BaseException | None) -> str | None:
@@ -166,37 +135,41 @@ def _cause(error: BaseException | None) -> str | None:
 
 def notify_unguarded(request: Any, reason: str, why: str, level: int, key: str | None) -> None:
     """Report a request that asked to be guarded but is not, by a signal and a log record."""
-    signal = _log_unguarded(request, reason, why, level, key)
+    signal = EVENTS["unguarded"]
+    _log_request(signal, level, request, reason, why, key)
     if signal.receivers:
         signal.send_robust(sender=Operation, operation=None, request=request, error=None, reason=reason)
 
 
 async def anotify_unguarded(request: Any, reason: str, why: str, level: int, key: str | None) -> None:
     """See notify_unguarded()."""
-    signal = _log_unguarded(request, reason, why, level, key)
+    signal = EVENTS["unguarded"]
+    _log_request(signal, level, request, reason, why, key)
     if signal.receivers:
         await signal.asend_robust(sender=Operation, operation=None, request=request, error=None, reason=reason)
 
 
 def notify_observed(request: Any, would: str, key: str | None, error: Exception | None) -> None:
     """Report what a guard would have done about a request that was only observed, by a signal and a log record."""
-    signal, level, sentence = _REPORTS["observed"]
-    level = _OBSERVED_LEVELS.get(would, level)
-    if logger.isEnabledFor(level):
-        method, path = str(request.method), escape_uri_path(request.path)
-        extra = {"event": "observed", "key": shortened(key or ""), "method": method, "path": path, "reason": would}
-        _write(level, sentence, extra, method, path, would, error=error)
+    signal = EVENTS["observed"]
+    _log_request(signal, _OBSERVED_LEVELS.get(would, signal.level), request, would, would, key, error)
     if signal.receivers:
         signal.send_robust(sender=Operation, operation=None, request=request, error=error, reason=would)
 
 
-def _log_unguarded(request: Any, reason: str, why: str, level: int, key: str | None) -> Signal:
-    signal, _, sentence = _REPORTS["unguarded"]
+def _log_request(  # noqa: PLR0917 - ours alone
+    event: Event,
+    level: int,
+    request: Any,
+    reason: str,
+    why: str,
+    key: str | None,
+    error: BaseException | None = None,
+) -> None:
     if logger.isEnabledFor(level):
         method, path = str(request.method), escape_uri_path(request.path)
-        extra = {"event": "unguarded", "key": shortened(key or ""), "method": method, "path": path, "reason": reason}
-        _write(level, sentence, extra, method, path, why)
-    return signal
+        extra = {"event": event.name, "key": shortened(key or ""), "method": method, "path": path, "reason": reason}
+        _write(level, event.sentence, extra, method, path, why, error=error)
 
 
 def _write(level: int, sentence: str, facts: dict[str, Any], *args: str, error: BaseException | None = None) -> None:

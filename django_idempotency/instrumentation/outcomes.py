@@ -30,12 +30,3 @@ OUTCOMES: Final = (
     *(EXECUTED, RESUMED, TAKEN_OVER, REPLAYED, WAITED, RUNNING, MISMATCH, MISSING, INVALID, LATE, HELD, NOT_STORED),
     *(FLOODED, SUSPECTED, REFUSED, UNREADABLE, STORE_ERROR, DEGRADED, UNGUARDED, OBSERVED, UNKEYED),
 )
-
-STEP_EXECUTED: Final = "executed"  # its body has run, and its result is stored
-STEP_SKIPPED: Final = "skipped"  # an earlier attempt has done it
-STEP_FAILED: Final = "failed"  # its body raised an exception
-STEP_IN_DOUBT: Final = "in_doubt"  # it broke off, and a person decides
-STEP_UNDONE: Final = "undone"
-STEP_NOT_UNDONE: Final = "not_undone"  # its undo failed: it is tried again, or a person decides
-
-STEPS: Final = (STEP_EXECUTED, STEP_SKIPPED, STEP_FAILED, STEP_IN_DOUBT, STEP_UNDONE, STEP_NOT_UNDONE)

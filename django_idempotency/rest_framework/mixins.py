@@ -24,8 +24,8 @@ from ..http.atomic_requests import (
     non_atomic_aliases,
 )
 from ..http.handle import without_key
+from ..http.identity import compile_expressions
 from ..http.plan import asking
-from ..http.selection import compile_expressions
 from ..instrumentation.meters import meters
 from .guarding import ViewTerms, dispatch, enter
 

@@ -1,6 +1,6 @@
 """The running work's view of its own operation: `request.idempotency` in a view, `current_operation()` elsewhere.
 
-An app that is optional may add to it, and say how its work ends: see `extensions`.
+An app that is optional may add to it, and say how its work ends: see `wings`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .derivation import derive, is_usable
 
 logger = logging.getLogger("django_idempotency")
 
-#: What an app that is optional adds to a handle: see `extensions.Extension.handle`.
+#: What an app that is optional adds to a handle: see `wings.Extension.handle`.
 OF_APPS = dict.fromkeys(("step", "astep", "undo_steps", "aundo_steps"), "django_idempotency.contrib.steps")
 #: Used while idempotency is off. No record has this id.
 _NO_OPERATION = UUID(int=0)

@@ -9,7 +9,7 @@ from types import TracebackType
 from uuid import UUID
 
 from ..core.records import Record, Settlement, Ticket
-from ..instrumentation.meters import meters
+from ..instrumentation.meters import QUICK, Metric
 from ..stores.base import BaseStore, Guard
 from ..stores.wrapper import WrappedStore
 
@@ -43,8 +43,10 @@ class MeteredStore(WrappedStore):
         with measured(self._alias, "renew"):
             return self.store.renew(tickets)
 
-    def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Guard]:
-        return _MeteredGuard(self.store.guard(ticket, takeover=takeover), self._alias)
+    def guard(
+        self, ticket: Ticket, *, takeover: bool = False, claimed: Record | None = None
+    ) -> AbstractContextManager[Guard]:
+        return _MeteredGuard(self.store.guard(ticket, takeover=takeover, claimed=claimed), self._alias)
 
 
 class _MeteredGuard(AbstractContextManager[Guard]):
@@ -72,9 +74,12 @@ def measured(alias: str, operation: str) -> Iterator[None]:
     try:
         yield
     finally:
-        meters.store_operation(alias, operation, time.perf_counter() - began)
+        STORE_OPERATION.record(time.perf_counter() - began, store=alias, operation=operation)
 
 
+STORE_OPERATION = Metric(
+    "store.operation.duration", "How long the verbs of a store took.", ("store", "operation"), unit="s", buckets=QUICK
+)
 #: Alias → its store, measured.
 _metered: dict[str, MeteredStore] = {}
 

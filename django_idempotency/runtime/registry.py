@@ -17,7 +17,6 @@ from ..errors import ConfigurationError
 from ..instrumentation.meters import meters
 from ..stores.base import BaseStore
 from ..stores.wrapper import innermost, layers
-from .metered import metered
 
 #: The number of records in a local cache with `"local_cache": True`.
 LOCAL_CACHE = 256
@@ -101,8 +100,10 @@ def build(alias: str, nested: Callable[[str], BaseStore]) -> BaseStore:
     """Build a store from its settings. `nested` returns the stores that its OPTIONS name."""
     configured = conf.get("STORES")
     if alias not in configured:
-        known = ", ".join(map(repr, configured))
-        raise ImproperlyConfigured(f'IDEMPOTENCY["STORES"] has no {alias!r}. It has {known}.')
+        known = ", ".join(map(repr, configured)) or "none"
+        raise ImproperlyConfigured(
+            f'IDEMPOTENCY["STORES"] has no {alias!r}. It has {known}. Type one of these, or add it.'
+        )
     try:
         backend = import_string(configured[alias]["BACKEND"])
         options = dict(configured[alias].get("OPTIONS", {}))
@@ -137,9 +138,14 @@ def store_of(policy: Resolved) -> BaseStore:
     store = stores[policy.store]
     if policy.guarantee is Guarantee.ATOMIC and not store.supports_atomic:
         raise ConfigurationError(
-            f'The store {policy.store!r} cannot keep "atomic". Type guarantee="lease", or name an ORM store.'
+            f'The store {policy.store!r} cannot keep "atomic": it joins no transaction. Name an ORM store, or type '
+            'guarantee="lease": then what a killed worker has written is not rolled back, and the retry writes it again.'
         )
-    return metered(policy.store, store) if meters.active else store
+    if not meters.active:
+        return store
+    from .metered import metered  # not above: most projects have no meter
+
+    return metered(policy.store, store)
 
 
 def body_limit(policy: Resolved, store: BaseStore) -> int:

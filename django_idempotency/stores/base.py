@@ -13,14 +13,14 @@ from uuid import UUID, uuid4
 
 from ..core import interventions
 from ..core.concurrency.threads import in_thread
-from ..core.interventions import Intervention
+from ..core.interventions import Intervention, Wanted
 from ..core.records import Record, Settlement, Status, Ticket
-from ..core.repeats import Counted, Repeats
 from ..errors import ConfigurationError, IdempotencyError, StoreUnavailable
-from .database_checks import check_database
 
 if TYPE_CHECKING:
     from django.core.checks import CheckMessage
+
+    from ..core.repeats import Counted, Repeats
 
 
 class Guard:
@@ -31,8 +31,10 @@ class Guard:
 
     #: The row as it was locked; `None` when another holds it.
     record: Record | None = None
-    #: The id of the work's transaction, so that a settle can compare it; `None`: call `lost()` instead.
+    #: The id of the work's transaction, so that a settle can compare it; `None`: it has none.
     transaction_id: str | None = None
+    #: Does the settle or the end of the guard find out by itself that the transaction is another one? If not, call `lost()`.
+    finds_loss = False
     #: Are the work's writes committed? Read after the guard; one that joins their transaction begins with `False`.
     committed = True
     #: What the work tried and a guard makes impossible. It may have handled the error, so its response is not kept.
@@ -132,6 +134,8 @@ class BaseStore(ABC):
         `alias` is its name in STORES. `copies_only`: it is only the front of other stores. With `deploy` it may raise.
         A database is asked by `checks.databases`, once for all that use it.
         """
+        from .database_checks import check_database  # not above: a server needs no check
+
         return check_database(alias, self.using) if self.using is not None and not deploy else ()
 
     @classmethod
@@ -220,11 +224,14 @@ class BaseStore(ABC):
         """Return how often a key came again, for people and tools; `None`: nothing was counted."""
         return None
 
-    def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Guard]:
+    def guard(
+        self, ticket: Ticket, *, takeover: bool = False, claimed: Record | None = None
+    ) -> AbstractContextManager[Guard]:
         """Hold the record while the work runs. With `takeover`, do not wait for a current holder.
 
         For `atomic` its `record` is the row as it was locked: `None` says that another holds it, and the work does not
-        run.
+        run. `claimed` is the record that the ticket owns, as its claim returned it: then only what could have changed is
+        read, and `record` is that one; `None` if it has changed.
         """
         return Guard()
 
@@ -234,29 +241,9 @@ class BaseStore(ABC):
 
     # ----------------------------------------------------------------------------------------------- for an operator
 
-    def release(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        """Free a key by hand, unless it is held. Its response is forgotten; the next request must still match."""
-        return self._intervene(record_id, interventions.released, audit)
-
-    def expire(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        """Expire a record now, unless it is held."""
-        return self._intervene(record_id, interventions.expired_now, audit)
-
-    def erase(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        """Delete a record's response and digest by hand, and expire it, unless it is held.
-
-        Also erases a record that has expired.
-        """
-        return self._intervene(record_id, interventions.erased, audit)
-
-    def forget(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        """Remove what a record knows about a person, and keep its key used: see `interventions.forgotten`."""
-        return self._intervene(record_id, interventions.forgotten, audit)
-
-    def _intervene(
-        self, record_id: UUID, change: Callable[[Record], Settlement | Intervention | None], audit: Audit
-    ) -> Intervention:
-        decided = interventions.intervention(self.get(record_id), change)
+    def change(self, record_id: UUID, wanted: Wanted, *, audit: Audit) -> Intervention:
+        """Change a record by hand, unless it is held. `wanted` is one of `core.interventions`, such as `released`."""
+        decided = interventions.intervention(self.get(record_id), wanted)
         if isinstance(decided, Intervention):
             return decided
         return audited(lambda: self._change_by_hand(decided), decided.record, audit)

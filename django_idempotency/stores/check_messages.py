@@ -1,106 +1,51 @@
-"""What our stores' `check()` reports: its texts, and how a check message is built. `checks.catalogue` includes them."""
+"""How checks speak. Each message is a class, named by its code; its docstring is what it says, and then what to type.
+
+E: the configuration cannot work. W: it works, but may surprise. I: it is worth knowing. The classes are beside what
+finds them: those of our stores in `stores`, the others in `checks` and in the apps. `docs/reference/checks.md` lists them.
+"""
 
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from typing import Any
+from inspect import cleandoc
+from typing import Any, ClassVar
 
-from django.core.checks import CheckMessage, Error, Info
-from django.core.checks import Warning as Caution
+from django.core.checks import ERROR, INFO, WARNING, CheckMessage
 
 PREFIX = "django_idempotency"
-SILENCE = 'SILENCED_SYSTEM_CHECKS = ["django_idempotency.%(code)s"]'
-
-#: Code → (message, hint).
-STORE_CHECKS: dict[str, tuple[str, str]] = {
-    "E014": (
-        'IDEMPOTENCY["STORES"]["%(alias)s"] uses the database %(using)s, which DATABASES does not have.',
-        'Type "OPTIONS": {"using": "%(close)s"}, or add the database.',
-    ),
-    "E015": (
-        'IDEMPOTENCY["STORES"]["%(alias)s"] uses the database "%(using)s", whose kind is "%(vendor)s".',
-        (
-            'Type "OPTIONS": {"using": …} with a database of PostgreSQL, MariaDB, MySQL or SQLite, '
-            "or register a dialect for this kind."
-        ),
-    ),
-    "E018": (
-        'IDEMPOTENCY["STORES"]["%(alias)s"] keeps its records in the cache "%(cache)s", which CACHES does not have.',
-        (
-            'Type "OPTIONS": {"cache": "%(close)s"}, or add CACHES["%(cache)s"] = '
-            '{"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:6379/1"}.'
-        ),
-    ),
-    "E019": (
-        (
-            'IDEMPOTENCY["STORES"]["%(alias)s"] keeps its records in CACHES["%(cache)s"], '
-            "which is not a django-redis cache: %(problem)s."
-        ),
-        (
-            'Type CACHES["%(cache)s"] = {"BACKEND": "django_redis.cache.RedisCache", '
-            '"LOCATION": "redis://127.0.0.1:6379/1"}, or "OPTIONS": {"cache": …} with one that is.'
-        ),
-    ),
-    "E051": (
-        'The Redis of IDEMPOTENCY["STORES"]["%(alias)s"] is version %(version)s, but the store needs 5 or later.',
-        "Type redis-cli INFO server to see which server responds, and move the records to Redis 5 or later.",
-    ),
-    "E052": (
-        'The table "%(table)s" of IDEMPOTENCY["STORES"]["%(alias)s"] is missing in DynamoDB.',
-        "Type python manage.py create_idempotency_table --store=%(alias)s",
-    ),
-    "E053": (
-        'IDEMPOTENCY["STORES"]["%(alias)s"] does not match its table in DynamoDB: %(error)s',
-        'Type in "OPTIONS" the names that the table has ("key_attr", "sort_key_attr", "attributes"), or another "table".',
-    ),
-    "W061": (
-        (
-            'The Redis of IDEMPOTENCY["STORES"]["%(alias)s"] evicts keys when its %(maxmemory)s are full '
-            '(maxmemory-policy is "%(policy)s"): the work of an evicted record runs again.'
-        ),
-        (
-            "Type redis-cli CONFIG SET maxmemory-policy noeviction, and the same in redis.conf "
-            "(or in the parameters of a managed service). If a cache needs eviction, put the records into another Redis."
-        ),
-    ),
-    "W062": (
-        (
-            'The Redis of IDEMPOTENCY["STORES"]["%(alias)s"] writes no append-only file (appendonly is "no"): '
-            "a restart loses records, and their work runs again."
-        ),
-        (
-            "Type redis-cli CONFIG SET appendonly yes, and the same in redis.conf. "
-            f"If the service persists them in another way, {SILENCE}."
-        ),
-    ),
-    "W063": (
-        (
-            'TTL is off for the DynamoDB table "%(table)s" of IDEMPOTENCY["STORES"]["%(alias)s"]: '
-            "nothing is deleted, and it grows forever."
-        ),
-        "Type python manage.py create_idempotency_table --store=%(alias)s",
-    ),
-}
 
 
-def message(catalogue: Mapping[str, tuple[str, str]], code: str, **facts: Any) -> CheckMessage:
-    """Build the check message of a code in a catalogue."""
-    text, hint = catalogue[code]
-    kind = {"E": Error, "W": Caution, "I": Info}[code[0]]
-    facts["code"] = code
-    return kind(text % facts, hint=hint % facts, id=f"{PREFIX}.{code}")
+class Finding(CheckMessage):
+    """The message of a check. Make it with the facts that its docstring names: `E001(found="a list")`.
 
+    `%(silence)s` is what silences it.
+    """
 
-def finding(code: str, **facts: Any) -> CheckMessage:
-    """Build the check message of one of our stores."""
-    return message(STORE_CHECKS, code, **facts)
+    _LEVELS: ClassVar[dict[str, int]] = {"E": ERROR, "W": WARNING, "I": INFO}
+
+    def __init__(self, **facts: Any) -> None:
+        code = type(self).__name__
+        facts["silence"] = f'SILENCED_SYSTEM_CHECKS = ["{PREFIX}.{code}"]'
+        message, hint = (text % facts for text in self.texts())
+        super().__init__(self._LEVELS[code[0]], message, hint=hint, id=f"{PREFIX}.{code}")
+
+    @classmethod
+    def texts(cls) -> tuple[str, str]:
+        """Return its message and its hint, with the names of facts in them."""
+        message, _, hint = cleandoc(cls.__doc__ or "").partition("\n\n")
+        return " ".join(message.split()), " ".join(hint.split())
 
 
 def closest(name: str, known: Iterable[Any]) -> str:
     """Return the known name that is most similar to `name`."""
     return next(iter(get_close_matches(name, map(str, known), n=1, cutoff=0)), "default")
+
+
+def and_more(found: Sequence[str]) -> str:
+    """Return what follows the first name in a message."""
+    return f" and {len(found) - 1} more" if len(found) > 1 else ""
 
 
 def shown(value: Any) -> str:

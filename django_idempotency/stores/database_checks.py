@@ -8,13 +8,20 @@ from typing import Any
 from django.core.checks import CheckMessage
 from django.db import connections
 
-from .check_messages import closest, finding, shown
+from .check_messages import Finding, closest, shown
+
+
+class E014(Finding):
+    """IDEMPOTENCY["STORES"]["%(alias)s"] uses the database %(using)s, which DATABASES does not have.
+
+    Type "OPTIONS": {"using": "%(close)s"}, or add the database.
+    """
 
 
 def check_database(alias: str, using: Any) -> Iterator[CheckMessage]:
     """Check that a store's database is known."""
     if not isinstance(using, str) or using not in connections.settings:
-        yield finding("E014", alias=alias, using=shown(using), close=closest(str(using), connections.settings))
+        yield E014(alias=alias, using=shown(using), close=closest(str(using), connections.settings))
 
 
 def vendor_of(using: Any) -> str | None:

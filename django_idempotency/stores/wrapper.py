@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from django.core.checks import CheckMessage
 
-from ..core.interventions import Intervention
+from ..core.interventions import Intervention, Wanted
 from ..core.records import Record, Settlement, Ticket
-from ..core.repeats import Counted, Repeats
 from .base import Audit, BaseStore, Guard, Purged, Scanned
+
+if TYPE_CHECKING:
+    from ..core.repeats import Counted, Repeats
 
 
 class WrappedStore(BaseStore):
@@ -56,8 +59,10 @@ class WrappedStore(BaseStore):
         """See claim()."""
         return self.outwards(await self.store.aclaim(self.inwards(ticket)), ticket)
 
-    def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Guard]:
-        guard = self.store.guard(self.inwards(ticket), takeover=takeover)
+    def guard(
+        self, ticket: Ticket, *, takeover: bool = False, claimed: Record | None = None
+    ) -> AbstractContextManager[Guard]:
+        guard = self.store.guard(self.inwards(ticket), takeover=takeover, claimed=claimed)
         return _reading(guard, lambda record: self.outwards(record, ticket))
 
     def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
@@ -100,21 +105,8 @@ class WrappedStore(BaseStore):
     def close(self) -> None:
         self.store.close()
 
-    def release(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        return self._by_hand(self.store.release, record_id, audit)
-
-    def expire(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        return self._by_hand(self.store.expire, record_id, audit)
-
-    def erase(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        return self._by_hand(self.store.erase, record_id, audit)
-
-    def forget(self, record_id: UUID, *, audit: Audit) -> Intervention:
-        return self._by_hand(self.store.forget, record_id, audit)
-
-    def _by_hand(self, act: Callable[..., Intervention], record_id: UUID, audit: Audit) -> Intervention:
-        """Change a record by hand. `act` does it in the store inside."""
-        return act(record_id, audit=audit)
+    def change(self, record_id: UUID, wanted: Wanted, *, audit: Audit) -> Intervention:
+        return self.store.change(record_id, wanted, audit=audit)
 
 
 @contextmanager

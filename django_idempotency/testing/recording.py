@@ -49,6 +49,8 @@ class RecordingStore(WrappedStore):
         self.verbs.append("purge")
         return super().purge(limit=limit, since=since)
 
-    def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Guard]:
+    def guard(
+        self, ticket: Ticket, *, takeover: bool = False, claimed: Record | None = None
+    ) -> AbstractContextManager[Guard]:
         self.verbs.append("guard")
-        return super().guard(ticket, takeover=takeover)
+        return super().guard(ticket, takeover=takeover, claimed=claimed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -12,8 +13,9 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 
+from django_idempotency.core import interventions
 from django_idempotency.core.conclusions import WorkResult
-from django_idempotency.core.interventions import Intervention
+from django_idempotency.core.interventions import CHANGES, Intervention
 from django_idempotency.core.records import Guarantee, Status
 from django_idempotency.errors import StoreUnavailable
 from django_idempotency.models import IdempotencyRecord
@@ -187,13 +189,13 @@ class TestInterventions:
             raise RuntimeError
 
         with pytest.raises(RuntimeError):
-            getattr(ORMStore(), verb)(ticket.id, audit=broken)
+            ORMStore().change(ticket.id, CHANGES[verb], audit=broken)
         assert row(ticket).status == Status.COMPLETED
         assert row(ticket).expires_at > datetime.now(timezone.utc)
 
     @pytest.mark.parametrize("verb", ["release", "expire", "erase"])
     def test_outcomes(self, verb: str) -> None:
-        act = getattr(ORMStore(), verb)
+        act = partial(ORMStore().change, wanted=CHANGES[verb])
         assert act(completed().id, audit=nothing) is Intervention.DONE
         assert act(running().id, audit=nothing) is Intervention.DONE  # the lease has lapsed, and the row is not locked
         assert act(running(lease=60).id, audit=nothing) is Intervention.BUSY
@@ -207,13 +209,13 @@ class TestInterventions:
         """An owner that lost the record after its lease finds another owner's token."""
         ticket = running(guarantee=Guarantee.LEASE, lease=0.001)
         owner = row(ticket).owner
-        while getattr(ORMStore(), verb)(ticket.id, audit=nothing) is Intervention.BUSY:
+        while ORMStore().change(ticket.id, CHANGES[verb], audit=nothing) is Intervention.BUSY:
             pass
         assert row(ticket).owner != owner
 
     def test_release_keeps_a_dropped_fingerprint_open(self) -> None:
         ticket = released(WorkResult.DROPPED)
-        assert ORMStore().release(ticket.id, audit=nothing) is Intervention.ALREADY
+        assert ORMStore().change(ticket.id, interventions.released, audit=nothing) is Intervention.ALREADY
         assert bytes(row(ticket).digest) == b""
 
     def test_the_store_is_gone(self, boss: Client, monkeypatch: Any) -> None:
@@ -223,7 +225,7 @@ class TestInterventions:
             raise StoreUnavailable
 
         ticket = completed()
-        monkeypatch.setattr(ORMStore, "release", gone)
+        monkeypatch.setattr(ORMStore, "change", gone)
         response = boss.post(
             LIST,
             {"action": "release_records", "_selected_action": [str(ticket.id)], "confirmed": "yes", **WHY},
@@ -238,8 +240,8 @@ def test_a_held_record_is_refused_at_once(verb: str) -> None:
     """A live worker's row lock is reported whatever its lease, and nothing waits for it."""
     ticket = running()
     with held(ticket):
-        assert elsewhere(lambda: getattr(ORMStore(), verb)(ticket.id, audit=nothing)) is Intervention.BUSY
-    assert elsewhere(lambda: getattr(ORMStore(), verb)(ticket.id, audit=nothing)) is Intervention.DONE
+        assert elsewhere(lambda: ORMStore().change(ticket.id, CHANGES[verb], audit=nothing)) is Intervention.BUSY
+    assert elsewhere(lambda: ORMStore().change(ticket.id, CHANGES[verb], audit=nothing)) is Intervention.DONE
 
 
 @pytest.mark.django_db(transaction=True)

@@ -2,8 +2,8 @@
 
     python -m tests.budgets.project [apps]
 
-prints the figures as JSON: of each journey, and which of the package's modules are loaded, with `apps` those after
-`django.setup()` with this app alone.
+prints the figures as JSON: of each journey, and which of the package's modules are loaded once a guarded DRF view has answered
+its first request. With `apps`: those after `django.setup()` with this app alone.
 """
 
 from __future__ import annotations
@@ -147,6 +147,9 @@ def main() -> None:
 
     call_command("migrate", verbosity=0)
     urlpatterns.extend(routes())
+    from django.test import Client
+
+    Client().post("/drf", BODY, content_type="application/json", headers={"Idempotency-Key": KEY})
     print(json.dumps({"loaded": loaded(), "journeys": journeys()}))
 
 

@@ -33,6 +33,12 @@ def configure(settings: Settings) -> Configure:
     return configure
 
 
+def said(messages: Iterable[CheckMessage]) -> dict[str, str]:
+    """Return each short id with all that its message says: of fields that contradict each other, it says what to type."""
+    found = list(messages)
+    return {short: f"{message.msg} {hint}" for message, (short, hint) in zip(found, hints(found).items(), strict=True)}
+
+
 def hints(messages: Iterable[CheckMessage]) -> dict[str, str]:
     """Return each short id with what its hint says to type. Every message has both."""
     found = {}

@@ -1,79 +1,57 @@
-"""The table of checks equals the docs' page of checks."""
+"""Every message of a check: one class, in the docs' page, found somewhere and tested."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from importlib import import_module
 from pathlib import Path
 
-from django_idempotency.checks import catalogue
-from django_idempotency.checks.catalogue import CATALOGUE as CORE
-from django_idempotency.checks.catalogue.databases import DATABASES
-from django_idempotency.checks.catalogue.routes import MIDDLEWARE, ROUTES
-from django_idempotency.checks.catalogue.servers import DEPLOYED
-from django_idempotency.checks.catalogue.settings import SETTINGS
-from django_idempotency.checks.catalogue.stores import STORES
-from django_idempotency.contrib.at_rest.checks import CHECKS as AT_REST
-from django_idempotency.contrib.audit.checks import CHECKS as AUDIT
-from django_idempotency.contrib.client.checks import CHECKS as CLIENT
-from django_idempotency.contrib.cors.checks import CHECKS as CORS
-from django_idempotency.contrib.graphql.checks import CHECKS as GRAPHQL
-from django_idempotency.contrib.ninja.checks import CHECKS as NINJA
-from django_idempotency.contrib.outbox.checks import CHECKS as OUTBOX
-from django_idempotency.contrib.steps.checks import CHECKS as STEPS
+import django_idempotency
+from django_idempotency.stores.check_messages import PREFIX, Finding
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "checks.md"
-FOLDER = Path(catalogue.__file__).parent
-PACKAGE = FOLDER.parent.parent
-#: The core's, then those of the apps and of the integrations.
-CATALOGUE = {**CORE, **AT_REST, **STEPS, **CLIENT, **OUTBOX, **AUDIT, **CORS, **NINJA, **GRAPHQL}
+PACKAGE = Path(django_idempotency.__file__).parent
+
+for path in PACKAGE.rglob("*.py"):
+    if "(Finding):" in path.read_text():
+        import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+KINDS = Finding.__subclasses__()
 
 
-def row(code: str) -> str:
+def row(kind: type[Finding]) -> str:
     """Return a check's line in the docs. Parts that differ between projects are in angle brackets."""
-    message, hint = (re.sub(r"%\((\w+)\)s", r"<\1>", text).replace("<code>", code) for text in CATALOGUE[code])
+    code = kind.__name__
+    silence = f'SILENCED_SYSTEM_CHECKS = ["{PREFIX}.{code}"]'
+    message, hint = (re.sub(r"%\((\w+)\)s", r"<\1>", text).replace("<silence>", silence) for text in kind.texts())
     return f"| `{code}` | `{message}` | `{hint}` |"
 
 
 def test_the_docs_have_every_check() -> None:
-    """The docs match line by line, in the order of the table. To write them: print(*map(row, CATALOGUE), sep="\\n")."""
+    """Each has its line in the docs, and no other is there. To write them: print(*map(row, KINDS), sep="\\n")."""
     lines = [line for line in PAGE.read_text().splitlines() if re.match(r"\| `[EWI]\d", line)]
-    assert lines == [row(code) for code in CATALOGUE]
+    assert sorted(lines) == sorted(map(row, KINDS))
 
 
 def test_every_code_is_one_check() -> None:
-    """No code is in two parts of the catalogue."""
-    parts = (
-        SETTINGS,
-        STORES,
-        MIDDLEWARE,
-        ROUTES,
-        DATABASES,
-        DEPLOYED,
-        AT_REST,
-        STEPS,
-        CLIENT,
-        OUTBOX,
-        AUDIT,
-        CORS,
-        NINJA,
-        GRAPHQL,
-    )
-    assert len(CATALOGUE) == sum(map(len, parts))
+    """A code is a letter and three digits, and no two checks have the same."""
+    codes = Counter(kind.__name__ for kind in KINDS)
+    assert [code for code, count in codes.items() if count > 1 or not re.fullmatch(r"[EWI]\d{3}", code)] == []
 
 
 def test_every_check_can_happen_and_is_tested() -> None:
     """Every code has a place that finds it and a test that names it."""
-    texts = {*FOLDER.iterdir(), PACKAGE / "stores" / "check_messages.py"}
-    finding = "".join(path.read_text() for path in PACKAGE.rglob("*.py") if path not in texts)
+    package = "".join(path.read_text() for path in PACKAGE.rglob("*.py"))
+    found = Counter(re.findall(r"\b[EWI]\d{3}\b(?!\(Finding)", package))
     tests = (*Path(__file__).parent.glob("test_*.py"), *Path(__file__).parents[1].glob("contrib/*/test_checks.py"))
     testing = "".join(path.read_text() for path in tests)
-    assert [code for code in CATALOGUE if f'"{code}"' not in finding] == []
-    assert [code for code in CATALOGUE if f'"{code}"' not in testing] == []
+    assert [kind.__name__ for kind in KINDS if not found[kind.__name__]] == []
+    assert [kind.__name__ for kind in KINDS if f'"{kind.__name__}"' not in testing] == []
 
 
 def test_every_hint_names_what_to_type() -> None:
     """Every hint is an imperative, without Markdown that the docs would swallow."""
     verb = re.compile(r"\b(Type|type|Put|Move|Keep|Take|Add|Swap|Did you mean)\b")
-    assert [code for code, (_, hint) in CATALOGUE.items() if not verb.search(hint)] == []
-    assert [code for code, texts in CATALOGUE.items() if re.search("[`|]", "".join(texts))] == []
+    assert [kind.__name__ for kind in KINDS if not verb.search(kind.texts()[1])] == []
+    assert [kind.__name__ for kind in KINDS if re.search("[`|]", "".join(kind.texts()))] == []

@@ -15,8 +15,8 @@ from django.db import OperationalError, connection, connections
 from django.db.migrations.recorder import MigrationRecorder
 from pytest_django import Settings
 
-from django_idempotency.checks.database_servers import on_server
-from django_idempotency.checks.databases import check_databases, check_deployment, check_migrations
+from django_idempotency.checks.databases import check_databases, check_migrations
+from django_idempotency.checks.servers import check_deployment, on_server
 from django_idempotency.stores.orm.dialects import Dialect, PostgreSQL, registry
 
 from .conftest import Configure, hints

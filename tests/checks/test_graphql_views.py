@@ -78,4 +78,4 @@ def test_what_is_in_order(settings: Settings, callback: Any) -> None:
 def test_a_policy_that_cannot_be(settings: Settings) -> None:
     """A policy whose store does not exist is an error."""
     callback = idempotent(store="elsewhere", **TERMS)(GrapheneView).as_view(schema=SCHEMA)
-    assert list(found(settings, callback)) == ["E036"]
+    assert list(found(settings, callback)) == ["E035"]

@@ -12,7 +12,7 @@ from django.urls import include, path
 from pytest_django import Settings
 
 from django_idempotency import idempotent
-from django_idempotency.checks.issuing import check_issuing
+from django_idempotency.checks.surprises import check_issuing
 from django_idempotency.contrib.issued_keys.rest import IdempotencyTokenView
 
 from .conftest import hints

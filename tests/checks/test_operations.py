@@ -74,7 +74,7 @@ def test_what_required_would_refuse(api: NinjaAPI, configure: Configure) -> None
 
 
 @pytest.mark.parametrize(
-    ("policy", "code"), [({"store": "elsewhere"}, "E036"), ({"guarantee": "lease", "ttl": 10}, "E035")]
+    ("policy", "code"), [({"store": "elsewhere"}, "E035"), ({"guarantee": "lease", "ttl": 10}, "E035")]
 )
 def test_a_policy_that_cannot_be(api: NinjaAPI, policy: dict[str, Any], code: str) -> None:
     """The error names the function."""

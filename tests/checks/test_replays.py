@@ -10,7 +10,7 @@ from django.urls import path, re_path
 from pytest_django import Settings
 
 from django_idempotency.checks.guards import rows
-from django_idempotency.checks.replays import check_replays
+from django_idempotency.checks.surprises import check_replays
 from django_idempotency.checks.urlconf import Route
 
 from ..entry_points.test_asked_again import THROUGH, UNFOLLOWED

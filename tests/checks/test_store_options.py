@@ -10,10 +10,10 @@ from django.core import checks
 from django.core.checks import CheckMessage
 from pytest_django import Settings
 
-from django_idempotency.checks import store_options
-from django_idempotency.checks.memory import check_memory
+from django_idempotency.checks import stores as store_checks
+from django_idempotency.checks.databases import check_memory
+from django_idempotency.checks.servers import check_servers
 from django_idempotency.checks.settings import check_settings
-from django_idempotency.checks.store_servers import check_servers
 from django_idempotency.stores.dynamodb import client
 from django_idempotency.stores.memory import MemoryStore
 
@@ -124,7 +124,7 @@ def test_a_driver_that_is_not_installed(
     found: Any, monkeypatch: pytest.MonkeyPatch, backend: str, extra: str, driver: str
 ) -> None:
     """E040 says what to install, and nothing else is reported about that store."""
-    for module in (store_options, client):
+    for module in (store_checks, client):
         monkeypatch.setattr(module, "find_spec", lambda name: None if name == driver else find_spec(name))
     (message,) = found(other={"BACKEND": f"{STORE}.{backend}"})
     assert f'pip install "django-idempotency[{extra}]"' in hints([message])["E040"]
@@ -133,7 +133,7 @@ def test_a_driver_that_is_not_installed(
 
 def test_a_client_of_ones_own_needs_no_driver(found: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The client replaces the driver."""
-    monkeypatch.setattr(store_options, "find_spec", lambda _: None)
+    monkeypatch.setattr(store_checks, "find_spec", lambda _: None)
     assert found(other={"BACKEND": f"{STORE}.dynamodb.DynamoDBStore", "OPTIONS": {"client": object()}}) == []
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import django_idempotency
-from django_idempotency.core.contradictions import async_contradiction
+from django_idempotency.core.policy import async_contradiction
 
 
 def test_what_is_async_cannot_be_atomic() -> None:
@@ -19,4 +19,4 @@ def test_it_is_said_in_one_place() -> None:
     """Every entry point and the checks say the same sentence."""
     package = Path(django_idempotency.__file__).parent
     said = [path.name for path in package.rglob("*.py") if "is async, and no transaction" in path.read_text()]
-    assert said == ["contradictions.py"]
+    assert said == ["policy.py"]

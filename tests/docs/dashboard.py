@@ -16,16 +16,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 from urllib.request import urlopen
 from xml.sax.saxutils import escape
 
 from django.core.management import call_command
 
-from django_idempotency.contrib.monitoring.dashboard import PANELS, Panel
+from django_idempotency.contrib import monitoring
 from testproject.demo.client import Client
 from testproject.demo.server import HOST, Server, serving
 from testproject.demo.stage import Cast, prepare
@@ -33,6 +34,7 @@ from testproject.demo.stage import Cast, prepare
 from ..support.prometheus import scraping
 from .pages import DOCS
 
+PANELS = json.loads(files(monitoring).joinpath("dashboard.json").read_text(encoding="utf-8"))["panels"]
 #: Seconds of traffic, between two points of a line, and over which a rate is taken.
 TRAFFIC, STEP, RATE = 100, 1, "10s"
 WIDTH, HEIGHT, ACROSS = 320, 190, 3
@@ -124,20 +126,19 @@ def labelled(legend: str, labels: Mapping[str, str]) -> str:
     return legend
 
 
-def drawn(panel: Panel, lines: Sequence[Line], number: int) -> str:
+def drawn(panel: Mapping[str, Any], lines: Sequence[Line], number: int) -> str:
     """Return a panel as a group of SVG."""
+    unit = panel["fieldConfig"]["defaults"]["unit"]
     left, right, top, bottom = 44, WIDTH - 12, 30, HEIGHT - 46
     highest = max((value for line in lines for _, value in line.points), default=0) or 1
     parts = [
         f'<rect class="panel" x="4" y="4" width="{WIDTH - 8}" height="{HEIGHT - 8}" rx="3"/>',
-        f'<text class="title" x="12" y="20">{escape(panel.title)}</text>',
+        f'<text class="title" x="12" y="20">{escape(panel["title"])}</text>',
     ]
     for part in (0, 0.5, 1):
         y = bottom - part * (bottom - top)
         parts.append(f'<line class="grid" x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(
-            f'<text x="{left - 4}" y="{y + 3:.1f}" text-anchor="end">{shown(part * highest, panel.unit)}</text>'
-        )
+        parts.append(f'<text x="{left - 4}" y="{y + 3:.1f}" text-anchor="end">{shown(part * highest, unit)}</text>')
     for index, line in enumerate(lines[:8]):
         colour = COLOURS[index]
         way = " ".join(
@@ -178,8 +179,8 @@ def main() -> None:
                         panel,
                         [
                             line
-                            for legend, asks in panel.lines.items()
-                            for line in asked(prometheus, asks, legend, start)
+                            for target in panel["targets"]
+                            for line in asked(prometheus, target["expr"], target["legendFormat"], start)
                         ],
                         number,
                     )

@@ -11,15 +11,15 @@ from textwrap import dedent
 from django_idempotency import conf, idempotent_function
 from django_idempotency.contrib.batches import aprocess_batch, process_batch
 from django_idempotency.contrib.durable import execution
-from django_idempotency.core.policy import FIELD_NAMES
+from django_idempotency.core.policy import FIELDS
 
 from .pages import ROOT, Block, blocks, pages
 
 OURS = ("django_idempotency", "testproject")
 #: The callables on the pages, and the keywords that they take.
 KEYWORDS = {
-    "Policy": set(FIELD_NAMES),
-    "idempotent": set(FIELD_NAMES),
+    "Policy": set(FIELDS),
+    "idempotent": set(FIELDS),
     **{
         function.__name__: set(inspect.signature(function).parameters)
         for function in (execution, idempotent_function, process_batch, aprocess_batch)

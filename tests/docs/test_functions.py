@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 
 from django_idempotency import idempotent_function
-from django_idempotency.extensions import extended
 from django_idempotency.functions import CurrentOperation, Handle
 from django_idempotency.functions.decorator import Guarded
+from django_idempotency.runtime.wings import extended
 
 from .pages import code, table
 

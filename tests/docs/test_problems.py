@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from django.test import override_settings
 
 from django_idempotency import errors
-from django_idempotency.core.profiles.shipped import DEFAULT
+from django_idempotency.core.profiles import DEFAULT
 from django_idempotency.core.standings import OperationState
 from django_idempotency.errors import IdempotencyError, Problem
 from django_idempotency.http.problems import document, headers

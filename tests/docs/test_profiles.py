@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from django_idempotency.core.profiles import PROFILES
-from django_idempotency.core.profiles.profile import ERRORS
-from django_idempotency.core.profiles.shipped import REPEATABILITY
+from django_idempotency.core.profiles import ERRORS, PROFILES, REPEATABILITY
 
 from .pages import code, table, text
 from .profile_tables import PAGE, written

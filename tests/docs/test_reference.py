@@ -15,8 +15,6 @@ from django_idempotency.contrib.graphql.kind import RESOLVERS
 from django_idempotency.contrib.graphql.views import READS
 from django_idempotency.contrib.ninja.kind import INSIDE
 from django_idempotency.contrib.observe.observation import ERROR, REPLAY, RUN, UNKNOWN
-from django_idempotency.engine.operation import EVENTS
-from django_idempotency.extensions import extended
 from django_idempotency.http.exchange import HeaderStatus
 from django_idempotency.http.handle import RequestIdempotency
 from django_idempotency.http.unguarded import REASONS
@@ -24,6 +22,7 @@ from django_idempotency.inspection.status import DisplayStatus
 from django_idempotency.instrumentation import observer
 from django_idempotency.instrumentation.outcomes import OUTCOMES
 from django_idempotency.models import IdempotencyRecord
+from django_idempotency.runtime.wings import extended
 from django_idempotency.testing import assert_idempotent
 
 from .pages import ROOT, checked, code, table, text
@@ -38,12 +37,11 @@ DJANGOS = {
 def test_every_event() -> None:
     """Every event has its signal and level; the runbook quotes the log's message as it is."""
     shown = {code(event): code(level) for event, level, _ in checked("reference/signals-and-logs.md", "observing")}
-    assert shown == {event: logging.getLevelName(level) for event, (_, level, _) in observer._REPORTS.items()}
+    assert shown == {name: logging.getLevelName(event.level) for name, event in signals.EVENTS.items()}
     others = {"duplicate_found"}  # of a command, not of a key
     assert set(shown) | others == {name for name, value in vars(signals).items() if isinstance(value, Signal)}
-    assert set(EVENTS) <= set(shown)
-    assert observer._REPORTS["lost"][2] in text("how-to/unknown-outcome.md")
-    assert observer._REPORTS["taken_over"][2] in text("tutorial/first-charge.md")
+    assert signals.lost.sentence in text("how-to/unknown-outcome.md")
+    assert signals.taken_over.sentence in text("tutorial/first-charge.md")
 
 
 def test_every_permission() -> None:
@@ -132,7 +130,7 @@ def test_every_outcome_of_the_metrics() -> None:
 def test_every_reason_of_an_observed_request() -> None:
     """Every word that is not the code of a problem is listed, and every level."""
     shown = {code(reason): code(level) for reason, level, _ in checked("reference/signals-and-logs.md", "Observed")}
-    default = observer._REPORTS["observed"][1]
+    default = signals.observed.level
     listed = {word: observer._OBSERVED_LEVELS.get(word, default) for word in shown}
     assert shown == {word: logging.getLevelName(level) for word, level in listed.items()}
     assert {RUN, REPLAY, UNKNOWN, ERROR, *observer._OBSERVED_LEVELS} <= set(shown)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ast import literal_eval
 
 from django_idempotency import conf
+from django_idempotency.core.policy import FIELDS
 
 from .pages import code, table
 
@@ -21,11 +22,11 @@ def test_every_setting_and_its_default() -> None:
 
 def test_the_fields_of_policy_stand_together() -> None:
     """The fields of Policy are in the table that says so."""
-    from django_idempotency.core.policy import FIELD_NAMES
-
-    assert {code(name).lower() for name, *_ in OF_POLICY} == set(FIELD_NAMES)
+    assert {code(name).lower() for name, *_ in OF_POLICY} == set(FIELDS)
 
 
 def test_dotted_paths() -> None:
     """A setting that takes a dotted path says so."""
-    assert {code(name) for name, _, meaning in OF_POLICY if "dotted path" in meaning} == set(conf.IMPORTED)
+    assert {code(name) for name, _, meaning in OF_POLICY if "dotted path" in meaning} == {
+        name.upper() for name, of in FIELDS.items() if of.by_path
+    }

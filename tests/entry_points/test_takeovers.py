@@ -27,6 +27,7 @@ from rest_framework.views import APIView
 
 from django_idempotency import Policy, idempotent
 from django_idempotency.contrib.act_by_key.views import IdempotencyKeyView
+from django_idempotency.core.interventions import released
 from django_idempotency.core.records import Status
 from django_idempotency.errors import ConfigurationError
 from django_idempotency.http.takeovers import Takeover
@@ -247,7 +248,7 @@ def test_hold(send: Send, name: str, asgi: bool, caplog: pytest.LogCaptureFixtur
     record = stores["default"].get(IdempotencyRecord.objects.get().pk)
     assert record is not None
     assert "gets 409 operation-held." in str(next_answer(record))
-    stores["default"].release(record.id, audit=lambda record: None)
+    stores["default"].change(record.id, released, audit=lambda record: None)
     assert send(name).json() == {"attempt": 3}
     assert len(hook.asked) == 1
 

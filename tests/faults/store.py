@@ -49,15 +49,15 @@ class FaultDynamoDBStore(Faulty, DynamoDBStore):
 
 class FaultStore(Faulty, ORMStore):
     @contextmanager
-    def guard(self, ticket: Ticket, *, takeover: bool = False) -> Iterator[Guard]:
+    def guard(self, ticket: Ticket, *, takeover: bool = False, claimed: Record | None = None) -> Iterator[Guard]:
         if ticket.guarantee is not Guarantee.ATOMIC:
-            with super().guard(ticket, takeover=takeover) as guard:
+            with super().guard(ticket, takeover=takeover, claimed=claimed) as guard:
                 yield guard
             return
         connection = self._connection
         with ExitStack() as ends:
             ends.enter_context(commit_watched(connection, ticket.key))
-            guard = ends.enter_context(super().guard(ticket, takeover=takeover))
+            guard = ends.enter_context(super().guard(ticket, takeover=takeover, claimed=claimed))
             for active in ACTIVE_GUARDS.get():
                 if active.name == (self.using, ticket.id) and active.transaction is not None:
                     watch_commit(active.transaction, connection, ticket.key)

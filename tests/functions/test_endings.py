@@ -10,6 +10,7 @@ from asgiref.sync import async_to_sync
 
 from django_idempotency import idempotent_function
 from django_idempotency.core.failures import failure_of
+from django_idempotency.core.interventions import released
 from django_idempotency.errors import DeadlinePassed, HeldForPerson, InProgress, ResponseNotStored, StoreUnavailable
 from django_idempotency.functions import Takeover
 
@@ -317,7 +318,7 @@ def test_on_takeover_holds(clock: Clock, caplog: pytest.LogCaptureFixture) -> No
     from django_idempotency.runtime.registry import stores
 
     known = charge.idempotency.lookup(1)
-    stores["default"].release(known.record.id, audit=lambda record: None)
+    stores["default"].change(known.record.id, released, audit=lambda record: None)
     assert charge(1) == "done"
     assert work.count == 2
 

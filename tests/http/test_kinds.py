@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+import ninja  # noqa: F401 - its kind is there once it is loaded
 import pytest
 from asgiref.sync import async_to_sync
 from django.core.signals import setting_changed
@@ -35,7 +37,6 @@ def test_what_is_there(module: str, there: bool) -> None:
 
 def test_a_kind_needs_its_package_and_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of its packages is enough; without our folder the kind is absent."""
-    found = kinds.kinds.__wrapped__
     here = "django_idempotency.contrib.ninja.kind.Ninja"
     for table, expected in (
         ({here: ("no_such_package", "ninja")}, [Ninja]),
@@ -43,7 +44,15 @@ def test_a_kind_needs_its_package_and_its_folder(monkeypatch: pytest.MonkeyPatch
         ({"django_idempotency.contrib.no_such_wing.kind.Ninja": ("ninja",)}, []),
     ):
         monkeypatch.setattr(kinds, "SHIPPED", table)
-        assert [type(kind) for kind in found()] == expected
+        assert [type(kind) for kind in kinds.kinds()] == expected
+
+
+def test_a_kind_is_absent_until_its_package_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No view is of it before that; but a function with @idempotent() may become one later, and is prepared."""
+    monkeypatch.setattr(kinds, "SHIPPED", {"django_idempotency.contrib.ninja.kind.Ninja": ("ninja",)})
+    monkeypatch.delitem(sys.modules, "ninja")
+    assert kinds.kinds() == []
+    assert [type(kind) for kind in kinds.kinds(to_come=True)] == [Ninja]
 
 
 def test_a_view_is_asked_once() -> None:

@@ -19,8 +19,8 @@ from django_idempotency import Policy
 from django_idempotency.conf import resolve
 from django_idempotency.core.selectors import Functions, Selector
 from django_idempotency.errors import ConfigurationError, KeyMissing
-from django_idempotency.http.identity import fingerprint
-from django_idempotency.http.selection import MAX_SELECTABLE, Document, compile_expressions, compiled, selected_key
+from django_idempotency.http.identity import compile_expressions, fingerprint
+from django_idempotency.http.selection import MAX_SELECTABLE, Document, compiled, selected_key
 from django_idempotency.http.unguarded import report_unguarded
 
 JSON = "application/json"

@@ -19,7 +19,7 @@ from django.urls import path, re_path, resolve
 from django_idempotency import idempotent, signals
 from django_idempotency.core.records import Guarantee, Status
 from django_idempotency.engine.atomic import AtomicOperation
-from django_idempotency.engine.operation import EVENTS, Operation
+from django_idempotency.engine.operation import Operation
 from django_idempotency.errors import StoreUnavailable
 from django_idempotency.instrumentation.observer import Observer
 from django_idempotency.models import IdempotencyRecord
@@ -34,7 +34,11 @@ __all__ = ["connect", "entry_point"]  # fixtures
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
-ALL = (*EVENTS, "unavailable", "unguarded", "observed", "flooded", "suspected")
+ALL = (
+    *("claimed", "replayed", "busy", "mismatched", "unreadable", "taken_over", "resumed"),
+    *("completed", "released", "suspended", "deferred", "lost"),
+    *("unavailable", "unguarded", "observed", "flooded", "suspected"),
+)
 not_sqlite = pytest.mark.skipif("connection.vendor == 'sqlite'", reason="SQLite has one writer: it queues")
 
 
@@ -350,10 +354,8 @@ LEVELS = {
 
 def test_every_event_has_a_signal_and_a_level() -> None:
     """The engine's events and the three of the entry points are all there is."""
-    from django_idempotency.instrumentation.observer import _REPORTS
-
-    assert {event: level for event, (_, level, _) in _REPORTS.items()} == LEVELS
-    assert all(signal is getattr(signals, event) for event, (signal, _, _) in _REPORTS.items())
+    assert {name: event.level for name, event in signals.EVENTS.items()} == LEVELS
+    assert all(event is getattr(signals, name) for name, event in signals.EVENTS.items())
     assert set(LEVELS) == set(ALL)
     others = {"duplicate_found"}  # of a command, not of a key
     assert {name for name in vars(signals) if isinstance(getattr(signals, name), Signal)} == set(ALL) | others

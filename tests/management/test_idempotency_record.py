@@ -18,7 +18,7 @@ from pytest_django import Settings
 from django_idempotency.contrib.durable.suspending import Execution
 from django_idempotency.core import settlements
 from django_idempotency.core.hashing import derived_key, next_operation, record_id, secret_id
-from django_idempotency.core.interventions import Intervention
+from django_idempotency.core.interventions import Intervention, expired_now, released
 from django_idempotency.core.records import MISSING, Outcome, Settlement, Status, Ticket
 from django_idempotency.core.scope_names import hashed, qualified
 from django_idempotency.errors import ConfigurationError, LostRace, OutcomeUnknown, RecordUnreadable, StoreUnavailable
@@ -118,7 +118,7 @@ def store(request: pytest.FixtureRequest, settings: Settings, db: None) -> Itera
     if request.param == "dynamodb":
         make_table(store)  # type: ignore[arg-type]
     yield store
-    store.release(make_ticket(scope=SCOPE, key=KEY).id, audit=lambda _: None)  # leaves no copy behind
+    store.change(make_ticket(scope=SCOPE, key=KEY).id, released, audit=lambda _: None)  # leaves no copy behind
     if request.param == "dynamodb":
         store.client.boto.close()  # type: ignore[attr-defined]
 
@@ -294,7 +294,7 @@ class TestShowing:
     ) -> None:
         """In `atomic` a new life that crashed has left the record of the old one: its key is named, too."""
         ticket = complete(memory, secret_id=secret_id(settings.SECRET_KEY))
-        assert memory.expire(ticket.id, audit=lambda _: None) is Intervention.DONE
+        assert memory.change(ticket.id, expired_now, audit=lambda _: None) is Intervention.DONE
         record = memory.get(ticket.id)
         assert record
         old, new = (
@@ -424,7 +424,7 @@ class TestAudit:
     def test_only_what_was_done(
         self, memory: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, ended: Intervention
     ) -> None:
-        monkeypatch.setattr(type(memory), "release", lambda *_, **__: ended)
+        monkeypatch.setattr(type(memory), "change", lambda *_, **__: ended)
         complete(memory)
         try:
             run("--release")
@@ -488,7 +488,7 @@ class TestFailures:
         def lost(*_: Any, **__: Any) -> None:
             raise LostRace
 
-        monkeypatch.setattr(type(memory), "release", lost)
+        monkeypatch.setattr(type(memory), "change", lost)
         with pytest.raises(CommandError, match="Another process changed the record first, and nothing was done"):
             run("--release")
 
@@ -516,13 +516,13 @@ class TestFailures:
     ) -> None:
         """The outcome is unknown: the command says so, and the log names the operator."""
         ticket = complete(memory)
-        release = memory.release
+        release = memory.change
 
         def release_and_fall_silent(*arguments: Any, **options: Any) -> None:
             release(*arguments, **options)
             raise error from ConnectionResetError("reset by peer")
 
-        monkeypatch.setattr(memory, "release", release_and_fall_silent)
+        monkeypatch.setattr(memory, "change", release_and_fall_silent)
         with pytest.raises(
             CommandError, match=r"It is unknown whether it was released.* reset by peer\nType the command"
         ):

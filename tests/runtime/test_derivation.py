@@ -11,6 +11,7 @@ from django.db.models import F
 
 from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.hashing import secret_id
+from django_idempotency.core.interventions import CHANGES
 from django_idempotency.core.records import Guarantee, Ticket
 from django_idempotency.core.rules import Execute
 from django_idempotency.engine.lease import LeaseOperation
@@ -111,7 +112,7 @@ def test_a_new_life_whose_first_owner_dies(guarantee: Guarantee) -> None:
 def test_by_an_operator(guarantee: Guarantee, verb: str, same: bool) -> None:
     """*Release* lets the operation run again; *Expire* and *Erase* end it, even if a purge comes in between."""
     _, before = run(guarantee, WorkResult.KEPT)
-    getattr(ORMStore(), verb)(make_ticket().id, audit=lambda _: None)
+    ORMStore().change(make_ticket().id, CHANGES[verb], audit=lambda _: None)
     assert ORMStore().purge(limit=10).count == 0
     assert (run(guarantee, WorkResult.KEPT)[1] == before) is same
 

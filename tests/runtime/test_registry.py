@@ -120,7 +120,7 @@ class TestNested:
     def test_a_guarantee_that_it_cannot_keep(self, configure: Any) -> None:
         """Only the authority can give `atomic`."""
         configure(default=layered(front="redis", authority="memory"), memory=MEMORY, redis=REDIS)
-        assert list(hints(check_settings())) == ["E016"]
+        assert list(hints(check_settings())) == ["E087"]
 
     def test_a_database_that_is_not_there(self, configure: Any) -> None:
         """It is reported once, for the store that uses it."""

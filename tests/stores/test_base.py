@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from django_idempotency.core.interventions import Intervention
+from django_idempotency.core.interventions import CHANGES, Intervention, released
 from django_idempotency.core.records import Outcome, Record, Settlement, Status, Ticket
 from django_idempotency.errors import StoreUnavailable
 from django_idempotency.stores.memory import MemoryStore
@@ -46,9 +46,9 @@ def test_a_lost_response(
 
     monkeypatch.setattr(store, "settle", silent)
     with pytest.raises(StoreUnavailable):
-        getattr(store, verb)(ticket.id, audit=audited.append)
+        store.change(ticket.id, CHANGES[verb], audit=audited.append)
     assert [(each.owner, each.status) for each in audited] == [(ticket.owner, before and before.status)]
-    assert getattr(store, verb)(ticket.id, audit=audited.append) is Intervention.ALREADY
+    assert store.change(ticket.id, CHANGES[verb], audit=audited.append) is Intervention.ALREADY
 
 
 @pytest.mark.parametrize("ended", [crashed, completed])
@@ -66,7 +66,7 @@ def test_a_driver_that_tries_again(
         return settle(*arguments)
 
     monkeypatch.setattr(store, "settle", twice)
-    assert getattr(store, verb)(ticket.id, audit=audited.append) is Intervention.DONE
+    assert store.change(ticket.id, CHANGES[verb], audit=audited.append) is Intervention.DONE
     assert [each.owner for each in audited] == [ticket.owner]
 
 
@@ -79,5 +79,5 @@ def test_no_response_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(store, "get", silent)
     with pytest.raises(StoreUnavailable):
-        store.release(make_ticket().id, audit=audited.append)
+        store.change(make_ticket().id, released, audit=audited.append)
     assert audited == []

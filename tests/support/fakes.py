@@ -111,7 +111,7 @@ class FakeStore(BaseStore):
         raise NotImplementedError
 
     @contextmanager
-    def guard(self, ticket: Ticket, *, takeover: bool = False) -> Iterator[Guard]:
+    def guard(self, ticket: Ticket, *, takeover: bool = False, claimed: Record | None = None) -> Iterator[Guard]:
         if self.locks is None:
             yield Guard()
             return

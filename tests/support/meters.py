@@ -2,58 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
-from django_idempotency.instrumentation.meters import Facts, Meter, Source, meters
+from django_idempotency.instrumentation.meters import Facts, Meter, Metric, Source, meters
 
 
-@dataclass
 class RecordingMeter(Meter):
-    requests: list[tuple[Source, str, Facts | None]] = field(default_factory=list)
-    waits: list[float] = field(default_factory=list)
-    lost: list[Source] = field(default_factory=list)
-    operations: list[tuple[str, str]] = field(default_factory=list)
-    messages: list[tuple[str, float]] = field(default_factory=list)
-    duplicates: list[str] = field(default_factory=list)
-    steps: list[str] = field(default_factory=list)
-    calls: list[tuple[str, str]] = field(default_factory=list)
-    trace: str = ""
+    def __init__(self) -> None:
+        self.requests: list[tuple[Source, str, Facts | None]] = []
+        #: Name of a metric → the values that were recorded, and their labels.
+        self.recorded: defaultdict[str, list[tuple[float, Mapping[str, str]]]] = defaultdict(list)
+        self.trace = ""
+
+    def record(self, metric: Metric, value: float, labels: Mapping[str, str]) -> None:
+        assert value >= 0
+        assert set(labels) == set(metric.labels)
+        self.recorded[metric.name].append((value, labels))
 
     def request(self, source: Source, outcome: str, facts: Facts | None) -> None:
         self.requests.append((source, outcome, facts))
 
-    def waited(self, source: Source, seconds: float) -> None:
-        self.waits.append(seconds)
-
-    def lease_lost(self, source: Source) -> None:
-        self.lost.append(source)
-
-    def store_operation(self, store: str, operation: str, seconds: float) -> None:
-        assert seconds >= 0
-        self.operations.append((store, operation))
-
-    def published(self, outcome: str, lag: float) -> None:
-        self.messages.append((outcome, lag))
-
-    def step(self, outcome: str) -> None:
-        self.steps.append(outcome)
-
-    def outgoing(self, provider: str, outcome: str) -> None:
-        self.calls.append((provider, outcome))
-
-    def duplicate_found(self, model: str) -> None:
-        self.duplicates.append(model)
-
     def current_trace(self) -> str:
         return self.trace
+
+    def values(self, name: str) -> list[float]:
+        return [value for value, _ in self.recorded[name]]
+
+    def labels(self, name: str) -> list[tuple[str, ...]]:
+        """Return the values of the labels of each record of a metric."""
+        return [tuple(labels.values()) for _, labels in self.recorded[name]]
+
+    @property
+    def operations(self) -> list[tuple[str, ...]]:
+        """What was measured of stores: alias and verb."""
+        return self.labels("store.operation.duration")
 
     @property
     def outcomes(self) -> list[str]:
         """What was counted since the last look."""
         found = [outcome for _, outcome, _ in self.requests]
+        assert self.labels("requests")[-len(found) :] == [(*source, outcome) for source, outcome, _ in self.requests]
         self.requests.clear()
+        self.recorded["requests"].clear()
         return found
 
 

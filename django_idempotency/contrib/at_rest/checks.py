@@ -8,28 +8,28 @@ from typing import Any
 
 from django.core.checks import CheckMessage
 
-from ...stores.check_messages import message
+from ...stores.check_messages import Finding
 from .sealed import key_problem
 
-#: Code → (message, hint).
-CHECKS: dict[str, tuple[str, str]] = {
-    "E098": (
-        'IDEMPOTENCY["ENCRYPTION_KEYS"] cannot seal: %(problem)s.',
-        (
-            'Type "ENCRYPTION_KEYS": [os.environ["IDEMPOTENCY_KEY"]], 32 bytes in base64, which this prints: '
-            'python -c "import base64, secrets; print(base64.b64encode(secrets.token_bytes(32)).decode())"'
-        ),
-    ),
-    "E099": (
-        'IDEMPOTENCY["ENCRYPTION_KEYS"] needs cryptography, which is not installed: no store can be used.',
-        "Type pip install 'django-idempotency[encryption]', or leave \"ENCRYPTION_KEYS\" out.",
-    ),
-}
+
+class E098(Finding):
+    """IDEMPOTENCY["ENCRYPTION_KEYS"] cannot seal: %(problem)s.
+
+    Type "ENCRYPTION_KEYS": [os.environ["IDEMPOTENCY_KEY"]], 32 bytes in base64, which this prints: python -c
+    "import base64, secrets; print(base64.b64encode(secrets.token_bytes(32)).decode())"
+    """
+
+
+class E099(Finding):
+    """IDEMPOTENCY["ENCRYPTION_KEYS"] needs cryptography, which is not installed: no store can be used.
+
+    Type pip install 'django-idempotency[encryption]', or leave "ENCRYPTION_KEYS" out.
+    """
 
 
 def check_keys(keys: Any) -> Iterator[CheckMessage]:
     """Check that the keys can seal."""
     if (problem := key_problem(keys)) is not None:
-        yield message(CHECKS, "E098", problem=problem)
+        yield E098(problem=problem)
     elif keys and importlib.util.find_spec("cryptography") is None:
-        yield message(CHECKS, "E099")
+        yield E099()

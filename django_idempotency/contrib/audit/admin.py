@@ -10,7 +10,7 @@ from django.apps import apps
 from django.contrib import admin
 from django.contrib.admin import AdminSite
 from django.core.paginator import Paginator
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.urls import NoReverseMatch, reverse
@@ -27,7 +27,8 @@ from ...inspection.read_only import ReadOnlyAdmin
 from ...models import IdempotencyRecord
 from ...stores.base import BaseStore
 from .models import AuditEvent, Reference
-from .timeline import Referred, entry_of, hashes_of, referred_of, referring_to, timeline_of
+from .sealing import shown
+from .timeline import hashes_of, referring_to, said_of, timeline_of
 from .values import parsed
 
 #: The most rows of a list that are counted, and so paged through.
@@ -43,7 +44,7 @@ class TrailPanel:
             return NOTHING
         known = timeline_of(record_id)
         context = {
-            "entries": [(entry, redaction.text(entry.request)) for entry in known.entries],
+            "events": [(event, *said_of(event.event), redaction.text(event.request)) for event in known.events],
             "cut": known.cut,
             "references": [(each, linked(each, request, site)) for each in known.references],
         }
@@ -59,14 +60,14 @@ class TrailPanel:
 PANELS.append(TrailPanel())
 
 
-def linked(reference: Referred, request: HttpRequest, site: AdminSite) -> SafeString | str:
+def linked(reference: Reference, request: HttpRequest, site: AdminSite) -> SafeString | str:
     """Return a reference's value, as a link where its kind names a model with an admin that the viewer may open."""
     try:
         model = apps.get_model(reference.kind)
     except (LookupError, ValueError):
         return reference.value
-    shown = site._registry.get(model)  # noqa: SLF001 - is_registered() names no admin
-    if shown is None or not shown.has_view_permission(request):
+    page = site._registry.get(model)  # noqa: SLF001 - is_registered() names no admin
+    if page is None or not page.has_view_permission(request):
         return reference.value
     opts = model._meta
     with suppress(NoReverseMatch):
@@ -97,6 +98,16 @@ class TrailAdmin(ReadOnlyAdmin):
     class Media:
         css = {"all": ("django_idempotency/admin.css",)}  # noqa: RUF012 - Django's own shape
 
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        term = search_term.strip()
+        return (queryset.filter(self.named(term)) if term else queryset), False
+
+    def named(self, term: str) -> Q:
+        """Return what a search term finds."""
+        raise NotImplementedError
+
     @admin.display(description=_("key and scope"))
     def whose(self, row: Any) -> SafeString:
         shown = format_html('<code>{}</code><br><span class="quiet">{}</span>', row.key, row.scope)
@@ -118,55 +129,42 @@ class AuditEventAdmin(TrailAdmin):
     readonly_fields = ("label", "actor_shown", "request_id_shown", "reason_shown", "whose")
     search_help_text = _("Scope and key, separated by a space (“user:auth.user:7 order-42”), or a record's id.")
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
-        term = search_term.strip()
-        return (queryset.filter(record__in=records_named(term)) if term else queryset), False
+    def named(self, term: str) -> Q:
+        return Q(record__in=records_named(term))
 
     @admin.display(description=_("event"))
     def label(self, row: AuditEvent) -> SafeString:
-        entry = entry_of(row)
-        return format_html(
-            '<span class="idempotency-label {}" title="{}">{}</span>', entry.colour, entry.meaning, entry.event
-        )
+        meaning, colour = said_of(row.event)
+        return format_html('<span class="idempotency-label {}" title="{}">{}</span>', colour, meaning, row.event)
 
     @admin.display(description=_("actor"), empty_value="-")
     def actor_shown(self, row: AuditEvent) -> str | None:
-        return entry_of(row).actor or None
+        return shown(row).actor or None
 
     @admin.display(description=_("request id"), empty_value="-")
     def request_id_shown(self, row: AuditEvent) -> str | None:
-        return entry_of(row).request_id or None
+        return shown(row).request_id or None
 
     @admin.display(description=_("reason"), empty_value="-")
     def reason_shown(self, row: AuditEvent) -> str | None:
-        return entry_of(row).reason or None
+        return shown(row).reason or None
 
 
 @admin.register(Reference)
 class ReferenceAdmin(TrailAdmin):
-    list_display = ("shown", "kind", "whose", "at")
-    list_display_links = ("shown",)
-    fields = ("shown", "kind", "whose", "operation", "at")
-    readonly_fields = ("shown", "whose")
+    list_display = ("value_shown", "kind", "whose", "at")
+    list_display_links = ("value_shown",)
+    fields = ("value_shown", "kind", "whose", "operation", "at")
+    readonly_fields = ("value_shown", "whose")
     search_help_text = _("A reference with its kind (“payment:17”), or its value alone.")
 
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
-        term = search_term.strip()
-        if not term:
-            return queryset, False
-        named = parsed(term)
-        typed = queryset.filter(value_hash__in=hashes_of(term))
-        return typed if named is None else typed | queryset.filter(
-            kind=named[0], value_hash__in=hashes_of(named[1])
-        ), False
+    def named(self, term: str) -> Q:
+        found, named = Q(value_hash__in=hashes_of(term)), parsed(term)
+        return found if named is None else found | Q(kind=named[0], value_hash__in=hashes_of(named[1]))
 
     @admin.display(description=_("value"))
-    def shown(self, row: Reference) -> str:
-        return referred_of(row).value
+    def value_shown(self, row: Reference) -> str:
+        return shown(row).value
 
 
 def records_named(term: str) -> list[UUID]:

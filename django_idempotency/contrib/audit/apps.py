@@ -14,15 +14,16 @@ from django.core.signals import setting_changed
 from django.utils.translation import gettext_lazy as _
 
 from ... import conf
-from ...extensions import Erased, Extension, Purging
+from ...checks import TAG, named
 from ...instrumentation.trail import trail
+from ...runtime.wings import Erased, Extension, Purging
 
 
 class AuditTrail(Extension):
     """The tables of the trail, one for all stores."""
 
     def purging(self, alias: str, store: Any) -> Iterable[Purging]:
-        from .purging import count_due, edge, purge  # not above: loads the models
+        from .housekeeping import count_due, edge, purge  # not above: loads the models
 
         if (before := edge()) is None:
             return ()
@@ -31,12 +32,12 @@ class AuditTrail(Extension):
     def erase(self, options: Mapping[str, Any], *, scopes: frozenset[str], size: int, dry: bool) -> Iterator[Erased]:
         """Erase to whom events happened. That they happened stays."""
         if scopes:
-            from .erasing import erase  # not above: loads the models
+            from .housekeeping import erase  # not above: loads the models
 
             yield Erased(kind="audit rows", erased=erase(scopes, size=size, dry=dry))
 
     def reseal(self, store: Any, *, size: int, dry: bool) -> Iterator[tuple[str, Counter[Any]]]:
-        from .resealing import reseal  # not above: loads the models
+        from .housekeeping import reseal  # not above: loads the models
 
         for batch in reseal(size=size, dry=dry):
             yield "audit rows", batch
@@ -52,10 +53,7 @@ class AuditConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from ...checks import TAG
-        from .checks import check_audit  # not above: loads the models
-
-        checks.register(check_audit, TAG)
+        checks.register(named("django_idempotency.contrib.audit.checks.check_audit"), TAG)
         attach()
         setting_changed.connect(_reattach)
 

@@ -27,6 +27,9 @@ class AppendOnlyQuerySet(models.QuerySet[Any]):
 class AppendOnlyModel(models.Model):
     """A row that is written once. `maintenance` is for purging, erasing and sealing, and nothing else."""
 
+    #: The columns that may name a person: empty while they are in `sealed`, or after they were erased.
+    personal: ClassVar[tuple[str, ...]]
+
     objects = models.Manager.from_queryset(AppendOnlyQuerySet)()
     maintenance: ClassVar[models.Manager[Any]] = models.Manager()
 
@@ -41,6 +44,10 @@ class AppendOnlyModel(models.Model):
 
     def delete(self, *_: Any, **__: Any) -> NoReturn:
         raise AppendOnly
+
+    def place(self) -> tuple[bytes, ...]:
+        """Return what binds a sealed value to its row."""
+        raise NotImplementedError
 
 
 class AuditEvent(AppendOnlyModel):
@@ -62,12 +69,13 @@ class AuditEvent(AppendOnlyModel):
     request = models.CharField(_("request"), max_length=255, blank=True)
     #: The beginning of a hash of the owner token: it tells owners apart.
     owner = models.CharField(_("owner"), max_length=12, blank=True)
-    # What may name a person. Empty if it is sealed, or was erased.
     actor = models.CharField(_("actor"), max_length=255, blank=True)
     request_id = models.CharField(_("request id"), max_length=128, blank=True)
     reason = models.CharField(_("reason"), max_length=500, blank=True)
     #: The three above, sealed with ENCRYPTION_KEYS.
     sealed = models.BinaryField(_("sealed"), null=True)
+
+    personal = ("actor", "request_id", "reason")
 
     class Meta:
         db_table = "django_idempotency_audit_event"
@@ -83,6 +91,9 @@ class AuditEvent(AppendOnlyModel):
     def __str__(self) -> str:
         return f"{self.event} {self.at:%Y-%m-%d %H:%M:%S}"
 
+    def place(self) -> tuple[bytes, ...]:
+        return b"audit event", self.record.bytes, self.event.encode(), b"%d" % round(self.at.timestamp() * 1e6)
+
 
 class Reference(AppendOnlyModel):
     """A business id that a run of a key has named: `request.idempotency.refer("payment", charge.pk)`."""
@@ -96,10 +107,11 @@ class Reference(AppendOnlyModel):
     kind = models.CharField(_("kind"), max_length=64)
     #: The value's hash, a keyed one if the value is sealed: by which it is found, on every collation.
     value_hash = models.UUIDField(_("hash of the value"))
-    #: Empty if it is sealed.
     value = models.CharField(_("value"), max_length=255, blank=True)
     sealed = models.BinaryField(_("sealed"), null=True)
     at = InstantField(_("time"))
+
+    personal = ("value",)
 
     class Meta:
         db_table = "django_idempotency_audit_reference"
@@ -119,3 +131,6 @@ class Reference(AppendOnlyModel):
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.value}"
+
+    def place(self) -> tuple[bytes, ...]:
+        return b"audit reference", self.record.bytes, self.operation.bytes, self.kind.encode()

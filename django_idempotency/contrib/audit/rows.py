@@ -19,8 +19,8 @@ from ...engine.operation import Operation
 from ...instrumentation.observer import route_of
 from ...stores.base import utcnow
 from .models import AuditEvent, Reference
-from .sealing import seal_event, seal_reference
-from .values import named, value_hash
+from .sealing import seal
+from .values import named
 
 #: Characters of a hash of the owner token.
 _OWNER = 12
@@ -46,7 +46,7 @@ def event_of(event: str, operation: Operation, request: Any, *, at: datetime | N
         actor=_actor(operation, request)[:255],
         request_id=ticket.request_id,
     )
-    seal_event(row)
+    seal(row)
     return row
 
 
@@ -65,7 +65,7 @@ def intervention_of(event: str, record: Record, *, actor: str, reason: str) -> A
         actor=actor[:255],
         reason=reason[:500],
     )
-    seal_event(row)
+    seal(row)
     return row
 
 
@@ -83,11 +83,10 @@ def reference_of(operation: Operation, kind: str, value: Any) -> Reference:
         if record is None or run is None
         else rules.operation_of(record, run),
         kind=kind,
-        value_hash=value_hash(text),
         value=text,
         at=utcnow(),
     )
-    seal_reference(row)
+    seal(row)
     return row
 
 

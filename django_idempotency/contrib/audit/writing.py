@@ -17,19 +17,20 @@ from django.db import connections, router, transaction
 
 from ...core.concurrency.threads import in_thread
 from ...core.records import Guarantee, Record, shortened
-from ...engine.operation import EVENTS, Operation
+from ...engine.operation import Operation
 from ...errors import StoreUnavailable
-from ...instrumentation.meters import meters
+from ...instrumentation.meters import Metric
 from ...instrumentation.trail import Trail
+from ...signals import EVENTS
 from .models import AuditEvent, Reference
 from .rows import event_of, intervention_of, reference_of
 
 logger = logging.getLogger("django_idempotency")
 
+FAILURES = Metric("audit.failures", "Events that the audit trail lacks.", unit="{event}")
+
 #: Events between a claim and its work. Those of `atomic` come when its transaction is open.
 BEGINNINGS = frozenset({"claimed", "taken_over", "resumed", "suspected"})
-#: What is written. Not "flooded": a client that makes too many keys must not make as many rows.
-WRITTEN = frozenset((*EVENTS, "suspected", "unavailable"))
 
 
 @dataclass(slots=True)
@@ -46,7 +47,7 @@ class DatabaseTrail(Trail):
     """The trail in the database."""
 
     def event(self, event: str, operation: Operation, request: Any) -> None:
-        if event not in WRITTEN:
+        if not EVENTS[event].colour:
             return
         try:
             self._event(event, operation, request)
@@ -115,7 +116,7 @@ def append(rows: Sequence[AuditEvent], alias: str) -> None:
 
 def failed(event: str, key: str, error: Exception) -> None:
     """Report an event that is missing from the trail. A database's further lines may have the row in them."""
-    meters.audit_failed()
+    FAILURES.record()
     why = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
     with suppress(Exception):  # raised by a log filter
         logger.error("The audit trail lacks an event: %s of the key %s. %s", event, shortened(key), why)

@@ -11,7 +11,8 @@ from django.core import checks
 from django.utils.translation import gettext_lazy as _
 
 from ... import conf
-from ...extensions import Erased, Extension, Purging
+from ...checks import TAG, named
+from ...runtime.wings import Erased, Extension, Purging
 
 
 class OutgoingCalls(Extension):
@@ -54,11 +55,9 @@ class ClientConfig(AppConfig):
 
     def ready(self) -> None:
         """Register the checks, and let an operation that gives up close the calls of its steps."""
-        from ...checks import TAG
         from ...runtime.current_step import CLOSERS
-        from .checks import check_client
         from .ledger import give_up
 
         if give_up not in CLOSERS:
             CLOSERS.append(give_up)
-        checks.register(check_client, TAG)
+        checks.register(named("django_idempotency.contrib.client.checks.check_client"), TAG)

@@ -9,38 +9,31 @@ from django.core.checks import CheckMessage
 from django.utils.module_loading import import_string
 
 from ... import conf
-from ...checks.settings import check_settings
-from ...stores.check_messages import message, one_line, shown, type_named
+from ...checks.settings import after_settings
+from ...stores.check_messages import Finding, one_line, shown, type_named
 from .providers import problem_of
 
-#: Code → (message, hint).
-CHECKS: dict[str, tuple[str, str]] = {
-    "E120": (
-        'IDEMPOTENCY["PROVIDERS"] cannot be used: %(problem)s.',
-        (
-            'Type "PROVIDERS": {"stripe": {"LIFETIME": timedelta(hours=24), "CLIENT": "shop.providers.stripe_client"}}, with '
-            "what your provider publishes."
-        ),
-    ),
-}
+
+class E120(Finding):
+    """IDEMPOTENCY["PROVIDERS"] cannot be used: %(problem)s.
+
+    Type "PROVIDERS": {"stripe": {"LIFETIME": timedelta(hours=24), "CLIENT": "shop.providers.stripe_client"}}, with
+    what your provider publishes.
+    """
 
 
-def check_client(**_: Any) -> list[CheckMessage]:
-    """Check PROVIDERS, and that there is a table for what they are sent."""
-    return [] if check_settings() else list(_providers())
-
-
-def _providers() -> Iterator[CheckMessage]:
-    providers = conf.get("PROVIDERS")
-    if not providers:
+@after_settings
+def check_client(**_: Any) -> Iterator[CheckMessage]:
+    """Check PROVIDERS."""
+    if not (providers := conf.get("PROVIDERS")):
         return
     if not isinstance(providers, Mapping):
-        yield message(CHECKS, "E120", problem=f"it is a {type_named(providers)}, not a dict")
+        yield E120(problem=f"it is a {type_named(providers)}, not a dict")
         return
     for alias, options in providers.items():
         problem = problem_of(alias, options) or _client(options.get("CLIENT"))
         if problem is not None:
-            yield message(CHECKS, "E120", problem=f"{shown(alias)}: {problem}")
+            yield E120(problem=f"{shown(alias)}: {problem}")
 
 
 def _client(path: str | None) -> str | None:

@@ -21,7 +21,7 @@ from ...errors import (
     LostRace,
     OperationCancelled,
 )
-from ...instrumentation.meters import meters
+from ...instrumentation.meters import Metric
 from ...runtime.transactions import in_open_transaction
 from ...stores.orm.clock import Clock
 from ..at_rest.sealed import CannotOpen
@@ -31,6 +31,9 @@ from .names import CallName
 from .providers import LONGEST_DEADLINE, Provider
 
 logger = logging.getLogger("django_idempotency")
+
+#: `outcome` is a `CallState`, or "replayed".
+CALLS = Metric("outgoing.calls", "Calls to providers by how they ended.", ("provider", "outcome"), unit="{call}")
 
 #: Tries of a start that others overtake.
 TRIES = 10
@@ -78,8 +81,7 @@ class Ledger:
                 raise CallChanged
             if row is not None and step is Next.REPLAY:
                 answer = self._stored(row)
-                if meters.active:
-                    meters.outgoing(self._provider.alias, "replayed")
+                CALLS.record(provider=self._provider.alias, outcome="replayed")
                 return answer
             if row is not None and step is Next.HOLD:
                 hold(row, self._using)
@@ -174,8 +176,7 @@ class Ledger:
             mine.update(**values)
         except Exception:  # any driver's, and a header that a column cannot hold
             logger.exception("The end of a call to %s could not be written. It stays open.", self._provider.alias)
-        if meters.active:
-            meters.outgoing(self._provider.alias, state.value)
+        CALLS.record(provider=self._provider.alias, outcome=state.value)
 
     def _packed_answer(self, answer: Answer) -> bytes | None:
         try:
@@ -231,8 +232,8 @@ def hold(row: OutgoingCall, using: str) -> bool:
     """Hold a call for a person, unless it has moved on. Return whether it is held now."""
     seen = OutgoingCall.objects.using(using).filter(pk=row.pk, key=row.key, attempts=row.attempts, state=row.state)
     held = bool(seen.update(state=CallState.HELD.value))
-    if held and meters.active:
-        meters.outgoing(row.provider, CallState.HELD.value)
+    if held:
+        CALLS.record(provider=row.provider, outcome=CallState.HELD.value)
     return held
 
 

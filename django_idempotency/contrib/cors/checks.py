@@ -7,29 +7,29 @@ from typing import Any
 
 from django.apps import apps
 from django.conf import settings
-from django.core.checks import ERROR, CheckMessage
+from django.core.checks import CheckMessage
 
 from ... import conf
-from ...checks.settings import check_settings
+from ...checks.settings import after_settings
 from ...core.records import MISSING
-from ...stores.check_messages import SILENCE, message
+from ...stores.check_messages import Finding
 from . import ALLOW_HEADERS, EXPOSE_HEADERS
 
 APP = "corsheaders"
 
-#: Code → (message, hint).
-CHECKS: dict[str, tuple[str, str]] = {
-    "W086": (
-        "INSTALLED_APPS has corsheaders, and %(setting)s lacks %(missing)s: %(effect)s.",
-        f"Type %(fix)s. If no browser of another origin sends keys, type {SILENCE}.",
-    ),
-}
+
+class W086(Finding):
+    """INSTALLED_APPS has corsheaders, and %(setting)s lacks %(missing)s: %(effect)s.
+
+    Type %(fix)s. If no browser of another origin sends keys, type %(silence)s.
+    """
 
 
-def check_cors(**_: Any) -> list[CheckMessage]:
+@after_settings
+def check_cors(**_: Any) -> Iterator[CheckMessage]:
     """Check what browsers of other origins may send and read, if django-cors-headers is installed."""
-    if not apps.is_installed(APP) or any(each.level >= ERROR for each in check_settings()):
-        return []
+    if not apps.is_installed(APP):
+        return
     profile = conf.profile_of(MISSING, conf.project_settings())
     sent = (profile.field if profile.carrier == "header" else None, profile.first_sent_field, profile.client_field)
     needed = [name.lower() for name in sent if name is not None]
@@ -39,22 +39,20 @@ def check_cors(**_: Any) -> list[CheckMessage]:
     allowed, defaults = "…", ""
     if not getattr(settings, "CORS_ALLOW_HEADERS", ()):  # then it has those of the app
         allowed, defaults = "*default_headers", "from corsheaders.defaults import default_headers; "
-    return [
-        *_lacks(
-            "CORS_ALLOW_HEADERS",
-            needed,
-            effect="the preflight of a request with a key fails, so the request is never sent",
-            fix=f"{defaults}{imported}CORS_ALLOW_HEADERS = "
-            f"({', '.join([allowed, *_spelled(needed, ALLOW_HEADERS, 'ALLOW_HEADERS')])})",
-        ),
-        *_lacks(
-            "CORS_EXPOSE_HEADERS",
-            list(dict.fromkeys([*EXPOSE_HEADERS, *shown])),
-            effect="no script of another origin can read that",
-            fix="from django_idempotency.contrib.cors import EXPOSE_HEADERS; CORS_EXPOSE_HEADERS = "
-            f"[{', '.join([*_spelled([*EXPOSE_HEADERS, *shown], EXPOSE_HEADERS, 'EXPOSE_HEADERS'), *kept])}]",
-        ),
-    ]
+    typed = ", ".join([allowed, *_spelled(needed, ALLOW_HEADERS, "ALLOW_HEADERS")])
+    yield from _lacks(
+        "CORS_ALLOW_HEADERS",
+        needed,
+        effect="the preflight of a request with a key fails, so the request is never sent",
+        fix=f"{defaults}{imported}CORS_ALLOW_HEADERS = ({typed})",
+    )
+    typed = ", ".join([*_spelled([*EXPOSE_HEADERS, *shown], EXPOSE_HEADERS, "EXPOSE_HEADERS"), *kept])
+    yield from _lacks(
+        "CORS_EXPOSE_HEADERS",
+        list(dict.fromkeys([*EXPOSE_HEADERS, *shown])),
+        effect="no script of another origin can read that",
+        fix=f"from django_idempotency.contrib.cors import EXPOSE_HEADERS; CORS_EXPOSE_HEADERS = [{typed}]",
+    )
 
 
 def _spelled(needed: Iterable[str], ours: tuple[str, ...], name: str) -> list[str]:
@@ -72,4 +70,4 @@ def _lacks(setting: str, needed: Iterable[str], *, effect: str, fix: str) -> Ite
     wildcard = "*" in names and not getattr(settings, "CORS_ALLOW_CREDENTIALS", False)
     missing = [name for name in needed if not wildcard and name.lower() not in names]
     if missing:
-        yield message(CHECKS, "W086", setting=setting, missing=", ".join(missing), effect=effect, fix=fix)
+        yield W086(setting=setting, missing=", ".join(missing), effect=effect, fix=fix)

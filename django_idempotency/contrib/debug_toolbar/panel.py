@@ -12,16 +12,13 @@ from django.db import connections
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from ... import signals
 from ...core.policy import Policy
 from ...core.records import shortened
-from ...engine.operation import EVENTS, Operation
+from ...engine.operation import Operation
 from ...http.exchange import HeaderStatus, exchange_of, noted
 from ...models import IdempotencyRecord
+from ...signals import EVENTS
 from ...stores.wrapper import innermost
-
-#: The events of an operation that have a signal.
-_HEARD = (*EVENTS, "unavailable", "flooded", "suspected", "unguarded", "observed")
 
 #: What became of the response.
 MEANINGS: dict[HeaderStatus | None, str] = {
@@ -74,14 +71,14 @@ class IdempotencyPanel(Panel):
 
     def enable_instrumentation(self) -> None:
         exchange_of(self.toolbar.request).arrived = self._entered
-        for event in _HEARD:
-            getattr(signals, event).connect(self._heard, dispatch_uid=(id(self), event), weak=False)
+        for event in EVENTS.values():
+            event.connect(self._heard, dispatch_uid=id(self), weak=False)
         for connection in connections.all():
             self._wrapped.enter_context(connection.execute_wrapper(self._executed))
 
     def disable_instrumentation(self) -> None:
-        for event in _HEARD:
-            getattr(signals, event).disconnect(dispatch_uid=(id(self), event))
+        for event in EVENTS.values():
+            event.disconnect(dispatch_uid=id(self))
         self._wrapped.close()
 
     def _entered(self, entry_point: str, policy: Policy) -> None:
@@ -91,9 +88,10 @@ class IdempotencyPanel(Panel):
     def _heard(self, *, signal: Any, operation: Operation | None, request: Any, error: Any, **more: Any) -> None:
         if getattr(request, "_request", request) is not self.toolbar.request:
             return
-        name = next(event for event in _HEARD if getattr(signals, event) is signal)
         after = (time.perf_counter() - self._began) * 1000
-        self._events.append({"name": name, "after": f"{after:.1f} ms", "error": type(error).__name__ if error else ""})
+        self._events.append(
+            {"name": signal.name, "after": f"{after:.1f} ms", "error": type(error).__name__ if error else ""}
+        )
         self._reason = str(more.get("reason") or self._reason)
         if operation is not None:
             ticket = operation.ticket

@@ -7,27 +7,25 @@ from collections.abc import Iterator
 from django.core.checks import CheckMessage
 
 from ... import conf
-from ...stores.check_messages import SILENCE, message
+from ...stores.check_messages import Finding
 
-#: Code → (message, hint).
-CHECKS: dict[str, tuple[str, str]] = {
-    "E082": (
-        (
-            'IDEMPOTENCY["REQUIRED"] is set, and IdempotencyMiddleware cannot guard %(view)s, a GraphQL view: a replay would skip '
-            "the checks of its resolvers. A POST to it raises."
-        ),
-        "Put @idempotent(authorize_replay=…) on the class, or @idempotency_exempt.",
-    ),
-    "W084": (
-        (
-            "IdempotencyMiddleware does not guard %(view)s, a GraphQL view: a replay would skip the checks of its resolvers. "
-            "A mutation with a key runs unguarded."
-        ),
-        f"Put @idempotent(authorize_replay=…) on the class, or @idempotency_exempt; or {SILENCE}.",
-    ),
-}
+
+class E082(Finding):
+    """IDEMPOTENCY["REQUIRED"] is set, and IdempotencyMiddleware cannot guard %(view)s, a GraphQL view: a replay would
+    skip the checks of its resolvers. A POST to it raises.
+
+    Put @idempotent(authorize_replay=…) on the class, or @idempotency_exempt.
+    """
+
+
+class W084(Finding):
+    """IdempotencyMiddleware does not guard %(view)s, a GraphQL view: a replay would skip the checks of its resolvers.
+    A mutation with a key runs unguarded.
+
+    Put @idempotent(authorize_replay=…) on the class, or @idempotency_exempt; or %(silence)s.
+    """
 
 
 def check_view(view: str) -> Iterator[CheckMessage]:
     """Say that a view without a guard of its own runs unguarded, or raises."""
-    yield message(CHECKS, "E082" if conf.get("REQUIRED") is True else "W084", view=view)
+    yield (E082 if conf.get("REQUIRED") is True else W084)(view=view)

@@ -19,8 +19,7 @@ from django.views import View
 
 from ... import conf
 from ...core.concurrency.threads import in_thread
-from ...core.contradictions import async_contradiction
-from ...core.policy import OBSERVE, SAFE_METHODS, Policy
+from ...core.policy import OBSERVE, SAFE_METHODS, Policy, async_contradiction
 from ...core.records import Guarantee
 from ...errors import Problem
 from ...http import bodies

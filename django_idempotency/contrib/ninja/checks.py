@@ -15,28 +15,25 @@ from ...core.policy import SAFE_METHODS
 from ...http.kinds import operation_of, operations_of
 from ...http.markers import POLICY
 from ...http.views import route_of
-from ...stores.check_messages import SILENCE, message
+from ...stores.check_messages import Finding
 
-#: Code → (message, hint).
-CHECKS: dict[str, tuple[str, str]] = {
-    "E070": (
-        (
-            'IDEMPOTENCY["REQUIRED"] is set, and IdempotencyMiddleware cannot guard django-ninja operations: %(count)s, '
-            "such as %(view)s. A request to one of them raises."
-        ),
-        "Put @idempotent() on each function, directly below the decorator that makes it an operation, or @idempotency_exempt.",
-    ),
-    "W074": (
-        (
-            "IdempotencyMiddleware does not guard django-ninja operations, whose authentication comes after it: "
-            "%(count)s run unguarded, such as %(view)s."
-        ),
-        (
-            "Put @idempotent() on each function that must not run twice, directly below the decorator that makes it "
-            f"an operation, and @idempotency_exempt on the others; or {SILENCE}."
-        ),
-    ),
-}
+
+class E070(Finding):
+    """IDEMPOTENCY["REQUIRED"] is set, and IdempotencyMiddleware cannot guard django-ninja operations: %(count)s, such
+    as %(view)s. A request to one of them raises.
+
+    Put @idempotent() on each function, directly below the decorator that makes it an operation, or
+    @idempotency_exempt.
+    """
+
+
+class W074(Finding):
+    """IdempotencyMiddleware does not guard django-ninja operations, whose authentication comes after it: %(count)s run
+    unguarded, such as %(view)s.
+
+    Put @idempotent() on each function that must not run twice, directly below the decorator that makes it an
+    operation, and @idempotency_exempt on the others; or %(silence)s.
+    """
 
 
 def check_operations(**_: Any) -> list[CheckMessage]:
@@ -53,8 +50,8 @@ def check_operations(**_: Any) -> list[CheckMessage]:
             if _is_outside(callback, operation) and not are_exempt(leading):
                 outside[name] = None
     if outside and guards_every_view():
-        code = "E070" if conf.get("REQUIRED") is True else "W074"
-        found[code] = message(CHECKS, code, count=len(outside), view=next(iter(outside)))
+        kind = E070 if conf.get("REQUIRED") is True else W074
+        found[kind.__name__] = kind(count=len(outside), view=next(iter(outside)))
     return list(found.values())
 
 

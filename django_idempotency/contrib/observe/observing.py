@@ -24,7 +24,6 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from ...errors import InProgress, LostRace, Problem
-from ...extensions import extended
 from ...http import bodies, counting
 from ...http.bodies import is_read
 from ...http.exchange import HeaderStatus, hand_out, note, noted_of, stamp
@@ -33,6 +32,7 @@ from ...http.plan import Plan
 from ...http.unguarded import readable_key, report_unguarded
 from ...instrumentation.observer import notify_observed
 from ...instrumentation.outcomes import OBSERVED
+from ...runtime.wings import extended
 from .observation import ERROR, Observation, ObservedIdempotency
 
 

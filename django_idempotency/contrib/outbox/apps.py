@@ -9,7 +9,8 @@ from django.apps import AppConfig
 from django.core import checks
 from django.utils.translation import gettext_lazy as _
 
-from ...extensions import Erased, Extension
+from ...checks import TAG, named
+from ...runtime.wings import Erased, Extension
 
 
 class Messages(Extension):
@@ -37,7 +38,4 @@ class OutboxConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from ...checks import TAG
-        from .checks import check_outbox  # not above: loads the model
-
-        checks.register(check_outbox, TAG)
+        checks.register(named("django_idempotency.contrib.outbox.checks.check_outbox"), TAG)

@@ -10,7 +10,7 @@ from django.db import connections, router
 
 from ... import conf
 from ...checks.settings import check_settings
-from ...stores.check_messages import message, one_line, shown, type_named
+from ...stores.check_messages import Finding, one_line, shown, type_named
 from ...stores.database_checks import vendor_of
 from .models import Message
 from .publishing import publisher_at
@@ -18,23 +18,21 @@ from .publishing import publisher_at
 #: Django's own default, as spelled in its options for MySQL.
 READ_COMMITTED = "read committed"
 
-#: Code → (message, hint).
-CHECKS: dict[str, tuple[str, str]] = {
-    "E045": (
-        'IDEMPOTENCY["OUTBOX_PUBLISHER"] = %(value)s cannot publish: %(problem)s.',
-        (
-            'Type "OUTBOX_PUBLISHER": "shop.broker.Publisher", the dotted path of a class with a method publish(message), '
-            "or of a function publish(message)."
-        ),
-    ),
-    "W065": (
-        (
-            'The outbox is in the database "%(using)s", whose isolation level is "%(level)s": a relay does not see what is '
-            "committed while it scans, so messages with the same key may be sent out of order."
-        ),
-        'Take "isolation_level" out of DATABASES["%(using)s"]["OPTIONS"]: Django\'s own default is READ COMMITTED.',
-    ),
-}
+
+class E045(Finding):
+    """IDEMPOTENCY["OUTBOX_PUBLISHER"] = %(value)s cannot publish: %(problem)s.
+
+    Type "OUTBOX_PUBLISHER": "shop.broker.Publisher", the dotted path of a class with a method publish(message), or
+    of a function publish(message).
+    """
+
+
+class W065(Finding):
+    """The outbox is in the database "%(using)s", whose isolation level is "%(level)s": a relay does not see what is
+    committed while it scans, so messages with the same key may be sent out of order.
+
+    Take "isolation_level" out of DATABASES["%(using)s"]["OPTIONS"]: Django's own default is READ COMMITTED.
+    """
 
 
 def check_outbox(**_: Any) -> list[CheckMessage]:
@@ -47,19 +45,19 @@ def _publisher() -> Iterator[CheckMessage]:
     if path is None:
         return  # relay_outbox also takes it as an option
     if not isinstance(path, str):
-        yield message(CHECKS, "E045", value=type_named(path), problem="it is not a dotted path")
+        yield E045(value=type_named(path), problem="it is not a dotted path")
     else:
         try:
             publisher_at(path)
         except Exception as error:  # noqa: BLE001 - importing runs the project's code
-            yield message(CHECKS, "E045", value=shown(path), problem=one_line(error))
+            yield E045(value=shown(path), problem=one_line(error))
 
 
 def _isolation() -> Iterator[CheckMessage]:
     using = router.db_for_write(Message)
     level = _level(using, connections.settings[using].get("OPTIONS", {}))
     if level != READ_COMMITTED:
-        yield message(CHECKS, "W065", using=using, level=level)
+        yield W065(using=using, level=level)
 
 
 def _level(using: str, options: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from django.db import connections, transaction
 
 from ...errors import ConfigurationError
 from ...inspection import redaction
-from ...instrumentation.meters import meters
+from ...instrumentation.meters import SLOW, Metric
 from ...stores.base import utcnow
 from .models import Message
 from .publishing import AWAY, Publish, refuse_promise
@@ -26,6 +26,9 @@ from .sealing import open_message
 from .taking import Taker
 
 logger = logging.getLogger("django_idempotency")
+
+MESSAGES = Metric("outbox.messages", "Messages that a relay tried.", ("outcome",), unit="{message}")
+LAG = Metric("outbox.lag", "From the sending of a message to its publishing.", unit="s", buckets=SLOW)
 
 #: Seconds after which a batch publishes no further message: it holds locks, and a server may end idle transactions.
 #: In a database without row locks, all writers wait meanwhile.
@@ -147,8 +150,9 @@ class Relay:
 
 
 def _count(message: Message, outcome: str) -> None:
-    if meters.active:
-        meters.published(outcome, max(0.0, (utcnow() - message.created_at).total_seconds()))
+    MESSAGES.record(outcome=outcome)
+    if outcome == "published":
+        LAG.record(max(0.0, (utcnow() - message.created_at).total_seconds()))
 
 
 class _Savepoint:

@@ -6,48 +6,16 @@ The IETF draft (section 2.1) asks a server to publish how long a key lives, and 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
 from ... import conf, errors
 from ...core.conclusions import WorkResult, classify_status
-from ...core.field_values import rate
-from ...core.key_formats import ANY, DATED, ISSUED, ISSUED_PATTERN, ISSUED_SAMPLE, VERSIONS
-from ...core.policy import MIN_SHARED_KEY, Policy, Resolved
+from ...core.key_formats import ANY, ISSUED, ISSUED_PATTERN, ISSUED_SAMPLE, VERSIONS
+from ...core.policy import MIN_SHARED_KEY, Policy, Resolved, rate
 from ...core.profiles import Profile
-from ...core.records import Guarantee
 from ...errors import Problem
 from ...http.problems import status_of
-
-#: A problem, and whether a request under a policy may get it.
-_Possible = tuple[type[Problem], Callable[[Resolved], bool]]
-
-_POSSIBLE: tuple[_Possible, ...] = (
-    (errors.KeyMissing, lambda terms: terms.required is True),
-    (errors.KeyMalformed, lambda _: True),
-    (errors.KeyUnsupported, lambda terms: terms.profile.unsupported_status is not None),
-    (errors.KeyTooShort, lambda terms: terms.anonymous == "shared"),
-    (errors.KeyForeign, lambda terms: terms.key_format == ISSUED),
-    (errors.KeyExpired, lambda terms: terms.key_format in DATED or terms.profile.window > 0),
-    (errors.KeyAhead, lambda terms: terms.key_format in DATED or terms.profile.window > 0),
-    (errors.ScopeRequired, lambda terms: terms.anonymous == "refuse"),
-    (errors.ReplayRefused, lambda _: True),
-    (errors.OperationCancelled, lambda _: True),
-    (errors.OperationUndone, lambda terms: terms.guarantee is Guarantee.LEASE),
-    (errors.OperationHeld, lambda terms: terms.on_takeover is not None and terms.guarantee is Guarantee.LEASE),
-    (errors.KeyTooOld, lambda _: True),
-    (errors.TooManyKeys, lambda terms: terms.fresh_keys is not None),
-    (errors.PossibleDuplicate, lambda terms: terms.suspect is not None and terms.suspect_action == "refuse"),
-    (errors.InProgress, lambda _: True),
-    (errors.ResponseNotStored, lambda _: True),
-    (errors.RequestTooLarge, lambda terms: terms.max_request_body is not None and terms.fingerprint != "headers"),
-    (errors.RequestMismatch, lambda _: True),
-    (errors.RecordUnreadable, lambda _: True),
-    (errors.StoreUnavailable, lambda terms: terms.on_store_failure == "closed"),
-    (errors.TransactionLost, lambda terms: terms.guarantee is Guarantee.ATOMIC),
-    (errors.OutcomeUnknown, lambda _: True),
-)
 
 
 def published(policy: Policy, *, varies: bool = False) -> dict[str, Any]:
@@ -102,9 +70,15 @@ def _first_sent(profile: Profile) -> dict[str, Any]:
 
 
 def problems_of(policy: Policy) -> list[type[Problem]]:
-    """Return the problems that a request under a policy may get, in the order in which they are looked for."""
+    """Return the problems that a request under a policy may get, in the order of their declaration."""
     terms = conf.resolve(policy)
-    return [problem for problem, possible in _POSSIBLE if possible(terms)]
+    return [problem for problem in published_problems() if problem.arises(terms)]
+
+
+def published_problems() -> list[type[Problem]]:
+    """Return the problems that some policy publishes, in the order of their declaration."""
+    declared = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, Problem)]
+    return [problem for problem in declared if "arises" in vars(problem)]
 
 
 def _format(terms: Resolved) -> dict[str, Any]:

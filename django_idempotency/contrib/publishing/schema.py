@@ -11,8 +11,7 @@ from typing import Any
 
 from ... import conf
 from ...core.policy import Policy
-from ...core.profiles import Profile
-from ...core.profiles.shipped import DEFAULT
+from ...core.profiles import DEFAULT, Profile
 from ...core.standings import OperationState
 from ...errors import Problem
 from ...http import exchange, problems

@@ -11,8 +11,9 @@ from django.apps import AppConfig
 from django.core import checks
 from django.utils.translation import gettext_lazy as _
 
-from ...extensions import Extension, Purging
+from ...checks import TAG, named
 from ...runtime.handle import OperationHandle, SwitchedOff
+from ...runtime.wings import Extension, Purging
 
 
 class StepsOfRecords(Extension):
@@ -60,7 +61,4 @@ class StepsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from ...checks import TAG
-        from .checks import check_steps  # not above: loads the model
-
-        checks.register(check_steps, TAG)
+        checks.register(named("django_idempotency.contrib.steps.checks.check_steps"), TAG)

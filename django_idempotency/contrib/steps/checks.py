@@ -12,23 +12,18 @@ from django.db import router
 from ... import conf
 from ...checks.settings import check_settings
 from ...runtime.registry import stores
-from ...stores.check_messages import SILENCE, message
+from ...stores.check_messages import Finding
 from .journal import database_of
 from .models import Step
 
-#: Code → (message, hint).
-CHECKS: dict[str, tuple[str, str]] = {
-    "W132": (
-        (
-            'The steps of operations in the store "%(store)s" are written to the database "%(using)s", where your routers allow '
-            "no table of them."
-        ),
-        (
-            "Type a router of DATABASE_ROUTERS whose allow_migrate() puts the app idempotency_steps into "
-            f'"%(using)s". If no step runs under this store, type {SILENCE}.'
-        ),
-    ),
-}
+
+class W132(Finding):
+    """The steps of operations in the store "%(store)s" are written to the database "%(using)s", where your routers
+    allow no table of them.
+
+    Type a router of DATABASE_ROUTERS whose allow_migrate() puts the app idempotency_steps into "%(using)s". If no
+    step runs under this store, type %(silence)s.
+    """
 
 
 def check_steps(**_: Any) -> list[CheckMessage]:
@@ -40,5 +35,5 @@ def check_steps(**_: Any) -> list[CheckMessage]:
         with suppress(ImproperlyConfigured):  # another check says that
             using = database_of(stores[alias])
             if not router.allow_migrate_model(using, Step):
-                found.setdefault(using, message(CHECKS, "W132", store=alias, using=using))
+                found.setdefault(using, W132(store=alias, using=using))
     return list(found.values())

@@ -91,7 +91,7 @@ def _undo(store: BaseStore, last: Step, *, using: str, audit: Audit, ttl: float)
 def _freed(store: BaseStore, record: Record, *, audit: Audit) -> bool:
     """Free a held record with its audit: in one transaction, if both are rows of one database.
 
-    Not `store.release()`, which frees any record without an owner: if another person has released this one, a retry may
+    Not `store.change()`, which frees any record without an owner: if another person has released this one, a retry may
     have completed it. Who held it is compared in the write.
     """
     freed = interventions.released(record)

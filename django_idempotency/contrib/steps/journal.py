@@ -18,6 +18,7 @@ from ...core.records import shortened
 from ...core.serialization.results import Unreadable, load_error
 from ...core.steps import BARRIER_NAME, OWING, StepState
 from ...errors import StepResultNotStored
+from ...instrumentation.meters import Metric
 from ...stores.base import BaseStore
 from ...stores.orm.clock import Clock
 from ..at_rest import columns
@@ -25,6 +26,9 @@ from ..at_rest.sealed import CannotOpen
 from .models import Step
 from .terms import StepTerms, function_at
 
+#: `outcome`: "executed", "skipped" (an earlier attempt has done it), "failed", "in_doubt" (it broke off, and a person
+#: decides), "undone", or "not_undone" (its undo is tried again, or a person decides). A project may have many names of steps.
+STEPS = Metric("steps", "Steps of operations by what became of them.", ("outcome",), unit="{step}")
 #: Seconds until `idempotency_complete` first looks at an operation, or at an undo that was begun here.
 DUE = timedelta(minutes=5)
 

@@ -19,13 +19,11 @@ from ...errors import (
     StepResultNotStored,
     StepsChanged,
 )
-from ...instrumentation.meters import meters
-from ...instrumentation.outcomes import STEP_EXECUTED, STEP_FAILED, STEP_IN_DOUBT, STEP_SKIPPED
 from ...runtime.current_step import RunningStep
 from ...runtime.takeovers import HoldForReview, RunAgain, UseResult
 from .actions import Actions, Call, Query, only_in
 from .doubt import Asked
-from .journal import PositionTaken, load, load_kept
+from .journal import STEPS, PositionTaken, load, load_kept
 from .models import Step
 from .running import Steps
 from .terms import KEY_ARGUMENT, StepTerms, path_of, takes_key
@@ -113,8 +111,7 @@ class OneStep:
             return False
         if isinstance(error, (OperationHeld, OperationCancelled, OwnershipLost)):
             return False
-        if meters.active:
-            meters.step(STEP_FAILED)
+        STEPS.record(outcome="failed")
         if not isinstance(error, kept):
             return False
         try:
@@ -184,8 +181,7 @@ class OneStep:
         """Leave the operation to a person."""
         yield from self.steps.hold()
         self.steps.held = True
-        if meters.active:
-            meters.step(STEP_IN_DOUBT)
+        STEPS.record(outcome="in_doubt")
         raise OperationHeld(
             f"The step {self.terms.name!r} broke off, and whether it had its effect is not known. A person is finding out."
         )
@@ -201,8 +197,7 @@ class OneStep:
                 "it. Let the code that began it finish, or undo it: manage.py idempotency_complete --undo REF."
             )
         self.steps.open = None
-        if meters.active:
-            meters.step(STEP_SKIPPED)
+        STEPS.record(outcome="skipped")
         if doing is StepAction.RAISE:
             raise load_kept(row, self.terms.keep)
         self.result, self.done = load(row, self.terms), True
@@ -253,8 +248,7 @@ class OneStep:
         self.steps.open = None
         if self.written is not None:
             self.steps.append(self.written)
-        if meters.active:
-            meters.step(STEP_EXECUTED)
+        STEPS.record(outcome="executed")
 
     def _end(self, state: StepState, data: bytes, error: str = "") -> Actions[None]:
         """Write how the step ended; `error` is the class of its exception. Another owner's earlier word counts."""
@@ -268,8 +262,8 @@ class OneStep:
             if not written:
                 yield from self._use_other()
         reached(self.terms.name, Border.AFTER)
-        if meters.active and state is StepState.DONE and not self.done:
-            meters.step(STEP_EXECUTED)
+        if state is StepState.DONE and not self.done:
+            STEPS.record(outcome="executed")
 
     def _use_other(self) -> Actions[None]:
         """Get the result that another owner wrote while the body ran."""

@@ -22,14 +22,12 @@ from ...core.records import shortened
 from ...core.steps import StepState, UndoAction, is_in_doubt, undo_action
 from ...engine.borders import Border, reached
 from ...errors import ConfigurationError, OwnershipLost
-from ...instrumentation.meters import meters
-from ...instrumentation.outcomes import STEP_NOT_UNDONE, STEP_UNDONE
 from ...runtime.current_step import CLOSERS, RunningStep
 from ...runtime.handle import HELD_FOR
 from ...runtime.takeovers import HoldForReview, RunAgain, UseResult
 from .actions import Actions, Call, Query, only_in
 from .doubt import Asked, InDoubt
-from .journal import Journal, PositionTaken, load
+from .journal import STEPS, Journal, PositionTaken, load
 from .terms import KEY_ARGUMENT, StepTerms, function_at, takes_key
 
 logger = logging.getLogger("django_idempotency")
@@ -69,8 +67,7 @@ def give_up(journal: Journal, *, by_hand: bool = False, cut: str | None = None) 
             yield from _undo(journal, row, by_hand=by_hand, closed=closed, cut=cut)
         except Exception as error:
             failed[row.pk] = error
-            if meters.active:
-                meters.step(STEP_NOT_UNDONE)
+            STEPS.record(outcome="not_undone")
             then = _BY_HAND if isinstance(error, UndoTooOld) else "It is tried again by idempotency_complete."
             logger.exception(
                 "The step %s of the record %s is not undone. %s", row.name, shortened(str(row.record)), then
@@ -152,8 +149,7 @@ def _is_owed(journal: Journal, row: Any, *, by_hand: bool, closed: bool, cut: st
 
 def _count_undone(name: str) -> None:
     reached(name, Border.AFTER)
-    if meters.active:
-        meters.step(STEP_UNDONE)
+    STEPS.record(outcome="undone")
 
 
 def _undo_here(journal: Journal, row: Any, call: Call, was: tuple[StepState, ...]) -> bool:

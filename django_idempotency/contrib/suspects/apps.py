@@ -4,6 +4,8 @@ from django.apps import AppConfig
 from django.core import checks
 from django.utils.translation import gettext_lazy as _
 
+from ...checks import TAG, named
+
 
 class SuspectsConfig(AppConfig):
     """A page of the admin and a command. Optional: installed beside `django_idempotency`."""
@@ -13,7 +15,4 @@ class SuspectsConfig(AppConfig):
     verbose_name = _("Idempotency: suspects")
 
     def ready(self) -> None:
-        from ...checks import TAG
-        from .checks import check_suspects
-
-        checks.register(check_suspects, TAG)
+        checks.register(named("django_idempotency.contrib.suspects.checks.check_suspects"), TAG)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ... import signals
-from ...instrumentation.meters import meters
+from ...instrumentation.meters import Metric
 from .groups import Suspect
+
+FOUND = Metric("duplicates.found", "Suspects that a search found.", ("model",), unit="{suspect}")
 
 
 def report(model: Any, suspect: Suspect) -> None:
     """Send `duplicate_found`, and count it. What a receiver raises is logged by Django and changes nothing."""
-    meters.duplicate_found(model._meta.label)
+    FOUND.record(model=model._meta.label)
     signals.duplicate_found.send_robust(sender=model, suspect=suspect)

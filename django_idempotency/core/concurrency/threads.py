@@ -19,14 +19,20 @@ def nothing() -> None:
 
 
 async def in_thread(
-    call: Callable[..., T], *given: Any, thread_sensitive: bool = True, close: Callable[[], None] = nothing
+    call: Callable[..., T],
+    *given: Any,
+    thread_sensitive: bool = True,
+    close: Callable[[], None] = nothing,
+    when: bool = True,
 ) -> T:
-    """Make a call in a thread, as `sync_to_async` does.
+    """Make a call in a thread, as `sync_to_async` does; here if not `when`, for one that blocks only sometimes.
 
     Once the main thread has ended, the interpreter's executors accept no more work, but other threads and their event
     loops continue. Finished work must still be settled, so the call then runs in a new thread, which calls `close` at
     its end.
     """
+    if not when:
+        return call(*given)
     began = False
 
     def begin() -> T:

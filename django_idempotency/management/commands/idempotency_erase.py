@@ -19,10 +19,10 @@ from ...core.interventions import Intervention
 from ...core.records import Record
 from ...core.scope_names import observed, spellings
 from ...errors import ConfigurationError
-from ...extensions import Extension, extensions
 from ...inspection.terminal import plain
 from ...instrumentation.trail import trail
 from ...runtime.registry import records_of, stores
+from ...runtime.wings import Extension, extensions
 from ..operators import operator
 from ..scanning import ScanningCommand
 
@@ -121,7 +121,9 @@ class Command(ScanningCommand):
                         with self.table_explained("What is kept beside a record cannot be erased:"):
                             for extension in beside:
                                 extension.erase_record(self.store, record)
-                    counted[self.patiently(partial(self.store.forget, record.id, audit=noted))] += 1
+                    counted[
+                        self.patiently(partial(self.store.change, record.id, interventions.forgotten, audit=noted))
+                    ] += 1
         finally:
             erased, left = counted[Intervention.DONE], counted[Intervention.BUSY]
             self.left += left

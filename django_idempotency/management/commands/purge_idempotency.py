@@ -10,8 +10,8 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from ...extensions import Extension, extensions
 from ...runtime.registry import stores
+from ...runtime.wings import Extension, extensions
 from ...stores.base import BaseStore
 from ...stores.wrapper import innermost
 from ..arguments import not_negative, positive

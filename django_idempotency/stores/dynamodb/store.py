@@ -16,7 +16,7 @@ from ...core.transitions import claimed
 from ...errors import ConfigurationError, LostRace, RecordUnreadable, StoreUnavailable
 from .. import packing
 from ..base import BaseStore, Purged, Scanned, utcnow
-from ..check_messages import finding
+from ..check_messages import Finding
 from .client import DynamoDBClient
 from .items import FIELDS, Schema, deleted_at
 from .table import create, missing
@@ -30,6 +30,28 @@ MAX_TIMEOUT = 60
 _LIFE = ("scope", "key", "created_at", "guarantee", "secret_id", "method", "path")
 #: What a takeover compares. The deadline is included: an owner that renews at the last moment keeps the record.
 _SEEN = ("owner", "status", "attempt", "lease_until")
+
+
+class E052(Finding):
+    """The table "%(table)s" of IDEMPOTENCY["STORES"]["%(alias)s"] is missing in DynamoDB.
+
+    Type python manage.py create_idempotency_table --store=%(alias)s
+    """
+
+
+class E053(Finding):
+    """IDEMPOTENCY["STORES"]["%(alias)s"] does not match its table in DynamoDB: %(error)s
+
+    Type in "OPTIONS" the names that the table has ("key_attr", "sort_key_attr", "attributes"), or another "table".
+    """
+
+
+class W063(Finding):
+    """TTL is off for the DynamoDB table "%(table)s" of IDEMPOTENCY["STORES"]["%(alias)s"]: nothing is deleted, and it
+    grows forever.
+
+    Type python manage.py create_idempotency_table --store=%(alias)s
+    """
 
 
 class DynamoDBStore(BaseStore):
@@ -96,11 +118,11 @@ class DynamoDBStore(BaseStore):
         try:
             match missing(self.client, self.schema):
                 case "table":
-                    yield finding("E052", alias=alias, table=self.schema.table)
+                    yield E052(alias=alias, table=self.schema.table)
                 case "ttl":
-                    yield finding("W063", alias=alias, table=self.schema.table)
+                    yield W063(alias=alias, table=self.schema.table)
         except ConfigurationError as error:
-            yield finding("E053", alias=alias, error=error)
+            yield E053(alias=alias, error=error)
 
     def create_table(self, *, dry_run: bool = False) -> Iterator[str]:
         """Create the table of `schema`.

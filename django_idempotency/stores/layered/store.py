@@ -15,7 +15,7 @@ from uuid import UUID
 from ...core import rules
 from ...core.concurrency.forking import new_lock
 from ...core.concurrency.threads import in_thread
-from ...core.interventions import Intervention
+from ...core.interventions import Intervention, Wanted
 from ...core.records import Record, Settlement, Status, Ticket
 from ...core.transitions import settled as settled_record
 from ..base import Audit, BaseStore
@@ -187,10 +187,10 @@ class LayeredStore(WrappedStore):
 
     # ----------------------------------------------------------------------------------------------- for an operator
 
-    def _by_hand(self, act: Callable[..., Intervention], record_id: UUID, audit: Audit) -> Intervention:
+    def change(self, record_id: UUID, wanted: Wanted, *, audit: Audit) -> Intervention:
         """Drop the copy as well, even if nothing was changed, or the record is gone: repeat it to drop a stale one."""
         try:
-            return super()._by_hand(act, record_id, audit)
+            return super().change(record_id, wanted, audit=audit)
         finally:
             self._drop_copy(record_id)
 

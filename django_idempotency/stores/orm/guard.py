@@ -12,7 +12,7 @@ from uuid import UUID
 
 from django.db import Error, connections, transaction
 
-from ...core.records import Guarantee, Ticket
+from ...core.records import Record, Ticket
 from ...errors import DurableInsideGuard, ImplicitCommit, OutcomeUnknown, StoreUnavailable, TransactionLost
 from ..base import Guard
 from ..blocks import OFFERED, offered
@@ -30,36 +30,22 @@ logger = logging.getLogger("django_idempotency")
 class ActiveGuard:
     """A guard and its record. A task or thread started inside inherits it, and may outlive it."""
 
-    __slots__ = ("ended", "name", "transaction")
-
-    def __init__(self, alias: str, record: UUID) -> None:
-        self.name = (alias, record)
-        self.ended = False
-        #: The transaction that can settle the record with its COMMIT, if there is one.
-        self.transaction: WorkTransaction | None = None
+    #: The alias of its database, and the id of its record.
+    name: tuple[str, UUID]
+    ended = False
+    #: The transaction that can settle the record with its COMMIT, if there is one.
+    transaction: WorkTransaction | None = None
 
 
 #: The guards of this thread or task. A row lock does not stop its own transaction.
 ACTIVE_GUARDS: ContextVar[frozenset[ActiveGuard]] = ContextVar("django_idempotency_active_guards", default=frozenset())
 
 
-def guarding(
-    sql: Statements, using: str, ticket: Ticket, *, takeover: bool, combine: bool
-) -> AbstractContextManager[Guard]:
-    """See BaseStore.guard(). `combine`: our own transaction settles with its COMMIT, where the driver can."""
-    if ticket.guarantee is not Guarantee.ATOMIC:
-        return Guard()
-    for one in ACTIVE_GUARDS.get():
-        if not one.ended and one.name == (using, ticket.id):
-            return Inner()  # our own caller holds it
-    return TransactionGuard(sql, using, ticket, takeover=takeover, combine=combine)
-
-
 def _stay() -> None:
     """Leave a connection open."""
 
 
-class Inner(Guard):
+class InnerGuard(Guard):
     """A guard inside that of its own caller, which holds the record."""
 
     committed = False
@@ -72,10 +58,13 @@ class TransactionGuard(Guard):
     a caller's transaction, only its savepoint is visible to us.
     """
 
-    def __init__(self, sql: Statements, using: str, ticket: Ticket, *, takeover: bool, combine: bool) -> None:
+    def __init__(
+        self, sql: Statements, using: str, ticket: Ticket, *, takeover: bool, claimed: Record | None, combine: bool
+    ) -> None:
+        """`combine`: our own transaction settles with its COMMIT, where the driver can."""
         self.committed = False
         self._sql, self._dialect, self._ticket = sql, sql.dialect, ticket
-        self._takeover = takeover
+        self._takeover, self._claimed = takeover, claimed
         connection = self._connection = connections[using]
         #: The request's own transaction, which this guard takes over.
         self._block = block = None if OFFERED.get() is None else offered(using)
@@ -86,7 +75,8 @@ class TransactionGuard(Guard):
         self._combines = combine and block is None
         #: What begins and ends the transaction.
         self._transaction: AbstractContextManager[None] | None = None
-        self._active = ActiveGuard(using, ticket.id)
+        self._active = active = ActiveGuard()
+        active.name = (using, ticket.id)
         self._savepoint: str | None = None
         #: Did a statement of the work, and not a deadlock, abort PostgreSQL's transaction?
         self._broke_it = False
@@ -128,18 +118,21 @@ class TransactionGuard(Guard):
                 self._lock()
 
     def _lock(self) -> None:
-        """Read the row as it is locked, and the transaction's id if the database has one."""
-        sql, connection, ticket = self._sql, self._connection, self._ticket
-        locks = connection.features.has_select_for_update
-        bound = sql.lock(ticket, takeover=self._takeover) if locks else (sql.touching, [ticket.id.hex])
-        row = fetched(connection, bound) if self._own is None else self._own.lock(bound)
-        if not locks and not self._dialect.returns:
-            row = fetched(connection, (sql.reading, [ticket.id.hex]))
+        """Lock the row and read it: what may have changed since our claim, or all of it. Read the transaction's id, too."""
+        sql, connection, own, claimed = self._sql, self._connection, self._own, self._claimed
+        bound = sql.lock(self._ticket, takeover=self._takeover, brief=claimed is not None)
+        row = fetched(connection, bound) if own is None else own.lock(bound)
+        if not sql.lock_reads:
+            row = fetched(connection, sql.read(self._ticket, brief=claimed is not None))
         if row is None:
             return
         if self._dialect.transaction_id:
             row, self.transaction_id = row[:-1], row[-1]
-        self.record = sql.record(row, connection)
+        self.finds_loss = own is not None or self.transaction_id is not None
+        if claimed is None:
+            self.record = sql.record(row, connection)
+        elif sql.says(row, claimed):
+            self.record = claimed
 
     @contextmanager
     def _locking(self) -> Iterator[None]:
@@ -230,7 +223,7 @@ class TransactionGuard(Guard):
         return (
             connection.needs_rollback
             or not connection.in_atomic_block
-            or self._dialect.transaction_status(connection) == IN_ERROR
+            or (self._dialect.aborts and self._dialect.transaction_status(connection) == IN_ERROR)
         )
 
     # A transaction is ours as long as it has our mark: its id if it has one (the settle compares that in its own
@@ -350,7 +343,7 @@ class TransactionGuard(Guard):
             return execute(sql, params, many, context)
         if self._dialect.ends_transaction(sql):
             raise self.refuse(ImplicitCommit())
-        if self._own is not None:
+        if self._own is not None and self._own.adapt is not None:
             self._own.adapt(context["cursor"])
         before = self._dialect.transaction_status(self._connection)
         if before == IDLE:  # ours is gone: the statement would be committed in another one, or at once on SQLite

@@ -26,7 +26,8 @@ UNANSWERED = {"completed_at": None, "response_status": None, "response_headers":
 class Statements:
     """Every statement on the records of one database.
 
-    UUIDs are bound as 32 hex digits, which each database understands, whether its column is a UUID or text.
+    UUIDs are bound as 32 hex digits, which each database understands, whether its column is a UUID or text. A ticket says
+    in which table it has made its claim; before the claim, that is the one which the connection finds.
     """
 
     #: What a row of insert() says.
@@ -55,9 +56,12 @@ class Statements:
         self._seen_without_body = f"{', '.join(bodiless.values())}, {self._now}"
         #: Reads the row of an id.
         self.reading = f"SELECT {self._seen} FROM {self._table} {self._where_id}"
-        # Takes SQLite's write lock before any read makes a snapshot. Also reads the row, if an UPDATE can return it.
-        touch, returning = f"{quote('attempt')} = {quote('attempt')}", f" RETURNING {self._seen}"
-        self.touching = f"UPDATE {self._table} SET {touch} {self._where_id}{returning if self.dialect.returns else ''}"
+        #: What of our own row may have changed since its claim: see says().
+        self._brief = ", ".join([quote("owner"), quote("status"), quote("attempt")])
+        self._locks = connection.features.has_select_for_update
+        #: Does lock() read the row, too? If not, read() must follow.
+        self.lock_reads = self._locks or self.dialect.returns
+        self._lock = lru_cache(maxsize=256)(self._build_lock)
 
     # ------------------------------------------------------------------------------------------------------ reading
 
@@ -65,12 +69,29 @@ class Statements:
         head, tail = self.dialect.joined_read if joined else ("", "")
         return f"{head}{self.reading}{tail}", [record_id.hex]
 
-    def lock(self, ticket: Ticket, *, takeover: bool) -> Bound:
-        """Lock a row and read it, followed by the transaction's id if the database has one."""
+    def lock(self, ticket: Ticket, *, takeover: bool, brief: bool) -> Bound:
+        """Lock a row and read it, followed by the transaction's id if the database has one. `brief`: see says()."""
+        return self._lock(ticket.location or self._table, takeover, brief), [ticket.id.hex]
+
+    def _build_lock(self, table: str, takeover: bool, brief: bool) -> str:
+        seen = self._brief if brief else self._seen
+        if not self._locks:  # takes SQLite's write lock before any read makes a snapshot
+            touch = f"{self._quote('attempt')} = {self._quote('attempt')}"
+            returning = f" RETURNING {seen}" if self.lock_reads else ""
+            return f"UPDATE {table} SET {touch} {self._where_id}{returning}"
         tail = self.dialect.lock if takeover else self.dialect.lock_own
         transaction_id = self.dialect.take_transaction_id and f", {self.dialect.take_transaction_id}"
-        sql = f"SELECT {self._seen}{transaction_id} FROM {self._table_of(ticket)} {self._where_id} {tail}"
-        return sql, [ticket.id.hex]
+        return f"SELECT {seen}{transaction_id} FROM {table} {self._where_id} {tail}"
+
+    def read(self, ticket: Ticket, *, brief: bool) -> Bound:
+        """Read the row that lock() has locked."""
+        return f"SELECT {self._brief if brief else self._seen} FROM {self._table} {self._where_id}", [ticket.id.hex]
+
+    def says(self, row: tuple[Any, ...], record: Record) -> bool:
+        """Is a row that was read briefly still as the record has it?"""
+        owner, status, attempt = row
+        owner = owner if isinstance(owner, UUID) else UUID(owner)
+        return (owner, status, attempt) == (record.owner, record.status, record.attempt)
 
     def wait(self, ticket: Ticket, seconds: float) -> Bound | None:
         """Wait until the row's lock is free, and share it for an instant. `None`: not here, or not so briefly."""
@@ -78,7 +99,8 @@ class Statements:
         if shape is None:
             return None
         head, source, tail = shape
-        return f"{head}SELECT 1 FROM {self._table_of(ticket)}{source} {self._where_id} {tail}", [ticket.id.hex]
+        table = ticket.location or self._table
+        return f"{head}SELECT 1 FROM {table}{source} {self._where_id} {tail}", [ticket.id.hex]
 
     def scan(self, after: tuple[Any, UUID] | None, size: int, *, bodies: bool) -> Bound:
         """Read `size` rows from a position on, in the order of the one index. It is bounded by that, not by the table."""
@@ -178,7 +200,7 @@ class Statements:
             columns.append("lease_until")
             values.append(self.dialect.delay(settlement.lease_in))
         begins = settlement.operation if settlement.new_life else None
-        fence, table = (settlement.fence, None, None), self._table_of(ticket)
+        fence, table = (settlement.fence, None, None), ticket.location or self._table
         return self._bind(
             table, ticket, columns, values, begins, fence, completes=completes, transaction_id=settlement.transaction_id
         )
@@ -187,7 +209,7 @@ class Statements:
         """Restart the leases of running records, each with its own length. All records are in one table."""
         lease = self._quote("lease_until")
         cases = " ".join([f"WHEN %s THEN {self.dialect.later}"] * len(tickets))
-        table = self._table_of(tickets[0])
+        table = tickets[0].location or self._table
         where, owned = self._owned(tickets)
         # By owner: one call may contain a key's old and new owner, with leases of different lengths.
         values = [value for ticket in tickets for value in (ticket.owner.hex, self.dialect.delay(ticket.lease))]
@@ -196,7 +218,7 @@ class Statements:
 
     def owners(self, tickets: Sequence[Ticket]) -> Bound:
         where, owned = self._owned(tickets)
-        return f"SELECT {self._quote('owner')} FROM {self._table_of(tickets[0])} {where}", owned
+        return f"SELECT {self._quote('owner')} FROM {tickets[0].location or self._table} {where}", owned
 
     def owner(self, row: tuple[Any, ...]) -> UUID:
         return uuid_of(row[0])
@@ -239,10 +261,6 @@ class Statements:
             expected.append(transaction_id)
         sql = self._update(table, tuple(columns), status is not None, completes, alone, transaction_id is not None)
         return sql, [*values, ticket.id.hex, *expected]
-
-    def _table_of(self, ticket: Ticket) -> str:
-        """Return the table in which a ticket made its claim; before the claim, the one that the connection finds."""
-        return ticket.location or self._table
 
     def _build_update(  # noqa: PLR0917 - the keys of a cache
         self, table: str, columns: tuple[str, ...], compare: bool, completes: bool, alone: bool, identified: bool

@@ -15,21 +15,19 @@ from django.db import DEFAULT_DB_ALIAS, Error, IntegrityError, connections, tran
 
 from ...core import rules
 from ...core.concurrency.threads import in_thread
-from ...core.interventions import Intervention
+from ...core.interventions import Intervention, Wanted
 from ...core.records import Guarantee, Record, Settlement, Ticket
-from ...core.repeats import Counted, Repeats
 from ...errors import ConfigurationError, IdempotencyError, LostRace
 from ..base import Audit, BaseStore, Guard, Purged, Scanned
-from ..database_checks import check_database
 from . import database_errors
-from .checks import check_dialect
 from .executing import fetched, translate, translated, written
-from .guard import ACTIVE_GUARDS, guarding
+from .guard import ACTIVE_GUARDS, InnerGuard, TransactionGuard
 from .renewing import renewed
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
 
+    from ...core.repeats import Counted, Repeats
     from .statements import Statements
 
 
@@ -49,6 +47,9 @@ class ORMStore(BaseStore):
 
     def check(self, alias: str, *, deploy: bool = False, copies_only: bool = False) -> Iterable[CheckMessage]:
         """See BaseStore.check(). Here there is always a database to name."""
+        from ..database_checks import check_database  # not above: a server needs no check
+        from .checks import check_dialect
+
         return () if deploy else (*check_database(alias, self.using), *check_dialect(alias, self.using))
 
     # -------------------------------------------------------------------------------------------------------- claim
@@ -114,9 +115,18 @@ class ORMStore(BaseStore):
 
     # -------------------------------------------------------------------------------------------------------- guard
 
-    def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Guard]:
+    def guard(
+        self, ticket: Ticket, *, takeover: bool = False, claimed: Record | None = None
+    ) -> AbstractContextManager[Guard]:
         """See BaseStore.guard(). Raises `OutcomeUnknown` if the connection breaks during COMMIT."""
-        return guarding(self._statements, self.using, ticket, takeover=takeover, combine=self.combine)
+        if ticket.guarantee is not Guarantee.ATOMIC:
+            return Guard()
+        for one in ACTIVE_GUARDS.get():
+            if not one.ended and one.name == (self.using, ticket.id):
+                return InnerGuard()
+        return TransactionGuard(
+            self._statements, self.using, ticket, takeover=takeover, claimed=claimed, combine=self.combine
+        )
 
     def wait(self, ticket: Ticket, *, seconds: float) -> None:
         """Wait for the row's lock, which an `atomic` owner holds until its COMMIT: no polling, one trip per waiter."""
@@ -227,14 +237,12 @@ class ORMStore(BaseStore):
 
     # ----------------------------------------------------------------------------------------------- for an operator
 
-    def _intervene(
-        self, record_id: UUID, change: Callable[[Record], Settlement | Intervention | None], audit: Audit
-    ) -> Intervention:
-        """See BaseStore._intervene(). Here `audit` is called in the same transaction."""
+    def change(self, record_id: UUID, wanted: Wanted, *, audit: Audit) -> Intervention:
+        """See BaseStore.change(). Here `audit` is called in the same transaction."""
         from .interventions import intervene  # not above: loads the model
 
         with translated(self.using):
-            return intervene(self.guard, self._connection, record_id, change, audit)
+            return intervene(self.guard, self._connection, record_id, wanted, audit)
 
     def count_due(self, *, limit: int) -> int:
         """Count what a purge would delete, up to `limit`."""

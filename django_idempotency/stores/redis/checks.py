@@ -8,7 +8,50 @@ from typing import Any
 from django.core.cache import caches
 from django.core.checks import CheckMessage
 
-from ..check_messages import closest, finding, shown
+from ..check_messages import Finding, closest, shown
+
+
+class E018(Finding):
+    """IDEMPOTENCY["STORES"]["%(alias)s"] keeps its records in the cache "%(cache)s", which CACHES does not have.
+
+    Type "OPTIONS": {"cache": "%(close)s"}, or add CACHES["%(cache)s"] = {"BACKEND":
+    "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:6379/1"}.
+    """
+
+
+class E019(Finding):
+    """IDEMPOTENCY["STORES"]["%(alias)s"] keeps its records in CACHES["%(cache)s"], which is not a django-redis cache:
+    %(problem)s.
+
+    Type CACHES["%(cache)s"] = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:6379/1"},
+    or "OPTIONS": {"cache": …} with one that is.
+    """
+
+
+class E051(Finding):
+    """The Redis of IDEMPOTENCY["STORES"]["%(alias)s"] is version %(version)s, but the store needs 5 or later.
+
+    Type redis-cli INFO server to see which server responds, and move the records to Redis 5 or later.
+    """
+
+
+class W061(Finding):
+    """The Redis of IDEMPOTENCY["STORES"]["%(alias)s"] evicts keys when its %(maxmemory)s are full (maxmemory-policy is
+    "%(policy)s"): the work of an evicted record runs again.
+
+    Type redis-cli CONFIG SET maxmemory-policy noeviction, and the same in redis.conf (or in the parameters of a
+    managed service). If a cache needs eviction, put the records into another Redis.
+    """
+
+
+class W062(Finding):
+    """The Redis of IDEMPOTENCY["STORES"]["%(alias)s"] writes no append-only file (appendonly is "no"): a restart loses
+    records, and their work runs again.
+
+    Type redis-cli CONFIG SET appendonly yes, and the same in redis.conf. If the service persists them in another
+    way, %(silence)s.
+    """
+
 
 #: The oldest version that runs our scripts: they call TIME before a write.
 REDIS = 5
@@ -18,9 +61,9 @@ def check_cache(alias: str, cache: str) -> Iterator[CheckMessage]:
     """Check that the cache exists, and is a django-redis cache."""
     if cache not in caches.settings:
         usable = [name for name in caches.settings if cache_problem(name) is None]
-        yield finding("E018", alias=alias, cache=cache, close=closest(cache, usable or caches.settings))
+        yield E018(alias=alias, cache=cache, close=closest(cache, usable or caches.settings))
     elif (problem := cache_problem(cache)) is not None:
-        yield finding("E019", alias=alias, cache=cache, problem=problem)
+        yield E019(alias=alias, cache=cache, problem=problem)
 
 
 def cache_problem(name: str) -> str | None:
@@ -39,11 +82,11 @@ def check_server(alias: str, server: Mapping[str, Any], *, copies_only: bool) ->
     version = str(server.get("redis_version", ""))
     major = version.partition(".")[0]
     if major.isdigit() and int(major) < REDIS:
-        yield finding("E051", alias=alias, version=version)
+        yield E051(alias=alias, version=version)
     if copies_only:
         return  # copies may be evicted at any time
     policy, limit = server.get("maxmemory_policy", "noeviction"), int(server.get("maxmemory", 0))
     if limit and policy != "noeviction":
-        yield finding("W061", alias=alias, policy=policy, maxmemory=server.get("maxmemory_human") or f"{limit} bytes")
+        yield W061(alias=alias, policy=policy, maxmemory=server.get("maxmemory_human") or f"{limit} bytes")
     if str(server.get("aof_enabled", 1)) == "0":
-        yield finding("W062", alias=alias)
+        yield W062(alias=alias)

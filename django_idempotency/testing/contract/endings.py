@@ -9,7 +9,7 @@ import pytest
 from ...core import rules
 from ...core.conclusions import SettledState
 from ...core.failures import Failure, failed_with, failure_in, failure_of
-from ...core.interventions import Intervention
+from ...core.interventions import CHANGES, Intervention, erased, expired_now, released
 from ...core.records import Guarantee, Record, Status
 from ...core.rules import Execute
 from ...stores.base import BaseStore
@@ -167,7 +167,7 @@ class Endings(Contract):
         for name, status in (("erase", Status.FREE), ("forget", Status.COMPLETED)):
             ticket = make_ticket(key=name)
             self.leave(store, ticket, SettledState.BOUND, failed_with(ValueError(), at=NOW))
-            assert getattr(store, name)(ticket.id, audit=list[Record]().append) is Intervention.DONE
+            assert store.change(ticket.id, CHANGES[name], audit=list[Record]().append) is Intervention.DONE
             record = store.get(ticket.id)
             assert record is not None
             assert (record.status, failure_in(record.outcome)) == (status, None)
@@ -184,14 +184,14 @@ class Endings(Contract):
     def test_released_by_hand(self, store: BaseStore) -> None:
         """A live lease prevents a release by hand. A release removes the response, and the owner cannot settle."""
         ticket, audited = make_ticket(), list[Record]()
-        assert store.release(ticket.id, audit=audited.append) is Intervention.GONE
+        assert store.change(ticket.id, released, audit=audited.append) is Intervention.GONE
         run = self.claim(store, ticket)
-        assert store.release(ticket.id, audit=audited.append) is Intervention.BUSY
+        assert store.change(ticket.id, released, audit=audited.append) is Intervention.BUSY
         self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0])
         assert audited == []
-        assert store.release(ticket.id, audit=audited.append) is Intervention.DONE
+        assert store.change(ticket.id, released, audit=audited.append) is Intervention.DONE
         assert [record.outcome for record in audited] == [self.outcomes[0]]
-        assert store.release(ticket.id, audit=audited.append) is Intervention.ALREADY
+        assert store.change(ticket.id, released, audit=audited.append) is Intervention.ALREADY
         assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is False
         assert (self.stored(store, ticket).status, self.stored(store, ticket).outcome) == (Status.FREE, None)
         assert store.claim(make_ticket()).attempt == 2
@@ -202,7 +202,7 @@ class Endings(Contract):
         ticket, audited = make_ticket(ttl=1000), list[Record]()
         run = self.claim(store, ticket)
         self.elapse(store, ticket.lease + 1)
-        assert store.release(ticket.id, audit=audited.append) is Intervention.DONE
+        assert store.change(ticket.id, released, audit=audited.append) is Intervention.DONE
         assert [(record.owner, record.attempt) for record in audited] == [(ticket.owner, 1)]
         assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is False
         freed = self.stored(store, ticket)
@@ -228,7 +228,7 @@ class Endings(Contract):
             return record
 
         monkeypatch.setattr(inner, "get", looked)
-        found = getattr(store, verb)(ticket.id, audit=audited.append)
+        found = store.change(ticket.id, CHANGES[verb], audit=audited.append)
         if not renewed:
             pytest.skip(f"{type(inner).__name__} looks in another way.")
         assert (found, audited) == (Intervention.BUSY, [])
@@ -237,11 +237,11 @@ class Endings(Contract):
     def test_expired_by_hand(self, store: BaseStore) -> None:
         """A live lease prevents an expiry by hand. After an expiry the key begins again, for any request."""
         ticket, audited = make_ticket(), list[Record]()
-        assert store.expire(ticket.id, audit=audited.append) is Intervention.GONE
+        assert store.change(ticket.id, expired_now, audit=audited.append) is Intervention.GONE
         run = self.claim(store, ticket)
-        assert store.expire(ticket.id, audit=audited.append) is Intervention.BUSY
+        assert store.change(ticket.id, expired_now, audit=audited.append) is Intervention.BUSY
         self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0])
-        assert store.expire(ticket.id, audit=audited.append) is Intervention.DONE
+        assert store.change(ticket.id, expired_now, audit=audited.append) is Intervention.DONE
         assert len(audited) == 1
         other = make_ticket(body=b"other")
         record = store.claim(other)
@@ -251,17 +251,17 @@ class Endings(Contract):
     def test_erased_by_hand(self, store: BaseStore) -> None:
         """A live lease prevents an erasure, which removes response and digest; then its owner cannot settle."""
         ticket, audited = make_ticket(), list[Record]()
-        assert store.erase(ticket.id, audit=audited.append) is Intervention.GONE
+        assert store.change(ticket.id, erased, audit=audited.append) is Intervention.GONE
         run = self.claim(store, ticket)
-        assert store.erase(ticket.id, audit=audited.append) is Intervention.BUSY
+        assert store.change(ticket.id, erased, audit=audited.append) is Intervention.BUSY
         self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0])
         assert audited == []
-        assert store.erase(ticket.id, audit=audited.append) is Intervention.DONE
+        assert store.change(ticket.id, erased, audit=audited.append) is Intervention.DONE
         assert [record.outcome for record in audited] == [self.outcomes[0]]
         left = store.get(ticket.id)
         assert left is not None
         assert (rules.expired(left), left.outcome, left.digest) == (True, None, b"")
-        assert store.erase(ticket.id, audit=audited.append) is Intervention.ALREADY
+        assert store.change(ticket.id, erased, audit=audited.append) is Intervention.ALREADY
         assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is False
         other = make_ticket(body=b"other")
         record = store.claim(other)
@@ -275,7 +275,7 @@ class Endings(Contract):
             self.elapse(store, seconds)
             if store.get(ticket.id) is None:
                 continue  # the server was faster
-            assert store.erase(ticket.id, audit=lambda _: None) is Intervention.DONE
+            assert store.change(ticket.id, erased, audit=lambda _: None) is Intervention.DONE
             assert store.renew([ticket]) == set()
             assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is False
             assert store.claim(make_ticket(key=key, body=b"other")).attempt == 1
@@ -285,7 +285,7 @@ class Endings(Contract):
         ticket, audited = make_ticket(ttl=1000), list[Record]()
         run = self.claim(store, ticket)
         self.elapse(store, ticket.lease + 1)
-        assert store.expire(ticket.id, audit=audited.append) is Intervention.DONE
+        assert store.change(ticket.id, expired_now, audit=audited.append) is Intervention.DONE
         assert store.renew([ticket]) == set()
         assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0], ttl=1000) is False
         assert rules.read(store.claim(other := make_ticket(body=b"other")), other) == rules.Execute(attempt=1)

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from ...core.conclusions import SettledState
-from ...core.interventions import Intervention
+from ...core.interventions import CHANGES, Intervention, expired_now, released
 from ...core.records import Guarantee, Record
 from ...core.rules import Busy, Execute, Replay
 from ...stores.base import BaseStore
@@ -64,8 +64,8 @@ class Eviction(Contract):
         ticket = make_ticket()
         self.complete(store, ticket)
         self.vanish(store, ticket)
-        assert store.release(ticket.id, audit=lambda _: None) is Intervention.GONE
-        assert store.expire(ticket.id, audit=lambda _: None) is Intervention.GONE
+        assert store.change(ticket.id, released, audit=lambda _: None) is Intervention.GONE
+        assert store.change(ticket.id, expired_now, audit=lambda _: None) is Intervention.GONE
 
     @pytest.mark.parametrize("verb", ["release", "expire", "erase"])
     @pytest.mark.parametrize("ended", [None, SettledState.COMPLETED])
@@ -89,7 +89,7 @@ class Eviction(Contract):
             return record
 
         monkeypatch.setattr(inner, "get", read_and_vanish)
-        found = getattr(store, verb)(ticket.id, audit=audited.append)
+        found = store.change(ticket.id, CHANGES[verb], audit=audited.append)
         if not seen:
             pytest.skip(f"{type(inner).__name__} reads the record under its lock.")
         assert (found, audited) == (Intervention.GONE, [])

@@ -10,7 +10,7 @@ import pytest
 from ...core import rules
 from ...core.at_rest import ERASED
 from ...core.conclusions import SettledState
-from ...core.interventions import Intervention
+from ...core.interventions import CHANGES, Intervention, forgotten
 from ...core.records import CANCELLATION, MISSING, Outcome, OutcomeKind, Record, Ticket
 from ...core.rules import Execute, Replay
 from ...stores.base import BaseStore
@@ -55,7 +55,7 @@ class Forgetting(Contract):
         ticket, audited = _ticket(), list[Record]()
         self._complete(store, ticket)
         before = self.stored(store, ticket)
-        assert store.forget(ticket.id, audit=audited.append) is Intervention.DONE
+        assert store.change(ticket.id, forgotten, audit=audited.append) is Intervention.DONE
         assert [record.scope for record in audited] == [ticket.scope]
         self._assert_used(store, 201)
         after = store.get(ticket.id)
@@ -70,7 +70,7 @@ class Forgetting(Contract):
         """A released key never runs again either: an earlier attempt may have had an effect."""
         ticket = _ticket()
         self.leave(store, ticket, SettledState.BOUND)
-        assert store.forget(ticket.id, audit=_unread) is Intervention.DONE
+        assert store.change(ticket.id, forgotten, audit=_unread) is Intervention.DONE
         self._assert_used(store, 410)
 
     def test_not_forgotten_while_running(self, store: BaseStore) -> None:
@@ -79,7 +79,7 @@ class Forgetting(Contract):
         store.claim(ticket)
         for seconds in (0, ticket.lease + 1):
             self.elapse(store, seconds)
-            assert store.forget(ticket.id, audit=_unwanted) is Intervention.BUSY
+            assert store.change(ticket.id, forgotten, audit=_unwanted) is Intervention.BUSY
         record = store.get(ticket.id)
         assert record is not None
         assert (record.scope, record.key, record.owner) == (ticket.scope, ticket.key, ticket.owner)
@@ -90,8 +90,8 @@ class Forgetting(Contract):
         held, cancelled = _ticket(key="held"), _ticket()
         self.leave(store, held, SettledState.COMPLETED, OutcomeKind.HELD.outcome())
         self.leave(store, cancelled, SettledState.COMPLETED, CANCELLATION)
-        assert store.forget(held.id, audit=_unwanted) is Intervention.BUSY
-        assert store.forget(cancelled.id, audit=_unread) is Intervention.DONE
+        assert store.change(held.id, forgotten, audit=_unwanted) is Intervention.BUSY
+        assert store.change(cancelled.id, forgotten, audit=_unread) is Intervention.DONE
         record = store.get(cancelled.id)
         assert record is not None
         assert (record.outcome, record.scope) == (CANCELLATION, ERASED)
@@ -100,28 +100,28 @@ class Forgetting(Contract):
         """A driver repeats the owner's settle: it is refused, so the response does not come back."""
         ticket = _ticket()
         self._complete(store, ticket)
-        store.forget(ticket.id, audit=_unread)
+        store.change(ticket.id, forgotten, audit=_unread)
         assert not self.settle(store, ticket, SettledState.COMPLETED, Execute(attempt=1), self.outcomes[0])
         self._assert_used(store, 201)
 
     def test_forgotten_twice(self, store: BaseStore) -> None:
         """The second time there is nothing to do, and of no record nothing is known."""
         ticket = _ticket()
-        assert store.forget(ticket.id, audit=_unwanted) is Intervention.GONE
+        assert store.change(ticket.id, forgotten, audit=_unwanted) is Intervention.GONE
         self._complete(store, ticket)
-        assert store.forget(ticket.id, audit=_unread) is Intervention.DONE
-        assert store.forget(ticket.id, audit=_unwanted) is Intervention.ALREADY
+        assert store.change(ticket.id, forgotten, audit=_unread) is Intervention.DONE
+        assert store.change(ticket.id, forgotten, audit=_unwanted) is Intervention.ALREADY
 
     @pytest.mark.parametrize("ends", ["retention", "expire", "release"])
     def test_the_next_life_of_a_forgotten_key(self, store: BaseStore, ends: str) -> None:
         """When it is over, a request runs as a first one, and its record says again whose it is."""
         ticket = _ticket(ttl=60)
         self._complete(store, ticket)
-        store.forget(ticket.id, audit=_unread)
+        store.change(ticket.id, forgotten, audit=_unread)
         if ends == "retention":
             self.elapse(store, 61)
         else:
-            assert getattr(store, ends)(ticket.id, audit=_unread) is Intervention.DONE
+            assert store.change(ticket.id, CHANGES[ends], audit=_unread) is Intervention.DONE
         again = _ticket(owner=uuid4())
         assert self._complete(store, again)
         record = store.get(again.id)

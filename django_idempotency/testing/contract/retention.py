@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from ...core import rules
 from ...core.hashing import next_operation
-from ...core.interventions import Intervention
+from ...core.interventions import CHANGES, Intervention
 from ...core.records import Ticket
 from ...stores.base import BaseStore
 from ..tickets import make_ticket
@@ -71,7 +69,6 @@ class Retention(Contract):
 
     def _end(self, store: BaseStore, ticket: Ticket, how: str) -> None:
         """Complete a call, and end the retention of its response early."""
-        ends: dict[str, Callable[..., Intervention]] = {"expire": store.expire, "erase": store.erase}
-        self.complete(store, ticket, ttl=None if how in ends else 50)
-        if how in ends:
-            assert ends[how](ticket.id, audit=lambda _: None) is Intervention.DONE
+        self.complete(store, ticket, ttl=None if how in CHANGES else 50)
+        if how in CHANGES:
+            assert store.change(ticket.id, CHANGES[how], audit=lambda _: None) is Intervention.DONE

@@ -13,6 +13,7 @@ from asgiref.sync import async_to_sync
 
 from ...core import rules
 from ...core.conclusions import SettledState
+from ...core.interventions import CHANGES
 from ...core.records import MISSING, Guarantee, Outcome, Record, Status, Ticket
 from ...core.rules import Execute
 from ...stores.base import BaseStore
@@ -242,11 +243,11 @@ def machine(contract: Contract, store: BaseStore) -> type[RuleBasedStateMachine]
 
         def _intervene(self, verb: str, ticket: Ticket) -> None:
             audited: list[Record] = []
-            found = getattr(store, verb)(ticket.id, audit=audited.append)
-            assert found is getattr(self.pair.model, verb)(ticket.id, audit=audited.append)
+            found = store.change(ticket.id, CHANGES[verb], audit=audited.append)
+            assert found is self.pair.model.change(ticket.id, CHANGES[verb], audit=audited.append)
             if audited:
-                found, expected = audited
-                assert self.pair.shown(found, expected) == self.pair.shown(expected, expected)
+                ours, expected = audited
+                assert self.pair.shown(ours, expected) == self.pair.shown(expected, expected)
 
         def _purge(self, ticket: Ticket) -> None:
             if not store.expires_natively:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from django_idempotency.core.profiles.shipped import IETF
+from django_idempotency.core.profiles import IETF
 from django_idempotency.errors import KeyMalformed
 from django_idempotency.http.keys import parse_key
 

@@ -36,7 +36,7 @@ def test_the_app_and_the_setting(settings: Settings) -> None:
 @pytest.mark.parametrize("wrong", ["yes", 1, None])
 def test_audit_is_a_bool(settings: Settings, wrong: Any) -> None:
     settings.IDEMPOTENCY = {"AUDIT": wrong}
-    assert codes() == ["E003"]
+    assert codes(check_settings) == ["E003"]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_audit_is_a_bool(settings: Settings, wrong: Any) -> None:
 )
 def test_the_retention_is_a_duration(settings: Settings, kept: Any, found: list[str]) -> None:
     settings.IDEMPOTENCY = {"AUDIT": True, "AUDIT_RETENTION": kept}
-    assert codes() == found
+    assert codes(check_settings) == found
 
 
 class Apart:

@@ -15,8 +15,14 @@ from django.contrib.auth.models import User
 from django.test import Client
 from prometheus_client import REGISTRY
 
+from django_idempotency.contrib.audit.writing import FAILURES
+from django_idempotency.contrib.client.ledger import CALLS
 from django_idempotency.contrib.metrics.prometheus import PrometheusMeter
-from django_idempotency.instrumentation.meters import Source
+from django_idempotency.contrib.outbox.relaying import LAG, MESSAGES
+from django_idempotency.contrib.steps.journal import STEPS
+from django_idempotency.contrib.suspects.reporting import FOUND
+from django_idempotency.instrumentation.meters import LEASE_LOST, METRICS, WAIT, Metric, Source, meters
+from django_idempotency.runtime.metered import STORE_OPERATION
 
 from ...entry_points.conftest import CHARGE, KEY
 from ...faults.plans import FOLDER, until
@@ -36,19 +42,20 @@ def sample(name: str, labels: dict[str, str] | None = None) -> float:
 
 def test_names_labels_and_units() -> None:
     """Counters end in _total, durations are seconds, and no label is added or renamed without this test."""
-    meter = PrometheusMeter()
     counted = LABELS | {"outcome": "replayed"}
     operation = {"store": "default", "operation": "claim"}
     before = sample("requests_total", counted), sample("store_operation_duration_seconds_sum", operation)
-    meter.request(SOURCE, "replayed", None)
-    meter.waited(SOURCE, 2.0)
-    meter.lease_lost(SOURCE)
-    meter.store_operation("default", "claim", 0.25)
-    meter.published("published", 3.0)
-    meter.published("failed", 3.0)
-    meter.duplicate_found("payments.Charge")
-    meter.step("undone")
-    meter.outgoing("stripe", "succeeded")
+    with installed(PrometheusMeter()):
+        meters.request(SOURCE, "replayed")
+        WAIT.record(2.0, **LABELS)
+        LEASE_LOST.record(**LABELS)
+        STORE_OPERATION.record(0.25, **operation)
+        MESSAGES.record(outcome="failed")
+        LAG.record(3.0)
+        FOUND.record(model="payments.Charge")
+        STEPS.record(outcome="undone")
+        CALLS.record(provider="stripe", outcome="succeeded")
+        FAILURES.record()
     assert sample("requests_total", counted) == before[0] + 1
     assert sample("wait_duration_seconds_sum", LABELS) >= 2
     assert sample("lease_lost_total", LABELS) >= 1
@@ -58,6 +65,14 @@ def test_names_labels_and_units() -> None:
     assert sample("duplicates_found_total", {"model": "payments.Charge"}) >= 1
     assert sample("steps_total", {"outcome": "undone"}) >= 1
     assert sample("outgoing_calls_total", {"provider": "stripe", "outcome": "succeeded"}) >= 1
+    assert sample("audit_failures_total") >= 1
+
+
+def test_a_metric_without_labels_is_exported_before_it_is_recorded() -> None:
+    """An alert sees its first increase; also of a wing that is loaded after the meter was made."""
+    with installed(PrometheusMeter()):
+        METRICS.remove(Metric("tests.declared", "What nobody records."))
+    assert REGISTRY.get_sample_value("django_idempotency_tests_declared_total") == 0.0
 
 
 @pytest.mark.django_db(transaction=True)

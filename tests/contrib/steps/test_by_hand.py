@@ -17,7 +17,7 @@ from django_idempotency.contrib.steps.journal import seal
 from django_idempotency.contrib.steps.models import Step
 from django_idempotency.contrib.steps.terms import results_of
 from django_idempotency.core.hashing import operation_ref
-from django_idempotency.core.interventions import Intervention
+from django_idempotency.core.interventions import Intervention, released
 from django_idempotency.core.records import CANCELLATION, Record
 from django_idempotency.core.steps import StepRow, StepState, is_in_doubt
 from django_idempotency.engine.lease import LeaseOperation
@@ -251,7 +251,7 @@ def test_another_person_is_faster(clock: Clock, monkeypatch: pytest.MonkeyPatch)
     """In a store that is not rows, too: a record that is no longer held by the same owner is not freed."""
     book, seen = hold(), list[Record]()
     store, held = stores["default"], stores["default"].get(record_id())
-    store.release(record_id(), audit=lambda _: None)
+    store.change(record_id(), released, audit=lambda _: None)
     with pytest.raises(HeldForPerson):
         book("visa")
     with monkeypatch.context() as late:

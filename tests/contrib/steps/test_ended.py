@@ -23,7 +23,7 @@ from django_idempotency.contrib.steps.journal import Journal
 from django_idempotency.contrib.steps.models import Step
 from django_idempotency.contrib.steps.running import Steps
 from django_idempotency.contrib.steps.undoing import give_up
-from django_idempotency.core.interventions import Intervention
+from django_idempotency.core.interventions import Intervention, released
 from django_idempotency.core.records import Status
 from django_idempotency.engine.lease import LeaseOperation
 from django_idempotency.errors import OwnershipLost, StoreUnavailable
@@ -164,7 +164,7 @@ def test_released_by_another(monkeypatch: pytest.MonkeyPatch, retried: bool) -> 
     book = hold(refundable)
 
     def happens() -> None:
-        stores["default"].release(record_id(), audit=lambda _: None)
+        stores["default"].change(record_id(), released, audit=lambda _: None)
         if retried:
             work.ANSWER[:] = [lambda asked: asked.found("charge-1")]
             assert book("visa") == "charge-1"

@@ -27,7 +27,7 @@ from rest_framework.response import Response
 
 from django_idempotency import idempotent, idempotent_function
 from django_idempotency.contrib.steps.models import Step
-from django_idempotency.core.interventions import Intervention
+from django_idempotency.core.interventions import Intervention, released
 from django_idempotency.core.records import OutcomeKind, kind_of
 from django_idempotency.errors import HeldForPerson, KeyTooOld
 from django_idempotency.runtime.registry import stores
@@ -180,7 +180,7 @@ def test_a_person_lets_it_begin_anew() -> None:
             pay(body.__name__)
         WORLD.breaks.clear()
         held = held_record()
-        assert stores["default"].release(held, audit=lambda _: None) is Intervention.DONE
+        assert stores["default"].change(held, released, audit=lambda _: None) is Intervention.DONE
         assert pay(body.__name__) == "charge"
         WORLD.__init__()  # type: ignore[misc]
 

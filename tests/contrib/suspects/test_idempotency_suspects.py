@@ -221,7 +221,7 @@ def test_a_signal_and_a_figure_for_each(sent: list[Suspect]) -> None:
     assert [(each.model, each.facts) for each in sent] == [("payments.Effect", {"label": label}) for label in "ab"]
     assert [row.key for row in sent[0].rows] == ["k1", "k2"]
     assert sent[0].span == timedelta(minutes=1)
-    assert meter.duplicates == ["payments.Effect"] * 2
+    assert meter.labels("duplicates.found") == [("payments.Effect",)] * 2
 
 
 def test_nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -17,8 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from django_idempotency import idempotent
-from django_idempotency.core.profiles import PROFILES, Profile
-from django_idempotency.core.profiles.shipped import IETF, REPEATABILITY
+from django_idempotency.core.profiles import IETF, PROFILES, REPEATABILITY, Profile
 from django_idempotency.errors import KeyAhead, KeyExpired, KeyMalformed
 from django_idempotency.http.keys import parse_key, require_timely
 from django_idempotency.runtime.registry import stores

@@ -10,10 +10,8 @@ import pytest
 from django.test import override_settings
 
 from django_idempotency import Policy, conf
-from django_idempotency.core.contradictions import profile_contradiction
-from django_idempotency.core.profiles import PROFILES, Profile
-from django_idempotency.core.profiles.profile import _FIELDS, ERRORS
-from django_idempotency.core.profiles.shipped import DEFAULT, IETF, REPEATABILITY, SQUARE
+from django_idempotency.core.policy import profile_contradiction
+from django_idempotency.core.profiles import _FIELDS, DEFAULT, ERRORS, IETF, PROFILES, REPEATABILITY, SQUARE, Profile
 from django_idempotency.core.records import MISSING
 from django_idempotency.http.error_bodies import SHAPES
 

@@ -25,7 +25,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from django_idempotency.core import conclusions, rules, settlements
 from django_idempotency.core.conclusions import SettledState
-from django_idempotency.core.interventions import Intervention
+from django_idempotency.core.interventions import Intervention, expired_now
 from django_idempotency.core.records import MISSING, Outcome, Record, Status, Ticket
 from django_idempotency.errors import LostRace, RecordUnreadable, StoreUnavailable
 from django_idempotency.stores.base import BaseStore
@@ -516,7 +516,7 @@ def test_a_damaged_answer(store: DynamoDBStore) -> None:
         another = make_ticket()
         assert rules.read(store.claim(another), another) == rules.Unreadable()
     again = make_ticket()
-    assert store.expire(ticket.id, audit=lambda _: None) is Intervention.DONE
+    assert store.change(ticket.id, expired_now, audit=lambda _: None) is Intervention.DONE
     assert rules.read(store.claim(again), again) == rules.Execute(attempt=1)
 
 
@@ -526,7 +526,7 @@ def test_completed_at_stays(store: DynamoDBStore) -> None:
     complete(store, ticket)
     done, deleted = stored(store, ticket).completed_at, ttl(store)
     elapse(store, 60)
-    assert store.expire(ticket.id, audit=lambda record: None) is Intervention.DONE
+    assert store.change(ticket.id, expired_now, audit=lambda record: None) is Intervention.DONE
     record = stored(store, ticket)
     assert (record.completed_at, record.expires_at, record.outcome) == (done, store._clock(), ANSWER)
     assert ttl(store) == deleted

@@ -21,7 +21,7 @@ from django_idempotency import conf
 from django_idempotency.core import rules, settlements
 from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.concurrency.threads import in_thread
-from django_idempotency.core.interventions import Intervention
+from django_idempotency.core.interventions import CHANGES, Intervention, erased, released
 from django_idempotency.core.records import Guarantee, Record, Settlement, Status, Ticket
 from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay
 from django_idempotency.engine.lease import LeaseOperation
@@ -474,7 +474,7 @@ class TestOperators:
         """The copy is dropped, and the next request runs."""
         call = layers.call()
         call.run()
-        assert getattr(layers.store, verb)(call.ticket.id, audit=nothing) is Intervention.DONE
+        assert layers.store.change(call.ticket.id, CHANGES[verb], audit=nothing) is Intervention.DONE
         assert layers.copy(call) is None
         assert isinstance(layers.call().run(), Execute)
         assert effects() == 2
@@ -484,10 +484,10 @@ class TestOperators:
         call = layers.call()
         call.run()
         copy = layers.front.copies[call.ticket.id]
-        layers.store.release(call.ticket.id, audit=nothing)
+        layers.store.change(call.ticket.id, released, audit=nothing)
         layers.front.copies[call.ticket.id] = copy
         assert isinstance(layers.call().run(), Replay)
-        assert layers.store.release(call.ticket.id, audit=nothing) is Intervention.ALREADY
+        assert layers.store.change(call.ticket.id, released, audit=nothing) is Intervention.ALREADY
         assert isinstance(layers.call().run(), Execute)
 
     def test_in_a_transaction(self, layers: Layers) -> None:
@@ -496,7 +496,7 @@ class TestOperators:
         call.run()
         copy = layers.front.copies[call.ticket.id]
         with transaction.atomic():
-            layers.store.release(call.ticket.id, audit=nothing)
+            layers.store.change(call.ticket.id, released, audit=nothing)
             assert layers.copy(call) is None
             layers.front.copies[call.ticket.id] = copy
         assert layers.copy(call) is None
@@ -506,7 +506,7 @@ class TestOperators:
         call = layers.call()
         call.run()
         layers.front.error = StoreUnavailable()
-        assert layers.store.release(call.ticket.id, audit=nothing) is Intervention.DONE
+        assert layers.store.change(call.ticket.id, released, audit=nothing) is Intervention.DONE
         (said,) = [record.message for record in caplog.records if record.levelno == logging.ERROR]
         assert "may replay for up to 3600 s what was changed by hand. Repeat the change" in said
 
@@ -517,7 +517,7 @@ class TestOperators:
         theirs = LayeredStore(front=LocalCache(), authority=ORMStore())
         call = Call(store=ours)
         call.run()
-        assert theirs.release(call.ticket.id, audit=nothing) is Intervention.DONE
+        assert theirs.change(call.ticket.id, released, audit=nothing) is Intervention.DONE
         stopwatch.now += 59.9
         assert isinstance(Call(store=ours).run(), Replay)
         stopwatch.now += 0.1
@@ -660,7 +660,7 @@ class TestBehindRedis:
         call.run()
         with django_assert_num_queries(0):
             assert Call(store=theirs).run() == Replay(outcome=OUTCOME, attempt=1)
-        assert theirs.release(call.ticket.id, audit=nothing) is Intervention.DONE
+        assert theirs.change(call.ticket.id, released, audit=nothing) is Intervention.DONE
         assert isinstance(Call(store=ours).run(), Execute)
 
     def test_erased(self, redis: RedisStore) -> None:
@@ -673,13 +673,13 @@ class TestBehindRedis:
             if deleted:
                 IdempotencyRecord.objects.all().delete()
                 assert isinstance(Call(store=store).run(), Replay)
-            ended = store.erase(call.ticket.id, audit=nothing)
+            ended = store.change(call.ticket.id, erased, audit=nothing)
             assert ended is (Intervention.GONE if deleted else Intervention.DONE)
             assert redis.peek(call.ticket.id) is None
             assert not IdempotencyRecord.objects.exclude(response_status=None).exists()
             again = Call(store=store)
             assert again.run() == Execute(attempt=1, new_life=not deleted)
-            assert store.erase(call.ticket.id, audit=nothing) is Intervention.DONE
+            assert store.change(call.ticket.id, erased, audit=nothing) is Intervention.DONE
 
     def test_forged(self, redis: RedisStore) -> None:
         """A copy that we have not signed counts as absent."""

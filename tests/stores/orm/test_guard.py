@@ -12,7 +12,7 @@ import pytest
 from django.db import connections
 
 from django_idempotency.core.conclusions import WorkResult
-from django_idempotency.core.records import Guarantee, Status, Ticket
+from django_idempotency.core.records import Guarantee, Record, Status, Ticket
 from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay
 from django_idempotency.errors import OwnershipLost
 from django_idempotency.models import IdempotencyRecord
@@ -189,10 +189,10 @@ def test_overtaken_under_the_lock() -> None:
 class Delayed(RecordingStore):
     """Lets something happen between the first claim and its guard."""
 
-    def guard(self, ticket: Ticket, *, takeover: bool = False):
+    def guard(self, ticket: Ticket, *, takeover: bool = False, claimed: Record | None = None):
         if self.verbs == ["claim"]:
             elsewhere(self.meanwhile)
-        return super().guard(ticket, takeover=takeover)
+        return super().guard(ticket, takeover=takeover, claimed=claimed)
 
     def meanwhile(self) -> None:
         raise NotImplementedError
@@ -203,7 +203,7 @@ def test_overtaken_between_claim_and_guard() -> None:
     store = Delayed(ORMStore())
     store.meanwhile = lambda: assert_runs(Call())  # type: ignore[method-assign]
     assert Call(store=store).run() == Replay(outcome=OUTCOME, attempt=2)
-    assert (effects(), store.verbs) == (1, ["claim", "guard"])
+    assert (effects(), store.verbs) == (1, ["claim", "guard", "claim"])
 
 
 def assert_runs(call: Call) -> None:
@@ -227,10 +227,12 @@ class Interrupted(RecordingStore):
 
     meanwhile: Callable[[], object]
 
-    def guard(self, ticket: Ticket, *, takeover: bool = False) -> AbstractContextManager[Guard]:
+    def guard(
+        self, ticket: Ticket, *, takeover: bool = False, claimed: Record | None = None
+    ) -> AbstractContextManager[Guard]:
         if self.verbs.count("guard") == 1:
             elsewhere(self.meanwhile)
-        return super().guard(ticket, takeover=takeover)
+        return super().guard(ticket, takeover=takeover, claimed=claimed)
 
 
 @pytest.mark.parametrize("how", ["failed", "gave its writes up"])

@@ -9,12 +9,12 @@ import base64
 import json
 import logging
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from enum import Enum
 from uuid import UUID
 
 from ....core.at_rest import SEALED, is_sealed, says_nothing
-from ....core.interventions import Intervention
+from ....core.interventions import Intervention, Wanted
 from ....core.records import MISSING, Missing, Outcome, Record, Settlement, Status, Ticket
 from ....stores import packing
 from ....stores.base import Audit, BaseStore, Scanned
@@ -68,8 +68,8 @@ class SealedStore(WrappedStore):
 
     # ----------------------------------------------------------------------------------------------- for an operator
 
-    def _by_hand(self, act: Callable[..., Intervention], record_id: UUID, audit: Audit) -> Intervention:
-        return act(record_id, audit=lambda record: audit(self.opened(record)))
+    def change(self, record_id: UUID, wanted: Wanted, *, audit: Audit) -> Intervention:
+        return self.store.change(record_id, wanted, audit=lambda record: audit(self.opened(record)))
 
     # ------------------------------------------------------------------------------------------------- seal and open
 

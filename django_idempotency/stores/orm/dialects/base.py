@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
@@ -56,6 +57,10 @@ class Dialect:
     #: instead. `take_transaction_id` assigns an id with the row lock; `transaction_id` reads it, and assigns none.
     take_transaction_id = ""
     transaction_id = ""
+    #: Does a failed statement abort the transaction, so that only a rollback is possible?
+    aborts = False
+    #: Does the database certainly end the open transaction when it runs a statement? Called with its text.
+    ends_transaction = staticmethod(partial(ends_transaction, vendor="postgresql"))
     #: A query for the room that the table given as the parameter takes, indexes included (bytes); "": it cannot be asked.
     table_size = ""
 
@@ -122,10 +127,6 @@ class Dialect:
     def transaction_status(self, connection: BaseDatabaseWrapper) -> int | None:
         """Return the transaction's status in libpq's terms, without a query; `None` if the driver does not know."""
         return None
-
-    def ends_transaction(self, sql: object) -> bool:
-        """Does the database certainly end the open transaction when it runs `sql`?"""
-        return ends_transaction(sql, self.vendor)
 
     def purge(self, connection: BaseDatabaseWrapper, table: str, chosen: str, given: list[Any]) -> list[Any]:
         """Delete the rows that a SELECT of `{columns}` chooses and locks. Return the `purge_at` of each.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..refusing import ends_transaction
@@ -19,9 +20,7 @@ class InnoDB(Dialect):
     clock = "UTC_TIMESTAMP(6)"
     later = "UTC_TIMESTAMP(6) + INTERVAL %s SECOND"
     insert_tail = ""
-
-    def ends_transaction(self, sql: object) -> bool:
-        return ends_transaction(sql, InnoDB.vendor)
+    ends_transaction = staticmethod(partial(ends_transaction, vendor=vendor))
 
     def purge(self, connection: BaseDatabaseWrapper, table: str, chosen: str, given: list[Any]) -> list[Any]:
         """Delete in two statements: a DELETE of more than one table returns no rows."""

@@ -25,6 +25,7 @@ class PostgreSQL(Dialect):
     """
 
     vendor = "postgresql"
+    aborts = True
     table_size = "SELECT pg_total_relation_size(%s::regclass)"
     clock = "statement_timestamp()"
     later = "statement_timestamp() + %s * interval '1 second'"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.db import Error
@@ -27,6 +28,7 @@ class SQLite(Dialect):
     clock = "strftime('%%Y-%%m-%%d %%H:%%M:%%f000', 'now')"
     later = "strftime('%%Y-%%m-%%d %%H:%%M:%%f000', 'now', %s)"
     latest = "MAX"
+    ends_transaction = staticmethod(partial(ends_transaction, vendor=vendor))
 
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         super().__init__(connection)
@@ -60,9 +62,6 @@ class SQLite(Dialect):
 
     def transaction_status(self, connection: BaseDatabaseWrapper) -> int | None:
         return None if getattr(connection.connection, "in_transaction", True) else IDLE
-
-    def ends_transaction(self, sql: object) -> bool:
-        return ends_transaction(sql, SQLite.vendor)
 
 
 class SQLiteTransaction(WorkTransaction):

@@ -12,6 +12,7 @@ callbacks of `on_commit` run after COMMIT, and a rollback is Django's own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,9 @@ class WorkTransaction:
     was when the error of a failed COMMIT is raised, as it is. `OutcomeUnknown`: there was no response to COMMIT.
     """
 
+    #: Prepares a cursor of the work before it executes a statement, if that is needed.
+    adapt: Callable[[CursorWrapper], None] | None = None
+
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         self.connection = connection
         self._atomic = transaction.atomic(using=connection.alias)
@@ -55,9 +59,6 @@ class WorkTransaction:
     def lock(self, bound: Bound) -> tuple[Any, ...] | None:
         """Begin the transaction with the statement that locks the record, and return its row."""
         raise NotImplementedError
-
-    def adapt(self, cursor: CursorWrapper) -> None:
-        """Prepare a cursor of the work before it executes a statement."""
 
     def settle_at_commit(self, bound: Bound) -> None:
         """Settle the record with this statement, which must update one row, when the transaction is committed."""

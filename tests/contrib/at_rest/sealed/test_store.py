@@ -11,6 +11,7 @@ from django_idempotency.contrib.at_rest.sealed.store import Resealing
 from django_idempotency.core import rules
 from django_idempotency.core.at_rest import SEALED, is_sealed, readable
 from django_idempotency.core.conclusions import SettledState
+from django_idempotency.core.interventions import expired_now
 from django_idempotency.core.records import CANCELLATION, MISSING, TRACE, Outcome, OutcomeKind, Record, Ticket, kind_of
 from django_idempotency.core.rules import Replay, Unreadable
 from django_idempotency.stores.base import BaseStore
@@ -262,7 +263,7 @@ def test_a_newer_settle_wins(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def overtaken(ticket: Ticket, settlement: Any) -> bool:
         monkeypatch.undo()
-        inner.expire(ticket.id, audit=lambda record: None)
+        inner.change(ticket.id, expired_now, audit=lambda record: None)
         complete(store, make_ticket(), newer)
         return settle(ticket, settlement)
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from .....extensions import extensions
 from .....management.arguments import not_negative, positive
 from .....management.scanning import ScanningCommand
 from .....runtime.registry import stores
+from .....runtime.wings import extensions
 from .....stores.wrapper import layers
 from ...sealed import Resealing, SealedStore
 

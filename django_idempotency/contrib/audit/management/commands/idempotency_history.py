@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -17,8 +16,13 @@ from .....inspection.failures import MISCONFIGURED, advice
 from .....inspection.terminal import plain
 from .....management.arguments import add_record
 from .....management.sought import sought
-from ...timeline import Referred, Timeline, referring_to, timeline_of
+from ...models import AuditEvent, Reference
+from ...timeline import Timeline, referring_to, timeline_of
 from ...values import parsed
+
+#: What JSON has of an event, and of a reference.
+EVENT = ("at", "event", "attempt", "outcome", "request", "owner", *AuditEvent.personal)
+REFERENCE = ("kind", "value", "record", "scope", "key", "at")
 
 
 class Command(BaseCommand):
@@ -56,9 +60,9 @@ class Command(BaseCommand):
         except MISCONFIGURED as error:
             raise CommandError(advice(error, alias, conf.get("STORES"))) from error
         known = timeline_of(record)
-        if not (known.entries or known.references):
+        if not (known.events or known.references):
             raise CommandError("The audit trail has nothing of this key.")
-        return map(as_json, (*known.entries, *known.references)) if in_json else lines(known)
+        return map(as_json, [*known.events, *known.references]) if in_json else lines(known)
 
     def referring(self, typed: str, *, in_json: bool) -> Iterator[str]:
         named = parsed(typed)
@@ -73,22 +77,23 @@ class Command(BaseCommand):
 def lines(known: Timeline) -> Iterator[str]:
     """Yield the events of a record, oldest first, and its references."""
     if known.cut:
-        yield f"Only the newest {len(known.entries)} events:"
-    for entry in known.entries:
-        attempt = f"attempt {entry.attempt}" if entry.attempt else ""
-        facts = (entry.outcome, attempt, entry.actor, redaction.text(entry.request), entry.request_id)
-        reason = f" ({plain(entry.reason)})" if entry.reason else ""
+        yield f"Only the newest {len(known.events)} events:"
+    for event in known.events:
+        attempt = f"attempt {event.attempt}" if event.attempt else ""
+        facts = (event.outcome, attempt, event.actor, redaction.text(event.request), event.request_id)
+        reason = f" ({plain(event.reason)})" if event.reason else ""
         said = ", ".join(plain(str(fact)) for fact in facts if fact)
-        yield f"{timezone.localtime(entry.at):%Y-%m-%d %H:%M:%S.%f %Z}  {entry.event:<16}  {said}{reason}"
+        yield f"{timezone.localtime(event.at):%Y-%m-%d %H:%M:%S.%f %Z}  {event.event:<16}  {said}{reason}"
     for reference in known.references:
         yield f"refers to {plain(reference.kind)}:{plain(reference.value)}"
 
 
-def reference_line(found: Referred) -> str:
+def reference_line(found: Reference) -> str:
     return f"{plain(found.scope)}  {plain(found.key)}  {timezone.localtime(found.at):%Y-%m-%d %H:%M:%S %Z}"
 
 
 def as_json(found: Any) -> str:
-    """Return an entry or a reference on one line."""
-    facts = {name: value if isinstance(value, int) else str(value) for name, value in asdict(found).items()}
-    return json.dumps({**facts, "at": found.at.isoformat()})
+    """Return an event or a reference on one line."""
+    names = EVENT if isinstance(found, AuditEvent) else REFERENCE
+    facts = {name: getattr(found, name) for name in names}
+    return json.dumps({**facts, "at": found.at.isoformat()}, default=str)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from importlib.resources import files
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
 from .... import monitoring
-from ...dashboard import dashboard
 
 #: In the files of rules: what the link of an alert begins with.
 _PLACE = "$RUNBOOKS"
-_FILES = {"rules": "rules.yml", "rule-tests": "rule-tests.yml"}
+_FILES = {"rules": "rules.yml", "rule-tests": "rule-tests.yml", "dashboard": "dashboard.json"}
 
 
 class Command(BaseCommand):
@@ -23,7 +21,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("what", choices=("rules", "rule-tests", "dashboard"))
+        parser.add_argument("what", choices=tuple(_FILES), help="What to print.")
         parser.add_argument(
             "--runbooks",
             default="https://runbooks.example/idempotency",
@@ -32,8 +30,5 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if options["what"] == "dashboard":
-            self.stdout.write(json.dumps(dashboard(), indent=2))
-            return
         text = files(monitoring).joinpath(_FILES[options["what"]]).read_text(encoding="utf-8")
         self.stdout.write(text.replace(_PLACE, options["runbooks"]), ending="")

@@ -1,6 +1,8 @@
-"""What a wing, an app of `contrib/`, adds to the commands of the core. The core asks these, and knows none of them by name.
+"""Wings: what folders of `contrib/` add. The core imports none of them at its top.
 
-A wing's app config has one as its `extension`. Without the app nothing is asked.
+A wing that is an app has an `Extension` as its app config's `extension`, and the core knows none of those by name. Without the
+app nothing is asked. A wing that an option of a policy asks for is in `WINGS`: the plan that asks for one imports it, and does
+not compile without its folder.
 """
 
 from __future__ import annotations
@@ -9,17 +11,22 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from django.apps import apps
 from django.core.signals import setting_changed
 
+from ..errors import ConfigurationError
+
 if TYPE_CHECKING:
     from django.core.management.base import CommandParser
 
-    from .core.records import Record
-    from .runtime.handle import OperationHandle
-    from .stores.base import BaseStore
+    from ..core.policy import Resolved
+    from ..core.records import Record, Ticket
+    from ..core.rules import Execute
+    from ..stores.base import BaseStore
+    from .handle import OperationHandle
 
 H = TypeVar("H")
 
@@ -98,3 +105,47 @@ def _forget(*, setting: str, **_: Any) -> None:
 
 
 setting_changed.connect(_forget)
+
+
+# -------------------------------------------------------------------------------- of an option of a policy
+
+#: The options that ask for a wing → its module.
+WINGS = {
+    "screening": ("fresh_keys or suspect", "django_idempotency.contrib.screening.screening"),
+    "observe": ('mode="observe"', "django_idempotency.contrib.observe.observing"),
+    "issued_keys": ('key_format="issued"', "django_idempotency.contrib.issued_keys.signing"),
+}
+
+
+def wing(name: str) -> Any:
+    """Return the module of a wing. Raises `ConfigurationError` if it is not there."""
+    option, module = WINGS[name]
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if not f"{module}.".startswith(f"{error.name}."):
+            raise
+        raise ConfigurationError(f"The policy says {option}, and this package is without {module}.") from error
+
+
+class Listener(Protocol):
+    """What listens to one call. Its methods ask a cache or a database: an async call runs them in a thread.
+
+    A problem that `arrived()` or `claimed()` raises is the response, and the listener has ended the call's operation.
+    """
+
+    def arrived(self, call: Any) -> None:
+        """Before the claim."""
+
+    def claimed(self, call: Any, run: Execute) -> None:
+        """After a claim by which the work is about to run."""
+
+    def forget(self) -> None:
+        """The claim is given back before the work."""
+
+    def ended(self, call: Any) -> None:
+        """After the call's record was settled."""
+
+
+#: Makes the listener of a call, of its terms, the document of its request, and its ticket.
+Listens: TypeAlias = "Callable[[Resolved, Any, Ticket], Listener | None]"

@@ -1,4 +1,7 @@
-"""Scope functions: who a request without an authenticated user belongs to, or one whose client is not the user."""
+"""For the setting `SCOPE` and `Policy(scope=…)`: whose a key is, if not the user's.
+
+A scope function names whom a request without an authenticated user belongs to, or one whose client is not the user.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import iscoroutinefunction
+from django.db import DEFAULT_DB_ALIAS, connections, router
 from django.db.models import Model
 
-from ..core.scope_names import qualified
-from ..errors import ConfigurationError
-from .rows import database_of
+from .core.scope_names import qualified
+from .errors import ConfigurationError
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
@@ -111,6 +114,14 @@ def auth(request: HttpRequest) -> str | None:
         return None
     name = pk if isinstance(pk, int) else _digest(str(pk))
     return qualified(f"auth:{model._meta.label_lower}:{name}", database=database_of(model, row))
+
+
+def database_of(model: type[Model], row: Model) -> str | None:
+    """Return where a row would be saved, whichever replica it was read from; `None` for the default database."""
+    alias = router.db_for_write(model, instance=row)
+    # No router has led away from a replica. An alias that was added at run time may have no such entry.
+    primary = connections.settings.get(alias, {}).get("TEST", {}).get("MIRROR") or alias
+    return None if primary == DEFAULT_DB_ALIAS else primary
 
 
 def _digest(secret: str) -> str:

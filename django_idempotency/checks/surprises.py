@@ -1,0 +1,177 @@
+"""Checks of guarded routes that work, and may surprise: replays that are refused, or show what they should not."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from django.core.checks import CheckMessage
+
+from .. import conf
+from ..core.key_formats import ISSUED
+from ..core.policy import Policy
+from ..http.following import unfollowed
+from ..http.markers import rest_class, view_class
+from ..http.views import route_of
+from ..stores.check_messages import Finding, and_more
+from .guards import guards_of, methods_of
+from .middleware import answering_exceptions, guards_every_view
+from .settings import after_settings
+from .urlconf import Route, has_operations, name_of, open_handlers, policies, routes, seem_exempt, views
+
+
+class W077(Finding):
+    """IdempotencyMiddleware refuses to replay %(view)s%(others)s: %(layer)s comes before the view, and cannot be asked
+    again.
+
+    Put @idempotent() below it, directly on the view or on the class (if it is the view, on that), so that it is
+    asked each time; python manage.py idempotency_routes names all such views. Where you cannot edit them, type
+    "REPLAY_THROUGH": ["dotted.path.of.the.decorator"] in IDEMPOTENCY, if that may be run again before a replay; or
+    "AUTHORIZE_REPLAY": "dotted.path", and ask there; or name the view in "EXEMPT"; or %(silence)s.
+    """
+
+
+class W085(Finding):
+    """%(other)s has a process_exception that may respond for a view that raised, outside the guard of
+    %(view)s%(others)s: a replay gets Django's own response, and what a view wrote before it raised an exception of
+    the project's own is rolled back.
+
+    Put its responses into a decorator of the view's, below @idempotent(), or for REST framework into
+    EXCEPTION_HANDLER: there the guard sees them. If it never responds for these views, %(silence)s.
+    """
+
+
+class W088(Finding):
+    """%(asking)s takes keys that the server issues, and no route issues any: each request with a key is refused.
+
+    Add path("", include("django_idempotency.contrib.issued_keys.urls")) to urlpatterns, or a route to the
+    IdempotencyTokenView of django_idempotency.contrib.issued_keys.rest; or %(silence)s.
+    """
+
+
+class W096(Finding):
+    """%(view)s looks as if its responses contain secrets, and they are stored for a replay.
+
+    Type store_body=False in its policy, store_body=True if it returns none, or put @idempotency_exempt on it if a
+    second secret is better than none. If you cannot edit the view, name it in "EXEMPT".
+    """
+
+
+# ------------------------------------------------------------------------------------------------------------- replays
+
+
+@after_settings
+def check_replays(**_: Any) -> Iterator[CheckMessage]:
+    """Find the views whose replays are refused, grouped by the layer before them whose check cannot be repeated."""
+    if not guards_every_view() or conf.get("AUTHORIZE_REPLAY") is not None:
+        return
+    before: defaultdict[str, list[str]] = defaultdict(list)
+    for callback, leading in views():
+        if not seem_exempt(leading) and (layer := _unfollowed(callback)) is not None:
+            before[layer].append(f"{name_of(callback)} ({leading[0].path})")
+    for layer, found in before.items():
+        yield W077(view=found[0], others=and_more(found), layer=layer)
+
+
+def _unfollowed(callback: Any) -> str | None:
+    whole = route_of(callback, "")
+    if whole.exempt or (whole.kind is not None and whole.kind.left is not None):
+        return None  # the middleware leaves them alone
+    for name in open_handlers(callback):
+        route = route_of(callback, name)
+        if not route.guards_itself and not route.exempt and (layer := unfollowed(callback, name)) is not None:
+            return layer
+    return None
+
+
+# ---------------------------------------------------------------------------------------------------------- exceptions
+
+
+@after_settings
+def check_exceptions(**_: Any) -> Iterator[CheckMessage]:
+    """Find middlewares whose process_exception may respond outside of the guard of a view, its own or our middleware's."""
+    if answering := answering_exceptions():
+        guarded = [f"{name_of(callback)} ({leading[0].path})" for callback, leading in views() if _is_guarded(leading)]
+        for path in answering if guarded else []:
+            yield W085(other=path, view=guarded[0], others=and_more(guarded))
+
+
+def _is_guarded(leading: list[Route]) -> bool:
+    """Is a view guarded on one of its routes? What has operations responds to exceptions itself."""
+    return any(not has_operations(route.callback) and any(guards_of(route)) for route in leading)
+
+
+# --------------------------------------------------------------------------------------------------------- issued keys
+
+#: On a view, or its class: it issues keys.
+ISSUES = "issues_idempotency_keys"
+
+
+@after_settings
+def check_issuing(**_: Any) -> Iterator[CheckMessage]:
+    """Check that a route issues keys, if a header or a parameter must have one. A form has its own."""
+    if not any(hasattr(view_class(callback), ISSUES) for callback, _ in views()):
+        for asking in [*_asking()][:1]:
+            yield W088(asking=asking)
+
+
+def _asking() -> Iterator[str]:
+    for callback, leading in views():
+        if any(_asks(policy) for policy in policies(callback)):
+            yield f"The policy of {name_of(callback)} ({leading[0].path})"
+    if guards_every_view() and _asks(Policy()):
+        yield 'IDEMPOTENCY["KEY_FORMAT"]'
+
+
+def _asks(policy: Policy) -> bool:
+    profile = conf.profile_of(policy.profile, conf.project_settings())
+    return conf.field(policy, "key_format") == ISSUED and profile.carrier != "body"
+
+
+# ------------------------------------------------------------------------------------------------------------- secrets
+
+#: A word of an address, of a route's name or of a view's name.
+_SECRET = re.compile(
+    r"(?:^|[^a-z])(?:(?:access|auth|refresh|api)?[-_]?(?:tokens?|jwt)|api[-_]?keys?|secrets?|credentials?"
+    r"|otps?|totp|recovery[-_]?codes?)(?:$|[^a-z])"
+)
+#: Where a word of a name like ObtainAuthToken begins.
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+#: The classes of views that return tokens: REST framework's, simplejwt's, oauth2_provider's.
+_MINTS = frozenset({"ObtainAuthToken", "TokenViewBase", "TokenView"})
+
+
+@after_settings
+def check_secrets(**_: Any) -> Iterator[CheckMessage]:
+    """Find the guarded views that look as if they mint secrets, unless their policy says whether they do."""
+    found: dict[str, str] = {}
+    for route in routes():
+        if _stores(route) and _mints(route):
+            found.setdefault(name_of(route.callback), route.path)  # of a ViewSet, the route that creates comes first
+    for name, path in found.items():
+        yield W096(view=f"{name} ({path})")
+
+
+def _mints(route: Route) -> bool:
+    cls = view_class(route.callback)
+    if cls is not None and not _MINTS.isdisjoint(base.__name__ for base in cls.__mro__):
+        return True
+    own = any(route_of(route.callback, method).guards_itself for method in methods_of(route.callback))
+    if not own and rest_class(route.callback) is None:
+        return (
+            False  # the middleware also guards the admin and other people's forms, which take secrets and return none
+        )
+    view = name_of(route.callback).rpartition(".")[2]
+    names = (re.sub(r"<[^>]*>", "", route.path), route.name or "", view)
+    return any(_SECRET.search(_HUMP.sub("-", name).lower()) for name in names)
+
+
+def _stores(route: Route) -> bool:
+    """Is the response of a guarded method stored, without the policy saying so?"""
+    return any(policy is not None and _by_default(policy) for _, policy in guards_of(route))
+
+
+def _by_default(policy: Policy) -> bool:
+    return "store_body" not in policy.given() and bool(conf.get("STORE_BODY"))
