@@ -49,7 +49,7 @@ def test_a_crash_in_between_leaves_nothing(scope: str, monkeypatch: pytest.Monke
         raise work.Crash
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(stores["orm"]), "forget", dies)
+        patch.setattr(type(stores["orm"]), "change", dies)
         with pytest.raises(work.Crash):
             erase(scope)
     assert left() == 3
