@@ -18,7 +18,7 @@ from ..core.records import MISSING
 from ..http.exemptions import exemptions
 from ..http.following import unfollowed
 from ..http.kinds import kind_of, operation_of, operations_of
-from ..http.markers import EXEMPT, handler_of, view_class
+from ..http.markers import handler_of, mark_of, view_class
 from ..http.views import own_policy, route_of
 from .middleware import guards_every_view
 from .routes import middleware_problems, operation_problems, own_problems, refusals, refuses_its_clients
@@ -143,7 +143,7 @@ def _own(about: Row, callback: Any, method: str) -> Row:
     """Return the row of a view that guards itself, by the marks that the middleware reads."""
     handler, cls = handler_of(callback, method), view_class(callback)
     mixed = hasattr(cls, "get_idempotency_policy")
-    if mixed and hasattr(handler, EXEMPT):
+    if mixed and mark_of(handler).exempt:
         return replace(about, guard=GuardKind.EXEMPT, why="@idempotency_exempt")
     guard, policy = _own_policy(callback, method)
     if policy is None:

@@ -18,8 +18,6 @@ from ..http.exemptions import exemptions
 from ..http.kinds import kind_of
 from ..http.layers import layers_of, name_of_code
 from ..http.markers import (
-    POLICY,
-    REFUSAL,
     below_api_view,
     carriers,
     is_unawaited,
@@ -193,7 +191,7 @@ def own_problems(callback: Any, view: str) -> Iterator[CheckMessage]:
 
 def operation_problems(operation: Any, name: str) -> Iterator[CheckMessage]:
     """Find what is wrong with the policy of an operation below a view."""
-    if isinstance(policy := getattr(operation, POLICY, None), Policy):
+    if (policy := mark_of(operation).policy) is not None:
         yield from policy_errors(name, policy, coroutine=E030 if operation.is_async else None)
 
 
@@ -231,7 +229,7 @@ def _outside_transactions(callback: Any) -> str | None:
 
 def refusals(callback: Any, view: str) -> Iterator[CheckMessage]:
     """Find our decorators that their class does not see: a request to such a handler raises."""
-    for refusal in {refusal for each in carriers(callback) if (refusal := mark_of(each, REFUSAL))}:
+    for refusal in {refusal for each in carriers(callback) if (refusal := mark_of(each).refusal)}:
         yield E069(view=view, problem=refusal)
 
 
@@ -246,7 +244,7 @@ def _class(callback: Any, view: str) -> Iterator[CheckMessage]:
     if is_rest(callback) and is_unawaited(cls, getattr(callback, "actions", None)) and _guards_inside(callback):
         yield E067(view=view)
     if any(s["ATOMIC_REQUESTS"] for s in connections.settings.values()) and any(
-        hasattr(below_api_view(each), POLICY) for each in carriers(callback)
+        mark_of(below_api_view(each)).policy is not None for each in carriers(callback)
     ):
         yield E034(view=view)
     if is_rest(callback) and not iscoroutinefunction(callback):
@@ -257,7 +255,7 @@ def _inside_djangos(callback: Any, cls: type[Any], view: str) -> Iterator[CheckM
     """Find a guarded DRF view whose transaction is opened by Django, because the view is wrapped."""
     from ..rest_framework.mixins import GuardedView  # not above: needs DRF, which such a class has loaded
 
-    guarded = hasattr(cls, "get_idempotency_policy") or hasattr(callback, POLICY)
+    guarded = hasattr(cls, "get_idempotency_policy") or mark_of(callback).policy is not None
     if not guarded or isinstance(callback, GuardedView):
         return
     if _in_atomic_requests(callback):
@@ -268,7 +266,9 @@ def _inside_djangos(callback: Any, cls: type[Any], view: str) -> Iterator[CheckM
 def _guards_inside(callback: Any) -> bool:
     """Does a DRF class have the mixin, or `@idempotent()` below `@api_view`?"""
     cls = view_class(callback)
-    return hasattr(cls, "get_idempotency_policy") or any(hasattr(each, POLICY) for each in carriers(callback))
+    return hasattr(cls, "get_idempotency_policy") or any(
+        mark_of(each).policy is not None for each in carriers(callback)
+    )
 
 
 def _mixin(callback: Any, cls: type[Any], view: str) -> Iterator[CheckMessage]:

@@ -18,10 +18,10 @@ from ..http.exemptions import Exemption, exemptions, within
 from ..http.kinds import kind_of
 from ..http.layers import cells_of, layers_of
 from ..http.markers import (
-    POLICY,
     UNSAFE_HANDLERS,
     carriers,
     handler_of,
+    mark_of,
     own_methods,
     view_class,
 )
@@ -210,7 +210,7 @@ def _required_methods(callback: Any) -> set[str] | None:
 
 def policies(callback: Any) -> list[Policy]:
     """Return the policies of a view's own guards. What `get_idempotency_policy()` decides per request is unknown."""
-    found = [getattr(view, POLICY, None) for view in carriers(callback)]
+    found = [mark_of(view).policy for view in carriers(callback)]
     if hasattr(view_class(callback), "get_idempotency_policy"):
         found += [own_policy(callback, name) for name in open_handlers(callback) if not route_of(callback, name).exempt]
     unique = {id(policy): policy for policy in found if isinstance(policy, Policy)}

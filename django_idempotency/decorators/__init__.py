@@ -10,7 +10,7 @@ from ..conf import require_installed
 from ..core.policy import Policy
 from ..core.records import MISSING
 from ..http.identity import compile_expressions
-from ..http.markers import EXEMPT, rest_class
+from ..http.markers import mark, rest_class
 from .classes import guarded_class
 from .methods import Method, is_method
 from .refusing import refuse_what_cannot_work
@@ -24,7 +24,7 @@ FORM_FIELDS: dict[str, Any] = {"profile": "form", "key_format": "issued", "requi
 
 def idempotency_exempt(view: Decorated) -> Decorated:
     """Exempt a view from the middleware, such as login, signup or tokens, whose responses must not be stored."""
-    setattr(view, EXEMPT, True)
+    mark(view, exempt=True)
     return view
 
 

@@ -16,7 +16,7 @@ from django.views import View
 from ..core.policy import Policy
 from ..http.atomic_requests import atomic_requests, leave_atomic_requests, non_atomic_aliases, non_atomic_aliases_of
 from ..http.kinds import kind_of
-from ..http.markers import EXEMPT, POLICY, UNSAFE_HANDLERS, next_method
+from ..http.markers import UNMARKED, UNSAFE_HANDLERS, mark_of, next_method
 from ..http.unguarded import watched
 from .refusing import refuse_access_decorator, refuse_other_handler, refuse_unreached
 from .views import guarded_view
@@ -44,7 +44,7 @@ def _guard_subclasses(cls: type[Any], policy: Policy) -> None:
     def __init_subclass__(klass: type[Any], /, **kwargs: Any) -> None:  # noqa: N807 - it becomes one
         for name in UNSAFE_HANDLERS:
             handler = getattr(klass, name, None)
-            if handler is not None and not hasattr(handler, POLICY) and not hasattr(handler, EXEMPT):
+            if handler is not None and mark_of(handler) == UNMARKED:
                 _guard_handler(klass, name, policy, on=next_method(klass, "dispatch"))
         refuse_unreached(klass)
         begun(klass, **kwargs)  # last: the policy of the nearest base wins
@@ -67,7 +67,7 @@ def guard_handlers(cls: type[Any], names: list[str], policy: Policy) -> None:
         @functools.wraps(dispatch)
         def leaving(self: View, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
             handler = getattr(self, (request.method or "").lower(), None)
-            left = hasattr(handler, POLICY)
+            left = mark_of(handler).policy is not None
             with nullcontext() if left else atomic_requests(non_atomic | non_atomic_aliases_of(request)):
                 return dispatch(self, request, *args, **kwargs)
 

@@ -12,7 +12,7 @@ from django.views import View
 
 from ..core.policy import Policy
 from ..http.kinds import kinds
-from ..http.markers import REFUSAL, UNSAFE_HANDLERS
+from ..http.markers import MARK, UNSAFE_HANDLERS, Mark, mark, mark_of
 from .classes import guard_handlers
 from .refusing import name_of
 from .views import guarded_view
@@ -35,26 +35,30 @@ class Method:
         self._method = method
         self._policy = policy
         # In its __dict__: decorators around it copy that, so `manage.py check` finds it.
-        setattr(self, REFUSAL, f"@idempotent() on {name_of(method)}: {_HIDDEN}")
+        mark(self, refusal=f"@idempotent() on {name_of(method)}: {_HIDDEN}")
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        raise ImproperlyConfigured(getattr(self, REFUSAL))
+        raise ImproperlyConfigured(mark_of(self).refusal)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise ImproperlyConfigured(getattr(self, REFUSAL))
+        raise ImproperlyConfigured(mark_of(self).refusal)
 
     def __set_name__(self, owner: type[Any], name: str) -> None:
         try:
             self._guard(owner, name)
         except ImproperlyConfigured as error:
-            setattr(self, REFUSAL, str(error))
+            mark(self, refusal=str(error))
             setattr(owner, name, self)
 
     def _guard(self, owner: type[Any], name: str) -> None:
         setattr(owner, name, self._method)
         bare = vars(Method(self._method, self._policy))
-        marks = {name: mark for name, mark in vars(self).items() if name not in bare}  # of decorators above
-        if any(kind.guard_method(self._method, marks, self._policy, guarded_view) for kind in kinds()):
+        above = {
+            name: value for name, value in vars(self).items() if name not in bare
+        }  # what decorators there have set
+        if mark_of(self).exempt:
+            above[MARK] = Mark(exempt=True)
+        if any(kind.guard_method(self._method, above, self._policy, guarded_view) for kind in kinds()):
             return
         if not issubclass(owner, View) or hasattr(owner, "initialize_request"):
             raise ImproperlyConfigured(

@@ -16,7 +16,7 @@ from ..core.records import Guarantee
 from ..errors import ConfigurationError
 from ..http.atomic_requests import leave_atomic_requests, non_atomic_aliases, non_atomic_aliases_of
 from ..http.kinds import kind_of, kinds
-from ..http.markers import POLICY
+from ..http.markers import mark
 from ..http.run import arun, run
 from ..http.views import call_around
 from .refusing import name_of
@@ -50,7 +50,7 @@ def guarded_view(
         )
         return run(source, policy, call, source=source, non_atomic=non_atomic)
 
-    setattr(guarded, POLICY, policy)
+    mark(guarded, policy=policy)
     for kind in kinds(to_come=True):
         kind.offer(guarded, view, policy)
     return leave_atomic_requests(guarded)
@@ -77,7 +77,7 @@ def _guarded_async(view: Callable[..., Any], policy: Policy) -> Callable[..., An
             return await operation.aenter(call)
         return await arun(source, policy, call)
 
-    setattr(guarded, POLICY, policy)
+    mark(guarded, policy=policy)
     for kind in kinds(to_come=True):
         kind.offer(guarded, view, policy)
     return markcoroutinefunction(guarded)

@@ -1,10 +1,11 @@
-"""The attributes that entry points set on a view, so that each recognizes the others."""
+"""The one attribute that entry points set on a view, so that each recognizes the others, and where views carry it."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
@@ -14,23 +15,35 @@ from django.views import View
 from ..core.policy import Policy
 from .layers import cells_of
 
-#: The policy of a view that guards itself. The middleware leaves such a view alone.
-POLICY = "idempotency_policy"
-#: The middleware does not guard this view.
-EXEMPT = "idempotency_exempt"
-#: Why a decorated handler cannot be guarded: found when its class was made, raised when it is used.
-REFUSAL = "idempotency_refusal"
+#: The name of the attribute.
+MARK = "idempotency_mark"
 
-#: The type of each mark, since a proxy may have every attribute.
-_KINDS: dict[str, type[Any]] = {POLICY: Policy, EXEMPT: bool, REFUSAL: str}
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """What is noted on a view."""
+
+    #: The policy by which it guards itself. The middleware leaves such a view alone.
+    policy: Policy | None = None
+    #: Does the middleware leave it unguarded?
+    exempt: bool = False
+    #: Why a decorated handler cannot be guarded: found when its class was made, raised when it is used.
+    refusal: str = ""
+
+
+UNMARKED = Mark()
 UNSAFE_HANDLERS = ("post", "put", "patch", "delete")
 
 
-def mark_of(view: Any, name: str) -> Any:
-    """Return one of our marks on a view, or `None`."""
-    found = getattr(view, name, None)
-    return found if isinstance(found, _KINDS[name]) else None
+def mark(view: Any, **facts: Any) -> None:
+    """Note facts on a view, beside those that are noted on it. Raises `AttributeError` if it takes no attributes."""
+    setattr(view, MARK, replace(mark_of(view), **facts))
+
+
+def mark_of(view: Any) -> Mark:
+    """Return what is noted on a view. A proxy may have every attribute."""
+    found = getattr(view, MARK, UNMARKED)
+    return found if isinstance(found, Mark) else UNMARKED
 
 
 def view_class(callback: Any) -> Any:

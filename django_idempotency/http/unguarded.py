@@ -23,7 +23,7 @@ from ..instrumentation.outcomes import UNGUARDED, UNKEYED
 from .counting import count
 from .exchange import HeaderStatus, exchange_of, note, noted, noted_of, stamp
 from .kinds import Reason
-from .markers import POLICY
+from .markers import mark_of
 from .plan import plan_of
 
 #: From this status on, a response means that the request was not carried out here, such as a redirect to a login page.
@@ -83,7 +83,7 @@ def watched(view: Callable[..., Any], cls: type[Any], policy: Policy) -> Callabl
         if not plan_of(policy).carries_key(request.META):
             return False
         name = (request.method or "").lower()
-        if response.status_code < REDIRECTS and hasattr(getattr(cls, name, None), POLICY):
+        if response.status_code < REDIRECTS and mark_of(getattr(cls, name, None)).policy:
             raise ConfigurationError(
                 f"{cls.__name__} responded without calling {name}(), where @idempotent() guards it: nothing has guarded this "
                 f"request. Let dispatch() call super().dispatch(), or put @idempotent() on a function that calls "

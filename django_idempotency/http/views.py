@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from ..core.policy import Policy
 from .exchange import noted_of
 from .kinds import ViewKind, asked_once, kind_of, operation_of
-from .markers import EXEMPT, POLICY, below_api_view, handler_of, mark_of, rest_class, view_class
+from .markers import below_api_view, handler_of, mark_of, rest_class, view_class
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,10 +38,10 @@ def route_of(callback: Any, method: str) -> Route:
         kind_of(callback),
     )
     marked = (callback, handler, below_api_view(handler), operation)
-    policy = next((found for each in marked if (found := mark_of(each, POLICY)) is not None), None)
+    policy = next((found for each in marked if (found := mark_of(each).policy) is not None), None)
     itself = policy is not None or hasattr(cls, "get_idempotency_policy")
     exempted = (callback, cls, handler, below_api_view(handler), getattr(operation, "view_func", None))
-    exempt = any(mark_of(each, EXEMPT) is not None for each in exempted)
+    exempt = any(mark_of(each).exempt for each in exempted)
     return Route(
         exempt=exempt or (kind is not None and bool(kind.exempt) and not itself),
         guards_itself=itself,

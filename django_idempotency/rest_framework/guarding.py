@@ -28,13 +28,12 @@ from ..http.bodies import keep
 from ..http.call import Call
 from ..http.exchange import HeaderStatus, call_on, exchange_of, note, stamp
 from ..http.kinds import kind_of
-from ..http.markers import EXEMPT
+from ..http.markers import mark_of
 from ..http.plan import ANY_POLICY, may_refuse, plan_of
 from ..http.problems import headers, note_problem, problem_response
 from ..http.responses import render
 from ..http.run import conclude
-from ..http.unguarded import EXEMPT as IS_EXEMPT
-from ..http.unguarded import leave_unguarded, note_unreached, report_unguarded
+from ..http.unguarded import EXEMPT, leave_unguarded, note_unreached, report_unguarded
 from . import problems
 from .problems import IdempotencyException
 
@@ -177,7 +176,7 @@ def dispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run) -> Htt
 def _dispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run, entry: ViewEntry) -> HttpResponseBase:
     name = (request.method or "").lower()
     handler = getattr(view, name, None) if name in view.http_method_names else None
-    if handler is None or request.method in SAFE_METHODS or hasattr(handler, EXEMPT):
+    if handler is None or request.method in SAFE_METHODS or mark_of(handler).exempt:
         if request.method not in SAFE_METHODS and terms.carries_key(request):
             _leave(request, exempt=handler is not None)
         return stamp(request, run())
@@ -234,7 +233,7 @@ def _refuse_async(view: Any, request: HttpRequest, terms: ViewTerms, begun: Any 
 def _leave(request: HttpRequest, *, exempt: bool) -> None:
     """Report why a keyed request is not guarded: its handler is exempt, or missing."""
     if exempt:
-        leave_unguarded(request, IS_EXEMPT)
+        leave_unguarded(request, EXEMPT)
         report_unguarded(request)
     else:
         note(request, HeaderStatus.REFUSED)

@@ -19,7 +19,7 @@ from rest_framework.viewsets import ViewSet
 from ..core.policy import Policy
 from ..http.atomic_requests import non_atomic_aliases
 from ..http.layers import Origin, layers_of, origin_of, untraced
-from ..http.markers import POLICY, handler_of, is_unawaited, next_method
+from ..http.markers import handler_of, is_unawaited, mark, next_method
 from ..http.raised import Raising
 from .guarding import ViewTerms, asynchronous, dispatch, enter
 from .mixins import IdempotentViewMixin, guarded_view, view_terms_of
@@ -60,7 +60,7 @@ def with_mixin(callback: Any, policy: Policy) -> Any:
     """
     terms = ViewTerms(policy)
     adapted = guarded_view(functools.wraps(callback)(_adapted(callback, terms)), terms)
-    setattr(adapted, POLICY, policy)
+    mark(adapted, policy=policy)
     return adapted
 
 

@@ -19,6 +19,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from django_idempotency import idempotency_exempt, idempotent
+from django_idempotency.http.markers import mark_of
 from django_idempotency.models import IdempotencyRecord
 
 from .conftest import Connect, effects
@@ -199,8 +200,8 @@ def test_a_subclass_keeps_its_own_terms() -> None:
         def post(self, request: HttpRequest) -> HttpResponse:
             return answer(request)
 
-    terms = [vars(cls.post)["idempotency_policy"] for cls in (OnMethod, OnClass, Below)]
-    assert [policy.ttl for policy in terms] == [60, 60, 60]
+    terms = [mark_of(cls.post).policy for cls in (OnMethod, OnClass, Below)]
+    assert [policy and policy.ttl for policy in terms] == [60, 60, 60]
 
 
 def test_a_subclass_that_cannot_be_guarded_is_refused() -> None:

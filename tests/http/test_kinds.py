@@ -18,6 +18,7 @@ from django_idempotency.contrib.ninja.kind import Ninja
 from django_idempotency.errors import ConfigurationError
 from django_idempotency.http import kinds
 from django_idempotency.http.kinds import is_there
+from django_idempotency.http.markers import Mark
 from django_idempotency.http.views import route_of
 
 
@@ -73,12 +74,12 @@ def test_views_that_are_equal_are_not_the_same() -> None:
 
     @dataclass
     class View:
-        idempotency_exempt: Any = field(default=None, compare=False)
+        idempotency_mark: Any = field(default=None, compare=False)
 
         def __call__(self, request: HttpRequest) -> HttpResponse:
             return HttpResponse()
 
-    exempt, other = View(idempotency_exempt=True), View()
+    exempt, other = View(idempotency_mark=Mark(exempt=True)), View()
     assert exempt == other
     assert (route_of(exempt, "POST").exempt, route_of(other, "POST").exempt) == (True, False)
 

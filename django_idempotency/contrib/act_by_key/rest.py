@@ -10,6 +10,7 @@ from rest_framework.views import APIView
 
 from ...core.policy import Policy
 from ...errors import Problem
+from ...http.markers import Mark
 from ...rest_framework.problems import IdempotencyException, respond_to
 from . import looking_up as by_key
 
@@ -22,7 +23,7 @@ class IdempotencyKeyView(APIView):
 
     policy = Policy()
     #: The middleware does not guard it, nor require a key.
-    idempotency_exempt = True
+    idempotency_mark = Mark(exempt=True)
 
     def get(self, request: Request, key: str) -> Response:
         """Return the state of the operation."""

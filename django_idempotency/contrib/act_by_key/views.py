@@ -12,6 +12,7 @@ from django.views.decorators.cache import never_cache
 
 from ...core.policy import Policy
 from ...errors import Problem
+from ...http.markers import Mark
 from ...http.problems import problem_response
 from . import looking_up as by_key
 
@@ -26,7 +27,7 @@ class IdempotencyKeyView(View):
     http_method_names = ["get", "options"]  # noqa: RUF012 - Django's own shape
     policy = Policy()
     #: The middleware does not guard it, nor require a key.
-    idempotency_exempt = True
+    idempotency_mark = Mark(exempt=True)
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Respond with a problem document to one of our errors."""

@@ -22,12 +22,11 @@ from ...http.bodies import keep
 from ...http.call import Call
 from ...http.exchange import HeaderStatus, note, stamp
 from ...http.handle import without_key
-from ...http.markers import EXEMPT
+from ...http.markers import mark_of
 from ...http.problems import aproblem_response, note_problem
 from ...http.responses import render
 from ...http.run import aconclude, aended, require_lease
-from ...http.unguarded import EXEMPT as IS_EXEMPT
-from ...http.unguarded import areport_unguarded, leave_unguarded
+from ...http.unguarded import EXEMPT, areport_unguarded, leave_unguarded
 from ...rest_framework import problems
 from ...rest_framework.guarding import DispatchFinished, ViewTerms, finished, judge
 from ...rest_framework.problems import IdempotencyException
@@ -39,14 +38,14 @@ async def adispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run)
     """Guard the handler of an unsafe method, if the request carries a key. `run` is the view's own dispatch."""
     name = (request.method or "").lower()
     handler = getattr(view, name, None) if name in view.http_method_names else None
-    if handler is None or request.method in SAFE_METHODS or hasattr(handler, EXEMPT):
+    if handler is None or request.method in SAFE_METHODS or mark_of(handler).exempt:
         if not hasattr(request, "idempotency"):
             request.idempotency = without_key()  # type: ignore[attr-defined]
         if request.method not in SAFE_METHODS and terms.carries_key(request):
             if handler is None:
                 note(request, HeaderStatus.REFUSED)
             else:
-                leave_unguarded(request, IS_EXEMPT)
+                leave_unguarded(request, EXEMPT)
                 await areport_unguarded(request)
         return stamp(request, await run())
     if terms.may_read_body(request):

@@ -33,7 +33,7 @@ from ...http.atomic_requests import (
 from ...http.exchange import call_on, stamp
 from ...http.handle import without_key
 from ...http.kinds import Reason
-from ...http.markers import POLICY
+from ...http.markers import MARK, Mark, mark
 from ...http.plan import asking, plan_of
 from ...http.problems import aproblem_response, problem_response
 from ...http.run import arun, run
@@ -71,7 +71,8 @@ def guard(cls: type[Any], library: type[Any], policy: Policy) -> type[Any]:
         bases = (
             (mixin, cls) if cls is library else (cls, types.new_class(f"Guarded{library.__name__}", (mixin, library)))
         )
-    names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__, POLICY: policy}
+    named = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
+    names = {**named, "idempotency_policy": policy, MARK: Mark(policy=policy)}
     return types.new_class(cls.__name__, bases, exec_body=lambda body: body.update(names))
 
 
@@ -88,7 +89,7 @@ class _GuardedView(View):
     def as_view(cls, **initkwargs: Any) -> Any:  # noqa: N805
         """Leave ATOMIC_REQUESTS: a claim must be committed first. A request without a key gets its transaction back."""
         view = super().as_view(**initkwargs)
-        setattr(view, POLICY, cls.idempotency_policy)
+        mark(view, policy=cls.idempotency_policy)
         if iscoroutinefunction(view):  # Django itself refuses ATOMIC_REQUESTS for it
             return watched(view, cls, cls.idempotency_policy)
         non_atomic, watching = non_atomic_aliases(view), watched(view, cls, cls.idempotency_policy)

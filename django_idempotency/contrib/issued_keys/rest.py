@@ -10,6 +10,7 @@ from rest_framework.views import APIView
 
 from ...core.policy import Policy
 from ...errors import Problem
+from ...http.markers import Mark
 from ...rest_framework.problems import IdempotencyException, respond_to
 from . import issuing
 
@@ -23,7 +24,7 @@ class IdempotencyTokenView(APIView):
 
     policy = Policy()
     #: The middleware does not guard it, nor require a key.
-    idempotency_exempt = True
+    idempotency_mark = Mark(exempt=True)
     #: `manage.py check` looks for a view that has this.
     issues_idempotency_keys = True
 

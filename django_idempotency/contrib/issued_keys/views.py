@@ -12,6 +12,7 @@ from django.views.decorators.cache import never_cache
 
 from ...core.policy import Policy
 from ...errors import Problem
+from ...http.markers import Mark
 from ...http.problems import problem_response
 from . import issuing
 
@@ -27,7 +28,7 @@ class IdempotencyTokenView(View):
     http_method_names = ["post", "options"]  # noqa: RUF012 - Django's own shape
     policy = Policy()
     #: The middleware does not guard it, nor require a key.
-    idempotency_exempt = True
+    idempotency_mark = Mark(exempt=True)
     #: `manage.py check` looks for a view that has this.
     issues_idempotency_keys = True
 

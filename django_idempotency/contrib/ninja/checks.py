@@ -13,7 +13,7 @@ from ...checks.settings import check_settings
 from ...checks.urlconf import are_exempt, name_of, views
 from ...core.policy import SAFE_METHODS
 from ...http.kinds import operation_of, operations_of
-from ...http.markers import POLICY
+from ...http.markers import mark_of
 from ...http.views import route_of
 from ...stores.check_messages import Finding
 
@@ -59,4 +59,4 @@ def _is_outside(callback: Any, operation: Any) -> bool:
     """Does it handle an unsafe method with neither a guard nor an exemption?"""
     methods = [method for method in operation.methods if operation_of(callback, method) is operation]
     unsafe = [method for method in methods if method not in SAFE_METHODS]
-    return bool(unsafe) and not hasattr(operation, POLICY) and not route_of(callback, unsafe[0]).exempt
+    return bool(unsafe) and mark_of(operation).policy is None and not route_of(callback, unsafe[0]).exempt

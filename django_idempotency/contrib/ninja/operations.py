@@ -15,7 +15,7 @@ from ninja.operation import Operation, PathView
 from ...core.policy import Policy
 from ...http.atomic_requests import atomic_requests, leave_atomic_requests, non_atomic_aliases
 from ...http.kinds import operation_of
-from ...http.markers import POLICY
+from ...http.markers import MARK, Mark, mark_of
 from ...http.run import conclude
 from .calls import OperationCall, Transactions
 
@@ -46,7 +46,8 @@ def guard_operation(operation: Operation, policy: Policy) -> None:
     """Guard an operation that ninja has just made."""
     cls = type(operation)
     guard = AsyncGuardedOperation if iscoroutinefunction(cls.run) else GuardedOperation
-    members = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, POLICY: policy}
+    members = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "idempotency_policy": policy}
+    members[MARK] = Mark(policy=policy)
     operation.__class__ = type(cls.__name__, (guard, cls), members)
 
 
@@ -59,12 +60,12 @@ def _leaving(get_view: Callable[[PathView], Callable[..., Any]]) -> Callable[[Pa
     @functools.wraps(get_view)
     def get_leaving_view(self: PathView) -> Callable[..., Any]:
         view = get_view(self)
-        if iscoroutinefunction(view) or not any(hasattr(operation, POLICY) for operation in self.operations):
+        if iscoroutinefunction(view) or not any(mark_of(operation).policy for operation in self.operations):
             return view  # Django itself refuses ATOMIC_REQUESTS for async views
 
         @functools.wraps(view)
         def leaving(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-            policy = getattr(operation_of(view, request.method or ""), POLICY, None)
+            policy = mark_of(operation_of(view, request.method or "")).policy
             non_atomic = non_atomic_aliases(leaving)
             with atomic_requests(non_atomic) if policy is None else Transactions(non_atomic).around(request, policy):
                 response = view(request, *args, **kwargs)
