@@ -63,6 +63,11 @@ class Operation:
         self.sink = sink
 
     @property
+    def key(self) -> str:
+        """The idempotency key, as plain text: what the work stores or sends is its own."""
+        return str(self.ticket.key)
+
+    @property
     def attempt(self) -> int:
         """The number of this run of the key. If it is above 1, an earlier run failed, was refused or crashed."""
         return self.run.attempt if self.run else 0

@@ -10,7 +10,8 @@ from ..core.policy import Resolved
 from ..engine.operation import Operation
 from ..errors import ResponseNotStored
 from ..runtime.current_step import CURRENT_STEP, RunningStep
-from ..runtime.handle import OperationHandle, SwitchedOff
+from ..runtime.derivation import Unstored
+from ..runtime.handle import OperationHandle
 from ..runtime.takeovers import Deciding
 from .deadlines import remaining
 
@@ -62,6 +63,8 @@ class CurrentOperation(OperationHandle):
 
     def holds(self, operation: Operation) -> bool:
         """Does this call, or one around it, run the same request under the same key of the same store?"""
+        if isinstance(self._operation, Unstored):
+            return False
         ours, other = self._operation, operation.ticket
         same = (ours.ticket.id, ours.ticket.digest) == (other.id, other.digest)
         mine = same and ours.store is operation.store
@@ -73,14 +76,6 @@ def living(call: CurrentOperation | None) -> CurrentOperation | None:
     while call is not None and call._over:  # noqa: SLF001 - its public members are for users
         call = call._outer  # noqa: SLF001
     return call
-
-
-class SwitchedOffOperation(SwitchedOff, CurrentOperation):
-    """The current operation while idempotency is off."""
-
-    def holds(self, operation: Operation) -> bool:
-        """Always `False`: it holds no record."""
-        return False
 
 
 CURRENT: ContextVar[CurrentOperation | None] = ContextVar("django_idempotency_current", default=None)

@@ -15,10 +15,11 @@ from ..core.rules import Execute
 from ..engine.lease import LeaseOperation
 from ..errors import DeadlinePassed, StoreUnavailable
 from ..runtime import switch
+from ..runtime.derivation import Unstored
 from ..runtime.transactions import arefuse_open_transactions
 from ..runtime.wings import extended
 from .call import FunctionCall, best_effort_key, go_without_key, key_of, plan_of
-from .current import SwitchedOffOperation, Unguarded
+from .current import CurrentOperation, Unguarded
 from .endings import (
     CallEnd,
     asettle,
@@ -52,12 +53,14 @@ def keyed(terms: FunctionTerms, key: str | None) -> Callable[..., Any]:
 
 def begin(
     terms: FunctionTerms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | None, reports: bool = True
-) -> FunctionCall | SwitchedOffOperation | Unguarded:
+) -> FunctionCall | CurrentOperation | Unguarded:
     """Return the call, or the context in which to run the function unguarded. Raises only before anything has run."""
     payload = terms.payload(args, kwargs)
     if (switch.overrides or environ.get(switch.VARIABLE)) and not switch.enabled():
         switch.warn_once()
-        off: SwitchedOffOperation = extended(SwitchedOffOperation)(terms.scope, key or best_effort_key(terms, payload))
+        off: CurrentOperation = extended(CurrentOperation)(
+            Unstored(terms.scope, key or best_effort_key(terms, payload))
+        )
         return off
     if key is None and (key := key_of(terms, payload)) is None:
         go_without_key(terms)

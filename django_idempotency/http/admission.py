@@ -19,7 +19,7 @@ from ..runtime.wings import extended, wing
 from . import counting
 from .call import Call
 from .exchange import Exchange, HeaderStatus, call_on, exchange_of, hand_out, note, noted_of, speak
-from .handle import UnguardedIdempotency, without_key
+from .handle import RequestIdempotency, SwitchedOff, without_key
 from .identity import UNUSABLE, Key, Where, has_owner, identify
 from .keys import user_of
 from .markers import view_class
@@ -133,7 +133,7 @@ def switch_off(request: HttpRequest, plan: Plan) -> None:
     if plan.carries_key(request.META):
         note(request, HeaderStatus.UNGUARDED)
     if not getattr(request, "idempotency", None):  # another entry point has set it
-        hand_out(request, extended(UnguardedIdempotency)(request, plan))
+        hand_out(request, extended(RequestIdempotency)(SwitchedOff(request, plan)))
     counting.count(request, UNGUARDED)
 
 

@@ -14,7 +14,8 @@ from ..core.conclusions import WorkResult
 from ..core.scope_names import qualified
 from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed
 from ..realms import realm_of
-from ..runtime.handle import OperationHandle, SwitchedOff
+from ..runtime.derivation import Unstored
+from ..runtime.handle import OperationHandle
 from ..runtime.wings import extended
 
 #: The scope of derived keys while idempotency is off: the client is not identified, and a guarded run derives other
@@ -38,12 +39,24 @@ class RequestIdempotency(OperationHandle):
         self._ending = WorkResult.DROPPED
 
 
-class WithoutKey(SwitchedOff, RequestIdempotency):
+class _NoKey(Unstored):
+    """What a request runs under that no key guards."""
+
+    def derived(self, label: str) -> str:
+        """Raise `ConfigurationError`: a retry without a key is another request, so no key could stay the same."""
+        raise ConfigurationError(
+            f"derive({label!r}) in a request without an idempotency key, or with one that belongs to nobody: there is "
+            "nothing to derive from. Type required=True in the policy, or ask `if request.idempotency:` first."
+        )
+
+
+NO_KEY = _NoKey("", "")
+
+
+class WithoutKey(RequestIdempotency):
     """`request.idempotency` of a request that no key guards: false. Nothing is stored."""
 
-    _scope = _key = ""
-    seconds = None
-    is_held = False
+    _operation, seconds, is_held = NO_KEY, None, False
 
     def __init__(self, exchange: Any = None) -> None:
         object.__setattr__(self, "_exchange", exchange)
@@ -53,13 +66,6 @@ class WithoutKey(SwitchedOff, RequestIdempotency):
 
     def __bool__(self) -> bool:
         return False
-
-    def derive(self, label: str) -> str:
-        """Raise `ConfigurationError`: a retry without a key is another request, so no key could stay the same."""
-        raise ConfigurationError(
-            f"derive({label!r}) in a request without an idempotency key, or with one that belongs to nobody: there is "
-            "nothing to derive from. Type required=True in the policy, or ask `if request.idempotency:` first."
-        )
 
 
 @lru_cache(maxsize=1)
@@ -73,19 +79,19 @@ def without_key() -> WithoutKey:
     return _of_class(kind)
 
 
-class UnguardedIdempotency(SwitchedOff, RequestIdempotency):
-    """`request.idempotency` while idempotency is off."""
+class SwitchedOff(Unstored):
+    """What a request runs under while idempotency is off."""
 
     def __init__(self, request: HttpRequest, plan: Any) -> None:
         super().__init__(_SCOPE, _key_or_new(request, plan))
         self._request = weakref.ref(request)  # the request refers to us
         self._plan = plan
 
-    def derive(self, label: str) -> str:
-        """Return 64 hex digits, the same for this label and this key in this realm."""
-        if (request := self._request()) is not None:
-            self._scope = qualified(_SCOPE, realm=realm_of(self._plan.terms, request))
-        return super().derive(label)
+    @property
+    def scope(self) -> str:
+        """The scope of this request's realm."""
+        request = self._request()
+        return _SCOPE if request is None else qualified(_SCOPE, realm=realm_of(self._plan.terms, request))
 
 
 def _key_or_new(request: HttpRequest, plan: Any) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from .. import conf
 from ..core import rules
 from ..core.hashing import derived_key, next_operation, secret_id
@@ -11,12 +13,47 @@ from ..engine.operation import Operation
 from ..errors import OperationUnknown, SecretUnknown
 
 
+class Unstored(Operation):
+    """What a work runs under while nothing is stored, such as while idempotency is off: always a first attempt."""
+
+    def __init__(self, scope: str, key: str) -> None:
+        self._scope = scope
+        self._key = key
+
+    @property
+    def key(self) -> str:
+        """The key that would be used; a new one if the request has no valid key."""
+        return self._key
+
+    @property
+    def attempt(self) -> int:
+        """Always 1: no other attempt is known."""
+        return 1
+
+    @property
+    def scope(self) -> str:
+        """The scope that keys are derived for."""
+        return self._scope
+
+    def derived(self, label: str) -> str:
+        """Return 64 hex digits, the same for this label and this key, but other than those of a stored run."""
+        return derived_key(
+            conf.derive_secret(), label, scope=self.scope, key=self.key, operation=_NO_OPERATION, request=b""
+        )
+
+
+#: No record has this id.
+_NO_OPERATION = UUID(int=0)
+
+
 def derive(operation: Operation, label: str) -> str:
     """Return the downstream key of a label, 64 hex digits: HMAC over scope, key, operation, request and label.
 
     Raises `SecretUnknown` when the secret of attempt 1 is gone, and `OperationUnknown` when the call runs without its
     store: another key could repeat an effect that has already happened.
     """
+    if isinstance(operation, Unstored):
+        return operation.derived(label)
     ticket, record, run = operation.ticket, operation.record, operation.run
     if record is None or run is None:
         raise OperationUnknown
@@ -31,6 +68,8 @@ def is_usable(operation: Operation, label: str) -> bool:
 
     A durable execution that was resumed knows what it has done, and derives its keys again.
     """
+    if isinstance(operation, Unstored):
+        return True
     assert operation.run is not None, "derive() has asked"
     return operation.run.resumed or remembered(operation.age(), lifetime=conf.lifetime(label))
 

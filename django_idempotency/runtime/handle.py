@@ -7,27 +7,21 @@ from __future__ import annotations
 
 import logging
 from typing import Any, NamedTuple
-from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
-from .. import conf
 from ..core.conclusions import WorkResult
-from ..core.hashing import derived_key
 from ..core.policy import Duration, Policy, Resolved, seconds
 from ..core.records import CANCELLATIONS, Outcome, OutcomeKind
 from ..engine.operation import Operation
 from ..errors import ConfigurationError, KeyTooOld, OperationHeld, Problem
 from ..instrumentation.trail import trail
-from .derivation import derive, is_usable
+from .derivation import Unstored, derive, is_usable
 
 logger = logging.getLogger("django_idempotency")
 
 #: What an app that is optional adds to a handle: see `wings.Extension.handle`.
 OF_APPS = dict.fromkeys(("step", "astep", "undo_steps", "aundo_steps"), "django_idempotency.contrib.steps")
-#: Used while idempotency is off. No record has this id.
-_NO_OPERATION = UUID(int=0)
-
 
 #: How long a record waits for a person (seconds): the longest duration.
 HELD_FOR = 3650 * 86400.0
@@ -122,7 +116,7 @@ class OperationHandle:
     @property
     def key(self) -> str:
         """The idempotency key: the client's, unquoted, or a selected or given one."""
-        return str(self._operation.ticket.key)  # plain text: what the work stores or sends is its own
+        return self._operation.key
 
     @property
     def attempt(self) -> int:
@@ -161,7 +155,8 @@ class OperationHandle:
         characters. Raises `ValueError` for others, `ConfigurationError` without the app `django_idempotency.contrib.audit`, and
         the database's errors.
         """
-        trail.required().refer(self._operation, kind, value)
+        if not isinstance(self._operation, Unstored):
+            trail.required().refer(self._operation, kind, value)
 
     async def arefer(self, kind: str, value: Any) -> None:
         """See refer()."""
@@ -180,40 +175,3 @@ class OperationHandle:
     @ttl.setter
     def ttl(self, value: Duration) -> None:
         self.seconds = seconds(Policy(ttl=value).ttl)  # raises ValueError for an invalid duration
-
-
-class SwitchedOff(OperationHandle):
-    """The same while idempotency is off: always a first attempt, never stored. Setting `ttl` has no effect."""
-
-    def __init__(self, scope: str, key: str) -> None:
-        self._scope = scope
-        self._key = key
-        self.seconds = None
-        self.is_held = False
-
-    @property
-    def key(self) -> str:
-        """The key that would be used; a new one if the request has no valid key."""
-        return self._key
-
-    @property
-    def attempt(self) -> int:
-        """Always 1: no other attempt is known."""
-        return 1
-
-    def derive(self, label: str) -> str:
-        """Return 64 hex digits, the same for this label and this key, but other than those of a stored run."""
-        return derived_key(
-            conf.derive_secret(), label, scope=self._scope, key=self._key, operation=_NO_OPERATION, request=b""
-        )
-
-    def _derive(self, label: str) -> str:
-        return self.derive(label)
-
-    def refer(self, kind: str, value: Any) -> None:
-        """Do nothing: there is no record to refer from."""
-
-    @property
-    def lost(self) -> bool:
-        """Always `False`: there is no lease."""
-        return False

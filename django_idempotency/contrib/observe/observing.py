@@ -47,7 +47,7 @@ from ...http.selection import asks_request
 from ...http.unguarded import readable_key, report_unguarded
 from ...instrumentation.observer import notify_observed
 from ...instrumentation.outcomes import OBSERVED
-from ...runtime.handle import SwitchedOff
+from ...runtime.derivation import Unstored
 from ...runtime.registry import body_limit, store_of
 from ...runtime.tickets import issuing
 from ...runtime.transactions import refuse_open_transactions
@@ -188,8 +188,8 @@ class NotRead(Exception):
     """The key is selected from a body that is too long to be buffered, and the view has not kept it."""
 
 
-class ObservedIdempotency(SwitchedOff, RequestIdempotency):
-    """`request.idempotency` in an observed view."""
+class Observed(Unstored):
+    """What an observed view runs under: `request.idempotency` works at it."""
 
     def __init__(self, observation: Observation) -> None:
         super().__init__("observed", uuid4().hex)
@@ -203,10 +203,10 @@ class ObservedIdempotency(SwitchedOff, RequestIdempotency):
         ticket = self._ticket()
         return super().key if ticket is None else str(ticket.key)
 
-    def derive(self, label: str) -> str:
+    def derived(self, label: str) -> str:
         """Return what a guard would derive if the key were new; another in each request if it would not guard it."""
         if (ticket := self._ticket()) is None:
-            return super().derive(label)
+            return super().derived(label)
         return derived_key(
             conf.derive_secret(),
             label,
@@ -249,7 +249,7 @@ def watch(
     )
     note(request, HeaderStatus.OBSERVED)
     counting.count(request, OBSERVED)
-    exchange = hand_out(request, extended(ObservedIdempotency)(observation))
+    exchange = hand_out(request, extended(RequestIdempotency)(Observed(observation)))
     exchange.concluding = partial(_report, observation)
     if refusal is None and not is_read(request):
         with suppress(Exception):  # the view meets it, too

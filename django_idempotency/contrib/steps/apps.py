@@ -12,7 +12,7 @@ from django.core import checks
 from django.utils.translation import gettext_lazy as _
 
 from ...checks import TAG, named
-from ...runtime.handle import OperationHandle, SwitchedOff
+from ...runtime.handle import OperationHandle
 from ...runtime.wings import Extension, Purging
 
 
@@ -20,15 +20,10 @@ class StepsOfRecords(Extension):
     """The table of steps, in the database that has the store's records."""
 
     def handle(self, handle: type[OperationHandle]) -> type[OperationHandle]:
-        from .handle import (  # not above: a worker without steps needs none of it
-            StepsCourse,
-            StepsHandle,
-            StepsSwitchedOff,
-        )
+        from .handle import StepsCourse, StepsHandle  # not above: a worker without steps needs none of it
 
-        with_steps = StepsSwitchedOff if issubclass(handle, SwitchedOff) else StepsHandle
         own = {"__doc__": handle.__doc__, "__module__": handle.__module__, "_course": StepsCourse}
-        return type(handle.__name__, (with_steps, handle), own)
+        return type(handle.__name__, (StepsHandle, handle), own)
 
     def purging(self, alias: str, store: Any) -> Iterable[Purging]:
         from .housekeeping import count_due, purge, table_of  # not above: loads the model

@@ -15,6 +15,7 @@ from ...core.steps import owes_undo
 from ...engine.operation import Operation
 from ...errors import ConfigurationError, OperationCancelled, OperationHeld, OwnershipLost, Problem
 from ...functions.current import CurrentOperation
+from ...runtime.derivation import Unstored
 from ...runtime.handle import HELD_FOR, Course, OperationHandle, WorkEnding
 from ..at_rest.encryption import sealing
 from .actions import Actions, Query, adrive, drive
@@ -181,6 +182,8 @@ class StepsHandle(OperationHandle):
 
     def _new_steps(self) -> Steps:
         operation, policy = self._operation, self._policy
+        if isinstance(operation, Unstored):
+            return Steps(None, derive=self._derive)
         assert policy is not None
         if policy.guarantee is Guarantee.ATOMIC:
             return Steps(None, derive=self._derive, atomic=operation.store.using)
@@ -319,16 +322,6 @@ class StepsCourse(Course):
             return False  # what a person decides about is not undone
         given_up = steps is not None and steps.given_up
         return isinstance(error, OperationCancelled if given_up else tuple(policy.undo_on))
-
-
-class StepsSwitchedOff(StepsHandle):
-    """The same while idempotency is off: each step is done, and nothing is remembered."""
-
-    def _may_have_steps(self) -> bool:
-        return False
-
-    def _new_steps(self) -> Steps:
-        return Steps(None, derive=self._derive)
 
 
 def _is_resumed(operation: Operation) -> bool:
