@@ -20,7 +20,7 @@ CHECKS: dict[str, tuple[str, ...]] = {
     "django_idempotency.checks.databases.check_memory": (),
     "django_idempotency.checks.middleware.check_middleware": (),
     "django_idempotency.checks.databases.check_databases": (),
-    "django_idempotency.checks.functions.check_functions": (),
+    "django_idempotency.checks.policies.check_functions": (),
     "django_idempotency.checks.databases.check_tenants": (),
     "django_idempotency.checks.routes.check_routes": (checks.Tags.urls,),
     "django_idempotency.checks.surprises.check_replays": (checks.Tags.urls,),

@@ -6,9 +6,9 @@ default holds.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -36,65 +36,148 @@ _TAKEN = frozenset(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+def is_free(name: Any) -> bool:
+    """Is it the name of a request header that may be ours?"""
+    return isinstance(name, str) and _TOKEN.fullmatch(name) is not None and name.lower() not in _TAKEN
+
+
+def _statuses(value: Any, least: int = 100) -> bool:
+    return isinstance(value, Collection) and all(isinstance(each, int) and least <= each < 600 for each in value)
+
+
+def _is_pattern(value: Any) -> bool:
+    try:
+        re.compile(value or "")
+    except (TypeError, re.error):
+        return False
+    return True
+
+
+_FREE = "the name of a header that HTTP itself does not use (letters, digits and hyphens)"
+_ERROR = "a status from 400 to 599"
+
+
+# A field is declared once: its default, what it accepts, and in words what to type.
+
+
+def _field(default: Any, accepts: Callable[[Any], bool], expected: str) -> Any:
+    return dataclasses.field(default=default, metadata={"accepts": accepts, "expected": expected})
+
+
+def _some_of(*words: str) -> Any:
+    expected = " or ".join(f'"{word}"' for word in words)
+    return _field(words[0], lambda value: isinstance(value, str) and value in words, expected)
+
+
+def _sent_header() -> Any:
+    return _field(None, lambda value: value is None or is_free(value), f"{_FREE}, or None")
+
+
+def _own_header(default: str | None) -> Any:
+    return _field(
+        default,
+        lambda value: value is None or (isinstance(value, str) and _TOKEN.fullmatch(value) is not None),
+        "the name of a header (letters, digits and hyphens), or None",
+    )
+
+
+def _error(default: int) -> Any:
+    return _field(default, lambda value: _statuses([value], 400), _ERROR)
+
+
+def _seconds() -> Any:
+    return _field(
+        0,
+        lambda value: isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 3650 * 86400,
+        "a number of seconds, 0 or more",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Profile:
     """How an API speaks about idempotency. Change one with `dataclasses.replace()`.
 
     Raises `ValueError` for an invalid value, with a message that says what to type.
     """
 
-    name: str
+    name: str = dataclasses.field(
+        metadata={"accepts": lambda value: isinstance(value, str) and value != "", "expected": "a word"}
+    )
 
     #: Where the key is: in a "header", in a member of the "body" (JSON or a form), or in the "query".
-    carrier: str = "header"
+    carrier: str = _some_of(*CARRIERS)
     #: The name of that header, member or parameter.
-    field: str = "Idempotency-Key"
+    field: str = _field(
+        "Idempotency-Key",
+        lambda value: isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_-]+", value) is not None,
+        "the name of a header, of a member of the body or of a parameter",
+    )
     #: How a header may spell the key: "bare", "quoted" as a string of RFC 9651, or "either".
-    spelling: str = "either"
+    spelling: str = _some_of(*SPELLINGS)
     #: The most characters of a key.
-    max_length: int = LONGEST
+    max_length: int = _field(
+        LONGEST,
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= LONGEST,
+        f"a number from 1 to {LONGEST}",
+    )
     #: A regular expression that the whole key must match; `None`: any printable ASCII.
-    pattern: str | None = None
+    pattern: str | None = _field(None, _is_pattern, "a regular expression, or None")
     #: A header that names the client, whose keys are its own; `None`: there is none.
-    client_field: str | None = None
+    client_field: str | None = _sent_header()
     #: A header that must come with the key and say when the client first sent the request; `None`: there is none.
-    first_sent_field: str | None = None
+    first_sent_field: str | None = _sent_header()
     #: For how long after that a request is accepted, and how far ahead a client's clock may be (seconds).
-    window: float = 0
-    ahead: float = 0
+    window: float = _seconds()
+    ahead: float = _seconds()
 
     #: The status for a missing key, a malformed one, one of another request, one whose first request runs, and one that
     #: comes outside `window`.
-    missing_status: int = 400
-    invalid_status: int = 400
-    mismatch_status: int = 422
-    running_status: int = 409
-    late_status: int = 412
+    missing_status: int = _error(400)
+    invalid_status: int = _error(400)
+    mismatch_status: int = _error(422)
+    running_status: int = _error(409)
+    late_status: int = _error(412)
     #: The status for a key on a method that the policy does not guard; `None`: the request runs, and is reported.
-    unsupported_status: int | None = None
+    unsupported_status: int | None = _field(
+        None, lambda value: value is None or _statuses([value], 400), f"{_ERROR}, or None"
+    )
 
     #: The statuses of the responses that are stored; `None`: by the table in `core.conclusions`.
-    remembers: Collection[int] | None = None
+    remembers: Collection[int] | None = _field(
+        None, lambda value: value is None or _statuses(value), "a set of statuses, or None"
+    )
     #: The status of a replay, where it differs from the first response's: pairs of both.
-    replays_as: tuple[tuple[int, int], ...] = ()
+    replays_as: tuple[tuple[int, int], ...] = _field(
+        (),
+        lambda value: isinstance(value, tuple) and all(isinstance(pair, tuple) and _statuses(pair) for pair in value),
+        "a tuple of pairs of statuses, such as ((201, 200),)",
+    )
 
     #: The header that marks a replay, as "true", and the one with the id of the request that did the work.
-    marker: str | None = "Idempotent-Replayed"
-    original: str | None = "Original-Request"
+    marker: str | None = _own_header("Idempotent-Replayed")
+    original: str | None = _own_header("Original-Request")
     #: The statuses on which a response repeats the key in the header that carried it.
-    echoes: Collection[int] = ()
+    echoes: Collection[int] = _field((), _statuses, "a set of statuses")
     #: A header that says "accepted" or "rejected".
-    result: str | None = None
+    result: str | None = _own_header(None)
     #: The headers of our own errors that say whether to retry: some of `RETRY_HEADERS`.
-    retry_headers: tuple[str, ...] = ("Retry-After",)
+    retry_headers: tuple[str, ...] = _field(
+        ("Retry-After",),
+        lambda value: isinstance(value, tuple) and set(value) <= set(RETRY_HEADERS),
+        f"a tuple of {', '.join(RETRY_HEADERS)}",
+    )
     #: The shape of their bodies, one of `ERRORS`; or a function of the problem and its status.
-    errors: str | ErrorBody = "problem"
+    errors: str | ErrorBody = _field(
+        "problem",
+        lambda value: callable(value) or (isinstance(value, str) and value in ERRORS),
+        f"one of {', '.join(ERRORS)}, or a function of the problem and its status",
+    )
 
     def __post_init__(self) -> None:
-        for name, (accepts, expected) in _FIELDS.items():
-            value = getattr(self, name)
-            if not accepts(value):
-                raise ValueError(f"Profile({name}={value!r}): {name} is {expected}.")
+        for each in dataclasses.fields(self):
+            value, name = getattr(self, each.name), each.name
+            if not each.metadata["accepts"](value):
+                raise ValueError(f"Profile({name}={value!r}): {name} is {each.metadata['expected']}.")
         if self.carrier == "header" and not is_free(self.field):
             raise ValueError(f"Profile(field={self.field!r}): field is {_FREE}.")
         if self.first_sent_field is not None and (self.carrier != "header" or not self.window):
@@ -115,91 +198,6 @@ class Profile:
             self.field if self.echoes and self.carrier == "header" else None,
         )
         return frozenset(name.lower() for name in named if name)
-
-
-def is_free(name: Any) -> bool:
-    """Is it the name of a request header that may be ours?"""
-    return isinstance(name, str) and _TOKEN.fullmatch(name) is not None and name.lower() not in _TAKEN
-
-
-def _name_or_none(value: Any) -> bool:
-    return value is None or (isinstance(value, str) and _TOKEN.fullmatch(value) is not None)
-
-
-def _free_or_none(value: Any) -> bool:
-    return value is None or is_free(value)
-
-
-def _status(value: Any) -> bool:
-    return isinstance(value, int) and 400 <= value < 600
-
-
-def _statuses(value: Any) -> bool:
-    return isinstance(value, Collection) and all(isinstance(each, int) and 100 <= each < 600 for each in value)
-
-
-def _pattern(value: Any) -> bool:
-    try:
-        re.compile(value or "")
-    except (TypeError, re.error):
-        return False
-    return True
-
-
-def _some_of(*words: str) -> tuple[Callable[[Any], bool], str]:
-    return lambda value: isinstance(value, str) and value in words, " or ".join(f'"{word}"' for word in words)
-
-
-_HEADER = (_name_or_none, "the name of a header (letters, digits and hyphens), or None")
-_FREE = "the name of a header that HTTP itself does not use (letters, digits and hyphens)"
-_SENT = (_free_or_none, f"{_FREE}, or None")
-_ERROR = (_status, "a status from 400 to 599")
-_SECONDS = (
-    lambda value: isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 3650 * 86400,
-    "a number of seconds, 0 or more",
-)
-
-#: Field → (what it accepts, in words what to type).
-_FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "name": (lambda value: isinstance(value, str) and value != "", "a word"),
-    "carrier": _some_of(*CARRIERS),
-    "field": (
-        lambda value: isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_-]+", value) is not None,
-        "the name of a header, of a member of the body or of a parameter",
-    ),
-    "spelling": _some_of(*SPELLINGS),
-    "max_length": (
-        lambda value: isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= LONGEST,
-        f"a number from 1 to {LONGEST}",
-    ),
-    "pattern": (_pattern, "a regular expression, or None"),
-    "client_field": _SENT,
-    "first_sent_field": _SENT,
-    "window": _SECONDS,
-    "ahead": _SECONDS,
-    **dict.fromkeys(
-        ("missing_status", "invalid_status", "mismatch_status", "running_status", "late_status"),
-        _ERROR,
-    ),
-    "unsupported_status": (lambda value: value is None or _status(value), f"{_ERROR[1]}, or None"),
-    "remembers": (lambda value: value is None or _statuses(value), "a set of statuses, or None"),
-    "replays_as": (
-        lambda value: isinstance(value, tuple) and all(isinstance(pair, tuple) and _statuses(pair) for pair in value),
-        "a tuple of pairs of statuses, such as ((201, 200),)",
-    ),
-    "marker": _HEADER,
-    "original": _HEADER,
-    "echoes": (_statuses, "a set of statuses"),
-    "result": _HEADER,
-    "retry_headers": (
-        lambda value: isinstance(value, tuple) and set(value) <= set(RETRY_HEADERS),
-        f"a tuple of {', '.join(RETRY_HEADERS)}",
-    ),
-    "errors": (
-        lambda value: callable(value) or (isinstance(value, str) and value in ERRORS),
-        f"one of {', '.join(ERRORS)}, or a function of the problem and its status",
-    ),
-}
 
 
 # ------------------------------------------------------------------------------------------------------- shipped

@@ -9,7 +9,7 @@ from email.message import Message
 
 from ..core.at_rest import is_sealed
 from ..core.records import MISSING, Outcome, kind_of
-from ..core.serialization.typed_json import VERSION
+from ..core.serialization.results import VERSION
 from . import redaction
 
 #: Images that a browser only paints. Never SVG: it is a document, which may run scripts.

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from ..core import rules
 from ..core.records import Guarantee, Record, Settlement, Ticket
-from ..core.transitions import claimed, renewed, settled
+from ..core.settlements import claimed, renewed, settled
 from ..errors import LostRace
 from .base import BaseStore, utcnow
 from .signing import sign_record, unsign

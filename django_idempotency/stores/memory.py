@@ -9,7 +9,7 @@ from uuid import UUID
 from ..core import rules
 from ..core.concurrency import new_lock
 from ..core.records import Guarantee, Record, Settlement, Ticket
-from ..core.transitions import claimed, renewed, settled
+from ..core.settlements import claimed, renewed, settled
 from . import packing
 from .base import BaseStore, Purged, Scanned, utcnow
 

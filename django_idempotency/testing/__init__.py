@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .asserting import assert_idempotent as assert_idempotent
     from .contract import StoreContract as StoreContract
-    from .crash_points import CrashPoint as CrashPoint
     from .crashing import Crash as Crash
+    from .crashing import CrashPoint as CrashPoint
+    from .crashing import Interrupted as Interrupted
     from .crashing import crash_matrix as crash_matrix
-    from .interrupting import Interrupted as Interrupted
-    from .interrupting import interrupt_at as interrupt_at
+    from .crashing import interrupt_at as interrupt_at
     from .linearizability import History as History
     from .linearizability import assert_linearizable as assert_linearizable
     from .overriding import override_idempotency as override_idempotency
@@ -32,11 +32,11 @@ _MODULES = {
     "assert_idempotent": "asserting",
     "assert_linearizable": "linearizability",
     "Crash": "crashing",
-    "CrashPoint": "crash_points",
+    "CrashPoint": "crashing",
     "crash_matrix": "crashing",
     "History": "linearizability",
-    "Interrupted": "interrupting",
-    "interrupt_at": "interrupting",
+    "Interrupted": "crashing",
+    "interrupt_at": "crashing",
     "override_idempotency": "overriding",
     "RecordingStore": "recording",
     "StoreContract": "contract",

@@ -16,8 +16,7 @@ from .. import conf
 from ..core.records import Guarantee
 from ..runtime import switch
 from ..runtime.registry import stores
-from .calling import EVENTS, CallResult, ConcurrentCall, gathered, listening, one_by_one, together
-from .carrying import carried
+from .calling import EVENTS, CallResult, ConcurrentCall, carried, gathered, listening, one_by_one, together
 
 #: The events that mean that work begins.
 BEGINS = frozenset({"claimed", "taken_over", "resumed"})

@@ -10,15 +10,154 @@ different requests, which an API rightly refuses.
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+import re
+import secrets
+import time
+from collections.abc import Mapping, MutableMapping
 from contextvars import ContextVar
 from copy import deepcopy
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
+from uuid import UUID, uuid4
 
 import schemathesis
 from django.utils.http import http_date
 
-from .promises import Answer, hold, is_well_formed, new_key
+from ..http.exchange import HEADER, HeaderStatus
+
+#: A malformed key where the format does not say how long one may be.
+_LONGEST = 255
+#: Visible ASCII, with spaces inside: what any key is made of.
+_PLAIN = re.compile(r"[!-~]([ -~]*[!-~])?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """A response: its status, its headers by their lower-case names, its body."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def said(self) -> str | None:
+        """What it says has become of the key."""
+        return self.headers.get(HEADER.lower())
+
+
+class Send(Protocol):
+    """Sends the request under a key; `None`: without one. `changed`: with something else in it."""
+
+    def __call__(self, key: str | None, *, changed: bool = False) -> Answer: ...
+
+
+def hold(terms: Mapping[str, Any], send: Send) -> None:
+    """Send a request that the API accepts, and its retries. Raises `AssertionError` for what is not as published.
+
+    A request that is refused before it is guarded, because of its credentials or its contents, says nothing.
+    """
+    key = new_key(terms["format"])
+    if key is None:
+        return
+    first = send(key)
+    accepted = 200 <= first.status < 300
+    if not accepted and first.said not in (HeaderStatus.CREATED.value, HeaderStatus.RELEASED.value):
+        return
+    _require(not _is_marked(terms, first), f"the first response, {first.status}, is marked as a replay")
+    stored = _retried(terms, first, send(key))
+    if stored and terms.get("compared", "request") != "selected":
+        _refused(terms, "request-mismatch", send(key, changed=True), "another request under the same key")
+    if accepted:
+        _refused(terms, "key-malformed", send(malformed_key(terms["format"])), "a malformed key")
+        if terms["required"] and not terms["derived"]:
+            _refused(terms, "key-missing", send(None), "a request without the required key")
+
+
+def _retried(terms: Mapping[str, Any], first: Answer, retry: Answer) -> bool:
+    """Judge a retry. Return whether the response is stored."""
+    replayed = _is_marked(terms, retry)
+    remembered = terms["remembered"]
+    expected = f"{first.status // 100}XX" in remembered["statuses"] and first.status not in remembered["except"]
+    if not remembered["chosen"]:
+        not_stored = terms["problems"].get("response-not-stored")
+        if expected and retry.said == HeaderStatus.NOT_STORED.value and retry.status == not_stored:
+            return False
+        _require(replayed or not expected, f"a retry of {first.status} is not a replay, but {_shown(retry)}")
+        _require(expected or not replayed, f"{first.status} is not remembered, but a retry is a replay of it")
+    if replayed:
+        replays = terms.get("replays", {})
+        status = replays.get("statuses", {}).get(str(first.status), first.status)
+        _require(retry.status == status, f"a replay of {first.status} has {retry.status}, not {status}")
+        same = replays.get("body", "first") != "first" or retry.body == first.body
+        _require(same, f"a replay has another body: {retry.body[:200]!r}, not {first.body[:200]!r}")
+    return replayed
+
+
+def _is_marked(terms: Mapping[str, Any], answer: Answer) -> bool:
+    marker = terms.get("replays", {}).get("marker")
+    if marker is None:
+        return answer.said == HeaderStatus.REPLAYED.value
+    return bool(answer.headers.get(marker["name"].lower()) == marker["value"])
+
+
+def _refused(terms: Mapping[str, Any], code: str, answer: Answer, what: str) -> None:
+    status = terms["problems"][code]
+    _require(answer.status == status, f"{what} gets {_shown(answer)}, not {status}")
+    _require(not _is_marked(terms, answer), f"the refusal of {what} is marked as a replay")
+
+
+def _shown(answer: Answer) -> str:
+    return f"{answer.status} {answer.body[:200].decode(errors='replace')}".rstrip()
+
+
+def _require(holds: bool, complaint: str) -> None:
+    if not holds:
+        raise AssertionError(f"Not as published in x-idempotency: {complaint}.")
+
+
+def new_key(wanted: Mapping[str, Any]) -> str | None:
+    """Return a key of a published format that was never used; `None`: only the API, or the project, can make one."""
+    if wanted.get("x-issued"):
+        return None
+    if wanted.get("x-uuid-version") == 7:
+        return str(uuid7())
+    candidates = (str(uuid4()), str(uuid7()), secrets.token_hex(20))
+    fitting = (each for each in candidates if len(each) <= wanted.get("maxLength", _LONGEST))
+    return next((each for each in fitting if re.search(wanted.get("pattern", ""), each)), None)
+
+
+def malformed_key(wanted: Mapping[str, Any]) -> str:
+    """Return a key that no published format of ours allows: it is too long, or no UUID."""
+    longest: int = wanted.get("maxLength", _LONGEST)
+    return "x" * (longest + 1)
+
+
+def is_well_formed(sent: Any, terms: Mapping[str, Any]) -> bool:
+    """Is what a request has in place of a key one, as far as that is published?"""
+    if not isinstance(sent, str) or not _PLAIN.fullmatch(sent) or ("," in sent and terms["carrier"]["in"] == "header"):
+        return False
+    wanted, key = terms["format"], sent
+    if terms["carrier"].get("spelling") == "quoted":
+        if len(sent) < 3 or sent[0] != '"' or sent[-1] != '"':
+            return False
+        key = sent[1:-1]
+    if "format" in wanted:
+        try:
+            return wanted.get("x-uuid-version") in (None, UUID(key).version)
+        except ValueError:
+            return False
+    fits = wanted.get("minLength", 1) <= len(key) <= wanted.get("maxLength", _LONGEST)
+    return bool(fits and re.search(wanted.get("pattern", ""), key))
+
+
+def uuid7() -> UUID:
+    """Return a UUID of version 7 (RFC 9562), which begins with the time."""
+    random = secrets.randbits(74)
+    high, low = random >> 62, random & ((1 << 62) - 1)
+    return UUID(int=(time.time_ns() // 1_000_000) << 80 | 7 << 76 | high << 64 | 2 << 62 | low)
+
+
+# --------------------------------------------------------------------------------------------------------- schemathesis
 
 #: Headers of one request, which its retries get anew.
 _OWN = frozenset(

@@ -8,7 +8,7 @@ import pytest
 from django.db.models import Model
 
 from django_idempotency import idempotent_function
-from django_idempotency.checks.functions import check_functions
+from django_idempotency.checks.policies import check_functions
 from django_idempotency.functions import terms
 
 from .conftest import Configure, hints, said

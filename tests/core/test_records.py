@@ -26,8 +26,8 @@ from django_idempotency.core.records import (
     Ticket,
 )
 from django_idempotency.core.rules import Execute, Replay, born, operation_begun_by
+from django_idempotency.core.settlements import settled
 from django_idempotency.core.settlements import settlement as rules_settlement
-from django_idempotency.core.transitions import settled
 from django_idempotency.stores import packing
 from django_idempotency.testing.tickets import make_ticket
 

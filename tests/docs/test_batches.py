@@ -6,8 +6,8 @@ import inspect
 from typing import Any
 
 from django_idempotency.contrib.batches import BatchItem, BatchReport, aprocess_batch, process_batch
-from django_idempotency.contrib.batches.batch import ITEM_ID
 from django_idempotency.contrib.batches.report import OUTCOMES
+from django_idempotency.contrib.batches.running import ITEM_ID
 
 from .pages import _CODE, checked, code, text
 

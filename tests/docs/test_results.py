@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from django_idempotency.core.serialization.builtin_types import BUILTINS
+from django_idempotency.core.serialization.codecs import BUILTINS
 from django_idempotency.core.serialization.results import Unstorable, results_for
 
 from .pages import table, text

@@ -23,7 +23,7 @@ from django_idempotency.core.steps import StepState
 from django_idempotency.engine.borders import Border, watched_by
 from django_idempotency.errors import OperationCancelled
 from django_idempotency.testing.clock import end_leases
-from django_idempotency.testing.crash_points import CrashPoint, run_until
+from django_idempotency.testing.crashing import CrashPoint, run_until
 
 from ..support.provider import Provider
 from .plans import state, until

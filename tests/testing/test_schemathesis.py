@@ -27,8 +27,7 @@ from django_idempotency.contrib.ninja.openapi import NinjaAPI  # noqa: E402
 from django_idempotency.contrib.publishing.policies import published  # noqa: E402
 from django_idempotency.core.policy import Policy  # noqa: E402
 from django_idempotency.models import IdempotencyRecord  # noqa: E402
-from django_idempotency.testing.promises import is_well_formed  # noqa: E402
-from django_idempotency.testing.schemathesis import idempotency  # noqa: E402
+from django_idempotency.testing.schemathesis import idempotency, is_well_formed  # noqa: E402
 from testproject.payments import views  # noqa: E402
 from testproject.payments.models import Effect  # noqa: E402
 from tests.support.factories import TokenFactory  # noqa: E402

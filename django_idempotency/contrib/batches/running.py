@@ -1,18 +1,192 @@
-"""Runs a batch from its first record to its report, sync and async. The decisions about each record are in `batch`."""
+"""Runs a batch from its first record to its report, sync and async; `Batch` decides about each record, and calls nothing."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
+import inspect
+import logging
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sized
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
-from ...core.policy import Duration
+from django.core.exceptions import ImproperlyConfigured
+
+from ...core.policy import Duration, seconds
+from ...core.selectors import Selector
+from ...errors import DeadlinePassed, InProgress, ResponseNotStored, StoreUnavailable
+from ...functions.deadlines import remaining
 from ...functions.decorator import Guarded
-from .batch import ITEM_ID, Batch, BatchOptions, Entry, Selecting
-from .progress import OnProgress, showing
-from .report import BatchReport
+from ...functions.executions import EXECUTION
+from ...functions.handle import Answer, Handle, is_bare
+from .report import OUTCOMES, BatchItem, BatchReport, OnProgress, showing
+
+logger = logging.getLogger("django_idempotency")
+
+Selecting = str | Callable[[Any], Any]
+
+#: The spelling of AWS Lambda, boto3 and their wrappers; for streams, the sequence numbers.
+ITEM_ID = "messageId || MessageId || message_id || kinesis.sequenceNumber || dynamodb.SequenceNumber"
+#: After this many consecutive records with the store unavailable, none is started: each would wait for it again.
+UNREACHABLE = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """The next record."""
+
+    index: int
+    record: Any
+    id: Any = None
+    #: Its ordered group.
+    group: Any = None
+    #: The error of `item_id` or `group_id` for it.
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchOptions:
+    """The options of a batch. Raises `ValueError` for an invalid one."""
+
+    item_id: Selecting = ITEM_ID
+    ordered: bool = False
+    group_id: Selecting | None = None
+    margin: Duration = 1.0
+    keep_successes: bool = True
+
+    def __post_init__(self) -> None:
+        if self.group_id is not None and not self.ordered:
+            raise ValueError(f"group_id={self.group_id!r} selects ordered groups: type ordered=True, too.")
+        if seconds(self.margin) < 0:
+            raise ValueError(f"margin={self.margin!r}: margin is a number of seconds, 0 or more.")
+
+
+class Batch:
+    """Decides before each record whether to start it, and notes its outcome afterwards. Not thread safe."""
+
+    def __init__(self, handler: Any, records: Any, terms: BatchOptions, *, is_async: bool) -> None:
+        self.handle = _handle_of(handler, is_async=is_async)
+        #: The arguments before the record, such as the `self` of a method.
+        self.owner = (handler.__self__,) if inspect.ismethod(handler) else ()
+        #: `None`: unknown.
+        self.total = _count(records, is_async=is_async)
+        self.done = 0
+        self._terms = terms
+        self._item_id = Selector(terms.item_id)
+        self._group_id = None if terms.group_id is None else Selector(terms.group_id)
+        self._margin = seconds(terms.margin)
+        self._read = 0
+        self._counts: Counter[str] = Counter()
+        self._items: dict[str, list[BatchItem]] = {outcome: [] for outcome in OUTCOMES}
+        self._stopped: Exception | None = None
+        self._broken: dict[Any, Exception] = {}
+        self._unreachable = 0
+
+    def entry(self, record: Any) -> Entry:
+        """Number the next record, and select its id and group."""
+        index, self._read = self._read, self._read + 1
+        group = None
+        try:
+            if self._group_id is not None:
+                found = self._group_id(record)
+                found = tuple(found) if self._group_id.in_parts and isinstance(found, list) else found
+                hash(found)
+                group = found
+            return Entry(index=index, record=record, id=self._item_id(record), group=group)
+        except Exception as error:  # noqa: BLE001 - one malformed record must not end the others
+            return Entry(index=index, record=record, group=group, error=error)
+
+    def starts(self, entry: Entry) -> bool:
+        """May this record be started? If not, notes the reason."""
+        if entry.error is not None:
+            self.raised(entry, entry.error)
+            return False
+        left = remaining()
+        if left is not None and left <= self._margin:
+            self._stopped = self._stopped or DeadlinePassed()
+        obstacle = self._stopped or self._broken.get(entry.group)
+        if obstacle is not None:
+            self._note("not_started", entry, error=obstacle)
+        return obstacle is None
+
+    def answered(self, entry: Entry, answer: Answer) -> None:
+        """Note the result of a call."""
+        self._unreachable = 0
+        self._note("replayed" if answer.replayed else "succeeded", entry, result=answer.result)
+
+    def raised(self, entry: Entry, error: Exception) -> None:
+        """Note the error of a call. A record that an earlier call carried out is done, even if its result was not kept.
+
+        Raises an exception that suspends the execution around the batch: it does not concern the record.
+        """
+        if (execution := EXECUTION.get()) is not None and execution.suspends(error):
+            raise error
+        self._unreachable = self._unreachable + 1 if isinstance(error, StoreUnavailable) else 0
+        if self._unreachable >= UNREACHABLE:
+            self._stopped = self._stopped or error
+        if isinstance(error, ResponseNotStored) and not error.inside:
+            self._note("replayed", entry, error=error)
+            return
+        if self._terms.ordered:
+            self._broken.setdefault(entry.group, error)
+        self._note("busy" if isinstance(error, InProgress) else "failed", entry, error=error)
+
+    def report(self) -> BatchReport:
+        """Return the report, and log its counts."""
+        counts = {outcome: self._counts[outcome] for outcome in OUTCOMES}
+        items = {name: tuple(sorted(found, key=lambda item: item.index)) for name, found in self._items.items()}
+        report = BatchReport(name=self.handle.name, counts=counts, **items)
+        facts = {"event": "batch", "name": report.name, **counts}
+        logger.info("A batch of %s has ended: %s.", report.name, report, extra={"idempotency": facts})
+        return report
+
+    def _note(self, outcome: str, entry: Entry, *, result: Any = None, error: Exception | None = None) -> None:
+        self.done += 1
+        self._counts[outcome] += 1
+        if self._terms.keep_successes or outcome not in ("succeeded", "replayed"):
+            item = BatchItem(index=entry.index, record=entry.record, id=entry.id, result=result, error=error)
+            self._items[outcome].append(item)
+
+
+def _handle_of(handler: Any, *, is_async: bool) -> Handle:
+    """Return the handle of a handler. Raises `ImproperlyConfigured` for one that a batch cannot call."""
+    handle = getattr(handler, "idempotency", None)
+    if not isinstance(handle, Handle):
+        raise ImproperlyConfigured(
+            f"A batch needs a handler under a key, not {handler!r}. Put @idempotent_function(key=…) on it."
+        )
+    if not is_bare(getattr(handler, "__func__", handler), handle):
+        raise ImproperlyConfigured(
+            f"{handle.name} is inside another decorator, which a batch would skip. Put @idempotent_function above it."
+        )
+    if handle.is_async and not is_async:
+        raise ImproperlyConfigured(f"{handle.name} is async. Type await aprocess_batch(records, …).")
+    if is_async and not handle.is_async:
+        raise ImproperlyConfigured(
+            f"{handle.name} is sync. Type process_batch(records, …), in async code await sync_to_async(process_batch)(records, …)."
+        )
+    try:
+        inspect.signature(handler).bind(None)
+    except TypeError as error:
+        raise ImproperlyConfigured(
+            f"{handle.name} must take the record as its first argument, and no other without a default: {error}."
+        ) from error
+    return handle
+
+
+def _count(records: Any, *, is_async: bool) -> int | None:
+    if isinstance(records, (Mapping, str, bytes)):
+        raise TypeError(
+            f'A batch is a list or another iterable of records, not a {type(records).__name__}: event["Records"].'
+        )
+    if is_async and isinstance(records, AsyncIterable):  # a QuerySet's length would query the database
+        return None
+    return len(records) if isinstance(records, Sized) else None
+
+
+# -------------------------------------------------------------------------------------------------------------- running
 
 
 def process_batch(

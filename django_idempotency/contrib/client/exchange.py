@@ -1,4 +1,9 @@
-"""One call: write the attempt down, send it, read the response, wait, and again. For every library, sync and async."""
+"""One call: write the attempt down, send it, read the response, wait, and again. For every library, sync and async.
+
+Each host has a budget of retries, shared by all transports of a process: an outage is not made worse by us. A retry costs a
+token. A success earns a tenth of one, and so do ten seconds. At one call a second or more, at most one request in ten is a
+retry, once the tokens that the bucket began with are gone.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +12,73 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from asgiref.sync import sync_to_async
 
 from ...core import outgoing
-from ...core.concurrency import run_to_completion
+from ...core.concurrency import new_lock, run_to_completion
 from ...core.outgoing import BROKEN, ENDED, NOT_SENT, SAFE_METHODS, CallState
 from ...errors import CallWithoutName, ConfigurationError, DeadlinePassed, StreamedRequest
 from ...functions.deadlines import remaining
 from ...stores.base import utcnow
-from .budget import RetryBudget, budget_of
 from .ledger import Ledger, Started
 from .messages import Answer, CallFacts, OutgoingRequest, is_replayed, reference_of
 from .names import CallName, name_of
 from .providers import LONGEST_DEADLINE, provider
+
+#: Tokens that a bucket holds, and begins with: enough for the hiccups of a host that is rarely called.
+CAPACITY = 10.0
+PER_SUCCESS = 0.1
+PER_SECOND = 0.1
+#: Hosts that are remembered. A process that calls more forgets the budget of the one that was called the longest ago.
+MOST_HOSTS = 1000
+
+
+class RetryBudget:
+    """A token bucket. Thread safe; `clock` returns seconds."""
+
+    def __init__(
+        self,
+        *,
+        capacity: float = CAPACITY,
+        per_success: float = PER_SUCCESS,
+        per_second: float = PER_SECOND,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._capacity = self._tokens = capacity
+        self._per_success, self._per_second = per_success, per_second
+        self._clock = clock
+        self._filled_at = clock()
+        self._lock = new_lock()
+
+    def spend(self) -> bool:
+        """Take a token for a retry. Returns whether there was one."""
+        with self._lock:
+            self._fill(0.0)
+            if self._tokens < 1:
+                return False
+            self._tokens -= 1
+            return True
+
+    def earn(self) -> None:
+        """Note a success."""
+        with self._lock:
+            self._fill(self._per_success)
+
+    def _fill(self, earned: float) -> None:
+        now = self._clock()
+        earned += (now - self._filled_at) * self._per_second
+        self._tokens, self._filled_at = min(self._capacity, self._tokens + earned), now
+
+
+@lru_cache(maxsize=MOST_HOSTS)
+def budget_of(host: str) -> RetryBudget:  # noqa: ARG001 - the key of the cache
+    """Return this process's budget of a host. Two threads that are the first to call it may begin with one each."""
+    return RetryBudget()
+
+
+# --------------------------------------------------------------------------------------------------------------- a call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Any
 
@@ -13,18 +13,17 @@ from django.utils.module_loading import import_string
 from ... import conf
 from .models import LONGEST
 
-#: Every option of a provider, and its default. `LIFETIME` has none.
-OPTIONS: dict[str, Any] = {
-    "LIFETIME": None,
-    "HEADER": "Idempotency-Key",
-    "CLIENT": None,
-    "RETENTION": timedelta(days=30),
-    "MAX_BODY": 1024 * 1024,
-}
-
-
 #: The longest deadline of a transport (seconds).
 LONGEST_DEADLINE = 300.0
+
+
+def _is_span(value: Any) -> bool:
+    return isinstance(value, timedelta) and value > timedelta(0)
+
+
+def _option(default: Any, valid: Callable[[Any], bool], words: str) -> Any:
+    """Declare an option: its default, is a value valid, and what to say if not."""
+    return field(default=default, metadata={"valid": valid, "words": words})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,15 +32,27 @@ class Provider:
 
     alias: str
     #: How long it remembers a key, at least: what it publishes.
-    lifetime: timedelta
+    lifetime: timedelta = _option(
+        None, _is_span, '"LIFETIME" is what the provider publishes, such as timedelta(hours=24)'
+    )
     #: The header that carries the key.
-    header: str
+    header: str = _option(
+        "Idempotency-Key",
+        lambda value: isinstance(value, str) and value.isascii() and value != "",
+        '"HEADER" names a header',
+    )
     #: Dotted path of a function that returns a client whose transport is ours; `None`: its calls cannot be resumed.
-    client: str | None
+    client: str | None = _option(
+        None, lambda value: value is None or (isinstance(value, str) and "." in value), '"CLIENT" is a dotted path'
+    )
     #: How long an ended call is kept, and its name is used up.
-    retention: timedelta
+    retention: timedelta = _option(
+        timedelta(days=30), _is_span, '"RETENTION" is a timedelta, such as timedelta(days=30)'
+    )
     #: The largest response body that is stored (bytes).
-    max_body: int
+    max_body: int = _option(
+        1024 * 1024, lambda value: type(value) is int and value >= 0, '"MAX_BODY" is a number of bytes'
+    )
 
     def new_client(self) -> Any:
         """Return a new sync client. Raises `ImproperlyConfigured` without one, and what importing or calling it raises."""
@@ -50,6 +61,11 @@ class Provider:
                 f'Type a "CLIENT" in {conf.NAME}["PROVIDERS"]["{self.alias}"]: without one its calls cannot be resumed.'
             )
         return import_string(self.client)()
+
+
+#: Every option of a provider: what is known of it, and its default. `LIFETIME` has none.
+_DECLARED = {each.name.upper(): each.metadata for each in fields(Provider) if each.name != "alias"}
+OPTIONS: dict[str, Any] = {each.name.upper(): each.default for each in fields(Provider) if each.name != "alias"}
 
 
 def provider(alias: str) -> Provider:
@@ -74,20 +90,7 @@ def problem_of(alias: Any, options: Any) -> str | None:
     if unknown := sorted(map(str, options.keys() - OPTIONS.keys())):
         return f"{unknown[0]!r} is not one of its options, which are {', '.join(OPTIONS)}"
     given = {**OPTIONS, **options}
-    return next((words for name, (valid, words) in _VALID.items() if not valid(given[name])), None) or (
-        None if given["RETENTION"] >= given["LIFETIME"] else '"RETENTION" is shorter than "LIFETIME"'
-    )
-
-
-def _is_span(value: Any) -> bool:
-    return isinstance(value, timedelta) and value > timedelta(0)
-
-
-#: Option → is it valid? And what to say if not.
-_VALID: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "LIFETIME": (_is_span, '"LIFETIME" is what the provider publishes, such as timedelta(hours=24)'),
-    "HEADER": (lambda value: isinstance(value, str) and value.isascii() and value != "", '"HEADER" names a header'),
-    "CLIENT": (lambda value: value is None or (isinstance(value, str) and "." in value), '"CLIENT" is a dotted path'),
-    "RETENTION": (_is_span, '"RETENTION" is a timedelta, such as timedelta(days=30)'),
-    "MAX_BODY": (lambda value: type(value) is int and value >= 0, '"MAX_BODY" is a number of bytes'),
-}
+    for name, option in _DECLARED.items():
+        if not option["valid"](given[name]):
+            return str(option["words"])
+    return None if given["RETENTION"] >= given["LIFETIME"] else '"RETENTION" is shorter than "LIFETIME"'

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from asgiref.sync import async_to_sync
 from django.db import connections
@@ -22,19 +22,6 @@ from ...stores.statement_texts import is_write, text_of
 from .terms import is_async
 
 T = TypeVar("T")
-
-
-class Action(Protocol):
-    """One thing that takes time or may fail."""
-
-    def run(self) -> Any:
-        """Do it in this thread."""
-
-    async def arun(self) -> Any:
-        """See run()."""
-
-
-Actions = Generator[Action, Any, T]
 
 
 class Query:
@@ -91,6 +78,10 @@ class Call:
         if self.retry is None:
             return function(*self.args, **self.kwargs)
         return self.retry(function, *self.args, **self.kwargs)
+
+
+#: A decision, which yields what takes time or may fail.
+Actions = Generator[Query | Call, Any, T]
 
 
 @contextmanager

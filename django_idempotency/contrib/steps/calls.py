@@ -11,7 +11,7 @@ from asgiref.sync import async_to_sync
 from ... import conf
 from ...core.records import Record
 from ...core.serialization.annotations import TypeCollector
-from ...core.serialization.typed_json import Results, Unreadable, Unstorable
+from ...core.serialization.results import Results, Unreadable, Unstorable
 from ...errors import IdempotencyError, OperationCancelled
 from ...functions.running import arun, run
 from ...functions.terms import FunctionTerms, declared

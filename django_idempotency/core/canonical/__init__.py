@@ -36,8 +36,7 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
-from .encoder import CanonicalEncoder
-from .scalars import TooDeep, UnhashableValue
+from .encoder import CanonicalEncoder, TooDeep, UnhashableValue
 
 __all__ = ["TooDeep", "UnhashableValue", "canonical_bytes", "digest", "hasher", "is_missing"]
 

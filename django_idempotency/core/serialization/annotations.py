@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from typing import Annotated, Any, ClassVar, ForwardRef, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from .class_types import codec_of, name_of
+from .codecs import codec_of, name_of
 
 
 def classes_in(annotation: Any) -> frozenset[type]:

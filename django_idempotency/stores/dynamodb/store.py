@@ -12,7 +12,7 @@ from django.core.checks import CheckMessage
 
 from ...core import rules
 from ...core.records import Guarantee, Record, Settlement, Status, Ticket
-from ...core.transitions import claimed
+from ...core.settlements import claimed
 from ...errors import ConfigurationError, LostRace, RecordUnreadable, StoreUnavailable
 from .. import packing
 from ..base import BaseStore, Purged, Scanned, utcnow

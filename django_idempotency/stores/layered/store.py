@@ -16,7 +16,7 @@ from ...core import rules
 from ...core.concurrency import in_thread, new_lock
 from ...core.interventions import Intervention, Wanted
 from ...core.records import Record, Settlement, Status, Ticket
-from ...core.transitions import settled as settled_record
+from ...core.settlements import settled as settled_record
 from ..base import Audit, BaseStore
 from ..wrapper import WrappedStore
 from .caches import CircuitBreaker, RecordCache

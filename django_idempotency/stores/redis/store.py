@@ -14,7 +14,7 @@ from django.core.checks import CheckMessage
 from ...core import interventions, rules
 from ...core.driving import adrive, drive
 from ...core.records import Guarantee, Record, Settlement, Status, Ticket
-from ...core.transitions import claimed
+from ...core.settlements import claimed
 from ...errors import LostRace, RecordUnreadable, StoreUnavailable
 from .. import packing, signing
 from ..base import BaseStore, Purged, Scanned

@@ -19,17 +19,13 @@ from __future__ import annotations
 
 from .async_variants import AsyncVariants
 from .base import Contract
-from .claims import Claims
+from .claims import Claims, Nesting
+from .concurrency import Histories
 from .costs import Costs
-from .endings import Endings
-from .eviction import Eviction
+from .endings import Endings, Retention
 from .forgetting import Forgetting
 from .guards import Guards
-from .histories import Histories
-from .maintenance import Maintenance
-from .nesting import Nesting
-from .retention import Retention
-from .scanning import Scanning
+from .maintenance import Eviction, Maintenance, Scanning
 from .sequences import Sequences
 from .suspending import Suspending
 

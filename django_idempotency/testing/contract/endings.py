@@ -1,4 +1,4 @@
-"""How work ends: settled with its response, released, or too late."""
+"""How work ends: settled with its response, released, or too late; and how long its record is kept."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 from ...core import rules
 from ...core.conclusions import SettledState
 from ...core.failures import Failure, failed_with, failure_in, failure_of
+from ...core.hashing import next_operation
 from ...core.interventions import CHANGES, Intervention, erased, expired_now, released
-from ...core.records import Guarantee, Record, Status
+from ...core.records import Guarantee, Record, Status, Ticket
 from ...core.rules import Execute
 from ...stores.base import BaseStore
 from ...stores.wrapper import innermost
@@ -32,13 +33,6 @@ class Endings(Contract):
             looked = store.get(ticket.id)
             assert looked is not None
             assert looked.outcome == outcome
-
-    def test_completed_stays(self, store: BaseStore) -> None:
-        """A completed record is not taken over, however long ago its lease ended."""
-        first = make_ticket()
-        self.complete(store, first)
-        self.elapse(store, first.ttl - 100)
-        assert store.claim(make_ticket()).outcome == self.outcomes[0]
 
     def test_settling_keeps_the_deadline(self, store: BaseStore) -> None:
         """The claim fixes the expiry."""
@@ -125,12 +119,6 @@ class Endings(Contract):
         record = store.claim(second)
         assert (record.owner, record.attempt, record.status, record.taken) == (second.owner, 2, Status.RUNNING, False)
 
-    def test_released_and_bound(self, store: BaseStore) -> None:
-        """After a failure, another request with the key is refused, not run."""
-        self.leave(store, make_ticket(), SettledState.BOUND)
-        record = store.claim(make_ticket(body=b"other"))
-        assert (record.status, record.digest) == (Status.FREE, make_ticket().digest)
-
     def test_released_with_a_failure(self, store: BaseStore) -> None:
         """A release keeps how the attempt failed, in the trip that it takes anyway, until the next claim."""
         failed, ticket = failed_with(ValueError("secret"), at=NOW), make_ticket()
@@ -181,20 +169,34 @@ class Endings(Contract):
 
     # ----------------------------------------------------------------------------------------------- by an operator
 
-    def test_released_by_hand(self, store: BaseStore) -> None:
-        """A live lease prevents a release by hand. A release removes the response, and the owner cannot settle."""
+    @pytest.mark.parametrize("verb", ["release", "expire", "erase"])
+    def test_by_hand(self, store: BaseStore, verb: str) -> None:
+        """It needs a record, and no live lease. What was there is audited once, and its owner cannot settle any more."""
         ticket, audited = make_ticket(), list[Record]()
-        assert store.change(ticket.id, released, audit=audited.append) is Intervention.GONE
+
+        def change() -> Intervention:
+            return store.change(ticket.id, CHANGES[verb], audit=audited.append)
+
+        assert change() is Intervention.GONE
         run = self.claim(store, ticket)
-        assert store.change(ticket.id, released, audit=audited.append) is Intervention.BUSY
+        assert change() is Intervention.BUSY
         self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0])
         assert audited == []
-        assert store.change(ticket.id, released, audit=audited.append) is Intervention.DONE
+        assert change() is Intervention.DONE
         assert [record.outcome for record in audited] == [self.outcomes[0]]
-        assert store.change(ticket.id, released, audit=audited.append) is Intervention.ALREADY
-        assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is False
-        assert (self.stored(store, ticket).status, self.stored(store, ticket).outcome) == (Status.FREE, None)
-        assert store.claim(make_ticket()).attempt == 2
+        left = store.get(ticket.id)
+        assert left is not None
+        assert rules.expired(left) is (verb != "release")
+        if verb != "expire":
+            assert left.outcome is None
+            assert left.digest == (ticket.digest if verb == "release" else b"")
+            assert change() is Intervention.ALREADY
+            assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is False
+        other = make_ticket(body=b"{}" if verb == "release" else b"other")
+        record = store.claim(other)
+        again = rules.Execute(attempt=2 if verb == "release" else 1)
+        assert (rules.read(record, other), record.owner, record.outcome) == (again, other.owner, None)
+        assert (record.operation == rules.operation_begun_by(ticket)) is (verb == "release")
         assert len(audited) == 1
 
     def test_released_after_a_crash(self, store: BaseStore) -> None:
@@ -234,39 +236,6 @@ class Endings(Contract):
         assert (found, audited) == (Intervention.BUSY, [])
         assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is True
 
-    def test_expired_by_hand(self, store: BaseStore) -> None:
-        """A live lease prevents an expiry by hand. After an expiry the key begins again, for any request."""
-        ticket, audited = make_ticket(), list[Record]()
-        assert store.change(ticket.id, expired_now, audit=audited.append) is Intervention.GONE
-        run = self.claim(store, ticket)
-        assert store.change(ticket.id, expired_now, audit=audited.append) is Intervention.BUSY
-        self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0])
-        assert store.change(ticket.id, expired_now, audit=audited.append) is Intervention.DONE
-        assert len(audited) == 1
-        other = make_ticket(body=b"other")
-        record = store.claim(other)
-        assert rules.read(record, other) == rules.Execute(attempt=1)
-        assert record.operation != rules.operation_begun_by(ticket)
-
-    def test_erased_by_hand(self, store: BaseStore) -> None:
-        """A live lease prevents an erasure, which removes response and digest; then its owner cannot settle."""
-        ticket, audited = make_ticket(), list[Record]()
-        assert store.change(ticket.id, erased, audit=audited.append) is Intervention.GONE
-        run = self.claim(store, ticket)
-        assert store.change(ticket.id, erased, audit=audited.append) is Intervention.BUSY
-        self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0])
-        assert audited == []
-        assert store.change(ticket.id, erased, audit=audited.append) is Intervention.DONE
-        assert [record.outcome for record in audited] == [self.outcomes[0]]
-        left = store.get(ticket.id)
-        assert left is not None
-        assert (rules.expired(left), left.outcome, left.digest) == (True, None, b"")
-        assert store.change(ticket.id, erased, audit=audited.append) is Intervention.ALREADY
-        assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is False
-        other = make_ticket(body=b"other")
-        record = store.claim(other)
-        assert (record.owner, record.attempt, record.outcome) == (other.owner, 1, None)
-
     def test_erased_after_a_crash(self, store: BaseStore) -> None:
         """Crashed and expired records can be erased, too."""
         for key, seconds in (("lapsed", 40), ("over", 1100)):
@@ -298,3 +267,67 @@ class Endings(Contract):
         assert store.get(ticket.id) is None
         assert store.get(uuid4()) is None
         assert store.claim(ticket).attempt == 1
+
+
+# ------------------------------------------------------------------------------------------------------------ retention
+
+DAY = 86400
+
+
+class Retention(Contract):
+    """Tests of `purge_at`."""
+
+    @pytest.mark.parametrize("how", ["expire", "erase", "own ttl"])
+    def test_a_new_life_within_the_retention(self, store: BaseStore, how: str) -> None:
+        """After *Expire*, *Erase* or a shorter `ttl`, and a purge, each later operation differs from those before."""
+        ticket = make_ticket(ttl=DAY)
+        self._end(store, ticket, how)
+        self.elapse(store, 100)
+        store.purge(limit=100)
+        record = store.claim(heir := make_ticket(body=b"other", ttl=DAY))
+        assert (record.owner, record.attempt) == (heir.owner, 1)
+        assert record.operation == next_operation(rules.operation_begun_by(ticket))
+        self._end(store, heir, how)
+        self.elapse(store, 100)
+        store.purge(limit=100)
+        later = store.claim(make_ticket(ttl=DAY))
+        assert later.operation == next_operation(record.operation)
+
+    @pytest.mark.parametrize("how", ["expire", "erase", "own ttl"])
+    def test_the_end_of_the_retention(self, store: BaseStore, how: str) -> None:
+        """A purge deletes the record once the claim's own retention is over."""
+        ticket = make_ticket(ttl=DAY)
+        self._end(store, ticket, how)
+        self.elapse(store, DAY + 10)
+        if store.expires_natively:
+            record = store.get(ticket.id)
+            assert record is None or rules.keep_until(record) <= record.read_at
+            return
+        assert store.purge(limit=100).count == 1
+        assert store.get(ticket.id) is None
+
+    def test_it_is_never_shortened(self, store: BaseStore) -> None:
+        """A later life with a shorter retention does not shorten that of an earlier one."""
+        self._end(store, make_ticket(ttl=DAY), "expire")
+        heir = make_ticket(ttl=50, lease=10)
+        taken = store.claim(heir)
+        self.complete(store, heir, ttl=20)
+        self.elapse(store, 200)
+        store.purge(limit=100)
+        assert store.claim(make_ticket(ttl=DAY)).operation == next_operation(taken.operation)
+
+    def test_it_is_lengthened(self, store: BaseStore) -> None:
+        """A response that is kept for longer than its claim requested is not purged before it expires."""
+        ticket = make_ticket(ttl=100)
+        self.complete(store, ticket, ttl=DAY)
+        self.elapse(store, 1000)
+        store.purge(limit=100)
+        record = store.claim(make_ticket())
+        assert record.outcome == self.outcomes[0]
+        assert rules.keep_until(record) >= record.expires_at
+
+    def _end(self, store: BaseStore, ticket: Ticket, how: str) -> None:
+        """Complete a call, and end the retention of its response early."""
+        self.complete(store, ticket, ttl=None if how in CHANGES else 50)
+        if how in CHANGES:
+            assert store.change(ticket.id, CHANGES[how], audit=lambda _: None) is Intervention.DONE

@@ -29,13 +29,6 @@ class Guards(Contract):
             store.after_commit(lambda: calls.append("now"))
             assert calls == ["now"]
 
-    def test_atomic_takeovers_are_the_guards(self, store: BaseStore) -> None:
-        """With `atomic` a claim writes nothing into an existing record: the guard's lock decides."""
-        first, second = (make_ticket(guarantee=Guarantee.ATOMIC, lease=1) for _ in range(2))
-        store.claim(first)
-        self.elapse(store, 2)
-        assert store.claim(second).owner == first.owner
-
     def test_settled_under_guard(self, store: BaseStore) -> None:
         """The guard returns our row, locked, and the response is there when the guard has ended."""
         ticket = self._atomic(store)

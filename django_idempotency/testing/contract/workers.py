@@ -1,25 +1,18 @@
-"""Many calls at one moment: threads around one store, and processes that each create the same store.
-
-    python -m django_idempotency.testing.contract.workers
-
-starts such a process. It exchanges pickles with its parent process on standard input and output.
-"""
+"""Many calls at one moment: threads around one store, and processes that each create the same store."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
-import pickle
-import subprocess
-import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from importlib import import_module
-from pathlib import Path
-from typing import IO, Any, TypeVar
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from typing import Any, TypeVar
 from uuid import uuid4
+
+import django
 
 from ...core import rules
 from ...core.records import Settlement, Ticket
@@ -53,7 +46,7 @@ def settled(ticket: Ticket, settlement: Settlement, store: BaseStore) -> bool:
         return False
 
 
-def together(store: BaseStore, acts: Sequence[Act[T]], *, when: Callable[[], None] = lambda: None) -> list[T]:
+def together(store: BaseStore, acts: Sequence[Act[T]], *, when: Callable[[], object] = lambda: None) -> list[T]:
     """Run each act in its own thread. All are connected first, and released at one moment: when `when` returns."""
     ready, start = threading.Barrier(len(acts) + 1), threading.Barrier(len(acts) + 1)
 
@@ -87,108 +80,41 @@ def together(store: BaseStore, acts: Sequence[Act[T]], *, when: Callable[[], Non
         return [each.result() for each in running]
 
 
-@dataclass(frozen=True)
-class Failed:
-    """A failure in another process."""
-
-    traceback: str
-
-
 class Workers:
     """Processes that wait for work. They have this process's environment, settings and import path."""
 
     def __init__(self, size: int = PROCESSES) -> None:
-        # A store has no verb that closes it permanently, so its connections end with the process.
-        command = [sys.executable, "-W", "ignore::ResourceWarning", "-m", __name__]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(Path.cwd()), *sys.path)))}
-        self._processes = [
-            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)  # noqa: S603
-            for _ in range(size)
-        ]
+        context = multiprocessing.get_context("spawn")
+        self._size = size
+        self._manager = context.Manager()
+        self._pool = ProcessPoolExecutor(size, mp_context=context, initializer=_begin)
 
     def act(self, make: Callable[[], BaseStore], acts: Sequence[Act[T]]) -> list[T]:
         """Distribute the acts, release all at one moment, and return the result of each."""
-        size = len(self._processes)
-        shares = [(process, acts[number::size]) for number, process in enumerate(self._processes) if acts[number::size]]
-        for process, share in shares:
-            _send(process.stdin, (make, share))
-        failed = [said for process, _ in shares if isinstance(said := _receive(process.stdout), Failed)]
-        for process, _ in shares:
-            _send(process.stdin, not failed)
+        shares = [acts[number :: self._size] for number in range(min(self._size, len(acts)))]
+        start = self._manager.Barrier(len(shares))
+        running = [self._pool.submit(_act, make, share, start) for share in shares]
+        failed = [str(error) for each in running if (error := each.exception(2 * PATIENCE)) is not None]
+        assert not failed, "\n".join(failed)
         results: list[Any] = [None] * len(acts)
-        for number, (process, _) in enumerate(shares):
-            said = _receive(process.stdout)
-            if isinstance(said, Failed):
-                failed.append(said)
-            else:
-                results[number::size] = said
-        assert not failed, "In another process:\n" + "\n".join(each.traceback for each in failed)
+        for number, each in enumerate(running):
+            results[number :: self._size] = each.result()
         return results
 
     def leave(self) -> None:
-        for process in self._processes:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            process.stdin.close()
-            process.stdout.close()
-        for process in self._processes:
-            process.wait(PATIENCE)
+        self._pool.shutdown()
+        self._manager.shutdown()
 
 
-def serve(commands: IO[bytes], answers: IO[bytes]) -> None:
-    """Run each round until the input ends. A round: what to do, "ready", "go", the results."""
-    while (command := _read(commands)) is not None:
-        ready = False
-
-        def when() -> None:
-            nonlocal ready
-            ready = True
-            _send(answers, None)
-            assert _receive(commands), "others could not begin"
-
-        try:
-            make, acts = pickle.loads(command)  # noqa: S301 - from our parent process
-            said: Any = together(make(), acts, when=when)
-        except Exception:  # noqa: BLE001 - reported to the parent process
-            said = Failed(traceback.format_exc())
-            if not ready:
-                _send(answers, said)
-                _receive(commands)
-        _send(answers, said)
-
-
-def _send(pipe: IO[bytes] | None, message: Any) -> None:
-    assert pipe is not None
-    packed = pickle.dumps(message)
-    pipe.write(b"%d\n%b" % (len(packed), packed))
-    pipe.flush()
-
-
-def _read(pipe: IO[bytes] | None) -> bytes | None:
-    assert pipe is not None
-    size = pipe.readline()
-    return pipe.read(int(size)) if size else None
-
-
-def _receive(pipe: IO[bytes] | None) -> Any:
-    packed = _read(pipe)
-    if packed is None:
-        raise EOFError("The other process has gone.")
-    return pickle.loads(packed)  # noqa: S301 - from a process that we started
-
-
-def main() -> None:
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what is printed here is not a result
+def _begin() -> None:
+    warnings.simplefilter("ignore", ResourceWarning)  # no verb closes a store for good: its connections end with us
     if os.environ.get("DJANGO_SETTINGS_MODULE"):
-        import django
-
         django.setup()
-    # Import it by its name, so that what is unpickled here has the class that was pickled there.
-    workers = import_module("django_idempotency.testing.contract.workers")
-    with answers:
-        workers.serve(sys.stdin.buffer, answers)
 
 
-if __name__ == "__main__":
-    main()
+def _act(make: Callable[[], BaseStore], acts: Sequence[Act[T]], start: threading.Barrier) -> list[T]:
+    try:
+        return together(make(), acts, when=lambda: start.wait(PATIENCE))
+    except Exception:  # noqa: BLE001 - not every error can be sent to another process
+        start.abort()
+        raise AssertionError(f"In another process:\n{traceback.format_exc()}") from None

@@ -8,8 +8,8 @@
 has none. Nothing here knows Django, except that `history.py` reads the headers of responses.
 """
 
-from .calls import Answer, Call
 from .history import History
+from .model import Answer, Call
 from .search import Violation, assert_linearizable, violations
 
 __all__ = ["Answer", "Call", "History", "Violation", "assert_linearizable", "violations"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Any, TypeVar
 
 from ...http.exchange import HEADER, HeaderStatus
-from .calls import Answer, Call
+from .model import Answer, Call
 
 Response = TypeVar("Response")
 

@@ -2,7 +2,7 @@
 
 No configuration is visited twice: G. Lowe, "Testing for linearizability" (2017). Calls that are alike are taken in the
 order of their responses, which loses nothing: in any order, two of them can change places. So a crowd of fifty equal
-retries costs fifty steps instead of 2⁵⁰.
+retries costs fifty steps instead of 2⁵⁰. What no order explains is drawn as a timeline.
 """
 
 from __future__ import annotations
@@ -10,9 +10,39 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from .calls import ASIDE, OPEN, Answer, Call
-from .model import Key, step
-from .timeline import timeline
+from .model import ASIDE, OPEN, Answer, Call, Key, step
+
+#: Columns for the time, and the longest response that is shown.
+WIDTH, LONGEST = 24, 60
+
+
+def timeline(calls: Sequence[Call], culprit: Call) -> str:
+    """Return a line for each call: when in milliseconds, by whom, and what the response says. No response: `···`."""
+    begin = min(call.invoked for call in calls)
+    end = max(call.invoked if call.responded is None else call.responded for call in calls)
+    scale = (WIDTH - 1) / ((end - begin) or 1)
+    longest = max(len(call.client) for call in calls)
+    return "\n".join(
+        f"  {(call.invoked - begin) * 1000:9.1f} ms  {_bar(call, begin, scale)}  {call.client:{longest}}  {_said(call)}"
+        f"{'  <-- impossible' if call is culprit else ''}"
+        for call in sorted(calls, key=lambda call: call.invoked)
+    )
+
+
+def _bar(call: Call, begin: float, scale: float) -> str:
+    first = round((call.invoked - begin) * scale)
+    last = WIDTH - 1 if call.responded is None else round((call.responded - begin) * scale)
+    bar = "█" if call.responded is not None else "·"
+    return f"{' ' * first}{bar * (last - first + 1)}".ljust(WIDTH)
+
+
+def _said(call: Call) -> str:
+    shows = call.answer in (Answer.EXECUTED, Answer.LOST, Answer.REPLAYED, Answer.COUNTED)
+    shown = f"{call.answer.value}: {call.response!r}" if shows else call.answer.value
+    return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}…"
+
+
+# ----------------------------------------------------------------------------------------------------------- the search
 
 #: Calls that leave a key as it is: an explanation can do without most of them.
 IDLE = frozenset({Answer.BUSY, Answer.MISMATCH, Answer.REPLAYED, Answer.COUNTED, *OPEN})

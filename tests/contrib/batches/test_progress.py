@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from django_idempotency.contrib.batches import progress
+from django_idempotency.contrib.batches import report as progress
 from tests.functions.helpers import NetworkDown, Runs
 
 from .helpers import guarded, process, sync_and_async

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from django_idempotency.contrib.client.budget import RetryBudget
+from django_idempotency.contrib.client.exchange import budget_of
 
 from .callers import CALLERS, Reply
 from .provider import Provider, serving
@@ -33,8 +33,6 @@ def call(request: pytest.FixtureRequest, db: None, provider: Provider) -> Callab
 
 
 @pytest.fixture(autouse=True)
-def own_budgets(monkeypatch: pytest.MonkeyPatch) -> dict[str, RetryBudget]:
-    """Return the budgets of this test: ports are used again."""
-    budgets: dict[str, RetryBudget] = {}
-    monkeypatch.setattr("django_idempotency.contrib.client.budget._budgets", budgets)
-    return budgets
+def own_budgets() -> None:
+    """Forget the budgets of other tests: ports are used again."""
+    budget_of.cache_clear()

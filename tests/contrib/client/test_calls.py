@@ -20,7 +20,7 @@ from requests.adapters import HTTPAdapter
 from urllib3 import Retry
 
 from django_idempotency.contrib.client import outgoing
-from django_idempotency.contrib.client.budget import RetryBudget
+from django_idempotency.contrib.client.exchange import RetryBudget
 from django_idempotency.contrib.client.ledger import Ledger
 from django_idempotency.contrib.client.messages import unpack_answer
 from django_idempotency.contrib.client.models import OutgoingCall

@@ -13,11 +13,11 @@ from django.core.management import CommandError, call_command
 
 from django_idempotency.contrib.at_rest.sealed import CannotOpen
 from django_idempotency.contrib.client import outgoing
+from django_idempotency.contrib.client.housekeeping import send
 from django_idempotency.contrib.client.ledger import id_of
 from django_idempotency.contrib.client.messages import OutgoingRequest, pack_request, unpack_request
 from django_idempotency.contrib.client.models import OutgoingCall
 from django_idempotency.contrib.client.requests import IdempotentAdapter
-from django_idempotency.contrib.client.resuming import send
 from django_idempotency.errors import CallResponseNotStored
 from django_idempotency.stores.base import utcnow
 
@@ -251,7 +251,7 @@ def test_a_call_that_moves_on(provider: Provider, resumable: None, monkeypatch: 
 
 def test_every_call_is_found(provider: Provider, resumable: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages do not skip calls, although those that were sent leave them, and others were sent at the same time."""
-    monkeypatch.setattr("django_idempotency.contrib.client.resuming.PAGE", 2)
+    monkeypatch.setattr("django_idempotency.contrib.client.housekeeping.PAGE", 2)
     for number in range(5):
         died(provider, f"order-{number}")
     OutgoingCall.objects.update(last_sent=utcnow() - timedelta(hours=1))

@@ -22,7 +22,7 @@ from django_idempotency import idempotent_function
 from django_idempotency.contrib.steps.models import Step
 from django_idempotency.engine.borders import Border, watched_by
 from django_idempotency.errors import OperationCancelled, OutcomeUnknown, OwnershipLost, StepsChanged
-from django_idempotency.testing.interrupting import Interrupted
+from django_idempotency.testing.crashing import Interrupted
 from testproject.payments.models import Effect
 
 from ...functions.helpers import Clock

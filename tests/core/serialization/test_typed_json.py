@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_idempotency.core.serialization.annotations import classes_in
-from django_idempotency.core.serialization.typed_json import MAX_DEPTH, Results, Unreadable, Unstorable
+from django_idempotency.core.serialization.results import MAX_DEPTH, Results, Unreadable, Unstorable
 
 from ...support.naming import shown
 from . import result_types as of

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from django_idempotency.testing.linearizability import Answer, Call, assert_linearizable, violations
-from django_idempotency.testing.linearizability.calls import ASIDE
-from django_idempotency.testing.linearizability.model import Key, step
+from django_idempotency.testing.linearizability.model import ASIDE, Key, step
 
 RAN, FAILED, DROPPED, LOST = Answer.EXECUTED, Answer.FAILED, Answer.DROPPED, Answer.LOST
 REPLAY, BUSY, MISMATCH, REFUSED = Answer.REPLAYED, Answer.BUSY, Answer.MISMATCH, Answer.REFUSED

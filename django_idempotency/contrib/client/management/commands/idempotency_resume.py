@@ -12,10 +12,10 @@ from django.db import Error, router
 
 from .....management.arguments import duration, positive
 from .....management.base import ProgressCommand
+from ...housekeeping import Resumed, due, expired, paged, resume
 from ...ledger import hold
 from ...models import OutgoingCall
 from ...providers import provider
-from ...resuming import Resumed, due, expired, paged, resume
 
 #: The most reasons, and the most calls, that are printed.
 MOST_REASONS, MOST_LINES = 5, 50
