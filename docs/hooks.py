@@ -1,7 +1,7 @@
 """What the site takes from elsewhere.
 
-The package's metadata has its addresses, which pyproject.toml says once, and its version. The pictures go into the
-pages, so that they take the colours of the page, light or dark.
+The package's metadata has its addresses, which pyproject.toml says once, and its version. The code has its checks and
+commands. The pictures go into the pages, so that they take the colours of the page, light or dark.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from html import escape, unescape
 from importlib.metadata import metadata
 from pathlib import Path
 
+from generated import filled
 from mkdocs.config.defaults import MkDocsConfig
 
 
@@ -24,6 +25,11 @@ def on_config(config: MkDocsConfig) -> None:
     if source := urls.get("Source"):
         config.repo_url, config.repo_name = source, source.rstrip("/").rpartition("/")[2]
         config.edit_uri = "edit/main/docs/"
+
+
+def on_page_markdown(markdown: str, **_: object) -> str:
+    """Make the tables of checks and commands from the code."""
+    return filled(markdown)
 
 
 def on_page_content(html: str, **_: object) -> str:

@@ -1,4 +1,4 @@
-"""The batches' reference: every option with its default, every outcome, every member of the report."""
+"""The page of batches: every option with its default, every outcome, every member of the report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django_idempotency.contrib.batches.running import ITEM_ID
 
 from .pages import _CODE, checked, code, text
 
-PAGE = "reference/python.md"
+PAGE = "how-to/batches-and-durable-functions.md"
 
 
 def options(function: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The page on dialects names the clients that the profiles are tested with, in the versions that are pinned."""
+"""The page on keys names the clients that the profiles are tested with, in the versions that are pinned."""
 
 from __future__ import annotations
 
@@ -35,4 +35,4 @@ def test_the_clients() -> None:
         ]
         for client in CLIENTS
     ]
-    assert checked("how-to/dialects.md", "clients") == rows
+    assert checked("how-to/keys.md", "clients") == rows

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import re
 
 from django_idempotency import idempotent_function
+from django_idempotency.core.records import MISSING
 from django_idempotency.functions import CurrentOperation, Handle
 from django_idempotency.functions.decorator import Guarded
 from django_idempotency.runtime.wings import extended
 
-from .pages import code, table
+from .pages import code, table, text
 
-PAGE = "reference/idempotent-function.md"
+PAGE = "how-to/functions.md"
 
 
 def members(cls: type) -> set[str]:
@@ -21,21 +23,26 @@ def members(cls: type) -> set[str]:
 
 
 def test_every_field() -> None:
-    """The fields are in the order of the code, with the defaults that do not follow the settings."""
-    parameters = list(inspect.signature(idempotent_function).parameters.values())[1:]
-    rows = table(PAGE, "## Fields")
-    assert [code(row[0]) for row in rows] == [parameter.name for parameter in parameters]
-    for (_, default, _), parameter in zip(rows, parameters, strict=True):
-        if not default.startswith("settings"):
-            assert code(default).strip('"') == str(parameter.default)
+    """Fields of its own are in the order of the code, with their defaults; those of a policy are named before."""
+    own, policys = {}, set()
+    for parameter in list(inspect.signature(idempotent_function).parameters.values())[1:]:
+        if parameter.default is MISSING:
+            policys.add(parameter.name)
+        else:
+            own[parameter.name] = str(parameter.default)
+    shown = {code(field): code(default).strip('"') for field, default, _ in table(PAGE, "## Fields")}
+    assert list(shown.items()) == list(own.items())
+    said = text(PAGE).partition("## Fields")[2].partition("| field |")[0]
+    assert set(re.findall(r"`(\w+)`", said)) - {"Policy", "ttl"} == policys
 
 
 def test_every_member() -> None:
-    """The page has every member of the function, of its handle, and of a run."""
+    """The page has every member of the function and of its handle; those of a run are those of a request."""
     for heading, cls in (
         ("## On the function", Guarded),
         ("## The handle", Handle),
-        ("## current_operation()", extended(CurrentOperation)),
     ):
         shown = {code(row[0]).partition("(")[0] for row in table(PAGE, heading)}
-        assert shown == members(cls) - {"holds"}  # for our own use
+        assert shown == members(cls)
+    of_a_request = {code(row[0]).partition("(")[0] for row in table("reference/settings.md", "## request.idempotency")}
+    assert of_a_request - {"keep", "drop"} == members(extended(CurrentOperation)) - {"holds"}  # for our own use

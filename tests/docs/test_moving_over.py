@@ -19,7 +19,7 @@ from django_idempotency.testing import override_idempotency
 from .pages import _CODE, table, text
 from .test_code import KEYWORDS
 
-PAGE = "how-to/moving-over.md"
+PAGE = "explanation/compared.md"
 #: How the tables begin.
 POWERTOOLS, DJANGO = "## From AWS Lambda Powertools", "## From django-idempotency-key"
 DYNAMODB, REDIS = "| `DynamoDBPersistenceLayer` |", "| `CachePersistenceLayer` |"

@@ -1,4 +1,4 @@
-"""The pages of the outbox describe its command and its publisher."""
+"""The page of the outbox describes its command, its arguments and its consumer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from django.core.management import load_command_class
 from pika import BasicProperties
 
 from django_idempotency.contrib import outbox
@@ -17,24 +16,11 @@ from django_idempotency.contrib.outbox.models import Message
 from django_idempotency.errors import InProgress, RequestMismatch
 
 from .pages import code, table, text
-from .test_reference import DJANGOS
 
 
-def test_every_option() -> None:
-    """The page has every option with its default."""
-    parser = load_command_class("django_idempotency.contrib.outbox", "relay_outbox").create_parser(
-        "manage.py", "relay_outbox"
-    )
-    ours = {
-        action.option_strings[0]: action.default
-        for action in parser._actions
-        if action.option_strings and action.dest not in DJANGOS
-    }
-    rows = {code(option): default for option, default, _ in table("reference/commands.md", "## relay_outbox")}
-    assert list(rows) == list(ours)
-    assert rows["--batch"] == f"`{ours['--batch']}`"
-    assert rows["--poll"] == f"`{ours['--poll']:g}`"
-    assert f"every {relay_outbox.LONGEST_RECONNECT:g}" in text("reference/commands.md")
+def test_the_longest_pause() -> None:
+    """A broker that is lost is tried again as often as the page says."""
+    assert f"every {relay_outbox.LONGEST_RECONNECT:g}" in text("how-to/outbox.md")
 
 
 def test_every_argument_of_send() -> None:
@@ -44,10 +30,10 @@ def test_every_argument_of_send() -> None:
 
 def test_names() -> None:
     """The page has what the package exports, and what a publisher may read of a message."""
-    rows = table("reference/python.md", "## django_idempotency.contrib.outbox")
-    listed = " ".join(name for name, _ in rows)
-    assert all(f"`{name}" in listed for name in outbox.__all__)
-    shown = set(rows[-1][1].partition(":")[2].replace("`", "").replace(" ", "").split(","))
+    page = text("how-to/outbox.md")
+    assert [name for name in outbox.__all__ if name not in page] == []
+    (line,) = re.findall(r"^- `message` has (.+)\.$", page, re.MULTILINE)
+    shown = set(re.findall(r"`(\w+)`", line))
     assert shown == {field.name for field in Message._meta.fields} - {"id", "last_error", "not_before"}
 
 

@@ -1,4 +1,4 @@
-"""The rest of the reference: events, permissions, options, request.idempotency."""
+"""The rest of the reference: events, permissions, request.idempotency."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import re
 from importlib import import_module
 
 import yaml
-from django.core.management import load_command_class
 from django.dispatch import Signal
 
 from django_idempotency import signals
@@ -30,12 +29,6 @@ from django_idempotency.testing import assert_idempotent
 from ..management.test_idempotency_monitoring import DECLARING
 from .pages import ROOT, checked, code, table, text
 
-#: Options that every command has.
-DJANGOS = {
-    *("help", "version", "verbosity", "settings", "pythonpath", "traceback"),
-    *("no_color", "force_color", "skip_checks"),
-}
-
 
 def test_every_event() -> None:
     """Every event has its signal and level; the runbook quotes the log's message as it is."""
@@ -56,57 +49,21 @@ def test_every_permission() -> None:
     assert shown == [f"{options.app_label}.{codename}" for codename in declared]
 
 
-def test_every_option_of_the_purge() -> None:
-    """Every option has its default."""
-    command = load_command_class("django_idempotency", "purge_idempotency")
-    parser = command.create_parser("manage.py", "purge_idempotency")
-    ours = {
-        action.option_strings[0]: action.default
-        for action in parser._actions
-        if action.option_strings and action.dest not in DJANGOS
-    }
-    rows = {code(option): default for option, default, _ in table("reference/commands.md", "| option |")}
-    assert list(rows) == list(ours)
-    for option, default in rows.items():
-        if default.startswith("`"):
-            assert str(ours[option]) in (code(default), f"{code(default)}.0")
-
-
-def test_every_option_of_the_search_for_suspects() -> None:
-    """Every option is listed, in the order of --help, and what the signal carries."""
-    parser = load_command_class("django_idempotency.contrib.suspects", "idempotency_suspects").create_parser(
-        "manage.py", "x"
-    )
-    ours = {
-        action.option_strings[0]: action.default
-        for action in parser._actions
-        if action.option_strings and action.dest not in DJANGOS
-    }
-    page = text("reference/commands.md").partition("## idempotency_suspects")[2].partition("\n## ")[0]
-    rows = dict(re.findall(r"^\| `(--[\w-]+)` \| ([^|]*?) *\|", page, re.MULTILINE))
-    assert list(rows) == list(ours)
-    assert {
-        name: code(default) for name, default in rows.items() if default.startswith("`") and " " not in default
-    } == {name: str(ours[name]) for name in ("--since", "--until", "--limit", "--format")}
-
-
 def test_request_idempotency() -> None:
     """The page has every member of the handle."""
-    shown = {code(row[0]).partition("(")[0] for row in table("reference/python.md", "## request.idempotency")}
+    shown = {code(row[0]).partition("(")[0] for row in table("reference/settings.md", "## request.idempotency")}
     members = {name for cls in extended(RequestIdempotency).__mro__[:-1] for name in vars(cls)}
     assert shown == {name for name in members if not name.startswith("_")}
 
 
 def test_assert_idempotent() -> None:
-    """Every argument has its default, in the how-to's table and in the reference's line."""
+    """Every argument has its default."""
     parameters = list(inspect.signature(assert_idempotent).parameters.values())
     shown = {
         code(name): code(default)
         for name, default, _ in table("how-to/testing-your-views.md", "| argument | default |")
     }
     assert shown == {each.name: str(each.default).removesuffix(".0") for each in parameters[1:]}
-    line = ", ".join([parameters[0].name, *(f"{name}={default}" for name, default in shown.items())])
-    assert f"`django_idempotency.testing.assert_idempotent({line})`" in text("reference/python.md")
 
 
 def test_every_status() -> None:
@@ -122,7 +79,7 @@ def test_every_label_of_the_admin() -> None:
 
 def test_every_alert() -> None:
     rules = yaml.safe_load((ROOT / "django_idempotency/contrib/monitoring/rules.yml").read_text())["groups"][0]["rules"]
-    shown = {code(name): severity for name, _, severity in checked("how-to/alerts.md", "alerts")}
+    shown = {code(name): severity for name, _, severity in checked("how-to/metrics.md", "alerts")}
     assert shown == {rule["alert"]: rule["labels"]["severity"] for rule in rules if "alert" in rule}
 
 

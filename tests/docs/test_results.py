@@ -13,7 +13,7 @@ from django_idempotency.core.serialization.results import Unstorable, results_fo
 
 from .pages import table, text
 
-PAGE = "how-to/results-and-exceptions.md"
+PAGE = "how-to/functions.md"
 
 
 def test_every_type() -> None:

@@ -11,11 +11,11 @@ from django_idempotency.core import conclusions, rules
 from django_idempotency.core.conclusions import Conclusion, ResponseEnding, SettledState, WorkResult
 from django_idempotency.core.records import Guarantee, Outcome, Record, Status, Ticket
 
-from .pages import checked, code, text
+from .pages import DOCS, blocks, checked, code, text
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 SECOND = timedelta(seconds=1)
-LIFE = "explanation/leases-and-owners.md"
+LIFE = "explanation/how-it-works.md"
 
 
 def test_how_a_call_ends() -> None:
@@ -112,5 +112,5 @@ def test_the_table_is_complete() -> None:
 
 def test_the_drawing_has_every_state() -> None:
     """The drawing has no other state."""
-    drawing = text(LIFE).split("```text", 1)[1].split("```", 1)[0]
+    (drawing,) = (block.code for block in blocks(DOCS / LIFE) if "(no record)" in block.code)
     assert {word for word in drawing.split() if word.isupper()} == {status.name for status in Status}

@@ -1,10 +1,10 @@
-"""The page on proof lists each difference from a published scenario, as the tests have them."""
+"""The page on proof counts the published scenarios, and how many differ, as the tests have them."""
 
 from __future__ import annotations
 
 from ..scenarios import anyonce, idemkit
 from ..scenarios.differences import DIFFERENCES
-from .pages import checked, text
+from .pages import text
 
 PAGE = "explanation/proof.md"
 SAYS = {("anyonce", scenario.name): scenario.says for scenario in anyonce.SCENARIOS} | {
@@ -12,12 +12,8 @@ SAYS = {("anyonce", scenario.name): scenario.says for scenario in anyonce.SCENAR
 }
 
 
-def test_each_difference_has_its_row() -> None:
-    """What it expects, and what happens here."""
-    rows = [[each.suite, f"`{each.scenario}`", SAYS[each.suite, each.scenario], each.here] for each in DIFFERENCES]
-    assert checked(PAGE, "scenarios") == rows
-
-
 def test_the_figures() -> None:
     """The page counts right."""
-    assert f"{len(SAYS) - len(DIFFERENCES)} of the {len(SAYS)} go exactly" in text(PAGE)
+    page = " ".join(text(PAGE).split())
+    assert f"{len(SAYS) - len(DIFFERENCES)} of the {len(SAYS)} go exactly" in page
+    assert f"The other {len(DIFFERENCES)}," in page

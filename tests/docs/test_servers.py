@@ -1,4 +1,4 @@
-"""The page about servers names those that `make reach` tests, and no other as refused that has a dialect."""
+"""The page about databases names those that `make reach` tests, and no other as refused that has a dialect."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.reach.__main__ import SERVERS
 
 from .pages import checked, table
 
-PAGE = "reference/servers.md"
+PAGE = "how-to/store-in-the-database.md"
 
 
 def test_each_server_of_make_reach_has_its_row() -> None:

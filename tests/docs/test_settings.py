@@ -1,4 +1,4 @@
-"""The page of settings matches conf.py."""
+"""The page of settings matches conf.py, in its two tables."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from .pages import code, table
 
 PAGE = "reference/settings.md"
 FOR_THE_PROJECT = table(PAGE, "## For the project")
-OF_POLICY = table(PAGE, "## Defaults of Policy")
+OF_POLICY = table(PAGE, "| field | default")
 
 
 def test_every_setting_and_its_default() -> None:
     """Every setting is listed with its default, in the order of the code."""
-    shown = [(code(name), literal_eval(code(default))) for name, default, _ in FOR_THE_PROJECT + OF_POLICY]
+    shown = [(code(name).upper(), literal_eval(code(default))) for name, default, _ in FOR_THE_PROJECT + OF_POLICY]
     assert shown == list(conf.DEFAULTS.items())
 
 
 def test_the_fields_of_policy_stand_together() -> None:
-    """The fields of Policy are in the table that says so."""
-    assert {code(name).lower() for name, *_ in OF_POLICY} == set(FIELDS)
+    """The fields of Policy are in the table that says so, in lower case."""
+    assert {code(name) for name, *_ in OF_POLICY} == set(FIELDS)
 
 
 def test_dotted_paths() -> None:
     """A setting that takes a dotted path says so."""
-    assert {code(name) for name, _, meaning in OF_POLICY if "dotted path" in meaning} == {
+    assert {code(name).upper() for name, _, takes in OF_POLICY if "dotted path" in takes} == {
         name.upper() for name, of in FIELDS.items() if of.by_path
     }

@@ -7,13 +7,12 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.core.management import CommandError, call_command, load_command_class
+from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
 from django_idempotency.runtime.registry import stores
 from django_idempotency.testing.tickets import make_ticket
 
-from ..docs.pages import code, table
 from ..stores.conftest import dynamodb  # noqa: F401 - a fixture
 from ..stores.dynamodb.server import answered, session
 
@@ -170,10 +169,3 @@ def test_dynamodb_refuses(tables: Tables) -> None:
         pytest.raises(CommandError, match=r"dynamo: the server refused or failed: .*AccessDenied.*CreateTable"),
     ):
         create()
-
-
-def test_every_option_is_documented() -> None:
-    """Options are documented in the order of the code."""
-    parser = load_command_class("django_idempotency", "create_idempotency_table").create_parser("manage.py", "x")
-    ours = [action.option_strings[0] for action in parser._actions if action.dest in ("store", "dry_run")]
-    assert [code(row[0]) for row in table("reference/commands.md", "## create_idempotency_table")] == ours

@@ -86,7 +86,7 @@ def test_every_alert_is_tested() -> None:
 
 def test_every_alert_says_what_to_do() -> None:
     """A summary, a description, and a link to a section of the page of runbooks."""
-    sections = set(anchors(DOCS / "how-to/alerts.md"))
+    sections = set(anchors(DOCS / "how-to/metrics.md"))
     for rule in rules():
         if "alert" in rule:
             notes = rule["annotations"]

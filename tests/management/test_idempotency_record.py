@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management import CommandError, call_command, load_command_class
+from django.core.management import CommandError, call_command
 from django.utils.connection import ConnectionDoesNotExist
 from pytest_django import Settings
 
@@ -31,7 +31,6 @@ from django_idempotency.stores.orm import ORMStore
 from django_idempotency.stores.wrapper import innermost
 from django_idempotency.testing.tickets import make_ticket
 
-from ..docs.pages import code, table
 from ..stores.conftest import dynamodb  # noqa: F401 - a fixture
 from ..stores.dynamodb.server import make_table, session
 from ..stores.helpers import atomic_ticket, elsewhere
@@ -592,16 +591,3 @@ def test_a_living_owner_of_an_atomic_record() -> None:
             elsewhere(lambda: run("--release"))
         guard.set_rollback()
     assert "if that has died, runs as attempt 2" in fact(run(), "a request now")
-
-
-def test_every_option_is_documented() -> None:
-    """Options are documented in the order of the code."""
-    parser = load_command_class("django_idempotency", "idempotency_record").create_parser("manage.py", "x")
-    django = load_command_class("django.core", "check").create_parser("manage.py", "x")
-    theirs = {option for action in django._actions for option in action.option_strings}
-    ours = [
-        action.option_strings[0]
-        for action in parser._actions
-        if action.option_strings and not theirs.intersection(action.option_strings)
-    ]
-    assert [code(row[0]) for row in table("reference/commands.md", "## idempotency_record")] == ours

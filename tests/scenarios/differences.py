@@ -1,4 +1,4 @@
-"""Where this package differs from a published scenario, and why. docs/explanation/proof.md has the same rows."""
+"""Where this package differs from a published scenario, and why. docs/explanation/proof.md says how many."""
 
 from __future__ import annotations
 

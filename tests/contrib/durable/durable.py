@@ -1,4 +1,4 @@
-"""The handler of docs/how-to/durable-functions.md under the engine's own runner: a program, as that leaves a loop open.
+"""The handler of docs/how-to/batches-and-durable-functions.md under the engine's own runner: a program, as that leaves a loop open.
 
     python -m tests.contrib.durable.durable
 
@@ -20,7 +20,7 @@ from django.conf import settings
 
 from tests.docs.pages import DOCS, blocks
 
-PAGE = "how-to/durable-functions.md"
+PAGE = "how-to/batches-and-durable-functions.md"
 
 
 class Card:
@@ -62,7 +62,8 @@ def main() -> None:
     providers.card = card = Card()  # type: ignore[attr-defined]
     sys.modules |= {"myshop": ModuleType("myshop"), "myshop.providers": providers}
     page: dict[str, Any] = {"__name__": "page"}
-    exec(next(blocks(DOCS / PAGE)).code, page)
+    (example,) = (block.code for block in blocks(DOCS / PAGE) if "def fulfil" in block.code)
+    exec(example, page)
     called = Lambda(page["handler"])
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(executed, called)

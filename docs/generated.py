@@ -1,0 +1,235 @@
+"""Tables that are made from the code when the site is built: checks, commands, errors, profiles.
+
+A page has `<!-- generated: routes -->` where its table belongs. Nothing of this is written down, so nothing goes stale.
+"""
+
+from __future__ import annotations
+
+import re
+from argparse import SUPPRESS, Action, ArgumentParser
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import fields
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
+
+import django
+from django.apps import apps
+from django.conf import settings
+from django.core.management import find_commands, load_command_class
+from django.core.management.base import CommandParser
+
+from django_idempotency import contrib, errors
+from django_idempotency.core.conclusions import DROPPED_STATUSES
+from django_idempotency.core.profiles import PROFILES, Profile
+from django_idempotency.stores.check_messages import PREFIX, Finding
+
+Row = tuple[str, ...]
+
+CHECKS = "django_idempotency.checks"
+_MARK = re.compile(r"^<!-- generated: ([\w-]+) -->$", re.MULTILINE)
+
+
+def filled(page: str) -> str:
+    """Return a page with its tables."""
+    return _MARK.sub(lambda found: TABLES[found[1]]() if found[1] in TABLES else found[0], page)
+
+
+def wings(*, having: str) -> list[str]:
+    """Return the wings that have a module of this name."""
+    folders = sorted(Path(contrib.__path__[0]).iterdir())
+    return [f"{contrib.__name__}.{folder.name}" for folder in folders if (folder / f"{having}.py").is_file()]
+
+
+def load_wings() -> None:
+    """Let Django know the wings, unless a project has begun already."""
+    if not settings.configured:
+        djangos = [f"django.contrib.{name}" for name in ("auth", "contenttypes", "messages")]
+        settings.configure(INSTALLED_APPS=[*djangos, "django_idempotency", *wings(having="apps")], USE_TZ=True)
+        django.setup()
+
+
+# ----------------------------------------------------------------------------------------------------------- checks
+
+
+def checks(*places: str) -> str:
+    """Return the table of the checks whose classes are in some modules, or below them."""
+    load_wings()
+    package = Path(errors.__file__).parent
+    for file in sorted(package.rglob("*.py")):
+        if "(Finding):" in file.read_text(encoding="utf-8"):
+            import_module(".".join([package.name, *file.relative_to(package).with_suffix("").parts]))
+    kinds = [kind for kind in Finding.__subclasses__() if f"{kind.__module__}.".startswith(places)]
+    return written([("code", "it says", "type"), *map(row_of, sorted(kinds, key=lambda kind: kind.__name__[1:]))])
+
+
+def row_of(kind: type[Finding]) -> Row:
+    """Return a check's row. What differs between projects is in angle brackets."""
+    code = kind.__name__
+    silence = f'SILENCED_SYSTEM_CHECKS = ["{PREFIX}.{code}"]'
+    message, hint = (re.sub(r"%\((\w+)\)s", r"<\1>", text).replace("<silence>", silence) for text in kind.texts())
+    return f"`{code}`", f"`{message}`", f"`{hint}`"
+
+
+# ----------------------------------------------------------------------------------------------------------- errors
+
+
+def other_errors() -> str:
+    """Return the errors that are not the first with their code: those have a section of their own."""
+    rows, codes = [], set()
+    for error in vars(errors).values():
+        if (
+            isinstance(error, type)
+            and issubclass(error, errors.IdempotencyError)
+            and error.__module__ == errors.__name__
+        ):
+            code = getattr(error, "code", None)
+            if code is None or code in codes:
+                says = " ".join(str(error.__doc__).partition("\n\n")[0].split())
+                rows.append((f"`{error.__name__}`", f"[`{code}`](#{code})" if code else "", _cell(says)))
+            codes.add(code)
+    return written([("error", "responds with", "it says"), *rows])
+
+
+# --------------------------------------------------------------------------------------------------------- profiles
+
+#: What a profile without statuses of its own stores.
+BY_TABLE = frozenset(range(200, 500)) - DROPPED_STATUSES
+_CLASSES = {first: range(first * 100, first * 100 + 100) for first in (2, 3, 4, 5)}
+
+
+def names() -> Iterator[Row]:
+    yield "profile", "the key is in", "spelled", "characters", "format"
+    for profile in PROFILES.values():
+        where = "" if profile.carrier == "header" else f"member `{profile.field}` of the {profile.carrier}"
+        spelled = {"either": "bare or quoted", "bare": "bare", "quoted": "a string of RFC 9651"}[profile.spelling]
+        yield (
+            f"`{profile.name}`",
+            where or f"`{profile.field}`",
+            "-" if where else spelled,
+            f"1 to {profile.max_length}",
+            f"`{profile.pattern}`" if profile.pattern else "any",
+        )
+
+
+def statuses() -> Iterator[Row]:
+    yield "profile", "missing", "malformed", "another request", "running", "errors", "their headers"
+    for profile in PROFILES.values():
+        found = (profile.missing_status, profile.invalid_status, profile.mismatch_status, profile.running_status)
+        yield (
+            f"`{profile.name}`",
+            *map(str, found),
+            "problem document" if profile.errors == "problem" else f"`{profile.errors}`",
+            ", ".join(f"`{name}`" for name in profile.retry_headers),
+        )
+
+
+def memory() -> Iterator[Row]:
+    yield "profile", "stored statuses", "a replay of 201 is", "the key comes back on"
+    for profile in PROFILES.values():
+        yield (
+            f"`{profile.name}`",
+            "as `default`" if profile.remembers is None and profile.name != "default" else said(stored_by(profile)),
+            str(dict(profile.replays_as).get(201, 201)),
+            said(profile.echoes) if profile.echoes else "-",
+        )
+
+
+def attributes() -> Iterator[Row]:
+    yield "field", "`default` has"
+    for field in fields(Profile):
+        value = getattr(PROFILES["default"], field.name)
+        yield f"`{field.name}`", f"`{value!r}`".replace("'", '"')
+
+
+def stored_by(profile: Profile) -> Collection[int]:
+    return BY_TABLE if profile.remembers is None else profile.remembers
+
+
+def said(statuses: Collection[int]) -> str:
+    """Say a set of statuses: whole classes, without what is missing of each."""
+    parts = []
+    for first, numbers in _CLASSES.items():
+        missing = [str(number) for number in numbers if number not in statuses]
+        if len(missing) < len(numbers) / 2:
+            parts.append(f"{first}xx" + (f" but {', '.join(missing)}" if missing else ""))
+        else:
+            parts += [str(number) for number in numbers if number in statuses]
+    return "all" if parts == ["2xx", "3xx", "4xx", "5xx"] else "; ".join(parts)
+
+
+def written(rows: Iterable[Row]) -> str:
+    """Return a table, whose first row is its head."""
+    head, *body = rows
+    lines = [f"| {' | '.join(row)} |" for row in (head, *body)]
+    return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]])
+
+
+# --------------------------------------------------------------------------------------------------------- commands
+
+
+class Arguments:
+    """What a command adds to its parser, in a group or not."""
+
+    def __init__(self) -> None:
+        self.added: list[Action] = []
+
+    def add_argument(self, *flags: Any, **said: Any) -> Action:
+        action = ArgumentParser(add_help=False).add_argument(*flags, **said)
+        if action.help != SUPPRESS:
+            self.added.append(action)
+        return action
+
+    def add_mutually_exclusive_group(self, **_: Any) -> Arguments:
+        return self
+
+    def add_argument_group(self, *_: Any) -> Arguments:
+        return self
+
+
+def commands() -> str:
+    """Return a section for each command, the core's first: its help, and a table of its own options."""
+    load_wings()
+    found = [config for config in apps.get_app_configs() if config.name.partition(".")[0] == "django_idempotency"]
+    found.sort(key=lambda config: (config.name.count("."), config.name))
+    return "\n\n".join(
+        section(config.name, name) for config in found for name in sorted(find_commands(f"{config.path}/management"))
+    )
+
+
+def section(app: str, name: str) -> str:
+    command, arguments = load_command_class(app, name), Arguments()
+    command.add_arguments(cast(CommandParser, arguments))
+    positional = [action for action in arguments.added if not action.option_strings]
+    usage = " ".join([name, *(f"[{each.dest}]" if each.nargs == "?" else each.dest for each in positional)])
+    wing = f" The app is `{app}`." if "." in app else ""
+    rows = [
+        (f"`{(action.option_strings or [action.dest])[0]}`", _cell(_taken(action)), _cell(action.help))
+        for action in arguments.added
+    ]
+    return f"## {name}\n\n{command.help}{wing}\n\n    python manage.py {usage}\n\n{written([('', 'takes', ''), *rows])}"
+
+
+def _taken(action: Action) -> object:
+    return ", ".join(map(str, action.choices)) if action.choices else action.metavar
+
+
+def _cell(text: object) -> str:
+    return str(text or "").replace("%%", "%").replace("|", "\\|").replace("<", "&lt;")
+
+
+#: Mark → what makes its table.
+TABLES: dict[str, Callable[[], str]] = {
+    "settings-and-stores": lambda: checks(f"{CHECKS}.settings.", f"{CHECKS}.stores.", "django_idempotency.stores."),
+    "middleware": lambda: checks(f"{CHECKS}.middleware."),
+    "routes": lambda: checks(*(f"{CHECKS}.{name}." for name in ("routes", "policies", "functions", "surprises"))),
+    "databases": lambda: checks(f"{CHECKS}.databases."),
+    "deploy": lambda: checks(f"{CHECKS}.servers."),
+    "wings": lambda: checks(f"{contrib.__name__}."),
+    "errors": other_errors,
+    "names": lambda: written(names()),
+    "statuses": lambda: written(statuses()),
+    "memory": lambda: written(memory()),
+    "attributes": lambda: written(attributes()),
+    "commands": commands,
+}

@@ -1,0 +1,87 @@
+"""The tables that the site makes from the code have every check, every command and every option."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import fields
+from importlib import import_module
+from typing import Any
+
+import pytest
+from django.core.management import get_commands, load_command_class
+
+from django_idempotency.core.profiles import PROFILES, Profile
+from django_idempotency.errors import IdempotencyError
+
+from ..checks.test_catalogue import KINDS
+from .pages import DOCS, pages, text
+from .test_problems import declared, problems
+
+#: Options that every command has.
+DJANGOS = [
+    "help",
+    "version",
+    "verbosity",
+    "settings",
+    "pythonpath",
+    "traceback",
+    "no-color",
+    "force-color",
+    "skip-checks",
+]
+OURS = {name: str(app) for name, app in get_commands().items() if str(app).startswith("django_idempotency")}
+
+
+@pytest.fixture
+def generated(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return the module that mkdocs loads from its folder."""
+    monkeypatch.syspath_prepend(str(DOCS))
+    monkeypatch.delitem(sys.modules, "generated", raising=False)
+    return import_module("generated")
+
+
+def test_every_check(generated: Any) -> None:
+    """The page has each check once, with its message and hint."""
+    page = generated.filled(text("reference/checks.md"))
+    assert sorted(re.findall(r"^\| `([EWI]\d+)` \| `.+` \| `.+` \|$", page, re.MULTILINE)) == sorted(
+        kind.__name__ for kind in KINDS
+    )
+
+
+def test_each_code_on_a_page_is_a_check() -> None:
+    """No page names a check that is gone."""
+    known = {kind.__name__ for kind in KINDS}
+    named = {(page.name, code) for page in pages() for code in re.findall(r"`([EWI]\d{3})`", text(page))}
+    assert {(page, code) for page, code in named if code not in known} == set()
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_option(generated: Any, name: str) -> None:
+    """The page has each command, with the options of its --help."""
+    page = generated.filled(text("reference/commands.md"))
+    section = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+    helps = load_command_class(OURS[name], name).create_parser("manage.py", name).format_help()
+    options = {found for found in re.findall(r"^ +--([\w-]+)", helps, re.MULTILINE) if found not in DJANGOS}
+    assert set(re.findall(r"^\| `--([\w-]+)` \|", section, re.MULTILINE)) == options
+
+
+def test_every_error(generated: Any) -> None:
+    """Each error has a section, as the first with its code, or a row."""
+    page = generated.filled(text("reference/problems.md"))
+    rows = re.findall(r"^\| `(\w+)` \|", page.partition("## Python errors")[2], re.MULTILINE)
+    sections = [error.__name__ for error in problems().values()]
+    assert sorted(rows + sections) == sorted(error.__name__ for error in declared(IdempotencyError))
+
+
+def test_every_profile(generated: Any) -> None:
+    """Each table has every profile, and the last one every field."""
+    for table in ("names", "statuses", "memory"):
+        assert re.findall(r"^\| `([\w]+)` \|", generated.TABLES[table](), re.MULTILINE) == list(PROFILES)
+    assert generated.TABLES["attributes"]().count("\n") == 1 + len(fields(Profile))
+
+
+def test_every_table_has_its_place(generated: Any) -> None:
+    """Nothing is made that no page shows, and no page asks for what is not made."""
+    shown = [mark for page in pages() for mark in re.findall(r"<!-- generated: ([\w-]+) -->", text(page))]
+    assert sorted(shown) == sorted(generated.TABLES)
