@@ -1,4 +1,7 @@
-"""For the setting `REALM` and `Policy(realm=…)`: the tenant of a request or a call. It qualifies every scope, so that keys of two never meet."""
+"""For the setting `REALM` and `Policy(realm=…)`: the tenant of a request or a call.
+
+It qualifies every scope, so that keys of two never meet.
+"""
 
 from __future__ import annotations
 

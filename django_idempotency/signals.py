@@ -10,7 +10,7 @@ of why. `observed` is about a request that a guard with `mode="observe"` has let
 and `reason` says what the guard would have done.
 
 `duplicate_found` is no event of a key. `manage.py idempotency_suspects` sends it for each `suspect` (see
-`contrib.suspects.groups.Suspect`); the sender is the model.
+`contrib.suspects.searching.Suspect`); the sender is the model.
 """
 
 import logging

@@ -7,6 +7,8 @@ from datetime import timezone as datetime_timezone
 from typing import Any
 
 from django.contrib import admin
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.models import Case, F, TextField, Value, When
 from django.utils import formats, timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -20,19 +22,75 @@ from ..inspection import redaction
 from ..inspection.status import DisplayStatus, display_status, next_answer
 from ..inspection.terminal import span
 from ..models import IdempotencyRecord
-from ..stores.orm.rows import outcome_of
+from ..stores.orm.rows import outcome_of, record_of
 from .listing import ModelAdmin
-from .rows import record_of_row
 
 #: How a function call ended, by the status that encodes it.
 _ENDED = {kind.value: kind.name.lower() for kind in OutcomeKind}
+
+
+def moment(value: datetime, *, brief: bool = False) -> SafeString:
+    """Show a point in time in the current time zone; `brief` leaves today's date out."""
+    local, today = timezone.localtime(value), timezone.localtime(datetime.now(datetime_timezone.utc)).date()
+    wanted = (
+        "H:i:s" if brief and local.date() == today else "M j, H:i:s" if local.year == today.year else "M j Y, H:i:s"
+    )
+    shown_as = formats.date_format(local, wanted)
+    return format_html('<time datetime="{}" title="{}">{}</time>', local.isoformat(), local.isoformat(" "), shown_as)
+
+
+def two_lines(first: Any, second: Any) -> SafeString:
+    return format_html('{}<br><span class="quiet">{}</span>', first, second)
+
+
+def code(value: Any) -> SafeString:
+    return format_html("<code>{}</code>", value)
+
+
+def instant(field: str, description: Any) -> Any:
+    """Make a column that shows a point in time."""
+
+    @admin.display(description=description, empty_value="-")
+    def column(_: Any, row: IdempotencyRecord) -> SafeString | None:
+        value = getattr(row, field)
+        return None if value is None else moment(value)
+
+    return column
+
+
+def record_of_row(row: IdempotencyRecord) -> Record:
+    """Return a row as the record that the store would read at the database's time; without a deferred response.
+
+    `row` comes from the page's queryset, which annotates `read_at`. Raises `RecordUnreadable` for a row of a later
+    version or of other software.
+    """
+    deferred = row.get_deferred_fields()
+    names = [field.attname for field in row._meta.concrete_fields if field.attname not in deferred]
+    values = {name: getattr(row, name) for name in (*names, "read_at")}
+    return record_of({**values, "location": None}, connections[row._state.db or DEFAULT_DB_ALIAS])  # noqa: SLF001 - documented, and the only name it has
+
+
+def noting() -> Case:
+    """Return what a released row notes of its failed attempt; "" for any other, whose headers may be long."""
+    return Case(When(status=Status.FREE.value, then=F("response_headers")), default=Value(""), output_field=TextField())
+
+
+def failure_of(row: IdempotencyRecord) -> Failure | None:
+    """Return how the last attempt of a row failed. The list reads that of released rows only: see `noting()`."""
+    noted = getattr(row, "noted", "")
+    return failure_in(outcome_of(row.response_status, noted, None)) if noted else None
 
 
 class Columns(ModelAdmin):
     """Adds the displayed columns that are not plain fields."""
 
     def read(self, row: IdempotencyRecord) -> Record | None:
-        """Return the record that a row holds; `None` if it is unreadable."""
+        """Return the record of a row; `None` if it is unreadable.
+
+        On its page it is what the store has read. In the list the row itself is read: the store would be asked for each.
+        """
+        if hasattr(row, "record"):
+            return row.record  # type: ignore[no-any-return]
         try:
             return record_of_row(row)
         except RecordUnreadable:
@@ -48,13 +106,8 @@ class Columns(ModelAdmin):
 
     @admin.display(description=_("status"))
     def state_and_guarantee(self, row: IdempotencyRecord) -> SafeString:
-        failure = self.failure_of(row)
+        failure = failure_of(row)
         return two_lines(self.state(row), self.since(row) or (row.guarantee if failure is None else failure.name))
-
-    def failure_of(self, row: IdempotencyRecord) -> Failure | None:
-        """Return how the last attempt of a row failed. The list reads that of released rows only: see `noting()`."""
-        noted = getattr(row, "noted", "")
-        return failure_in(outcome_of(row.response_status, noted, None)) if noted else None
 
     def since(self, row: IdempotencyRecord) -> str:
         """Return how long a record has been abandoned; "" for any other."""
@@ -83,20 +136,15 @@ class Columns(ModelAdmin):
 
     @admin.display(description=_("scope"))
     def principal(self, row: IdempotencyRecord) -> SafeString:
-        person = getattr(row, "person", "")
-        return (
-            format_html("<code>{}</code> {}", row.scope, person)
-            if person
-            else format_html("<code>{}</code>", row.scope)
-        )
+        return format_html("{} {}", code(row.scope), getattr(row, "person", ""))
 
     @admin.display(description=_("key"))
     def whole_key(self, row: IdempotencyRecord) -> SafeString:
-        return format_html("<code>{}</code>", row.key)
+        return code(row.key)
 
     @admin.display(description=_("request"))
     def request(self, row: IdempotencyRecord) -> SafeString:
-        return format_html("<code>{} {}</code>", row.method, redaction.text(row.path))
+        return code(f"{row.method} {redaction.text(row.path)}")
 
     @admin.display(description=_("original request"), empty_value="-")
     def original_request(self, row: IdempotencyRecord) -> SafeString | None:
@@ -104,12 +152,12 @@ class Columns(ModelAdmin):
         record = self.read(row)
         if record is None or record.method == CALL_METHOD:
             return None
-        return format_html("<code>{}</code>", record.original_request)
+        return code(record.original_request)
 
     @admin.display(description=_("request digest"))
     def fingerprint(self, row: IdempotencyRecord) -> Any:
         digest = bytes(row.digest).hex()
-        return format_html("<code>{}</code>", digest) if digest else _("None: the next body may differ.")
+        return code(digest) if digest else _("None: the next body may differ.")
 
     @admin.display(description=_("status"))
     def state(self, row: IdempotencyRecord) -> SafeString:
@@ -127,31 +175,23 @@ class Columns(ModelAdmin):
         record = self.read(row)
         return str(RecordUnreadable() if record is None else next_answer(record))
 
-    @admin.display(description=_("leased until"))
-    def leased(self, row: IdempotencyRecord) -> SafeString:
-        return moment(row.lease_until)
-
-    @admin.display(description=_("created"))
-    def created(self, row: IdempotencyRecord) -> SafeString:
-        return moment(row.created_at)
-
-    @admin.display(description=_("completed"))
-    def done(self, row: IdempotencyRecord) -> SafeString | str:
-        return moment(row.completed_at) if row.completed_at else "-"
+    leased = instant("lease_until", _("leased until"))
+    created = instant("created_at", _("created"))
+    done = instant("completed_at", _("completed"))
+    ends = instant("expires_at", _("expires"))
+    kept = instant("purge_at", _("kept until"))
 
     @admin.display(description=_("failed"), empty_value="-")
     def failed(self, row: IdempotencyRecord) -> SafeString | None:
         """Show how, when and in which request the last attempt failed."""
-        failure = self.failure_of(row)
+        failure = failure_of(row)
         if failure is None:
             return None
         ending = failure.error or _("response %d") % failure.status
         when = "" if failure.at is None else moment(failure.at)
         known = row.request_id and row.method != CALL_METHOD
-        where = (
-            format_html(str(_("in the request {}")), format_html("<code>{}</code>", row.request_id)) if known else ""
-        )
-        return format_html("<code>{}</code> {} {}", ending, when, where)
+        where = format_html(str(_("in the request {}")), code(row.request_id)) if known else ""
+        return format_html("{} {} {}", code(ending), when, where)
 
     @admin.display(description=_("came again"))
     def repeated(self, row: IdempotencyRecord) -> SafeString | str:
@@ -165,25 +205,3 @@ class Columns(ModelAdmin):
             % counted.mismatches
         )
         return format_html("{}, {}; {} {}", replays, others, _("last seen"), moment(counted.last_seen))
-
-    @admin.display(description=_("expires"))
-    def ends(self, row: IdempotencyRecord) -> SafeString:
-        return moment(row.expires_at)
-
-    @admin.display(description=_("kept until"))
-    def kept(self, row: IdempotencyRecord) -> SafeString:
-        return moment(row.purge_at)
-
-
-def moment(value: datetime, *, brief: bool = False) -> SafeString:
-    """Show a point in time in the current time zone; `brief` leaves today's date out."""
-    local, today = timezone.localtime(value), timezone.localtime(datetime.now(datetime_timezone.utc)).date()
-    wanted = (
-        "H:i:s" if brief and local.date() == today else "M j, H:i:s" if local.year == today.year else "M j Y, H:i:s"
-    )
-    shown_as = formats.date_format(local, wanted)
-    return format_html('<time datetime="{}" title="{}">{}</time>', local.isoformat(), local.isoformat(" "), shown_as)
-
-
-def two_lines(first: Any, second: Any) -> SafeString:
-    return format_html('{}<br><span class="quiet">{}</span>', first, second)

@@ -7,13 +7,14 @@ reads. Its plain columns are the row's, which Django needs for permissions, the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.utils import flatten_fieldsets
+from django.core.exceptions import PermissionDenied
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path
@@ -24,21 +25,25 @@ from ..core.failures import response_of
 from ..core.records import Record, Status
 from ..errors import RecordUnreadable, StoreUnavailable
 from ..inspection.interventions import VERBS
+from ..inspection.read_only import ReadOnlyAdmin
 from ..inspection.responses import shown
 from ..models import IdempotencyRecord
 from ..runtime.registry import stores
 from ..stores.base import BaseStore
 from ..stores.orm import ORMStore
 from ..stores.orm.clock import Clock
+from .columns import Columns, failure_of, noting
+from .interventions import may, on_page, on_ticked
+from .links import people
 from .listing import MethodFilter, RecordChangeList, Records, ResponseFilter, RetentionFilter
-from .panels import PAGES, PANELS, Page
-from .people import people
-from .rows import noting
-from .statistics import Statistics
+from .panels import ADDED_VERBS, PAGES, PANELS, Page
+from .statistics import statistics_view
+
+PAGES.insert(0, Page(name="statistics", title=_("Statistics"), view=statistics_view))
 
 
 @admin.register(IdempotencyRecord)
-class IdempotencyRecordAdmin(Statistics):
+class IdempotencyRecordAdmin(Columns, ReadOnlyAdmin):
     """Shows the records of one store. To show another, register a subclass with its `store_alias`."""
 
     #: An alias of IDEMPOTENCY["STORES"]; None: the first that keeps its records in a Django database.
@@ -69,22 +74,23 @@ class IdempotencyRecordAdmin(Statistics):
         ),
     )
 
+    intervention_view = on_page
+
     class Media:
         css = {"all": ("django_idempotency/admin.css",)}  # noqa: RUF012 - Django's own shape
 
     # --------------------------------------------------------------------------------------------- store and queryset
 
-    def get_store(self) -> BaseStore:
-        """Return the store whose records are shown, with every layer around it.
-
-        Without an ORM store, the table of the default database is shown.
-        """
+    @property
+    def alias(self) -> str:
+        """The alias of the store whose records are shown. If no store has rows, the table of the default database is."""
         aliases = conf.get("STORES") if self.store_alias is None else [self.store_alias]
-        for alias in sorted(aliases, key=lambda alias: alias != "default"):
-            store = stores[alias]
-            if store.rows_in is not None:
-                return stores.outermost(store)
-        return ORMStore()
+        found = (alias for alias in sorted(aliases, key=lambda alias: alias != "default") if stores[alias].rows_in)
+        return next(found, "")
+
+    def get_store(self) -> BaseStore:
+        """Return the store whose records are shown, with every layer around it."""
+        return stores.outermost(stores[self.alias]) if self.alias else ORMStore()
 
     def get_queryset(self, request: HttpRequest) -> Records:
         """Return the records of the store's database, each with that database's current time."""
@@ -102,28 +108,28 @@ class IdempotencyRecordAdmin(Statistics):
         """The pages of other apps that the list links to."""
         return [page for page in PAGES if page.is_offered()]
 
-    def page_view(self, request: HttpRequest, name: str) -> HttpResponse:
-        """Show a page of another app."""
-        return next(page for page in PAGES if page.name == name).view(self, request)
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        """Return those of the site, and the changes by hand that this user may make."""
+        allowed = {f"{verb.name}_records": verb for verb in VERBS.values() if may(self, request, verb)}
+        ours = {name: (partial(on_ticked, verb=verb), name, verb.action) for name, verb in allowed.items()}
+        return {**super().get_actions(request), **ours}
+
+    def page_view(self, request: HttpRequest, page: Page) -> HttpResponse:
+        """Show a page beside the list."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        return page.view(self, request)
 
     def get_urls(self) -> list[URLPattern]:
+        views = {
+            f"<uuid:record_id>/{verb.name}/": (verb.name, partial(self.intervention_view, verb=verb))
+            for verb in (*VERBS.values(), *ADDED_VERBS.values())
+        }
+        views |= {f"{page.name}/": (page.name, partial(self.page_view, page=page)) for page in PAGES}
+        named = f"{self.opts.app_label}_{self.opts.model_name}"
         pages = [
-            path(
-                f"<uuid:record_id>/{name}/",
-                self.admin_site.admin_view(partial(self.intervention_view, name=name)),
-                name=f"{self.opts.app_label}_{self.opts.model_name}_{name}",
-            )
-            for name in self.verbs
-        ]
-        views: dict[str, Callable[..., HttpResponse]] = {"statistics": self.statistics_view}
-        views |= {page.name: partial(self.page_view, name=page.name) for page in PAGES}
-        pages += [
-            path(
-                f"{name}/",
-                self.admin_site.admin_view(view),
-                name=f"{self.opts.app_label}_{self.opts.model_name}_{name}",
-            )
-            for name, view in views.items()
+            path(address, self.admin_site.admin_view(view), name=f"{named}_{name}")
+            for address, (name, view) in views.items()
         ]
         urls = [*pages, *super().get_urls()]
         for url in urls:  # no transaction around the request: an intervention has its own, a short one
@@ -158,14 +164,10 @@ class IdempotencyRecordAdmin(Statistics):
         for row in rows:
             row.person = found.get(row.scope, "")  # type: ignore[attr-defined]  # as above
 
-    def read(self, row: IdempotencyRecord) -> Record | None:
-        """See Columns.read(). In the list the row itself is read: the store would be asked once per row."""
-        return row.record if hasattr(row, "record") else super().read(row)
-
     def get_fieldsets(self, request: HttpRequest, obj: IdempotencyRecord | None = None) -> Any:
         """Return the groups of facts: with a failure if there was one, and what was counted if the project counts."""
         (now, shown), (history, named), *rest = self.fieldsets
-        fields = [name for name in named["fields"] if name != "failed" or (obj and self.failure_of(obj))]
+        fields = [name for name in named["fields"] if name != "failed" or (obj and failure_of(obj))]
         if conf.get("COUNT_REPLAYS"):
             fields.append("repeated")
         return ((now, shown), (history, {**named, "fields": fields}), *rest)
@@ -187,7 +189,7 @@ class IdempotencyRecordAdmin(Statistics):
         outcome = response_of(record) if record else None
         context["response"] = shown(outcome, body_allowed=body_allowed)
         context["unreadable"] = outcome is None and (record is None or record.status is Status.COMPLETED)
-        context["verbs"] = [verb for verb in VERBS.values() if self.may(request, verb)]
+        context["verbs"] = [verb for verb in VERBS.values() if may(self, request, verb)]
         store = self.get_store()
         found = [panel.section(request, obj.pk, self.admin_site, store) for panel in PANELS] if obj else []
         context["panels"] = [section for section in found if section]

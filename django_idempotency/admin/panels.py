@@ -9,6 +9,7 @@ from uuid import UUID
 
 from django.contrib.admin import AdminSite
 from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
 from django.utils.safestring import SafeString
 
 from ..inspection.interventions import Verb
@@ -33,7 +34,7 @@ class Page:
     name: str
     #: Translated, lazily.
     title: Any
-    #: Called with the records' model admin and the request. It checks permissions itself.
+    #: Called with the records' model admin and the request, for those who may see records.
     view: Callable[[Any, HttpRequest], HttpResponse]
     #: Is there something to show, so that the list links to it?
     is_offered: Callable[[], bool] = lambda: True
@@ -43,3 +44,11 @@ PANELS: list[Panel] = []
 PAGES: list[Page] = []
 #: Changes by hand that have a page of their own, by name. The section of their app links to it.
 ADDED_VERBS: dict[str, Verb] = {}
+
+
+def rendered(of: Any, request: HttpRequest, template: str, **context: Any) -> HttpResponse:
+    """Return a page of the records' admin. `of` is their model admin."""
+    request.current_app = of.admin_site.name
+    path = f"admin/django_idempotency/idempotencyrecord/{template}.html"
+    known = {**of.admin_site.each_context(request), "opts": of.opts, "media": of.media}
+    return TemplateResponse(request, path, {**known, **context})

@@ -1,11 +1,11 @@
-"""Helpers for threads, tasks and forked children, and for decisions that are written once for sync and async code."""
+"""Async work that a cancellation must not cut short, blocking calls from async code, and what a forked child must not inherit."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextvars import copy_context
 from typing import Any, Protocol, TypeVar
@@ -13,45 +13,29 @@ from weakref import WeakSet
 
 from asgiref.sync import sync_to_async
 
-# ------------------------------------------------------------------------------------------------------------ decisions
-
 T = TypeVar("T")
-Y = TypeVar("Y")
 
 
-def drive(decision: Generator[Y, Any, T], do: Callable[[Y], Any]) -> T:
-    """Do everything that a decision yields, in this thread, and return its result."""
-    try:
-        wanted = next(decision)
-        while True:
-            try:
-                answer = do(wanted)
-            except BaseException as error:  # noqa: BLE001 - the decision may handle it
-                wanted = decision.throw(error)
-            else:
-                wanted = decision.send(answer)
-    except StopIteration as end:
-        result: T = end.value
-        return result
+async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
+    """Await `work` until it is done, even if this task is cancelled in the meantime; then raise the cancellation.
 
-
-async def adrive(decision: Generator[Y, Any, T], do: Callable[[Y], Awaitable[Any]]) -> T:
-    """See drive()."""
-    try:
-        wanted = next(decision)
-        while True:
-            try:
-                answer = await do(wanted)
-            except BaseException as error:  # noqa: BLE001 - the decision may handle it
-                wanted = decision.throw(error)
-            else:
-                wanted = decision.send(answer)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-
-
-# -------------------------------------------------------------------------------------------------------------- threads
+    A shield alone would let the task continue, and leave `work` behind to run in an event loop that is closing.
+    """
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            if task.cancelled():
+                raise
+            cancelled = error
+        except Exception:  # noqa: BLE001, S110 - the task keeps it for result()
+            pass
+    if cancelled is None:
+        return task.result()
+    task.exception()  # retrieved, so asyncio does not warn; the cancellation takes precedence
+    raise cancelled
 
 
 def nothing() -> None:
@@ -99,32 +83,7 @@ def _run(done: Future[T], call: Callable[[], T], close: Callable[[], None]) -> N
         close()
 
 
-# --------------------------------------------------------------------------------------------------------- cancellation
-
-
-async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
-    """Await `work` until it is done, even if this task is cancelled in the meantime; then raise the cancellation.
-
-    A shield alone would let the task continue, and leave `work` behind to run in an event loop that is closing.
-    """
-    task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError as error:
-            if task.cancelled():
-                raise
-            cancelled = error
-        except Exception:  # noqa: BLE001, S110 - the task keeps it for result()
-            pass
-    if cancelled is None:
-        return task.result()
-    task.exception()  # retrieved, so asyncio does not warn; the cancellation takes precedence
-    raise cancelled
-
-
-# ------------------------------------------------------------------------------------------------------ forked children
+# ----------------------------------------------------------------------------------------------- forked children
 
 
 class Inherited(Protocol):

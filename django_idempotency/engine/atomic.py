@@ -21,7 +21,7 @@ from ..core.rules import Execute, Verdict
 from ..errors import IdempotencyError, LostRace, OutcomeUnknown, OwnershipLost, TransactionLost
 from ..stores.base import Guard
 from .operation import EVENT_OF_STATE, Operation
-from .settling import SETTLE_PAUSE, may_retry
+from .waiting import SETTLE_PAUSE, may_retry
 
 #: Before a guard is entered.
 NO_GUARD = Guard()

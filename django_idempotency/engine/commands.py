@@ -11,7 +11,7 @@ import time
 from collections.abc import Generator
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from ..core import concurrency
+from ..core import driving
 from ..core.records import Record, Settlement, Ticket
 from ..stores.base import BaseStore
 
@@ -70,9 +70,9 @@ class Pause(NamedTuple):
 
 def drive(store: BaseStore, commands: Commands[T]) -> T:
     """Run all commands, and return the result of the decision."""
-    return concurrency.drive(commands, lambda command: command.run(store))
+    return driving.drive(commands, lambda command: command.run(store))
 
 
 async def adrive(store: BaseStore, commands: Commands[T]) -> T:
     """See drive()."""
-    return await concurrency.adrive(commands, lambda command: command.arun(store))
+    return await driving.adrive(commands, lambda command: command.arun(store))

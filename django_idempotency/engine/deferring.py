@@ -17,8 +17,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ..core.concurrency import reset_in_children
 from ..errors import StoreUnavailable
+from .background import Background
 from .commands import drive
 from .notifying import notifier
 from .settling import SettleResult, Settling
@@ -36,16 +36,17 @@ PAUSE = 0.5
 DRAIN, NOTICE = 5.0, 1.0
 
 
-class Deferring:
+class Deferring(Background):
     """Retries the queued settles, round after round. Thread safe.
 
     `attempt(now)` is one round, so that a test can call it with a later `now`; the thread only calls it on time.
     """
 
+    name = "django-idempotency-settling"
+
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self.reset_after_fork()
-        reset_in_children(self)
+        super().__init__()
 
     def reset_after_fork(self) -> None:
         """Empty the queue: after a fork it is the parent's, and the thread does not exist."""
@@ -53,20 +54,17 @@ class Deferring:
         self._weight = 0
         #: The number of settles taken out whose event has not yet reached the notifier.
         self._ending = 0
-        self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
-        self._thread: threading.Thread | None = None
+        super().reset_after_fork()
 
     def add(self, settling: Settling) -> bool:
         """Queue this settle, and keep its lease in the meantime. `False`: there is no room, or no thread."""
         with self._lock:
             if len(self._waiting) >= LONGEST or self._weight + settling.weight > HEAVIEST:
                 return False
-            if self._thread is None:
-                try:
-                    self._start()
-                except RuntimeError:
-                    return False
+            try:
+                self._start()
+            except RuntimeError:
+                return False
             self._waiting.append(settling)
             self._weight += settling.weight
         settling.operation.deferred = True
@@ -151,28 +149,15 @@ class Deferring:
 
     # ------------------------------------------------------------------------------------------------------- thread
 
-    def _start(self) -> None:
-        thread = threading.Thread(target=self._run, name="django-idempotency-settling", daemon=True)
-        thread.start()
-        self._thread = thread
-
-    def _run(self) -> None:
-        try:
-            while self._pause():
-                self.attempt(self._clock())
-        finally:
-            with self._lock:
-                if self._thread is threading.current_thread():  # it was interrupted: the next settle starts another
-                    self._thread = None
+    def _work(self) -> None:
+        self.attempt(self._clock())
 
     def _pause(self) -> bool:
         """Pause before the next round. `False`: the queue is empty, and the thread ends."""
         with self._lock:
             if self._waiting:
                 self._changed.wait(PAUSE)
-            if not self._waiting:
-                self._thread = None
-            return self._thread is not None
+            return bool(self._waiting) or self._end()
 
 
 deferring = Deferring()

@@ -19,8 +19,8 @@ from typing import Protocol
 from uuid import UUID
 from weakref import ref
 
-from ..core.concurrency import reset_in_children
 from ..errors import LeaseLost
+from .background import Background
 from .notifying import Subject, notifier, sent
 
 logger = logging.getLogger("django_idempotency")
@@ -61,33 +61,32 @@ class Lease(ref[Leased]):
         self.due = now + seconds / PART
 
 
-class Heartbeat:
+class Heartbeat(Background):
     """Renews the leases of watched operations until forget(). Thread safe.
 
     `beat(now)` does the work, so that a test can call it with a later `now`; the thread only calls it on time.
     """
 
+    name = "django-idempotency-heartbeat"
+
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self.reset_after_fork()
-        reset_in_children(self)
+        super().__init__()
 
     def reset_after_fork(self) -> None:
         """Watch nothing: after a fork the thread does not exist, and the watched operations are the parent's."""
         #: Keyed by the operation's id: a WeakKeyDictionary makes a call three times as slow (measured: 2 µs). Adding
         #: and removing are atomic without a lock, so iterate over a copy.
         self._watched: dict[int, Lease] = {}
-        self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
-        self._thread: threading.Thread | None = None
         #: When the thread wakes.
         self._wakes = 0.0
+        super().reset_after_fork()
 
     def watch(self, operation: Leased) -> None:
         """Renew an operation's lease from now on.
 
         Takes no lock if the thread will see the lease in time: this adds the lease before it checks the thread, and the
-        thread announces its check before it looks (see _sleep()). So at least one of the two sees the other.
+        thread announces its check before it looks (see _pause()). So at least one of the two sees the other.
         """
         lease, now, seconds = Lease(operation), self._clock(), operation.ticket.lease
         lease.begin(now, seconds)
@@ -207,21 +206,10 @@ class Heartbeat:
 
     # ------------------------------------------------------------------------------------------------------- thread
 
-    def _start(self) -> None:
-        thread = threading.Thread(target=self._run, name="django-idempotency-heartbeat", daemon=True)
-        thread.start()
-        self._thread = thread
+    def _work(self) -> None:
+        self.beat(self._clock())
 
-    def _run(self) -> None:
-        try:
-            while self._sleep():
-                self.beat(self._clock())
-        finally:
-            with self._lock:
-                if self._thread is threading.current_thread():  # it was interrupted: the next operation starts another
-                    self._thread = None
-
-    def _sleep(self) -> bool:
+    def _pause(self) -> bool:
         """Sleep until a lease may be due. `False`: there was nothing to do for so long that the thread ends.
 
         An operation that shortened our sleep has usually finished when we wake. Keep the earlier deadline anyway, so

@@ -8,16 +8,15 @@ deferring ──┘
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-from ..core.concurrency import reset_in_children
 from ..core.records import Ticket, shortened
 from ..stores.base import BaseStore
+from .background import Background
 
 logger = logging.getLogger("django_idempotency")
 
@@ -36,21 +35,17 @@ class Subject(Protocol):
     ticket: Ticket
 
 
-class Notifier:
+class Notifier(Background):
     """Sends events one at a time, in order of arrival. Thread safe."""
 
-    def __init__(self) -> None:
-        self.reset_after_fork()
-        reset_in_children(self)
+    name = "django-idempotency-notifying"
 
     def reset_after_fork(self) -> None:
         """Drop the queue: after a fork it is the parent's, and the thread does not exist."""
         self._waiting: deque[tuple[Subject, Callable[[], None]]] = deque()
-        self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
-        self._thread: threading.Thread | None = None
         #: Is the thread sending one?
         self._sending = False
+        super().reset_after_fork()
 
     def notify(self, operation: Subject, send: Callable[[], None]) -> None:
         """Call `send` soon, in the thread, or in this one if none can be started. Never raises."""
@@ -87,40 +82,27 @@ class Notifier:
 
     def _runs(self) -> bool:
         """Start the thread unless it runs. Return whether it runs now."""
-        if self._thread is None:
-            thread = threading.Thread(target=self._run, name="django-idempotency-notifying", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:
-                return False
-            self._thread = thread
+        try:
+            self._start()
+        except RuntimeError:
+            return False
         return True
 
-    def _run(self) -> None:
-        try:
-            while self._goes_on():
-                self._send_all()
-        finally:
-            with self._lock:
-                if self._thread is threading.current_thread():  # it was interrupted: the next event starts another
-                    self._thread, self._sending = None, False
-                self._changed.notify_all()
-
-    def _goes_on(self) -> bool:
-        """Are there events left? If not, the thread ends."""
+    def _pause(self) -> bool:
         with self._lock:
-            if not self._waiting:
-                self._thread = None
-            return self._thread is not None
+            return bool(self._waiting) or self._end()
 
-    def _send_all(self) -> None:
+    def _work(self) -> None:
         """Send all queued events. A broken connection or an open transaction that one leaves never affects the next."""
-        while (event := self._next()) is not None:
-            operation, send = event
-            sent(send)
-            for close in (operation.store.close, closing):
-                with suppress(Exception):
-                    close()
+        try:
+            while (event := self._next()) is not None:
+                operation, send = event
+                sent(send)
+                for close in (operation.store.close, closing):
+                    with suppress(Exception):
+                        close()
+        finally:
+            self._sending = False
 
     def _next(self) -> tuple[Subject, Callable[[], None]] | None:
         with self._lock:

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import atexit
 import logging
-import threading
 from collections import defaultdict
+from contextlib import suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ..core.concurrency import reset_in_children
 from ..core.records import Record
 from ..core.repeats import Counted, Repeats
+from .background import Background
 
 if TYPE_CHECKING:
     from ..stores.base import BaseStore
@@ -32,19 +32,15 @@ PAUSE = 10.0
 MOST = 10_000
 
 
-class RepeatCounter:
+class RepeatCounter(Background):
     """The repeats that wait to be written. Thread safe. `flush()` is one batch, so that a test need not wait."""
 
-    def __init__(self) -> None:
-        self.reset_after_fork()
-        reset_in_children(self)
+    name = "django-idempotency-repeats"
 
     def reset_after_fork(self) -> None:
         """Forget what waits: after a fork it is the parent's, which writes it, and the thread does not exist."""
         self._waiting: dict[tuple[BaseStore, UUID], Counted] = {}
-        self._lock = threading.Lock()
-        self._ending = threading.Event()
-        self._thread: threading.Thread | None = None
+        super().reset_after_fork()
 
     def add(self, store: BaseStore, record: Record, *, replayed: bool) -> None:
         """Count a request that a record has answered, or refused since it was another one. Writes nothing."""
@@ -58,7 +54,7 @@ class RepeatCounter:
                 return
             repeats = once if known is None else known.repeats.plus(once)
             self._waiting[key] = Counted(record.id, repeats, record.purge_at)
-            if self._thread is None:
+            with suppress(RuntimeError):  # the interpreter is ending: drain() writes it
                 self._start()
 
     def flush(self) -> None:
@@ -77,26 +73,21 @@ class RepeatCounter:
 
     def drain(self) -> None:
         """End the thread and write what waits. Used at the end of a process."""
-        self._ending.set()
         self.flush()
+        with self._lock:
+            self._changed.notify_all()
 
     # ------------------------------------------------------------------------------------------------------- thread
 
-    def _start(self) -> None:
-        thread = threading.Thread(target=self._run, name="django-idempotency-repeats", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:  # the interpreter is ending: drain() writes it
-            return
-        self._thread = thread
+    def _pause(self) -> bool:
+        with self._lock:
+            if self._waiting:
+                self._changed.wait(PAUSE)
+                return True
+            return self._end()
 
-    def _run(self) -> None:
-        while not self._ending.wait(PAUSE):
-            self.flush()
-            with self._lock:
-                if not self._waiting:
-                    self._thread = None
-                    return
+    def _work(self) -> None:
+        self.flush()
 
 
 repeats = RepeatCounter()

@@ -16,15 +16,7 @@ from ..core.records import MISSING, Record, Settlement, Ticket
 from ..errors import LostRace
 from .commands import Claim, Commands, Pause, Settle
 from .heartbeat import Leased
-
-#: Seconds between two tries of a call, and in total. With one more timeout of its store, this delays a finished
-#: response by up to a second.
-SETTLE_PAUSE, SETTLE_PATIENCE = 0.1, 0.6
-
-
-def may_retry(began: float) -> bool:
-    """Is there time for a pause and another try before the response goes out? `began`: the first try, monotonic."""
-    return time.monotonic() - began + SETTLE_PAUSE <= SETTLE_PATIENCE
+from .waiting import SETTLE_PAUSE, may_retry
 
 
 class SettleResult(NamedTuple):

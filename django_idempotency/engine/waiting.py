@@ -1,4 +1,4 @@
-"""How long a duplicate waits for running work, and how many may wait."""
+"""How long a duplicate waits for running work, how many may wait, and how long a response waits for its settle."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from ..core.concurrency import reset_in_children
 
 #: Seconds between two checks of a busy record: first and longest. Each pause is 1.5 times the one before.
 PAUSE, LONGEST_PAUSE = 0.05, 0.5
+#: Seconds between two tries of a call, and in total. With one more timeout of its store, this delays a finished
+#: response by up to a second.
+SETTLE_PAUSE, SETTLE_PATIENCE = 0.1, 0.6
 
 
 def pauses(wait: float) -> Iterator[tuple[float, float]]:
@@ -50,3 +53,8 @@ class WaitSlots:
 
 
 wait_slots = WaitSlots()
+
+
+def may_retry(began: float) -> bool:
+    """Is there time for a pause and another try before the response goes out? `began`: the first try, monotonic."""
+    return time.monotonic() - began + SETTLE_PAUSE <= SETTLE_PATIENCE

@@ -4,7 +4,7 @@ from .current import CurrentOperation, Takeover, current_operation
 from .deadlines import deadline, remaining
 from .decorator import idempotent_function
 from .handle import Handle, Known
-from .keys import derive_key
+from .names import derive_key
 
 __all__ = [
     "CurrentOperation",

@@ -29,14 +29,12 @@ from ..errors import (
     StoreUnavailable,
     UnhashablePayload,
 )
-from ..instrumentation.counting import count, outcome_of_verdict
 from ..instrumentation.meters import Source, meters
 from ..instrumentation.observer import Observer
-from ..instrumentation.outcomes import DEGRADED, MISSING, UNKEYED
+from ..instrumentation.outcomes import DEGRADED, MISSING, UNKEYED, count, outcome_of_verdict
 from ..realms import SAID
 from ..runtime.handle import Course
-from ..runtime.registry import body_limit, store_of
-from ..runtime.tickets import issuing
+from ..runtime.registry import body_limit, issuing, store_of
 from ..runtime.transactions import refuse_open_transactions
 from ..runtime.wings import extended
 from .current import CURRENT, BoundCall, CurrentOperation, Takeover, living

@@ -18,8 +18,7 @@ from ..core.selectors import Selector
 from ..core.serialization.results import results_for
 from .arguments import Arguments
 from .handle import Handle
-from .keys import validate_key
-from .naming import name_of
+from .names import name_of, validate_key
 from .running import keyed
 from .terms import FunctionTerms, OnReplay, OnTakeover, exception_classes
 

@@ -34,8 +34,7 @@ from ..errors import (
     StoreUnavailable,
     is_answer,
 )
-from ..instrumentation.counting import count, traced
-from ..instrumentation.outcomes import HELD, REFUSED
+from ..instrumentation.outcomes import HELD, REFUSED, count, traced
 from ..runtime.handle import HELD_FOR
 from ..runtime.takeovers import HoldForReview, RunAgain, UseResult
 from .call import FunctionCall

@@ -20,7 +20,7 @@ from ..runtime.registry import stores
 from .call import key_of, plan_of
 from .endings import remembered
 from .executions import EXECUTION
-from .keys import validate_key
+from .names import validate_key
 from .running import arun, run
 from .terms import FunctionTerms
 

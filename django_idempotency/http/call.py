@@ -11,7 +11,7 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from contextlib import nullcontext
 from datetime import datetime, timezone
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from asgiref.sync import sync_to_async
 from django.db import connections
@@ -25,7 +25,6 @@ from ..core.failures import failed_with
 from ..core.records import MISSING, Outcome
 from ..core.rules import Execute, Replay, Verdict
 from ..engine.atomic import AtomicOperation
-from ..engine.lease import LeaseOperation
 from ..engine.operation import Operation
 from ..errors import (
     ConfigurationError,
@@ -37,10 +36,9 @@ from ..errors import (
     StoreUnavailable,
     TransactionLost,
 )
-from ..instrumentation.counting import outcome_of_verdict, traced
 from ..instrumentation.meters import meters
 from ..instrumentation.observer import Observer
-from ..instrumentation.outcomes import DEGRADED, TAKEN_OVER
+from ..instrumentation.outcomes import DEGRADED, TAKEN_OVER, outcome_of_verdict, traced
 from ..runtime.handle import Course
 from ..runtime.transactions import arefuse_open_transactions, refuse_open_transactions
 from . import counting
@@ -53,6 +51,9 @@ from .problems import refusal_of
 from .raised import response_to, status_of
 from .responses import FINAL, capture, ending_of, rebuild, render, wanted_by
 from .takeovers import Finish, Takeover, TakeoverEnd, aask, ask, end_of
+
+if TYPE_CHECKING:
+    from ..engine.lease import LeaseOperation
 
 Committed = Callable[[], HttpResponseBase | None]
 
@@ -102,6 +103,8 @@ class Call:
         ticket = identity.ticket(self.terms, plan.issue)
         self.operation: Operation
         if plan.leases:
+            from ..engine.lease import LeaseOperation  # not above: its threads and retries are for leases only
+
             holds = self.terms.on_failure == "hold"
             self.operation = LeaseOperation(plan.store, ticket, self._observer, hold_failures=holds)
         else:
@@ -194,8 +197,7 @@ class Call:
     async def _aclaim(self, within: OpenedTransactions) -> Verdict:
         """See _claim(). Async code holds no transaction."""
         await arefuse_open_transactions(but=self._alias)
-        assert isinstance(self.operation, LeaseOperation)
-        return await self.operation.aopen(wait=self.plan.patience)
+        return await cast("LeaseOperation", self.operation).aopen(wait=self.plan.patience)
 
     def _screen(self, run: Execute) -> None:
         """Let the listeners look at a claim. What one raises ends it, as the listener has settled it or not at all."""

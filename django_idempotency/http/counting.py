@@ -13,8 +13,8 @@ from .. import conf
 from ..core.policy import Policy
 from ..engine.operation import Operation
 from ..errors import Problem
-from ..instrumentation.counting import count as count_from
 from ..instrumentation.meters import Source, meters
+from ..instrumentation.outcomes import count as count_from
 from .exchange import exchange_of, noted_of
 
 

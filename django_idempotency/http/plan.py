@@ -22,8 +22,7 @@ from ..core.policy import OBSERVE, SAFE_METHODS, Policy, Resolved, profile_contr
 from ..core.profiles import Profile
 from ..core.records import Guarantee, Ticket, UnprintedText, prints
 from ..errors import ConfigurationError, KeyMalformed
-from ..runtime.registry import body_limit, store_of
-from ..runtime.tickets import issuing
+from ..runtime.registry import body_limit, issuing, store_of
 from ..runtime.wings import Listens, extended, wing
 from ..stores.base import BaseStore
 from .exemptions import Exemption, exemptions

@@ -1,8 +1,11 @@
-"""The texts of the changes that an operator makes by hand: one table for the admin and the command."""
+"""An operator changes a record by hand: one table of what there is, for the admin and the command, and one way to do it."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
@@ -10,7 +13,16 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
+from ..core.failures import failure_of, response_of
 from ..core.interventions import CHANGES, Intervention
+from ..core.records import MISSING, Record, shortened
+from ..errors import IdempotencyError, OutcomeUnknown, StoreUnavailable
+from ..instrumentation.trail import trail
+from ..stores.base import Audit, BaseStore
+from . import redaction
+from .failures import described
+
+logger = logging.getLogger("django_idempotency")
 
 _ALREADY = ngettext_lazy(
     "%d record was already free, expired or erased.", "%d records were already free, expired or erased."
@@ -26,18 +38,24 @@ class Verb:
     """
 
     name: str
-    # In the admin:
+    # In the admin; `action` is that of the list:
+    action: Promise | str = ""
     button: Promise
     title: Promise
     warning: Promise
     counted: Any  # ngettext_lazy
     logged: Promise
-    # In the command:
-    help: str
+    # In the command, and `done` also in the log:
+    help: str = ""
     done: str
-    already: str
+    already: str = ""
     #: In the admin: how many had that state already.
     already_counted: Any = _ALREADY
+
+    @property
+    def event(self) -> str:
+        """Its name in the log and in the audit trail."""
+        return f"{self.done.lower()}_by_hand"
 
     @property
     def permission(self) -> str:
@@ -50,9 +68,107 @@ class Verb:
         return changed
 
 
+def intervene(
+    verb: Verb,
+    store: BaseStore,
+    record_id: UUID,
+    *,
+    alias: str,
+    actor: str,
+    reason: str,
+    act: Callable[..., Intervention] | None = None,
+    note: Audit | None = None,
+) -> tuple[Intervention, Record | None]:
+    """Change a record, through all layers of the store, so that no copy is left in a front. Return the record as it was.
+
+    What is done is written to the audit trail, with `note(record)`: in the transaction of the change, where a store has
+    one. It is logged after that. `act` does it in place of the verb. Raises what the store raises.
+    """
+    before: list[Record] = []
+
+    def audit(record: Record) -> None:
+        before.append(record)
+        if len(before) > 1:  # of one change in two steps
+            return
+        if note is not None:
+            note(record)
+        trail.intervened(verb.event, record, actor=actor, reason=reason)
+
+    try:
+        outcome = (act or verb.act)(store, record_id, audit=audit)
+    except IdempotencyError as error:
+        if before:
+            _log(
+                verb,
+                before[0],
+                alias=alias,
+                actor=actor,
+                sure=not isinstance(error, (StoreUnavailable, OutcomeUnknown)),
+            )
+        raise
+    if before and outcome is Intervention.DONE:
+        _log(verb, before[0], alias=alias, actor=actor, sure=True)
+    return outcome, before[0] if before else None
+
+
+def _log(verb: Verb, record: Record, *, alias: str, actor: str, sure: bool) -> None:
+    """Log who changed a record, and its state before. Not `sure`: the outcome of the change is unknown."""
+    facts: dict[str, Any] = {
+        "event": verb.event,
+        "sure": sure,
+        "user": actor,
+        "store": alias,
+        "id": str(record.id),
+        "key": shortened(record.key),
+        "scope": record.scope,
+        "method": record.method,
+        "path": record.path,
+        "status": record.status.name.lower(),
+        "attempt": record.attempt,
+    }
+    logger.warning(
+        "%s by hand%s, by %s: record %s of %s in the store %s. It was %s, attempt %d.",
+        verb.done,
+        "" if sure else ", perhaps: the store did not respond",
+        *(facts[fact] for fact in ("user", "id", "scope", "store", "status", "attempt")),
+        extra={"idempotency": facts},
+    )
+
+
+def evidence(record: Record, *, erased: bool = False) -> str:
+    """Describe a record and its response on one line: status, size, SHA-256 and the address of what it made.
+
+    Of a record that is `erased` no trace of the response's content is noted: its hash could be compared with a guess.
+    """
+    return ", ".join(_facts(record, erased=erased))
+
+
+def _facts(record: Record, *, erased: bool) -> Iterator[str]:
+    yield f"{record.status.name.lower()}, attempt {record.attempt}"
+    if record.completed_at is not None:
+        yield f"completed {record.completed_at.isoformat(timespec='seconds')}"
+    if (failure := failure_of(record)) is not None:
+        yield described(failure)
+    if (outcome := response_of(record)) is None:
+        return
+    named = {name.lower(): value for name, value in outcome.headers}
+    yield f"response {outcome.status}"
+    if content_type := named.get("content-type"):
+        yield redaction.text(content_type)
+    if (location := named.get("location")) and not erased:
+        yield f"Location {redaction.text(location)}"
+    if outcome.body is MISSING:
+        yield "body not stored"
+    else:
+        yield f"{len(outcome.body):,} bytes"
+        if not erased:
+            yield f"SHA-256 {sha256(outcome.body).hexdigest()}"
+
+
 VERBS = {
     "release": Verb(
         name="release",
+        action=_("Release selected keys…"),
         button=_("Release…"),
         title=_("Release idempotency keys"),
         warning=_(
@@ -68,6 +184,7 @@ VERBS = {
     ),
     "expire": Verb(
         name="expire",
+        action=_("Expire selected records…"),
         button=_("Expire…"),
         title=_("Expire idempotency records"),
         warning=_(
@@ -82,6 +199,7 @@ VERBS = {
     ),
     "erase": Verb(
         name="erase",
+        action=_("Erase selected records…"),
         button=_("Erase…"),
         title=_("Erase idempotency records"),
         warning=_(

@@ -90,28 +90,27 @@ def _completed(fact: Fact, first: int) -> datetime | None:
     return fact.completed_at if fact.response_status is not None and fact.response_status // 100 == first else None
 
 
+def counted(period: Period, found: Iterable[tuple[datetime | None, int]], now: datetime) -> list[int]:
+    """Add numbers up in the parts of a period that ends `now`: each at its moment; `None`: in none."""
+    began, parts = now - period.length, [0] * period.parts
+    for at, count in found:
+        if at is not None and began < at <= now:
+            parts[min(int((at - began) / period.part), period.parts - 1)] += count
+    return parts
+
+
 def repeated(period: Period, seen: Sequence[tuple[datetime, int, int]], now: datetime) -> Iterator[Series]:
     """Yield the figures of what was counted: for each batch of a record its time, its replays and its mismatches."""
-    began = now - period.length
-    replays, mismatches = [0] * period.parts, [0] * period.parts
-    for at, replayed, mismatched in seen:
-        if began < at <= now:
-            part = min(int((at - began) / period.part), period.parts - 1)
-            replays[part] += replayed
-            mismatches[part] += mismatched
-    yield Series(name=_("Replays"), css="new", parts=replays)
+    yield Series(name=_("Replays"), css="new", parts=counted(period, ((at, count) for at, count, _ in seen), now))
+    mismatches = counted(period, ((at, count) for at, _, count in seen), now)
     yield Series(name=_("Refused as another request"), css="of-4", parts=mismatches)
 
 
 def over(period: Period, facts: Iterable[Fact], now: datetime, scale: float = 1.0) -> Iterator[Series]:
     """Yield each figure over a period that ends `now`. `scale`: how many records each of the facts stands for."""
-    facts, began = list(facts), now - period.length
+    facts = list(facts)
     for name, css, when in _FIGURES:
-        parts = [0] * period.parts
-        for fact in facts:
-            at = when(fact)
-            if at is not None and began < at <= now:
-                parts[min(int((at - began) / period.part), period.parts - 1)] += 1
+        parts = counted(period, ((when(fact), 1) for fact in facts), now)
         yield Series(name=name, css=css, parts=[round(part * scale) for part in parts])
 
 

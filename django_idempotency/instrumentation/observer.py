@@ -13,8 +13,8 @@ from .. import conf
 from ..core.records import shortened
 from ..engine.operation import Operation
 from ..signals import EVENTS, Event
-from .counting import short_id
 from .meters import LEASE_LOST, Source
+from .outcomes import short_id
 from .trail import trail
 
 logger = logging.getLogger("django_idempotency")

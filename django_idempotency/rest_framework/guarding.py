@@ -28,7 +28,7 @@ from ..http.bodies import keep
 from ..http.call import Call
 from ..http.exchange import HeaderStatus, call_on, exchange_of, note, stamp
 from ..http.kinds import kind_of
-from ..http.markers import mark_of
+from ..http.markers import MARK, UNMARKED
 from ..http.plan import ANY_POLICY, may_refuse, plan_of
 from ..http.problems import headers, note_problem, problem_response
 from ..http.responses import render
@@ -176,7 +176,7 @@ def dispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run) -> Htt
 def _dispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run, entry: ViewEntry) -> HttpResponseBase:
     name = (request.method or "").lower()
     handler = getattr(view, name, None) if name in view.http_method_names else None
-    if handler is None or request.method in SAFE_METHODS or mark_of(handler).exempt:
+    if handler is None or request.method in SAFE_METHODS or getattr(handler, MARK, UNMARKED).exempt:
         if request.method not in SAFE_METHODS and terms.carries_key(request):
             _leave(request, exempt=handler is not None)
         return stamp(request, run())

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
+from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
 from .. import conf
+from ..core.hashing import secret_id
 from ..core.policy import Resolved
-from ..core.records import Guarantee
+from ..core.records import Guarantee, Ticket
 from ..errors import ConfigurationError
 from ..instrumentation.meters import meters
 from ..stores.base import BaseStore
@@ -151,6 +154,18 @@ def store_of(policy: Resolved) -> BaseStore:
 def body_limit(policy: Resolved, store: BaseStore) -> int:
     """Return the longest body that a record may hold (bytes): the policy's limit, or else the store's."""
     return store.max_body if policy.max_body is None else policy.max_body
+
+
+def issuing(policy: Resolved, **given: Any) -> Callable[..., Ticket]:
+    """Return what makes the tickets of all calls under a resolved policy: it takes the fields that differ, and not `given`."""
+    return partial(
+        Ticket,
+        lease=policy.claim_lease,
+        ttl=policy.ttl,
+        guarantee=policy.guarantee,
+        secret_id=secret_id(policy.derive_secret or settings.SECRET_KEY),
+        **given,
+    )
 
 
 def records_of(store: BaseStore) -> Any:

@@ -178,22 +178,8 @@ def unpack(value: bytes, record_id: UUID, read_at: datetime) -> Record:
     if len(value) <= _BODY_AT or value[_BODY_AT] != VERSION:
         raise Malformed("not a record of this version")
     try:
-        fixed = _FIXED.unpack_from(value)
-        (
-            _,
-            lease_until,
-            completed_at,
-            expires_at,
-            created_at,
-            purge_at,
-            _,
-            status,
-            owner,
-            attempt,
-            length,
-            padded,
-            size,
-        ) = fixed
+        _, *instants, _, status, owner, attempt, length, padded, size = _FIXED.unpack_from(value)
+        lease_until, completed_at, expires_at, created_at, purge_at = instants
         request_at = _FIXED.size + size + 1
         outcome_at = request_at + value[request_at - 1]
         if len(value) < outcome_at:

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 class WrappedStore(BaseStore):
-    """Does what `store` does, and has its capabilities."""
+    """Does what `store` does, and has its capabilities.
+
+    A subclass that only changes what passes overrides `inwards()`, `settlement()` and `outwards()`.
+    """
 
     def __init__(self, store: BaseStore) -> None:
         self.store = store
@@ -37,24 +40,37 @@ class WrappedStore(BaseStore):
     def configure(self, *, claim_lease: Callable[[], float]) -> None:
         self.store.configure(claim_lease=claim_lease)
 
+    def inwards(self, ticket: Ticket) -> Ticket:
+        """Return a ticket as the store inside gets it."""
+        return ticket
+
+    def settlement(self, ticket: Ticket, settlement: Settlement) -> Settlement:
+        """Return the settlement of a ticket as the store inside gets it."""
+        return settlement
+
+    def outwards(self, record: Record, ticket: Ticket) -> Record:
+        """Return a record of the store inside as it is read under a ticket."""
+        return record
+
     def claim(self, ticket: Ticket) -> Record:
-        return self.store.claim(ticket)
+        return self.outwards(self.store.claim(self.inwards(ticket)), ticket)
 
     async def aclaim(self, ticket: Ticket) -> Record:
         """See claim()."""
-        return await self.store.aclaim(ticket)
+        return self.outwards(await self.store.aclaim(self.inwards(ticket)), ticket)
 
     def guard(
         self, ticket: Ticket, *, takeover: bool = False, claimed: Record | None = None
     ) -> AbstractContextManager[Guard]:
-        return self.store.guard(ticket, takeover=takeover, claimed=claimed)
+        guard = self.store.guard(self.inwards(ticket), takeover=takeover, claimed=claimed)
+        return _reading(guard, lambda record: self.outwards(record, ticket))
 
     def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
-        return self.store.settle(ticket, settlement)
+        return self.store.settle(self.inwards(ticket), self.settlement(ticket, settlement))
 
     async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
         """See settle()."""
-        return await self.store.asettle(ticket, settlement)
+        return await self.store.asettle(self.inwards(ticket), self.settlement(ticket, settlement))
 
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
         return self.store.renew(tickets)
@@ -94,7 +110,7 @@ class WrappedStore(BaseStore):
 
 
 @contextmanager
-def reading(guard: AbstractContextManager[Guard], read: Callable[[Record], Record]) -> Iterator[Guard]:
+def _reading(guard: AbstractContextManager[Guard], read: Callable[[Record], Record]) -> Iterator[Guard]:
     """Enter a guard whose locked record is read by `read` before anyone sees it."""
     with guard as entered:
         if entered.record is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import re
+from importlib import import_module
 
 import yaml
 from django.core.management import load_command_class
@@ -14,17 +15,19 @@ from django_idempotency import signals
 from django_idempotency.contrib.graphql.kind import RESOLVERS
 from django_idempotency.contrib.graphql.views import READS
 from django_idempotency.contrib.ninja.kind import INSIDE
-from django_idempotency.contrib.observe.observation import ERROR, REPLAY, RUN, UNKNOWN
+from django_idempotency.contrib.observe.observing import ERROR, REPLAY, RUN, UNKNOWN
 from django_idempotency.http.exchange import HeaderStatus
 from django_idempotency.http.handle import RequestIdempotency
 from django_idempotency.http.unguarded import REASONS
 from django_idempotency.inspection.status import DisplayStatus
 from django_idempotency.instrumentation import observer
+from django_idempotency.instrumentation.meters import METRICS
 from django_idempotency.instrumentation.outcomes import OUTCOMES
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.runtime.wings import extended
 from django_idempotency.testing import assert_idempotent
 
+from ..management.test_idempotency_monitoring import DECLARING
 from .pages import ROOT, checked, code, table, text
 
 #: Options that every command has.
@@ -121,6 +124,25 @@ def test_every_alert() -> None:
     rules = yaml.safe_load((ROOT / "django_idempotency/contrib/monitoring/rules.yml").read_text())["groups"][0]["rules"]
     shown = {code(name): severity for name, _, severity in checked("how-to/alerts.md", "alerts")}
     assert shown == {rule["alert"]: rule["labels"]["severity"] for rule in rules if "alert" in rule}
+
+
+def test_every_metric() -> None:
+    """Each that is declared has its names, its type and its labels."""
+    for name in DECLARING:
+        import_module(f"django_idempotency.{name}")
+    ours = [metric for metric in METRICS if not metric.name.startswith("tests.")]
+    declared = {
+        f"django_idempotency_{metric.name.replace('.', '_')}_{'seconds' if metric.buckets else 'total'}": (
+            f"django_idempotency.{metric.name}",
+            "histogram" if metric.buckets else "counter",
+            metric.labels,
+        )
+        for metric in ours
+    }
+    shown = checked("how-to/metrics.md", "metrics")
+    assert declared == {
+        code(name): (code(other), kind, tuple(re.findall("`(.*?)`", labels))) for name, other, kind, labels in shown
+    }
 
 
 def test_every_outcome_of_the_metrics() -> None:

@@ -71,7 +71,7 @@ class World:
         monkeypatch.setattr("django_idempotency.engine.lease.heartbeat", self.heartbeat)
         for module in ("engine.operation", "engine.settling"):
             monkeypatch.setattr(f"django_idempotency.{module}.time", self)
-        monkeypatch.setattr("django_idempotency.engine.settling.SETTLE_PATIENCE", 0.0)
+        monkeypatch.setattr("django_idempotency.engine.waiting.SETTLE_PATIENCE", 0.0)
 
     def monotonic(self) -> float:
         return self.seconds
@@ -254,7 +254,7 @@ def test_the_queue_is_bounded(world: World, count: int, body: Any) -> None:
 def test_the_thread_writes_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread writes without a call of attempt(), and ends when nothing waits any more."""
     monkeypatch.setattr("django_idempotency.engine.deferring.PAUSE", 0.02)
-    monkeypatch.setattr("django_idempotency.engine.settling.SETTLE_PATIENCE", 0.0)
+    monkeypatch.setattr("django_idempotency.engine.waiting.SETTLE_PATIENCE", 0.0)
     queue = Deferring()
     monkeypatch.setattr("django_idempotency.engine.lease.deferring", queue)
     store = MemoryStore()
@@ -270,7 +270,7 @@ def test_the_thread_writes_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_hanging_receiver(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hanging receiver stops none of 300 settles, takes one thread, and every event is sent once it returns."""
     monkeypatch.setattr("django_idempotency.engine.deferring.PAUSE", 0.02)
-    monkeypatch.setattr("django_idempotency.engine.settling.SETTLE_PATIENCE", 0.0)
+    monkeypatch.setattr("django_idempotency.engine.waiting.SETTLE_PATIENCE", 0.0)
     queue, notifier = Deferring(), Notifier()
     monkeypatch.setattr("django_idempotency.engine.lease.deferring", queue)
     monkeypatch.setattr("django_idempotency.engine.deferring.notifier", notifier)

@@ -224,7 +224,7 @@ def test_who_settles_while_its_loss_is_noted_knows_of_it(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    "look", [lambda beating: beating._due(0.0), lambda beating: beating._sleep()], ids=["due", "sleep"]
+    "look", [lambda beating: beating._due(0.0), lambda beating: beating._pause()], ids=["due", "pause"]
 )
 def test_a_lease_may_be_forgotten_while_others_are_looked_at(look: Callable[[Heartbeat], object]) -> None:
     """Forgetting a lease does not wait for the beating thread, which iterates over a copy."""
@@ -292,7 +292,7 @@ def test_a_lease_that_begins_while_the_thread_renews(lease: float) -> None:
         beating._wakes = -1.0
 
     beating._changed.wait = wait  # type: ignore[assignment, method-assign]
-    assert beating._sleep() is True
+    assert beating._pause() is True
     assert waits == [min(lease / 3, 60.0)]
 
 
@@ -309,7 +309,7 @@ def test_a_lease_that_comes_while_the_thread_ends() -> None:
         beating._watched = looked
 
     beating._changed.wait = wait  # type: ignore[assignment, method-assign]
-    assert beating._sleep() is True
+    assert beating._pause() is True
     assert looked.coming is not None
     looked.coming.join(10)
     assert beating._thread is thread
@@ -431,7 +431,7 @@ def test_short_calls_wake_the_thread_once(world: World, monkeypatch: pytest.Monk
     monkeypatch.setattr(world.heartbeat._changed, "wait", wait)
     monkeypatch.setattr(world.heartbeat._changed, "notify", lambda: woken.append(world.seconds))
     monkeypatch.setattr(world.heartbeat, "_thread", threading.current_thread())
-    assert world.heartbeat._sleep()
+    assert world.heartbeat._pause()
     assert slept == [60, 10, 5, 5]
     assert woken == [0]
 
@@ -443,7 +443,7 @@ def test_a_thread_without_work_ends(world: World, monkeypatch: pytest.MonkeyPatc
         world.seconds += seconds
 
     monkeypatch.setattr(world.heartbeat._changed, "wait", wait)
-    assert not world.heartbeat._sleep()
+    assert not world.heartbeat._pause()
     assert world.seconds == 60
 
 

@@ -276,7 +276,7 @@ def test_lease(ended: WorkResult, hold: bool, settled: list[Status], events: lis
 def test_the_settle_of_a_lease(answers: list[Any], event: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A settle is retried until the store responds; whatever the result, the client gets the response of the work."""
     monkeypatch.setattr("django_idempotency.engine.settling.SETTLE_PAUSE", 0.0)
-    monkeypatch.setattr("django_idempotency.engine.settling.SETTLE_PATIENCE", 60.0)
+    monkeypatch.setattr("django_idempotency.engine.waiting.SETTLE_PATIENCE", 60.0)
     assert settled_lease(answers) == ([event], len(answers))
 
 
@@ -285,7 +285,7 @@ def test_the_settle_of_a_lease_in_vain(
     answered: Exception, deferring: Deferring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a while the response goes out, and the settle is deferred."""
-    monkeypatch.setattr("django_idempotency.engine.settling.SETTLE_PATIENCE", 0.0)
+    monkeypatch.setattr("django_idempotency.engine.waiting.SETTLE_PATIENCE", 0.0)
     assert settled_lease([answered]) == (["deferred"], 1)
 
 
@@ -416,7 +416,7 @@ def test_a_lease_that_is_rolled_back_with_the_work(asynchronous: bool) -> None:
 
 def test_a_lease_in_a_transaction_is_not_retried_later(deferring: Deferring, monkeypatch: pytest.MonkeyPatch) -> None:
     """No other connection sees the record before COMMIT, so our thread would find nothing to settle."""
-    monkeypatch.setattr("django_idempotency.engine.settling.SETTLE_PATIENCE", 0.0)
+    monkeypatch.setattr("django_idempotency.engine.waiting.SETTLE_PATIENCE", 0.0)
     claims, settles = [record_of(LEASED, joined=True)], [StoreUnavailable()]
     call, listener = opened(FakeStore(claims=claims, settles=settles), lease=True)
     call.settle(WorkResult.KEPT, OUTCOME)

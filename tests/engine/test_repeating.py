@@ -109,10 +109,11 @@ def test_the_end_of_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread starts with the first repeat, and what waits at the end is written."""
     store, counter = Store(), RepeatCounter()
     counter.add(store, record(), replayed=True)
-    assert counter._thread is not None
+    thread = counter._thread
+    assert thread is not None
     counter.drain()
-    counter._thread.join(5)
-    assert not counter._thread.is_alive()
+    thread.join(5)
+    assert not thread.is_alive()
     assert len(store.batches) == 1
 
 

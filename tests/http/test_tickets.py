@@ -12,7 +12,7 @@ from django_idempotency.core.hashing import record_id, secret_id
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.records import Guarantee, Ticket
 from django_idempotency.http.identity import Identity
-from django_idempotency.runtime.tickets import issuing
+from django_idempotency.runtime.registry import issuing
 
 
 def ticket(policy: Policy | None = None, path: str = "/pay") -> Ticket:

@@ -167,9 +167,7 @@ def test_dynamodb_refuses(tables: Tables) -> None:
     store.client.patient = lambda: own
     with (
         answered(store, None, "AccessDeniedException"),
-        pytest.raises(
-            CommandError, match=r"dynamo: DynamoDBStore: the server refused or failed: .*AccessDenied.*CreateTable"
-        ),
+        pytest.raises(CommandError, match=r"dynamo: the server refused or failed: .*AccessDenied.*CreateTable"),
     ):
         create()
 

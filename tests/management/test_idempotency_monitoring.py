@@ -23,7 +23,10 @@ from ..docs.pages import DOCS, anchors
 from ..support.services import needs_prometheus, program
 
 #: Where metrics are declared.
-DECLARING = ("contrib.outbox.relaying", "contrib.steps.journal", "contrib.client.ledger", "runtime.metered")
+DECLARING = (
+    *("runtime.metered", "contrib.audit.writing", "contrib.suspects.searching"),
+    *("contrib.outbox.relaying", "contrib.steps.journal", "contrib.client.ledger"),
+)
 _NAME = re.compile(r"django_idempotency_\w+")
 
 

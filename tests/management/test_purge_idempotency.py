@@ -14,7 +14,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from django_idempotency.errors import LostRace, StoreUnavailable
-from django_idempotency.management import progress, scanning
+from django_idempotency.management import base
 from django_idempotency.management.commands import purge_idempotency
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.base import Purged
@@ -157,7 +157,7 @@ class TestTheEnd:
         assert naps[:2] == [0.1, 0.2]
 
     def test_lost_races_without_end(self, batches: list[Any], naps: list[float]) -> None:
-        batches += [(10, NEVER), *[LostRace() for _ in range(scanning.TRIES)]]
+        batches += [(10, NEVER), *[LostRace() for _ in range(base.TRIES)]]
         with pytest.raises(CommandError, match=r"Lost the race for a batch 5 times in a row\.\n10 records deleted"):
             purge("--batch-size=10")
 
@@ -229,7 +229,7 @@ class TestProgress:
         self, batches: list[Any], naps: list[float], monkeypatch: Any, verbosity: int, lines: int
     ) -> None:
         """Elsewhere progress is a line every few seconds, if asked for."""
-        monkeypatch.setattr(progress, "PACE", 0.0)
+        monkeypatch.setattr(base, "PACE", 0.0)
         batches += [(10, NEVER), (10, NEVER), (0, None)]
         errors = StringIO()
         purge("--batch-size=10", stderr=errors, verbosity=verbosity)

@@ -1,4 +1,4 @@
-"""`idempotency_stats` and `idempotency_records`: what is in a store, whichever it is."""
+"""`idempotency_stats` and the list of `idempotency_record`: what is in a store, whichever it is."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_idempotency.core.conclusions import SettledState
 from django_idempotency.core.records import Outcome, OutcomeKind
-from django_idempotency.inspection.stats import Tally
+from django_idempotency.inspection.status import Tally
 from django_idempotency.management.arguments import duration
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.runtime.registry import stores
@@ -154,7 +154,7 @@ def test_an_empty_store() -> None:
 
 def listed(*args: Any, **options: Any) -> list[str]:
     return [
-        json.loads(line)["key"] for line in call("idempotency_records", *args, format="json", **options)[0].splitlines()
+        json.loads(line)["key"] for line in call("idempotency_record", *args, format="json", **options)[0].splitlines()
     ]
 
 
@@ -169,13 +169,13 @@ def test_filters(filled: MemoryStore, user: User) -> None:
     filled.claim(make_ticket(key="theirs", scope=f"database:other/user:auth.user:{user.pk}"))
     filled.claim(make_ticket(key="made up", scope=f"scope:x/user:auth.user:{user.pk}"))
     assert sorted(listed(user=str(user.pk))) == ["lapsed", "running"]
-    assert listed(route="charges", scope="shop") == ["done"]
+    assert listed("--scope", "shop", route="charges") == ["done"]
 
 
 def test_a_table_for_people(filled: MemoryStore) -> None:
     """No body is in it, nothing stored moves the cursor, and it says when it stopped."""
     filled.claim(make_ticket(key="evil", path="/\x1b[31m"))
-    out, err = call("idempotency_records", limit=7)
+    out, err = call("idempotency_record", limit=7)
     assert out.splitlines()[0].split() == ["STATUS", "AGE", "TRY", "SCOPE", "KEY", "REQUEST"]
     assert "\x1b" not in out
     assert SECRET not in out
@@ -183,7 +183,7 @@ def test_a_table_for_people(filled: MemoryStore) -> None:
 
 
 def test_none(filled: MemoryStore) -> None:
-    assert call("idempotency_records", route="nowhere")[1] == "None of 6 records.\n"
+    assert call("idempotency_record", route="nowhere")[1] == "None of 6 records.\n"
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("5m", 300), ("2h", 7200), ("1d", 86_400)])

@@ -104,10 +104,8 @@ class _AsyncGuardedHandler:
 
     async def _open(self, request: Any) -> None:
         terms = self._terms
-        if terms.fixed is None:  # a project's own may query a database, which an event loop refuses
-            policy = await sync_to_async(terms.policy_of)(self._view)
-        else:
-            policy = terms.policy_of(self._view)
+        # A project's own may query a database, which an event loop refuses.
+        policy = terms.fixed or await sync_to_async(terms.policy_of)(self._view)
         call = await _admit(request, policy, strict=terms.strict)
         if call is None:
             await areport_unguarded(request._request)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 
 from ...core.at_rest import HASHED, hashed_key, hashed_scope
-from ...core.records import Record, Settlement, Ticket
-from ...stores.base import BaseStore, Guard
-from ...stores.wrapper import WrappedStore, reading
+from ...core.records import Record, Ticket
+from ...stores.base import BaseStore
+from ...stores.wrapper import WrappedStore
 
 
 class HashedStore(WrappedStore):
@@ -22,33 +21,12 @@ class HashedStore(WrappedStore):
         super().__init__(store)
         self._secret = secret
 
-    def claim(self, ticket: Ticket) -> Record:
-        return _named(self.store.claim(self._hashed(ticket)), ticket)
-
-    async def aclaim(self, ticket: Ticket) -> Record:
-        """See claim()."""
-        return _named(await self.store.aclaim(self._hashed(ticket)), ticket)
-
-    def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
-        return self.store.settle(self._hashed(ticket), settlement)
-
-    async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
-        """See settle()."""
-        return await self.store.asettle(self._hashed(ticket), settlement)
-
-    def guard(
-        self, ticket: Ticket, *, takeover: bool = False, claimed: Record | None = None
-    ) -> AbstractContextManager[Guard]:
-        guard = self.store.guard(self._hashed(ticket), takeover=takeover, claimed=claimed)
-        return reading(guard, lambda record: _named(record, ticket))
-
-    def _hashed(self, ticket: Ticket) -> Ticket:
+    def inwards(self, ticket: Ticket) -> Ticket:
+        """Return the ticket with hashes."""
         secret = self._secret()
         scope, key = hashed_scope(secret, ticket.scope), hashed_key(secret, ticket.scope, ticket.key)
         return ticket._replace(scope=scope, key=key)
 
-
-def _named(record: Record, ticket: Ticket) -> Record:
-    if not record.scope.startswith(HASHED):  # from before, or erased
-        return record
-    return record._replace(scope=ticket.scope, key=ticket.key)
+    def outwards(self, record: Record, ticket: Ticket) -> Record:
+        """Return the record under the name that the ticket has, unless it is from before, or erased."""
+        return record._replace(scope=ticket.scope, key=ticket.key) if record.scope.startswith(HASHED) else record

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -10,26 +9,23 @@ from django.apps import apps
 from django.contrib import admin
 from django.contrib.admin import AdminSite
 from django.core.paginator import Paginator
-from django.db.models import Q, QuerySet
+from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest
 from django.template.loader import render_to_string
-from django.urls import NoReverseMatch, reverse
 from django.utils.functional import cached_property
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext_lazy as _
 
+from ...admin.links import change_url, linked
 from ...admin.panels import PANELS
-from ...core.hashing import record_id
-from ...core.scope_names import spellings
+from ...admin.searching import parse
 from ...inspection import redaction
 from ...inspection.read_only import ReadOnlyAdmin
 from ...models import IdempotencyRecord
 from ...stores.base import BaseStore
 from .models import AuditEvent, Reference
-from .sealing import shown
-from .timeline import hashes_of, referring_to, said_of, timeline_of
-from .values import parsed
+from .rows import hashes_of, parsed, referring_to, said_of, shown, timeline_of
 
 #: The most rows of a list that are counted, and so paged through.
 COUNTED = 10_000
@@ -46,7 +42,7 @@ class TrailPanel:
         context = {
             "events": [(event, *said_of(event.event), redaction.text(event.request)) for event in known.events],
             "cut": known.cut,
-            "references": [(each, linked(each, request, site)) for each in known.references],
+            "references": [(each, reference_link(each, request, site)) for each in known.references],
         }
         return render_to_string("admin/idempotency_audit/timeline.html", context, request)
 
@@ -60,20 +56,18 @@ class TrailPanel:
 PANELS.append(TrailPanel())
 
 
-def linked(reference: Reference, request: HttpRequest, site: AdminSite) -> SafeString | str:
-    """Return a reference's value, as a link where its kind names a model with an admin that the viewer may open."""
+def model_of(kind: str) -> type[Model] | None:
+    """Return the model that a kind names, such as "payments.charge"."""
     try:
-        model = apps.get_model(reference.kind)
+        return apps.get_model(kind)
     except (LookupError, ValueError):
-        return reference.value
-    page = site._registry.get(model)  # noqa: SLF001 - is_registered() names no admin
-    if page is None or not page.has_view_permission(request):
-        return reference.value
-    opts = model._meta
-    with suppress(NoReverseMatch):
-        url = reverse(f"{site.name}:{opts.app_label}_{opts.model_name}_change", args=[reference.value])
-        return format_html('<a href="{}">{}</a>', url, reference.value)
-    return reference.value
+        return None
+
+
+def reference_link(reference: Reference, request: HttpRequest, site: AdminSite) -> SafeString:
+    """Return a reference's value, as a link where its kind names a model with an admin that the viewer may open."""
+    model = model_of(reference.kind)
+    return linked(reference.value, "" if model is None else change_url(site, model, reference.value, request))
 
 
 class BoundedPaginator(Paginator):  # type: ignore[type-arg]
@@ -111,11 +105,7 @@ class TrailAdmin(ReadOnlyAdmin):
     @admin.display(description=_("key and scope"))
     def whose(self, row: Any) -> SafeString:
         shown = format_html('<code>{}</code><br><span class="quiet">{}</span>', row.key, row.scope)
-        opts = IdempotencyRecord._meta
-        with suppress(NoReverseMatch):
-            url = reverse(f"{self.admin_site.name}:{opts.app_label}_{opts.model_name}_change", args=[row.record])
-            return format_html('<a href="{}">{}</a>', url, shown)
-        return shown
+        return linked(shown, change_url(self.admin_site, IdempotencyRecord, row.record))
 
 
 @admin.register(AuditEvent)
@@ -130,7 +120,7 @@ class AuditEventAdmin(TrailAdmin):
     search_help_text = _("Scope and key, separated by a space (“user:auth.user:7 order-42”), or a record's id.")
 
     def named(self, term: str) -> Q:
-        return Q(record__in=records_named(term))
+        return Q(record__in=parse(term).ids())
 
     @admin.display(description=_("event"))
     def label(self, row: AuditEvent) -> SafeString:
@@ -165,15 +155,3 @@ class ReferenceAdmin(TrailAdmin):
     @admin.display(description=_("value"))
     def value_shown(self, row: Reference) -> str:
         return shown(row).value
-
-
-def records_named(term: str) -> list[UUID]:
-    """Return the ids that a search term may mean: a record's own, or those of a scope and a key."""
-    with suppress(ValueError):
-        return [UUID(term)]
-    words = term.split(" ")
-    return [
-        record_id(scope, " ".join(words[border:]))
-        for border in range(1, min(len(words), 10))
-        for scope in spellings(" ".join(words[:border]))
-    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -60,13 +61,12 @@ class AuditConfig(AppConfig):
 
 def attach() -> None:
     """Attach the trail if AUDIT is set, and detach it otherwise."""
-    from .writing import DatabaseTrail  # not above: loads the models
+    trail.active = None
+    with suppress(ImproperlyConfigured):  # an error of `manage.py check`
+        if conf.get("AUDIT") is True:
+            from .writing import DatabaseTrail  # not above: loads the models
 
-    try:
-        wanted = conf.get("AUDIT") is True
-    except ImproperlyConfigured:  # an error of `manage.py check`
-        wanted = False
-    trail.active = DatabaseTrail() if wanted else None
+            trail.active = DatabaseTrail()
 
 
 def _reattach(*, setting: str, **_: Any) -> None:

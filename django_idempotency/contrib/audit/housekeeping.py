@@ -20,7 +20,7 @@ from ..at_rest.columns import batches
 from ..at_rest.encryption import sealing
 from ..at_rest.sealed import CannotOpen, Resealing
 from .models import AuditEvent, Reference
-from .sealing import seal, unseal
+from .rows import seal, unseal
 from .writing import database
 
 #: The most rows that one statement deletes.

@@ -1,5 +1,5 @@
 """Durable executions: work that its engine suspends, and restarts from the beginning hours later."""
 
-from .naming import execution
+from .suspending import execution
 
 __all__ = ["execution"]

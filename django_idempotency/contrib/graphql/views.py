@@ -40,7 +40,7 @@ from ...http.run import arun, run
 from ...http.unguarded import areport_unguarded, leave_unguarded, report_unguarded, watched
 from ..observe.observing import observation_of
 from . import operations
-from .execution import Execution
+from .operations import Execution
 
 READS = Reason("reads", "it is not a GraphQL mutation", logging.INFO)
 

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.http import HttpRequest, JsonResponse
-from django.http.response import HttpResponseBase
-from django.utils.decorators import method_decorator
-from django.views import View
-from django.views.decorators.cache import never_cache
 
-from ...core.policy import Policy
-from ...errors import Problem
-from ...http.markers import Mark
-from ...http.problems import problem_response
+from ...http.own_views import OwnView
 from . import issuing
 
 
-@method_decorator(never_cache, name="dispatch")
-class IdempotencyTokenView(View):
+class IdempotencyTokenView(OwnView):
     """Issues keys, for `Policy(key_format="issued")`. To whom is decided around it.
 
     `policy` names the scope and the lifetime of keys that are for any address. One that is for an address has those of the
@@ -26,18 +16,8 @@ class IdempotencyTokenView(View):
     """
 
     http_method_names = ["post", "options"]  # noqa: RUF012 - Django's own shape
-    policy = Policy()
-    #: The middleware does not guard it, nor require a key.
-    idempotency_mark = Mark(exempt=True)
     #: `manage.py check` looks for a view that has this.
     issues_idempotency_keys = True
-
-    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Respond with a problem document to one of our errors."""
-        try:
-            return super().dispatch(request, *args, **kwargs)
-        except Problem as problem:
-            return problem_response(problem, request)
 
     def post(self, request: HttpRequest) -> JsonResponse:
         """Return a new key, and until when it is accepted."""

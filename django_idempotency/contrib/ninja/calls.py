@@ -6,28 +6,38 @@ response: renderers, response schemas, exception handlers.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
+import hashlib
+from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Set as AbstractSet
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from asgiref.sync import sync_to_async
+from django.db import connections
+from django.db.models import Model
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from ...core.policy import SAFE_METHODS, Policy
-from ...errors import OperationUnknown, Problem, TransactionLost
+from ...errors import ConfigurationError, IdempotencyError, OperationUnknown, Problem, TransactionLost
 from ...http.admission import Keyed, call_of, key_to_guard
-from ...http.atomic_requests import non_atomic_aliases_of
+from ...http.atomic_requests import (
+    ALL_ALIASES,
+    NONE_OPENED,
+    AllAliases,
+    atomic_requests,
+    excluded_aliases,
+    non_atomic_aliases_of,
+)
 from ...http.call import Call
-from ...http.exchange import call_on, exchange_of, stamp
-from ...http.keys import user_of
+from ...http.exchange import call_on, exchange_of, noted_of, stamp
+from ...http.keys import principal, user_of
 from ...http.plan import plan_of
+from ...http.problems import aproblem_response, headers, note_problem, problem_response
 from ...http.responses import render
 from ...http.run import aconclude, aended, conclude, require_lease
 from ...http.unguarded import areport_unguarded, note_unreached, report_unguarded
-from .callers import caller_of
-from .problems import aproblem_response, problem_response
-from .transactions import refuse_transaction, transactions_around
 
 if TYPE_CHECKING:
     from ninja import NinjaAPI
@@ -209,8 +219,114 @@ class OperationCall:
         return call_of(request, keyed, user=user, source=request, non_atomic=non_atomic_aliases_of(request))
 
     def _respond(self, problem: Problem) -> HttpResponseBase:
-        return problem_response(problem, self.request, self._api)
+        """Return the response to a problem: from the API's own handler, if there is one, or a problem document."""
+        handled = self._handled(problem)
+        return problem_response(problem, self.request) if handled is None else handled
 
     async def _arespond(self, problem: Problem) -> HttpResponseBase:
         """See _respond()."""
-        return await aproblem_response(problem, self.request, self._api)
+        handled = self._handled(problem)
+        return await aproblem_response(problem, self.request) if handled is None else handled
+
+    def _handled(self, problem: Problem) -> HttpResponseBase | None:
+        """Return the response of the API's own handler, if it has one for a problem."""
+        handlers = handled_exceptions(self._api)
+        if not any(issubclass(cls, IdempotencyError) and cls in handlers for cls in type(problem).__mro__):
+            return None
+        note_problem(self.request, problem)
+        response: HttpResponseBase = self._api.on_exception(self.request, problem)
+        for name, value in headers(problem, self.request).items():
+            response.setdefault(name, value)
+        return response
+
+
+class _Instance:
+    """Adapts an authenticating row, such as an API key, to a user."""
+
+    is_authenticated = True
+
+    def __init__(self, row: Model) -> None:
+        self._row = row
+
+    @property
+    def pk(self) -> Any:
+        """The row's primary key; hashed if it is text, since that of a token may be the token."""
+        pk = self._row.pk
+        return pk if isinstance(pk, (int, UUID)) else hashlib.sha256(str(pk).encode()).hexdigest()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._row, name)
+
+
+def caller_of(request: HttpRequest, user: Any, policy: Policy) -> Any:
+    """Return the owner of a key: `request.auth`, or else `request.user`; `None`: the policy's scope decides.
+
+    `request.auth` is what an authentication returned. A user or another row identifies the owner. Text does not (a
+    token is a secret, and rotates), nor does a dict: there the policy's `scope` takes precedence over a user from a
+    session.
+    """
+    auth = getattr(request, "auth", None)
+    if principal(auth) is not None:
+        return auth
+    if isinstance(auth, Model) and auth.pk is not None and not hasattr(auth, "is_authenticated"):
+        return _Instance(auth)
+    unnamed = auth is not None and not isinstance(auth, bool)
+    return None if unnamed and policy.scope is not None else user
+
+
+def handled_exceptions(api: Any) -> Any:
+    """Return the exception classes that an API has handlers for.
+
+    `api.on_exception()` finds one for every exception, ninja's own, so it cannot say whether the project has one for
+    ours.
+    """
+    return getattr(api, "_exception_handlers", {})
+
+
+class Transactions:
+    """The transactions of ATOMIC_REQUESTS around a guarded operation, opened as by Django, outside `decorate_view`."""
+
+    def __init__(self, non_atomic: AbstractSet[str] = ALL_ALIASES) -> None:
+        self._non_atomic = non_atomic
+        self._stack = ExitStack()
+        self.opened = NONE_OPENED
+
+    @contextmanager
+    def around(self, request: HttpRequest, policy: Policy) -> Iterator[None]:
+        """Open them for as long as a view runs."""
+        exchange = exchange_of(request)
+        exchange.transactions = self
+        try:
+            with self._stack:
+                self.begin(noted=plan_of(policy).may_have_key(request.META))
+                yield
+        finally:
+            exchange.transactions = None
+
+    def begin(self, *, noted: bool = False) -> None:
+        """Open them; again after the guard has closed, for what decorators do with its response."""
+        self.opened = self._stack.enter_context(atomic_requests(self._non_atomic, noted=noted))
+
+    def end(self, *raised: Any) -> None:
+        """End them before the view does, except one that a guard has taken over."""
+        self._stack.__exit__(*raised)
+
+
+def transactions_around(request: HttpRequest) -> Transactions:
+    """Return the open ones; none in a view that is not ninja's."""
+    exchange = noted_of(request)
+    found: Transactions | None = None if exchange is None else exchange.transactions
+    return Transactions() if found is None else found
+
+
+def refuse_transaction(request: HttpRequest) -> None:
+    """Refuse to claim inside the transaction of ATOMIC_REQUESTS, which our view of the path leaves."""
+    callback = getattr(request.resolver_match, "func", None)
+    left = excluded_aliases(callback)
+    if not isinstance(left, AllAliases) and any(
+        settings["ATOMIC_REQUESTS"] and alias not in left for alias, settings in connections.settings.items()
+    ):
+        raise ConfigurationError(
+            "This operation is inside the transaction of ATOMIC_REQUESTS. Use functools.wraps() in every decorator "
+            "around the views of the API."
+        )

@@ -18,7 +18,7 @@ from ninja.openapi.schema import OpenAPISchema
 from ...errors import IdempotencyError
 from ..publishing.routes import guarded_at
 from ..publishing.schema import describe
-from .problems import handled_exceptions
+from .calls import handled_exceptions
 
 
 class IdempotencySchemaMixin(ninja.NinjaAPI):

@@ -17,8 +17,7 @@ from ...http.atomic_requests import atomic_requests, leave_atomic_requests, non_
 from ...http.kinds import operation_of
 from ...http.markers import MARK, Mark, mark_of
 from ...http.run import conclude
-from .calls import OperationCall
-from .transactions import Transactions
+from .calls import OperationCall, Transactions
 
 
 class GuardedOperation(Operation):

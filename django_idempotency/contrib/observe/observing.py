@@ -17,24 +17,208 @@ import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
 from django.http import HttpRequest
+from django.http.request import RawPostDataException
 from django.http.response import HttpResponseBase
 
-from ...errors import InProgress, LostRace, Problem
+from ... import conf
+from ...core import conclusions, rules, settlements
+from ...core.conclusions import SettledState, WorkResult
+from ...core.hashing import derived_key, record_id
+from ...core.policy import Resolved
+from ...core.records import MISSING, Guarantee, Outcome, Ticket
+from ...core.rules import Execute, Replay, Verdict
+from ...core.scope_names import observed
+from ...errors import InProgress, LeaseInTransaction, LostRace, Problem, ResponseNotStored, StoreUnavailable
 from ...http import bodies, counting
-from ...http.bodies import is_read
+from ...http.bodies import is_form_parsed, is_in_memory, is_read
 from ...http.exchange import HeaderStatus, hand_out, note, noted_of, stamp
 from ...http.handle import RequestIdempotency
-from ...http.identity import Key
+from ...http.identity import Key, Where, identify
 from ...http.plan import Plan
+from ...http.problems import refusal_of
+from ...http.responses import ending_of, is_storable, wanted_by
+from ...http.selection import asks_request
 from ...http.unguarded import readable_key, report_unguarded
 from ...instrumentation.observer import notify_observed
 from ...instrumentation.outcomes import OBSERVED
+from ...runtime.derivation import Unstored
+from ...runtime.registry import body_limit, issuing, store_of
+from ...runtime.transactions import refuse_open_transactions
 from ...runtime.wings import extended
-from .observation import ERROR, Observation, Observed
+from ...stores.base import BaseStore
+
+#: Seconds for which a store that did not respond is left alone, so that it delays few responses.
+PAUSE = 10.0
+
+#: What a guard would have done, if it would not have responded with a problem: then it is the problem's code.
+RUN = "run"  # run the view, as happened
+REPLAY = "replay"  # return the first response: the view has run twice
+UNKNOWN = "unknown"  # nothing speaks against the request; whether its key was known could not be asked
+ERROR = "error"  # raise: a setting, or a function of the project, is wrong
+
+#: The store → when it did not respond (monotonic).
+_silent: weakref.WeakKeyDictionary[BaseStore, float] = weakref.WeakKeyDictionary()
+
+
+@dataclass(kw_only=True, eq=False)
+class Observation:
+    """One observed request. It holds the request weakly, since the request refers to it."""
+
+    plan: Plan | None
+    key: Key | None
+    user: Any
+    strict: bool
+    refusal: Exception | None
+    request: weakref.ref[HttpRequest]
+    source: weakref.ref[Any]
+    began: float
+    _ticket: Ticket | None = None
+
+    @property
+    def policy(self) -> Resolved:
+        """The policy. Raises the refusal of a request that has none."""
+        if self.plan is None:
+            raise self.refusal or TypeError("An observation has a plan or a refusal.")
+        return self.plan.terms
+
+    def ticket(self) -> Ticket | None:
+        """Return the ticket that a guard would claim with; `None` for a request that it would let run unguarded.
+
+        Raises what `identify()` and `Identity.ticket()` raise, and `NotRead`.
+        """
+        request, source = self.request(), self.source()
+        if self._ticket is None and self.key is not None and request is not None and source is not None:
+            policy = self._policy_for(request)
+            identity = identify(request, policy, key=self.key, user=self.user, source=source, strict=self.strict)
+            self._ticket = None if identity is None else identity.ticket(policy, issuing(policy))
+        return self._ticket
+
+    def _policy_for(self, request: HttpRequest) -> Resolved:
+        """Return the policy, without its fingerprint if the body is neither in memory nor a parsed form."""
+        policy = self.policy
+        compares = policy.fingerprint != "headers" and not asks_request(policy.fingerprint)
+        if policy.fingerprint != "headers":
+            bodies.require_bounded(request, policy.max_request_body)
+        if is_in_memory(request) or is_form_parsed(request):
+            return policy
+        if self.key is Where.PAYLOAD and not asks_request(policy.key):
+            raise NotRead
+        return replace(policy, fingerprint="headers") if compares else policy
+
+    def judge(self, request: HttpRequest, response: HttpResponseBase) -> str | None:
+        """Say what a guard would have done: one of the words above, or a problem's code. `None`: run it unguarded.
+
+        Raises any problem that the guard would have responded with, `LostRace`, and what the project's functions raise.
+        """
+        if self.refusal is not None:
+            raise self.refusal
+        try:
+            ticket, store = self.ticket(), store_of(self.policy)
+            refuse_open_transactions()
+        except (NotRead, RawPostDataException, LeaseInTransaction):
+            return UNKNOWN
+        if ticket is None:
+            return None
+        if time.monotonic() - _silent.get(store, float("-inf")) < PAUSE:
+            return UNKNOWN
+        try:
+            verdict = self._record(store, ticket, request, response)
+        except StoreUnavailable:
+            _silent[store] = time.monotonic()
+            raise
+        match verdict:
+            case Execute():
+                return RUN
+            case Replay(outcome=outcome):
+                return ResponseNotStored.code if outcome.body is MISSING else REPLAY
+            case refused:
+                return refusal_of(refused).code
+
+    def _record(self, store: BaseStore, ticket: Ticket, request: HttpRequest, response: HttpResponseBase) -> Verdict:
+        """Record how the request ended, and return what a guard would have decided before it ran."""
+        scope = observed(ticket.scope)
+        ticket = ticket._replace(scope=scope, id=record_id(scope, ticket.key), guarantee=Guarantee.LEASE)
+        took = time.monotonic() - self.began
+        record = store.claim(ticket)
+        verdict = rules.foreseen(record, ticket, took=took)
+        if isinstance(verdict, Execute):
+            handle: RequestIdempotency = request.idempotency  # type: ignore[attr-defined]
+            state = conclusions.conclude(self._ending(request, response, handle), needs_rollback=False).state
+            settlement = settlements.settlement(
+                state,
+                ticket,
+                verdict,
+                fence=record,
+                outcome=self._outcome(store, response) if state is SettledState.COMPLETED else None,
+                ttl=handle.seconds,
+            )
+            if settlement is not None:
+                store.settle(ticket._replace(location=record.location), settlement)
+        return verdict
+
+    def _ending(self, request: HttpRequest, response: HttpResponseBase, handle: RequestIdempotency) -> WorkResult:
+        if response.status_code < 500 and handle._ending is not None:  # noqa: SLF001
+            return handle._ending  # noqa: SLF001
+        try:
+            return ending_of(response, self.policy)
+        except Exception:  # noqa: BLE001 - the project's `keep` may read a body that is not rendered yet
+            return conclusions.classify_status(response.status_code, remembers=self.policy.profile.remembers)
+
+    def weigh(self, response: HttpResponseBase, *, has_begun: bool) -> None:
+        """See `Call.weigh()`. Never raises."""
+        handle = getattr(self.request(), "idempotency", None)
+        with suppress(Exception):  # the project's `keep`
+            if handle is not None and handle._ending is None and wanted_by(self.policy, response) is None:  # noqa: SLF001
+                kept = conclusions.keeps_begun(has_begun=has_begun, needs_rollback=False)
+                (handle.keep if kept else handle.drop)()
+
+    def _outcome(self, store: BaseStore, response: HttpResponseBase) -> Outcome:
+        kept = is_storable(response, self.policy, body_limit(self.policy, store))
+        return Outcome(response.status_code, (), b"" if kept else MISSING)
+
+
+class NotRead(Exception):
+    """The key is selected from a body that is too long to be buffered, and the view has not kept it."""
+
+
+class Observed(Unstored):
+    """What an observed view runs under: `request.idempotency` works at it."""
+
+    def __init__(self, observation: Observation) -> None:
+        super().__init__("observed", uuid4().hex)
+        self._observation = observation
+
+    @property
+    def key(self) -> str:
+        """The key that a guard would use; a new one if the request has no valid key."""
+        if isinstance(self._observation.key, str):
+            return self._observation.key
+        ticket = self._ticket()
+        return super().key if ticket is None else str(ticket.key)
+
+    def derived(self, label: str) -> str:
+        """Return what a guard would derive if the key were new; another in each request if it would not guard it."""
+        if (ticket := self._ticket()) is None:
+            return super().derived(label)
+        return derived_key(
+            conf.derive_secret(),
+            label,
+            scope=ticket.scope,
+            key=ticket.key,
+            operation=rules.operation_begun_by(ticket),
+            request=ticket.digest,
+        )
+
+    def _ticket(self) -> Ticket | None:
+        with suppress(Exception):  # conclude() reports it
+            return self._observation.ticket()
+        return None
 
 
 def watch(

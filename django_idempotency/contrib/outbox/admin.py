@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.models import CHANGE, LogEntry
-from django.contrib.admin.views.main import ChangeList
 from django.contrib.contenttypes.models import ContentType
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db.models import Q, QuerySet
@@ -23,22 +20,15 @@ from django.utils.translation import gettext_lazy as _
 from ...inspection import redaction
 from ...inspection.read_only import ReadOnlyAdmin
 from ...stores.base import utcnow
+from ..at_rest.columns import batches
 from ..at_rest.sealed import CannotOpen
 from .models import Message
 from .sealing import open_message
 
 Messages = QuerySet[Message]
-#: The position and the key of a message.
-Row = tuple[int, str]
 
 #: Messages that are retried in one statement: after an outage, every waiting message may be ticked.
 TOGETHER = 1000
-
-
-class MessageChangeList(ChangeList):
-    def get_queryset(self, request: HttpRequest, exclude_parameters: list[str | None] | None = None) -> Messages:
-        """Leave out large fields that the list does not show."""
-        return super().get_queryset(request, exclude_parameters).defer("payload", "headers")
 
 
 @admin.register(Message)
@@ -52,8 +42,9 @@ class MessageAdmin(ReadOnlyAdmin):
     ordering = ("pk",)
     actions = ("try_again",)
 
-    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        return MessageChangeList
+    def get_queryset(self, request: HttpRequest) -> Messages:
+        """Leave out large fields, which the list does not show."""
+        return super().get_queryset(request).defer("payload", "headers")
 
     def has_retry_permission(self, request: HttpRequest) -> bool:
         permission = f"{self.opts.app_label}.retry_message"
@@ -75,9 +66,8 @@ class MessageAdmin(ReadOnlyAdmin):
     def try_again(self, request: HttpRequest, queryset: Messages) -> None:
         """End the back-off of the ticked messages, and of the first message of their key, which they wait for."""
         count = ticked = 0
-        for some in batched(queryset.values_list("pk", "key").iterator(TOGETHER), TOGETHER):
-            keys = {key for _, key in some if key}
-            waiting = Q(pk__in=[pk for pk, _ in some]) | Q(key__in=keys)
+        for some in batches(queryset.only("pk", "key"), TOGETHER):
+            waiting = Q(pk__in=[each.pk for each in some]) | Q(key__in={each.key for each in some if each.key})
             failed = self.get_queryset(request).filter(waiting, not_before__gt=utcnow())
             # Not NULL: a relay looks for due retries among messages that have failed.
             count += failed.update(not_before=utcnow())
@@ -100,13 +90,6 @@ class MessageAdmin(ReadOnlyAdmin):
             action_flag=CHANGE,
             change_message="Tried again.",
         )
-
-
-def batched(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
-    """Yield lists of `size` rows; the last may be shorter."""
-    rest = iter(rows)
-    while some := list(islice(rest, size)):
-        yield some
 
 
 def shown(message: Message, name: str) -> SafeString | str:

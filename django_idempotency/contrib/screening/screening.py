@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 from django.core.cache import caches
@@ -46,21 +46,6 @@ _COUNTED, _REMEMBERED = "django_idempotency:", "django_idempotency:facts:"
 RELEASED = (SettledState.FREE, SettledState.BOUND)
 
 
-class Screened(NamedTuple):
-    """What was found about a request: an event to report, and the problem to refuse it with, if any."""
-
-    event: str
-    problem: Problem | None = None
-
-
-class Usage(NamedTuple):
-    """How many new keys a client has made, how many it may make, and seconds until it may make more."""
-
-    made: int
-    limit: int
-    left: int
-
-
 class Screening:
     """Screens one request. Its methods ask a cache, so an event loop calls them in a thread."""
 
@@ -85,57 +70,61 @@ class Screening:
 
     def arrived(self, call: Call) -> None:
         """Raise `TooManyKeys` for a key that is new, if its client has made too many."""
-        found = self._flooded(call.operation.store)
-        if found is not None and found.problem is not None:
-            call.operation.sink(found.event, call.operation)
-            raise found.problem
+        if (problem := self._flooded(call.operation.store)) is not None:
+            call.operation.sink("flooded", call.operation)
+            raise problem
 
     def claimed(self, call: Call, run: rules.Execute) -> None:
         """Report or refuse a request whose work is about to run. Raises `TooManyKeys` or `PossibleDuplicate`."""
         operation = call.operation
         try:
-            found = self._screened(run)
-            if found is not None:
-                operation.sink(found.event, operation)
+            event, problem = self._screened(run)
+            if event:
+                operation.sink(event, operation)
         except BaseException:
             operation.abandon()
             self.forget()
             raise
-        if found is None or found.problem is None:
+        if problem is None:
             return
         if run.attempt == 1:  # as if it had never come: sent again, it is a new key again
             operation.settle(WorkResult.DROPPED, ttl=0.0)
         else:
             operation.abandon()
-        raise found.problem
+        raise problem
 
     def ended(self, call: Call) -> None:
         """Forget the facts of a request that was refused or has failed."""
         if call.operation.left_as in RELEASED:
             self.forget()
 
-    def _flooded(self, store: BaseStore) -> Screened | None:
+    def _flooded(self, store: BaseStore) -> TooManyKeys | None:
         """Refuse a new key of a client that has reached its limit, before it is claimed."""
-        usage = self._usage(increment=False)
-        if usage is None or usage.made < usage.limit:
+        if (too_many := self._too_many(increment=False)) is None:
             return None
         try:
             known = store.get(self._record)
         except StoreUnavailable:  # the claim meets it, too
             return None
-        return None if known is not None and not rules.expired(known) else _too_many(usage)
+        return None if known is not None and not rules.expired(known) else too_many
 
-    def _screened(self, run: rules.Execute) -> Screened | None:
-        """Judge a claimed key whose work is about to run. A crashed owner's is not judged again: it is the same request.
+    def _screened(self, run: rules.Execute) -> tuple[str, Problem | None]:
+        """Judge a claimed key whose work is about to run. Return an event to report, or "", and what to refuse it with.
 
-        Its facts are remembered all the same, so that they are forgotten if this attempt fails.
+        A crashed owner's key is not judged again: it is the same request. Its facts are remembered all the same, so that
+        they are forgotten if this attempt fails.
         """
         if run.takeover:
             self._remember()
-            return None
-        if run.attempt == 1 and (usage := self._usage(increment=True)) is not None and usage.made > usage.limit:
-            return _too_many(usage)
-        return self._suspected()
+            return "", None
+        if run.attempt == 1 and (too_many := self._too_many(increment=True)) is not None:
+            return "flooded", too_many
+        if (first := self._remember()) is None:
+            return "", None
+        if self._policy.suspect_action != "refuse":
+            return "suspected", None
+        note_record(self._request, first)  # the problem names the first
+        return "suspected", PossibleDuplicate(headers=FINAL)
 
     def forget(self) -> None:
         """Forget the facts of a request that has failed or was refused: a corrected one may have the same."""
@@ -148,15 +137,6 @@ class Screening:
                 cache.delete(self._facts)
         except Exception as error:  # noqa: BLE001 - they end by themselves
             _report(error)
-
-    def _suspected(self) -> Screened | None:
-        first = self._remember()
-        if first is None:
-            return None
-        if self._policy.suspect_action != "refuse":
-            return Screened("suspected")
-        note_record(self._request, first)  # the problem names the first
-        return Screened("suspected", PossibleDuplicate(headers=FINAL))
 
     def _remember(self) -> UUID | None:
         """Remember the facts as those of this key. Return the record whose facts they are already, if there is one."""
@@ -176,8 +156,8 @@ class Screening:
             _report(error)
         return None
 
-    def _usage(self, *, increment: bool) -> Usage | None:
-        """Return how many new keys were made; `None` if they are not counted. `increment`: this is one of them."""
+    def _too_many(self, *, increment: bool) -> TooManyKeys | None:
+        """Return the refusal of a client that makes too many new keys. `increment`: this is one, and is counted."""
         if self._counted is None:
             return None
         counted = self._counted
@@ -199,8 +179,10 @@ class Screening:
         if found["limit"] == 0:  # so it says that the cache has not counted
             _report(None)
             return None
+        if found["count"] + (0 if increment else 1) <= found["limit"]:
+            return None
         # The second that its window ends with belongs to it.
-        return Usage(made=found["count"], limit=found["limit"], left=max(1, found["time_left"] + 1))
+        return TooManyKeys(headers={"Retry-After": str(max(1, found["time_left"] + 1))})
 
 
 def screening_of(policy: Resolved, document: Document, ticket: Ticket) -> Screening | None:
@@ -238,10 +220,6 @@ def _library() -> Any:
             'Policy(fresh_keys=…) counts by django-ratelimit. Type python -m pip install "django-idempotency[throttle]".'
         ) from error
     return get_usage
-
-
-def _too_many(usage: Usage) -> Screened:
-    return Screened("flooded", TooManyKeys(headers={"Retry-After": str(usage.left)}))
 
 
 def _report(error: Exception | None) -> None:

@@ -9,12 +9,12 @@ import inspect
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from asgiref.sync import async_to_sync
 from django.db import connections
 
-from ...core import concurrency
+from ...core import driving
 from ...core.concurrency import in_thread
 from ...errors import ConfigurationError
 from ...runtime.current_step import CURRENT_STEP, RunningStep
@@ -22,19 +22,6 @@ from ...stores.statement_texts import is_write, text_of
 from .terms import is_async
 
 T = TypeVar("T")
-
-
-class Action(Protocol):
-    """One thing that takes time or may fail."""
-
-    def run(self) -> Any:
-        """Do it in this thread."""
-
-    async def arun(self) -> Any:
-        """See run()."""
-
-
-Actions = Generator[Action, Any, T]
 
 
 class Query:
@@ -93,6 +80,10 @@ class Call:
         return self.retry(function, *self.args, **self.kwargs)
 
 
+#: A decision, which yields what takes time or may fail.
+Actions = Generator[Query | Call, Any, T]
+
+
 @contextmanager
 def entered(step: RunningStep | None) -> Iterator[None]:
     """Enter the context in which a step's body runs."""
@@ -131,9 +122,9 @@ def only_in(using: str, what: str) -> Iterator[None]:
 
 def drive(actions: Actions[T]) -> T:
     """Run all actions in this thread, and return the result of the decision."""
-    return concurrency.drive(actions, lambda action: action.run())
+    return driving.drive(actions, lambda action: action.run())
 
 
 async def adrive(actions: Actions[T]) -> T:
     """See drive()."""
-    return await concurrency.adrive(actions, lambda action: action.arun())
+    return await driving.adrive(actions, lambda action: action.arun())

@@ -148,9 +148,7 @@ UNDO = UndoVerb(
     ),
     counted=ngettext_lazy("%d operation was undone.", "%d operations were undone."),
     logged=_("Undone. It was %(evidence)s, kept until %(expires)s. Reason: %(reason)s"),
-    help="",
     done="Undone",
-    already="",
     already_counted=ngettext_lazy(
         "%d operation has ended, or was undone before.", "%d operations have ended, or were undone before."
     ),

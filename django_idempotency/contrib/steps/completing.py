@@ -32,9 +32,8 @@ from ...stores.base import BaseStore
 from ...stores.orm.clock import Clock
 from ..at_rest.sealed import CannotOpen
 from .actions import drive
-from .journal import Journal, PositionTaken
+from .journal import Journal, PositionTaken, unseal
 from .models import Step
-from .sealing import unseal
 from .undoing import UndoTooOld, give_up
 
 logger = logging.getLogger("django_idempotency")

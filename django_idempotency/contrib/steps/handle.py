@@ -8,11 +8,8 @@ from contextlib import suppress
 from typing import Any, TypeVar, overload
 from uuid import UUID
 
-from django.db import connections
-
 from ...core import rules
 from ...core.conclusions import WorkResult
-from ...core.concurrency import in_thread
 from ...core.records import CANCELLATION, UNDONE, Guarantee, OutcomeKind
 from ...core.steps import owes_undo
 from ...engine.operation import Operation
@@ -21,7 +18,7 @@ from ...functions.current import CurrentOperation
 from ...runtime.derivation import Unstored
 from ...runtime.handle import HELD_FOR, Course, OperationHandle, WorkEnding
 from ..at_rest.encryption import sealing
-from .actions import Actions, adrive, drive
+from .actions import Actions, Query, adrive, drive
 from .blocks import AsyncStepBlock, StepBlock
 from .calls import dump_call
 from .journal import Journal, database_of
@@ -282,37 +279,39 @@ class StepsCourse(Course):
 
     def completed(self) -> None:
         """Note that the record of the work is completed, so that `idempotency_complete` need not look."""
-        if (steps := self._steps) is not None and steps.is_watched:
-            with suppress(Exception):  # then it looks
-                steps.close()
+        drive(self._completed())
 
     async def acompleted(self) -> None:
+        await adrive(self._completed())
+
+    def _completed(self) -> Actions[None]:
         if (steps := self._steps) is not None and steps.is_watched:
-            with suppress(Exception):
-                await in_thread(steps.close, close=connections.close_all)
+            with suppress(Exception):  # then it looks
+                yield Query(steps.close)
 
     def left_by(self, error: BaseException) -> Problem | None:
         """Give up if the policy names the exception that left the work. Return the problem that a step raised, if any.
 
         What fails here is tried again by `idempotency_complete`.
         """
-        if self._gives_up_on(error):
-            drive(self._leaving())
-        return self._problem_in(error)
+        return drive(self._left_by(error))
 
     async def aleft_by(self, error: BaseException) -> Problem | None:
-        if self._gives_up_on(error):
-            await adrive(self._leaving())
-        return self._problem_in(error)
+        return await adrive(self._left_by(error))
 
-    def _leaving(self) -> Actions[None]:
-        """Give up if a step has been done or begun, whichever attempt did that."""
-        try:
-            if (yield from self.handle._run().look()):  # noqa: SLF001 - ours
-                yield from self.handle._giving_up()  # noqa: SLF001 - ours
-        except Exception:
-            self._stuck = True
-            logger.exception(_NOT_GIVEN_UP)
+    def _left_by(self, error: BaseException) -> Actions[Problem | None]:
+        if self._gives_up_on(error):
+            try:
+                if (yield from self.handle._run().look()):  # noqa: SLF001 - ours
+                    yield from self.handle._giving_up()  # noqa: SLF001 - ours
+            except Exception:
+                self._stuck = True
+                logger.exception(_NOT_GIVEN_UP)
+        steps = self._steps
+        if not isinstance(error, STEP_PROBLEMS) or not (self.handle.is_held or (steps is not None and steps.begun)):
+            return None
+        self.problem = error
+        return error
 
     def _gives_up_on(self, error: BaseException) -> bool:
         """Does the policy name this exception? An attempt that finds that an earlier one gave up undoes what is left."""
@@ -323,13 +322,6 @@ class StepsCourse(Course):
             return False  # what a person decides about is not undone
         given_up = steps is not None and steps.given_up
         return isinstance(error, OperationCancelled if given_up else tuple(policy.undo_on))
-
-    def _problem_in(self, error: BaseException) -> Problem | None:
-        steps = self._steps
-        if not isinstance(error, STEP_PROBLEMS) or not (self.handle.is_held or (steps is not None and steps.begun)):
-            return None
-        self.problem = error
-        return error
 
 
 def _is_resumed(operation: Operation) -> bool:

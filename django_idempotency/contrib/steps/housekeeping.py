@@ -24,9 +24,8 @@ from ...stores.orm.clock import Clock
 from ...stores.orm.database_errors import lost_race
 from ..at_rest import columns
 from ..at_rest.sealed import Resealing
-from .journal import database_of
+from .journal import database_of, place
 from .models import Step
-from .sealing import place
 
 logger = logging.getLogger("django_idempotency")
 

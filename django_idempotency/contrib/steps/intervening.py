@@ -72,24 +72,20 @@ def _undo(store: BaseStore, last: Step, *, using: str, audit: Audit, ttl: float)
     if (record is not None and rules.leased(record)) or not _take(last, using):
         return Intervention.BUSY
     owned = _nothing if found is None else partial(audit, found)
-    if record is None:
-        return _finish(journal_of(last, using), last, owned=owned)
-    if kind_of(record.outcome) is OutcomeKind.HELD:
-        return _undo_held(store, record, last, journal_of(last, using, ttl=ttl), audit=audit)
-    if record.status is not Status.COMPLETED:
-        return _undo_owned(store, record, journal_of(last, using), owned=owned)
-    if last.state == StepState.BARRIER or record.outcome == CANCELLATION:
-        return _finish(journal_of(last, using), last, owned=owned)
+    held = record is not None and kind_of(record.outcome) is OutcomeKind.HELD
+    if record is not None and held:
+        # Free it, and claim it. If its client comes in between, that owns it, and holds it again.
+        if not _freed(store, record, audit=audit):
+            return Intervention.BUSY
+        record, owned = store.get(record.id), _nothing
+    kept = ttl if held else None
+    journal = journal_of(last, using, ttl=kept)
+    if record is not None and (held or record.status is not Status.COMPLETED):
+        undone = give_up_owned(store, record, journal, ttl=kept, by_hand=True, owned=owned)
+        return Intervention.BUSY if undone is None else Intervention.DONE
+    if record is None or last.state == StepState.BARRIER or record.outcome == CANCELLATION:
+        return _finish(journal, last, owned)
     return Intervention.ALREADY
-
-
-def _undo_held(store: BaseStore, record: Record, last: Step, journal: Journal, *, audit: Audit) -> Intervention:
-    """Free the record, and claim it. If its client comes in between, that owns it, and holds it again."""
-    if not _freed(store, record, audit=audit):
-        return Intervention.BUSY
-    if (free := store.get(record.id)) is None:
-        return _finish(journal, last)
-    return _undo_owned(store, free, journal, ttl=journal.ttl)
 
 
 def _freed(store: BaseStore, record: Record, *, audit: Audit) -> bool:
@@ -119,19 +115,7 @@ def newest_of(record_id: UUID, using: str) -> Any:
     return rows.annotate(read_at=Clock()).first()
 
 
-def _undo_owned(
-    store: BaseStore,
-    record: Record,
-    journal: Journal,
-    *,
-    ttl: float | None = None,
-    owned: Callable[[], None] = _nothing,
-) -> Intervention:
-    undone = give_up_owned(store, record, journal, ttl=ttl, by_hand=True, owned=owned)
-    return Intervention.BUSY if undone is None else Intervention.DONE
-
-
-def _finish(journal: Journal, last: Step, *, owned: Callable[[], None] = _nothing) -> Intervention:
+def _finish(journal: Journal, last: Step, owned: Callable[[], None]) -> Intervention:
     """Undo what no owner can touch: its record has ended or is gone. Who writes or takes the barrier does it."""
     barred = last.state == StepState.BARRIER
     if barred and last.due_at is None:

@@ -23,10 +23,9 @@ from ...runtime.current_step import RunningStep
 from ...runtime.takeovers import HoldForReview, RunAgain, UseResult
 from .actions import Actions, Call, Query, only_in
 from .doubt import Asked
-from .journal import STEPS, PositionTaken
+from .journal import STEPS, PositionTaken, load, load_kept
 from .models import Step
 from .running import Steps
-from .sealing import load, load_kept
 from .terms import KEY_ARGUMENT, StepTerms, path_of, takes_key
 
 logger = logging.getLogger("django_idempotency")

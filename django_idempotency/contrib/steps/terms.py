@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -104,27 +104,22 @@ def terms_of(
 
 def takes_key(function: Callable[..., Any]) -> bool:
     """Does a function have an argument for the step's key? Then it calls elsewhere."""
-    try:
-        return _takes_key(function)
-    except TypeError:  # cannot be hashed
-        return _takes_key.__wrapped__(function)
-
-
-@lru_cache(maxsize=512)
-def _takes_key(function: Callable[..., Any]) -> bool:
-    try:
-        return KEY_ARGUMENT in inspect.signature(function).parameters
-    except (TypeError, ValueError):  # some builtins have none
-        return False
+    return KEY_ARGUMENT in (_parameters(function) or ())
 
 
 def takes_anything(function: Callable[..., Any]) -> bool:
     """Does a function take any keyword, and not the key by its name?"""
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):
+    parameters = _parameters(function)
+    if parameters is None:
         return True
     return KEY_ARGUMENT not in parameters and any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+
+
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter] | None:
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):  # some builtins have none
+        return None
 
 
 def is_lambda(function: Callable[..., Any]) -> bool:

@@ -27,8 +27,7 @@ from ...runtime.handle import HELD_FOR
 from ...runtime.takeovers import HoldForReview, RunAgain, UseResult
 from .actions import Actions, Call, Query, only_in
 from .doubt import Asked, InDoubt
-from .journal import STEPS, Journal, PositionTaken
-from .sealing import load
+from .journal import STEPS, Journal, PositionTaken, load
 from .terms import KEY_ARGUMENT, StepTerms, function_at, takes_key
 
 logger = logging.getLogger("django_idempotency")

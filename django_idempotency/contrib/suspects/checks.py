@@ -11,8 +11,7 @@ from django.core.checks import CheckMessage
 from ... import conf
 from ...checks.settings import check_settings, senseless
 from ...stores.check_messages import type_named
-from .searching import Unsearchable
-from .sources import search_of
+from .searching import Unsearchable, search_of
 
 
 def check_suspects(**_: Any) -> list[CheckMessage]:

@@ -13,7 +13,8 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.utils import timezone
 
 from ...inspection.terminal import plain, span
-from .groups import Sighting, Suspect
+from ...management.output import gauge
+from .searching import Sighting, Suspect
 
 #: Primary keys that a line of the table shows.
 _SHOWN = 5
@@ -55,31 +56,24 @@ def as_json(suspects: Iterable[Suspect]) -> Iterator[str]:
         yield json.dumps(shown, cls=_Encoder) + "\n"
 
 
-def as_csv(suspects: Iterable[Suspect], names: Iterable[str]) -> Iterator[str]:
-    """Yield a line for each row of the model; those of one group have one number."""
-    yield _line(["group", "model", "pk", "at", "key", *names])
+def as_csv(suspects: Iterable[Suspect], names: Iterable[str]) -> str:
+    """Return a line for each row of the model; those of one group have one number."""
+    out = StringIO()
+    lines = csv.writer(out, lineterminator="\n")
+    lines.writerow(map(_cell, ["group", "model", "pk", "at", "key", *names]))
     for number, each in enumerate(suspects, start=1):
         for row in each.rows:
             key = "" if row.key is None else row.key
-            yield _line([number, each.model, _one(row.pk), row.at.isoformat(), key, *row.facts])
+            lines.writerow(map(_cell, [number, each.model, _one(row.pk), row.at.isoformat(), key, *row.facts]))
+    return out.getvalue()
 
 
 def as_textfile(suspects: Sequence[Suspect], *, model: str, names: Iterable[str]) -> Iterator[str]:
     """Yield two gauges of this search. No label holds a fact."""
-    labels = f'{{model="{model}",same="{",".join(names)}"}}'
-    gauges = {
-        "suspects": ("Groups of rows with equal facts under different keys.", len(suspects)),
-        "suspect_rows": ("Rows of such groups.", sum(len(each.rows) for each in suspects)),
-    }
-    for name, (about, value) in gauges.items():
-        full = f"django_idempotency_{name}"
-        yield f"# HELP {full} {about}\n# TYPE {full} gauge\n{full}{labels} {value}\n"
-
-
-def _line(values: Iterable[Any]) -> str:
-    out = StringIO()
-    csv.writer(out, lineterminator="\n").writerow([_cell(value) for value in values])
-    return out.getvalue()
+    labels = {"model": model, "same": ",".join(names)}
+    groups, rows = len(suspects), sum(len(each.rows) for each in suspects)
+    yield from gauge("suspects", "Groups of rows with equal facts under different keys.", [(labels, groups)])
+    yield from gauge("suspect_rows", "Rows of such groups.", [(labels, rows)])
 
 
 def _cell(value: Any) -> Any:

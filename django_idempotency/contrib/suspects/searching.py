@@ -1,23 +1,103 @@
-"""Asks a model of the project for suspects: see `groups`. Reads, in one statement, and never writes.
+"""Searches a model of the project for suspects: rows with equal business facts, close together, made under different keys.
 
-The database decides what is equal, by its collation, and sorts; only rows that are near another one leave it. NULL
-equals nothing.
+One of them may be the same charge twice: a client that made a new key for its retry, or a person who pressed twice. Or
+both are meant. Only a person, or the provider, knows.
+
+It reads, in one statement, and never writes. The database decides what is equal, by its collation, and sorts; only rows
+that are near another one leave it. NULL equals nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.apps import apps
 from django.core.exceptions import FieldDoesNotExist, FieldError, ValidationError
-from django.db import connections, models
+from django.db import connections, models, router
 from django.db.models import Case, F, Q, QuerySet, Value, When, Window
 from django.db.models.constants import LOOKUP_SEP
 from django.db.models.functions import Lag, Lead
 
-from .groups import Sighting
+from ... import signals
+from ...instrumentation.meters import Metric
+
+FOUND = Metric("duplicates.found", "Suspects that a search found.", ("model",), unit="{suspect}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sighting:
+    """One row of the project's table."""
+
+    #: The values of the primary key's fields: one, unless it is composite.
+    pk: tuple[Any, ...]
+    at: datetime
+    #: The idempotency key that it was made under; `None`: it has none, or the model does not store keys.
+    key: Any
+    facts: tuple[Any, ...]
+    #: Is the row before it, among those with equal facts, near enough and of another key?
+    follows: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspect:
+    """Rows with equal facts, oldest first. Each is near the one before it, and has another key."""
+
+    #: The label of the model, such as "payments.Charge".
+    model: str
+    #: Their values, by name. Where the database ignores case, those of the first row.
+    facts: dict[str, Any]
+    #: At least two.
+    rows: tuple[Sighting, ...]
+
+    @property
+    def first_at(self) -> datetime:
+        return self.rows[0].at
+
+    @property
+    def last_at(self) -> datetime:
+        return self.rows[-1].at
+
+    @property
+    def span(self) -> timedelta:
+        return self.last_at - self.first_at
+
+
+def suspects(rows: Iterable[Sighting], *, model: str, names: tuple[str, ...], since: datetime) -> Iterator[Suspect]:
+    """Yield the groups of a model's rows, which are ordered by facts, time and primary key.
+
+    A group whose last row is before `since` belongs to an earlier search. A row alone is not a suspect: the row that it
+    was near to has not been read.
+    """
+    for group in _chains(rows):
+        if len(group) > 1 and group[-1].at >= since:
+            yield Suspect(model=model, facts=dict(zip(names, group[0].facts, strict=True)), rows=tuple(group))
+
+
+def _chains(rows: Iterable[Sighting]) -> Iterator[list[Sighting]]:
+    """Yield the rows in chains: a row that does not follow begins another."""
+    chain: list[Sighting] = []
+    for row in rows:
+        if chain and not row.follows:
+            yield chain
+            chain = []
+        chain.append(row)
+    if chain:
+        yield chain
+
+
+def report(model: Any, suspect: Suspect) -> None:
+    """Send `duplicate_found`, and count it. Nothing is logged: facts may be personal.
+
+    What a receiver raises is logged by Django and changes nothing.
+    """
+    FOUND.record(model=model._meta.label)
+    signals.duplicate_found.send_robust(sender=model, suspect=suspect)
+
+
+# ------------------------------------------------------------------------------------------------------------- search
 
 #: The field that a model keeps its idempotency key in, unless the command says otherwise.
 KEY = "idempotency_key"
@@ -226,3 +306,50 @@ def _names_a_field(model: Any, name: str) -> bool:
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(names)
+
+
+# ---------------------------------------------------------------------------------------------- an entry of SUSPECTS
+
+#: What an entry has to have, and what it may have.
+REQUIRED = ("model", "same", "within")
+OPTIONAL = ("timestamp", "key", "where", "using")
+
+
+def search_of(entry: Any, *, since: datetime, until: datetime) -> Search:
+    """Return the search of one entry. Raises `Unsearchable`, which says what is wrong with it."""
+    if not isinstance(entry, Mapping) or any(name not in entry for name in REQUIRED):
+        raise Unsearchable(f"Each entry is a dict with {', '.join(REQUIRED)}.")
+    if unknown := sorted(set(entry) - {*REQUIRED, *OPTIONAL}):
+        raise Unsearchable(f"{unknown[0]!r} is not known. An entry may also have {', '.join(OPTIONAL)}.")
+    model, same, within, where = model_of(entry["model"]), entry["same"], entry["within"], entry.get("where", {})
+    if not isinstance(same, (list, tuple)) or not same or not all(isinstance(name, str) for name in same):
+        raise Unsearchable('"same" is a list of fields, such as ["card", "amount"].')
+    if not isinstance(within, (int, float, timedelta)) or isinstance(within, bool):
+        raise Unsearchable('"within" is seconds, or a timedelta.')
+    if not isinstance(where, Mapping):
+        raise Unsearchable('"where" is a dict, such as {"status": "paid"}.')
+    using = entry.get("using") or router.db_for_read(model)
+    if using not in connections.databases:
+        raise Unsearchable(f"DATABASES has no {using!r}. It has {', '.join(connections)}.")
+    return Search(
+        model=model,
+        same=tuple(same),
+        timestamp=entry.get("timestamp") or default_timestamp(model),
+        key=entry.get("key") or default_key(model),
+        within=within if isinstance(within, timedelta) else timedelta(seconds=within),
+        since=since,
+        until=until,
+        where=tuple((name, str(value)) for name, value in where.items()),
+        using=using,
+    )
+
+
+def model_of(label: Any) -> type[models.Model]:
+    """Return a model by its label. Raises `Unsearchable`."""
+    try:
+        return apps.get_model(label)
+    except (LookupError, ValueError, AttributeError, TypeError) as error:
+        app = str(label).partition(".")[0]
+        known = [each._meta.label for each in apps.get_models() if each._meta.app_label == app]
+        said = f"{app} has {', '.join(known)}." if known else "Type it as in payments.Charge."
+        raise Unsearchable(f"There is no model {label!r}. {said}") from error

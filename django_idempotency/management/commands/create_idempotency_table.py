@@ -10,7 +10,6 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from ... import conf
 from ...errors import ConfigurationError, StoreUnavailable
 from ...runtime.registry import stores
-from ...stores.base import BaseStore
 from ...stores.wrapper import innermost
 
 
@@ -25,33 +24,23 @@ class Command(BaseCommand):
         parser.add_argument("--dry-run", action="store_true", help="Show what would be done, and change nothing.")
 
     def handle(self, **options: Any) -> None:
-        try:
-            found = self.found(options["store"])
-        except ImproperlyConfigured as error:
-            raise CommandError(str(error)) from error
-        if not found and options["verbosity"] > 0:
+        said, only = [], options["store"]
+        for alias in [only] if only else conf.get("STORES"):
+            try:
+                store = innermost(stores[alias])
+                if store.creates_table:
+                    for sentence in store.create_table(dry_run=options["dry_run"]):
+                        said.append(f"{alias}: {sentence}")
+                        if options["verbosity"] > 0:
+                            self.stdout.write(said[-1])
+                elif only:
+                    raise CommandError(
+                        f"The store {alias!r} is of class {type(store).__name__}, which has no table to create here."
+                    )
+            except (ConfigurationError, ImproperlyConfigured) as error:
+                raise CommandError(f"{alias}: {error}") from error
+            except StoreUnavailable as error:
+                cause = " ".join(str(error.__cause__ or error).split())
+                raise CommandError(f"{alias}: the server refused or failed: {cause}") from error
+        if not said and options["verbosity"] > 0:
             self.stdout.write('No store in IDEMPOTENCY["STORES"] has a table to create, as a DynamoDBStore has.')
-        for alias, store in found.items():
-            self.create(alias, store, options["dry_run"], options["verbosity"])
-
-    def found(self, alias: str | None) -> dict[str, BaseStore]:
-        """Return the stores with a table to create, by alias: all, or that of `alias`. Raises `CommandError`."""
-        if alias is None:
-            every = {name: innermost(stores[name]) for name in conf.get("STORES")}
-            return {name: store for name, store in every.items() if store.creates_table}
-        store = innermost(stores[alias])
-        if not store.creates_table:
-            kind = type(store).__name__
-            raise CommandError(f"The store {alias!r} is of class {kind}, which has no table to create here.")
-        return {alias: store}
-
-    def create(self, alias: str, store: BaseStore, dry_run: bool, verbosity: int) -> None:
-        try:
-            for sentence in store.create_table(dry_run=dry_run):
-                if verbosity > 0:
-                    self.stdout.write(f"{alias}: {sentence}")
-        except (ConfigurationError, ImproperlyConfigured) as error:
-            raise CommandError(f"{alias}: {error}") from error
-        except StoreUnavailable as error:
-            cause = " ".join(str(error.__cause__ or error).split())
-            raise CommandError(f"{alias}: {type(store).__name__}: the server refused or failed: {cause}") from error

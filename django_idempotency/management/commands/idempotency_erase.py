@@ -22,9 +22,9 @@ from ...errors import ConfigurationError
 from ...inspection.terminal import plain
 from ...instrumentation.trail import trail
 from ...runtime.registry import records_of, stores
-from ...runtime.wings import Extension, extensions
-from ..operators import operator
-from ..scanning import ScanningCommand
+from ...runtime.wings import extensions
+from ..base import ScanningCommand
+from ..output import operator
 
 logger = logging.getLogger("django_idempotency")
 
@@ -33,6 +33,7 @@ NAMED = 5
 
 
 class Command(ScanningCommand):
+    requires_system_checks = "__all__"
     help = (
         "Erase what is stored about the owner of a scope, in every store and every front: responses, request digests, "
         "scopes, keys and paths. A key that was used stays used until its retention ends: a retry gets "
@@ -48,111 +49,98 @@ class Command(ScanningCommand):
         parser.add_argument("--no-input", action="store_false", dest="asks", help="Do not ask for confirmation.")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        scope, dry = options["scope"], options["dry_run"]
         named = [options[name] for name in ("scope", *self.others) if options[name] is not None]
         if not named:
             others = ", or ".join(f"--{name.replace('_', '-')}" for name in self.others)
             raise CommandError(f'Type --scope and whose data it is, such as "user:42"{others and f"; or {others}"}.')
-        if not (options["dry_run"] or self.confirmed(named, asks=options["asks"])):
+        if not (dry or confirmed(named, asks=options["asks"])):
             raise CommandError("Nothing was erased.")
-        self.left = 0
-        self.wanted: frozenset[str] = frozenset()
-        if options["scope"] is not None:
-            self.wanted = scopes_of(options["scope"], options["realm"])
-            self.elsewhere = Counter[str]()
-            for alias in self.aliases(options["store"]):
-                super().handle(*args, **{**options, "store": alias})
+        self.left, self.would = 0, "would be erased" if dry else "erased"
+        self.wanted = frozenset[str]() if scope is None else scopes_of(scope, options["realm"])
+        self.elsewhere = Counter[str]()
+        for alias in () if scope is None else aliases(options["store"]):
+            super().handle(*args, **{**options, "store": alias})
         for extension in extensions():
-            self.erase_beside(extension, options)
-        if options["scope"] is not None:
-            self.name_others()
+            try:
+                with self.table_explained("What is kept beside the records cannot be erased:"):
+                    for each in extension.erase(options, scopes=self.wanted, size=options["batch_size"], dry=dry):
+                        self.report(f"{each.erased:,} {each.kind}", each.left, each.held_by)
+            except ConfigurationError as error:
+                raise CommandError(str(error)) from error
+        for other, count in self.elsewhere.most_common(NAMED):
+            self.stdout.write(
+                f"{count:,} more belong to {plain(other)}. Type --scope {plain(other)} if that is the same person."
+            )
         if self.left:
             raise CommandError(
                 f"{self.left:,} left: a request, a relay, a provider or a person holds them. Type the command again in a while."
             )
 
-    def erase_beside(self, extension: Extension, options: dict[str, Any]) -> None:
-        """Erase what an app keeps beside the records."""
-        dry = options["dry_run"]
-        try:
-            with self.table_explained("What is kept beside the records cannot be erased:"):
-                for each in extension.erase(options, scopes=self.wanted, size=options["batch_size"], dry=dry):
-                    self.left += each.left
-                    would = "would be erased" if dry else "erased"
-                    busy = f", {each.left:,} left, which {each.held_by}" if each.left else ""
-                    self.stdout.write(f"{each.erased:,} {each.kind} {would}{busy}.")
-        except ConfigurationError as error:
-            raise CommandError(str(error)) from error
-
-    def confirmed(self, named: list[str], *, asks: bool) -> bool:
-        if not asks:
-            return True
-        if not sys.stdin.isatty():
-            raise CommandError("Nobody can be asked here. Type --no-input to erase, or --dry-run to count.")
-        which = " and ".join(map(plain, named))
-        return input(f"Erase what is stored of {which}? It cannot be undone. Type yes: ").strip().lower() == "yes"
-
-    def aliases(self, chosen: str | None) -> Iterator[str]:
-        """Yield the chosen alias; or one for each set of records."""
-        seen = []
-        for alias in [chosen] if chosen else conf.get("STORES"):
-            try:
-                records = records_of(stores[alias])
-            except Exception:  # noqa: BLE001 - reported when its turn comes
-                yield alias
-                continue
-            if records not in seen:
-                seen.append(records)
-                yield alias
-
     def look(self, **options: Any) -> None:
         self.store = stores.outermost(self.store)  # so that a change reaches every front
-        beside = extensions()
         self.seen, counted = 0, Counter[Intervention]()
         try:
             for record in self.records(options["batch_size"]):
-                if record.scope not in self.wanted:
-                    self.note(record)
-                    continue
-                if options["dry_run"]:
-                    counted[Intervention.DONE] += 1
-                else:
-                    # First what is kept beside it: after a crash in between, the record is still found by its scope.
-                    if interventions.forgotten(record) is not Intervention.BUSY:
-                        with self.table_explained("What is kept beside a record cannot be erased:"):
-                            for extension in beside:
-                                extension.erase_record(self.store, record)
-                    counted[
-                        self.patiently(partial(self.store.change, record.id, interventions.forgotten, audit=noted))
-                    ] += 1
+                if record.scope in self.wanted:
+                    counted[Intervention.DONE if options["dry_run"] else self.erase(record)] += 1
+                elif any(record.scope.endswith(f"/{scope}") for scope in self.wanted):
+                    self.elsewhere[record.scope] += 1  # perhaps the same person, in another realm or database
         finally:
             erased, left = counted[Intervention.DONE], counted[Intervention.BUSY]
-            self.left += left
             if counted and not options["dry_run"]:
-                self.log(erased, left)
-        would = "would be erased" if options["dry_run"] else "erased"
-        busy = f", {left:,} left, which run or are held" if left else ""
-        self.stdout.write(f"The store {self.alias!r}: {erased:,} of {self.seen:,} records {would}{busy}.")
+                facts = {
+                    "event": "erased_scope",
+                    "user": operator(),
+                    "store": self.alias,
+                    "erased": erased,
+                    "left": left,
+                }
+                logger.warning(
+                    "Erased by %s: %d records of one scope in the store %s; %d left.",
+                    *(facts[name] for name in ("user", "erased", "store", "left")),
+                    extra={"idempotency": facts},
+                )
+        self.report(f"The store {self.alias!r}: {erased:,} of {self.seen:,} records", left, "run or are held")
         if self.unreadable:
             self.stdout.write(f"{self.unreadable:,} records cannot be read, and were left.")
 
-    def note(self, record: Record) -> None:
-        """Count records that may belong to the same person, in another realm or database."""
-        if any(record.scope.endswith(f"/{scope}") for scope in self.wanted):
-            self.elsewhere[record.scope] += 1
+    def erase(self, record: Record) -> Intervention:
+        """Erase a record, and leave a trace of that in the audit trail, if there is one, which does not say whose it was."""
+        # First what is kept beside it: after a crash in between, the record is still found by its scope.
+        if interventions.forgotten(record) is not Intervention.BUSY:
+            with self.table_explained("What is kept beside a record cannot be erased:"):
+                for extension in extensions():
+                    extension.erase_record(self.store, record)
+        noted = partial(trail.intervened, "erased", actor=operator())
+        return self.patiently(partial(self.store.change, record.id, interventions.forgotten, audit=noted))
 
-    def name_others(self) -> None:
-        for scope, count in self.elsewhere.most_common(NAMED):
-            self.stdout.write(
-                f"{count:,} more belong to {plain(scope)}. Type --scope {plain(scope)} if that is the same person."
-            )
+    def report(self, what: str, left: int, held_by: str) -> None:
+        self.left += left
+        self.stdout.write(f"{what} {self.would}{f', {left:,} left, which {held_by}' if left else ''}.")
 
-    def log(self, erased: int, left: int) -> None:
-        facts = {"event": "erased_scope", "user": operator(), "store": self.alias, "erased": erased, "left": left}
-        logger.warning(
-            "Erased by %s: %d records of one scope in the store %s; %d left.",
-            *(facts[name] for name in ("user", "erased", "store", "left")),
-            extra={"idempotency": facts},
-        )
+
+def confirmed(named: list[str], *, asks: bool) -> bool:
+    if not asks:
+        return True
+    if not sys.stdin.isatty():
+        raise CommandError("Nobody can be asked here. Type --no-input to erase, or --dry-run to count.")
+    which = " and ".join(map(plain, named))
+    return input(f"Erase what is stored of {which}? It cannot be undone. Type yes: ").strip().lower() == "yes"
+
+
+def aliases(chosen: str | None) -> Iterator[str]:
+    """Yield the chosen alias; or one for each set of records."""
+    seen = []
+    for alias in [chosen] if chosen else conf.get("STORES"):
+        try:
+            records = records_of(stores[alias])
+        except Exception:  # noqa: BLE001 - reported when its turn comes
+            yield alias
+            continue
+        if records not in seen:
+            seen.append(records)
+            yield alias
 
 
 def scopes_of(typed: str, realm: str | None) -> frozenset[str]:
@@ -164,8 +152,3 @@ def scopes_of(typed: str, realm: str | None) -> frozenset[str]:
     plain_scopes = (*found, *map(observed, found))
     hashes = [hashed_scope(secret, scope) for secret in conf.derive_secrets() for scope in plain_scopes]
     return frozenset((*plain_scopes, *hashes))
-
-
-def noted(record: Record) -> None:
-    """Leave a trace of the erasure in the audit trail, if there is one. It does not say whose record it was."""
-    trail.intervened("erased", record, actor=operator())

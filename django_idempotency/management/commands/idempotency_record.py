@@ -1,38 +1,73 @@
-"""Show one record of any store, as the admin does; and release, expire or erase it."""
+"""List records of any store; or show one, as the admin does, and release, expire or erase it."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.contrib.auth import get_user_model
+from django.core.exceptions import ObjectDoesNotExist
+from django.core.management.base import CommandError, CommandParser
+from django.utils.module_loading import import_string
 
 from ... import conf
 from ...core import rules
 from ...core.at_rest import HASHED
+from ...core.failures import failure_of, response_of
 from ...core.hashing import operation_ref
-from ...errors import LostRace, OperationUnknown, OutcomeUnknown, RecordUnreadable, SecretUnknown, StoreUnavailable
-from ...inspection.failures import MISCONFIGURED, advice, reason
-from ...inspection.interventions import VERBS
-from ...inspection.terminal import lines, plain
+from ...core.interventions import Intervention
+from ...core.records import Record, Status
+from ...core.scope_names import user_of
+from ...errors import (
+    IdempotencyError,
+    LostRace,
+    OperationUnknown,
+    OutcomeUnknown,
+    RecordUnreadable,
+    SecretUnknown,
+    StoreUnavailable,
+)
+from ...inspection import redaction
+from ...inspection.failures import reason
+from ...inspection.interventions import VERBS, Verb, intervene
+from ...inspection.status import STATUSES, age, display_status, next_answer, status_of
+from ...inspection.terminal import lines, plain, span
 from ...runtime.derivation import derived_by
+from ...stores.base import Audit, BaseStore
 from ...stores.wrapper import layers
-from ..arguments import add_record
-from ..by_hand import intervene, named
-from ..sought import Sought, sought
+from ..arguments import Sought, add_record, duration, positive, sought
+from ..base import ScanningCommand
+from ..output import operator
+
+#: The table: the head of a column, its width, and what it shows of a record.
+_COLUMNS: tuple[tuple[str, int, Callable[[Record], str]], ...] = (
+    ("STATUS", 10, status_of),
+    ("AGE", 12, lambda record: span(timedelta(seconds=age(record)))),
+    ("TRY", 4, lambda record: str(record.attempt)),
+    ("SCOPE", 28, lambda record: record.scope),
+    ("KEY", 38, lambda record: record.key),
+    ("REQUEST", 0, lambda record: f"{record.method} {redaction.text(record.path)}"),
+)
+#: What knows durable executions, by name: only `--execution` needs it.
+EXECUTION = "django_idempotency.contrib.durable.suspending.Execution"
 
 
-class Command(BaseCommand):
-    #: It is needed most when something is wrong, perhaps with a route that has nothing to do with it.
-    requires_system_checks = ()
+class Command(ScanningCommand):
     help = (
         "Show the record of one idempotency key, and what a request with it would get now. --release, --expire and "
-        "--erase change it, unless a request holds the record. If one does, or there is no record, the exit status is 1."
+        "--erase change it, unless a request holds the record. If one does, or there is no record, the exit status is 1. "
+        "Without a scope, list the records of the store: those that are running, held, of a route or of a user. That reads "
+        "all records, in bounded batches, until it has found enough."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        add_record(parser)
-        parser.add_argument("--reason", default="", metavar="TEXT", help="Why it is changed, for the audit trail.")
-        either = parser.add_mutually_exclusive_group()
+        one = parser.add_argument_group("one record")
+        add_record(one, nargs="?")
+        either = one.add_mutually_exclusive_group()
         for verb in VERBS.values():
             either.add_argument(f"--{verb.name}", action="store_true", help=verb.help)
         either.add_argument(
@@ -40,62 +75,89 @@ class Command(BaseCommand):
             metavar="LABEL",
             help="Print only the key that derive(LABEL) gave to a provider, to look the effect up there.",
         )
-        parser.add_argument(
+        one.add_argument("--reason", default="", metavar="TEXT", help="Why it is changed, for the audit trail.")
+        one.add_argument(
             "--execution",
             metavar="NAME",
             help="Show whether this durable execution has suspended it; an intervention then applies even so.",
         )
-        parser.add_argument("--no-body", action="store_true", help="Leave out the body of the response.")
+        one.add_argument("--no-body", action="store_true", help="Leave out the body of the response.")
+        some = parser.add_argument_group("a list of records")
+        either = some.add_mutually_exclusive_group()
+        either.add_argument("--running", action="store_true", help="Only those whose work has not ended.")
+        either.add_argument("--status", choices=STATUSES, help="Only those with this status, as the admin shows it.")
+        some.add_argument(
+            "--older-than", type=duration, default=0.0, metavar="SPAN", help="First claimed before 90s, 5m, 2h or 1d."
+        )
+        some.add_argument("--route", metavar="TEXT", help="Only paths, or names of functions, that contain this.")
+        some.add_argument("--user", metavar="NAME", help="Only this user's: by name, or by primary key.")
+        some.add_argument("--scope", dest="within", metavar="TEXT", help="Only scopes that contain this.")
+        some.add_argument("--limit", type=positive, default=100, metavar="ROWS", help="Stop after these: 100.")
+        some.add_argument("--format", choices=("table", "json"), default="table", help="A table; or json, a line each.")
+        super().add_arguments(parser)
 
-    def handle(self, *args: Any, **options: Any) -> None:
-        alias: str = options["store"] or conf.get("STORE")
-        try:
-            self.look(sought(alias, options["scope"], options["key"], realm=options["realm"]), options)
-        except MISCONFIGURED as error:
-            raise CommandError(advice(error, alias, conf.get("STORES"))) from error
-        except LostRace as error:
-            raise CommandError("Another process changed the record first, and nothing was done. Try again.") from error
-        except (StoreUnavailable, OutcomeUnknown) as error:
-            raise CommandError(f"The store {alias!r} did not respond: {reason(error)}") from error
-
-    def look(self, found: Sought, options: dict[str, Any]) -> None:
-        """Show the record, or change it."""
-        execution: str | None = options["execution"]
+    def look(self, **options: Any) -> None:
         verbs = [verb for verb in VERBS.values() if options[verb.name]]
+        if options["scope"] is None:
+            if verbs or options["derive"] is not None:
+                raise CommandError("Which record? Type its scope and its key, or an operation_ref.")
+            self.list(options)
+            return
         if len(verbs) > 1:  # of call_command(): the command line refuses that itself
             raise CommandError("Choose one of --release, --expire and --erase.")
+        found = sought(self.alias, options["scope"], options["key"], realm=options["realm"])
         try:
             if verbs:
-                for line in intervene(found, verbs[0], why=options["reason"], execution=execution):
+                for line in self.changed_by_hand(found, verbs[0], options):
                     self.stdout.write(line)
             elif options["derive"] is not None:
                 self.derive(found, options["derive"])
             else:
-                self.show(found, body_allowed=not options["no_body"], execution=execution)
+                self.show(found, options)
         except RecordUnreadable as error:
             raise CommandError(
                 f"The record {found.id} in the store {found.alias!r} cannot be read: it is damaged, or was written by a later "
                 "version. No request with this key runs. Install that version, or delete the record in the store."
             ) from error
 
+    # ---------------------------------------------------------------------------------------------------------- list
+
+    def list(self, options: dict[str, Any]) -> None:
+        as_json = options["format"] == "json"
+        users = None if options["user"] is None else users_of(options["user"])
+        found = 0
+        for record in self.records(options["batch_size"]):
+            if not wanted(record, options, users=users):
+                continue
+            if not found and not as_json:
+                self.end_progress()
+                self.stdout.write(" ".join(f"{name:<{width}}" for name, width, _ in _COLUMNS).rstrip())
+            found += 1
+            self.stdout.write(json.dumps(as_dict(record)) if as_json else as_line(record))
+            if found == options["limit"]:
+                self.end_progress()
+                self.stderr.write(f"Stopped after {found:,} records; --limit shows more.")
+                return
+        if not found:
+            self.stderr.write(f"None of {self.seen:,} records.")
+
     # ---------------------------------------------------------------------------------------------------------- show
 
-    def show(self, found: Sought, *, body_allowed: bool, execution: str | None) -> None:
+    def show(self, found: Sought, options: dict[str, Any]) -> None:
         record, store = found.get(), found.store
-        kinds = " → ".join(type(layer).__name__ for layer in layers(store))
         shown = lines(
             record,
-            store=f"{found.alias} ({kinds})",
+            store=f"{found.alias} ({' → '.join(type(layer).__name__ for layer in layers(store))})",
             reference=operation_ref(conf.derive_secret(), record.id),
             purged=not store.expires_natively,
-            body_allowed=body_allowed,
+            body_allowed=not options["no_body"],
             repeats=store.repeats(record.id) if conf.get("COUNT_REPLAYS") else None,
         )
         for line in shown:
             self.stdout.write(line)
-        if execution:
-            sleeps = "is" if named(execution).has_suspended(record) else "is not"
-            self.stdout.write(f"\nIt {sleeps} suspended by the durable execution {plain(execution)}.")
+        if (name := options["execution"]) is not None:
+            sleeps = "is" if execution(name).has_suspended(record) else "is not"
+            self.stdout.write(f"\nIt {sleeps} suspended by the durable execution {plain(name)}.")
 
     def derive(self, found: Sought, label: str) -> None:
         record = found.get()
@@ -119,3 +181,104 @@ class Command(BaseCommand):
             ) from error
         except SecretUnknown as error:
             raise CommandError(str(error)) from error
+
+    # --------------------------------------------------------------------------------------------------------- change
+
+    def changed_by_hand(self, found: Sought, verb: Verb, options: dict[str, Any]) -> Iterator[str]:
+        """Change a record, and yield what has happened."""
+
+        def act(store: BaseStore, record_id: UUID, *, audit: Audit) -> Intervention:
+            if (name := options["execution"]) is not None:
+                freed = execution(name).release(store, record_id, audit=audit, forgetting=verb.name != "release")
+                if freed and verb.name != "erase":  # what is free can be erased, by the store
+                    return Intervention.DONE
+            return verb.act(store, record_id, audit=audit)
+
+        who = {"alias": found.alias, "actor": operator(), "reason": options["reason"]}
+        try:
+            ended, record = intervene(verb, found.store, found.id, act=act, **who)
+        except LostRace as error:
+            raise CommandError("Another process changed the record first, and nothing was done. Try again.") from error
+        except (StoreUnavailable, OutcomeUnknown) as error:
+            raise CommandError(
+                f"The store {found.alias!r} did not respond: {reason(error)}\nIt is unknown whether it was "
+                f"{verb.done.lower()}. Type the command again; it reports if there is nothing left to do."
+            ) from error
+        match ended:
+            case Intervention.DONE if record is not None:
+                path = plain(redaction.text(record.path))
+                was = f"It was {display_status(record).label}, attempt {record.attempt}, {record.method} {path}"
+                yield f"{verb.done}. {was}."
+            case Intervention.BUSY:
+                raise CommandError(
+                    "Refused: a request with its key is running, and holds the record. Nothing was changed. "
+                    f"{lease(found)}Try again later."
+                )
+            case Intervention.GONE:
+                raise found.unknown()
+            case _:
+                yield f"{verb.already}. Nothing was changed."
+        with suppress(IdempotencyError):  # the store may not respond any more
+            left, purged = found.store.get(found.id), not found.store.expires_natively
+            gets = "runs the work as the first one." if left is None else next_answer(left, purged=purged)
+            yield f"A request with this key now {gets}"
+
+
+def execution(name: str) -> Any:
+    """Return the durable execution of this name."""
+    return import_string(EXECUTION)(name)
+
+
+def lease(found: Sought) -> str:
+    """Return a sentence about when the lease ends; "" if there is none."""
+    record = found.store.get(found.id)
+    if record is None or not rules.leased(record):
+        return ""
+    return f"Its lease ends in {span(record.lease_until - record.read_at)}, unless its owner is still alive and renews it. "
+
+
+def wanted(record: Record, options: dict[str, Any], *, users: Collection[tuple[str, str]] | None) -> bool:
+    """Is a record one of those that the options ask for?"""
+    if options["running"] and record.status is not Status.RUNNING:
+        return False
+    if options["status"] is not None and status_of(record) != options["status"]:
+        return False
+    if age(record) < options["older_than"] or (options["within"] or "") not in record.scope:
+        return False
+    if users is not None and user_of(record.scope) not in users:
+        return False
+    return (options["route"] or "") in record.path
+
+
+def users_of(user: str) -> Collection[tuple[str, str]]:
+    """Return the users that a text may mean: the one with this name, and the one with this primary key."""
+    model = get_user_model()
+    keys = [user]
+    with suppress(ObjectDoesNotExist):
+        keys.append(str(model._default_manager.get_by_natural_key(user).pk))  # noqa: SLF001 - documented
+    return {(model._meta.label_lower, key) for key in keys}
+
+
+def as_line(record: Record) -> str:
+    return " ".join(f"{plain(show(record)):<{width}}" for _, width, show in _COLUMNS).rstrip()
+
+
+def as_dict(record: Record) -> dict[str, Any]:
+    response, failure = response_of(record), failure_of(record)
+    return {
+        "id": str(record.id),
+        "status": status_of(record),
+        "scope": record.scope,
+        "key": record.key,
+        "method": record.method,
+        "path": redaction.text(record.path),
+        "attempt": record.attempt,
+        "guarantee": record.guarantee.value,
+        "age_seconds": round(age(record), 3),
+        "created_at": record.created_at.isoformat(),
+        "lease_until": record.lease_until.isoformat(),
+        "response_status": None if response is None else response.status,
+        "failed_with": None if failure is None else failure.error or str(failure.status),
+        "request_id": record.original_request,
+        "operation_ref": operation_ref(conf.derive_secret(), record.id),
+    }

@@ -9,9 +9,9 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from ...inspection.stats import STATUSES, Tally
-from ..files import write_whole
-from ..scanning import ScanningCommand
+from ...inspection.status import STATUSES, Tally
+from ..base import ScanningCommand
+from ..output import gauge, write_whole
 
 #: What a line of the text format says of each gauge.
 _ABOUT = {
@@ -24,8 +24,6 @@ _ABOUT = {
 
 
 class Command(ScanningCommand):
-    #: It is needed most when something is wrong, perhaps with a route that has nothing to do with it.
-    requires_system_checks = ()
     help = (
         "Count a store's records by status, and show the oldest running one, how far the purge is behind, and the size. "
         "Reads all records, in bounded batches."
@@ -37,10 +35,10 @@ class Command(ScanningCommand):
             "--format",
             choices=("table", "json", "textfile"),
             default="table",
-            help="table; json; or textfile, for the textfile collector of Prometheus' node exporter.",
+            help="A table; json; or a textfile, for the textfile collector of Prometheus' node exporter.",
         )
         parser.add_argument(
-            "--output", type=Path, metavar="FILE", help="Write there instead, at once: no reader sees half of it."
+            "--output", type=Path, metavar="FILE", help="Write to this file, at once: no reader sees half of it."
         )
 
     def look(self, **options: Any) -> None:
@@ -82,21 +80,8 @@ class Command(ScanningCommand):
             yield f"{'size, with indexes':<28}{size / 2**20:>12,.1f} MiB\n"
 
     def as_textfile(self, tally: Tally, figures: dict[str, float], size: int | None) -> Iterator[str]:
-        yield from _gauge(
-            "records", {f'{{store="{escaped(self.alias)}",status="{s}"}}': n for s, n in self.counts(tally)}
-        )
-        gauges = figures | ({} if size is None else {"store_size_bytes": size})
-        for name, value in gauges.items():
-            yield from _gauge(name, {f'{{store="{escaped(self.alias)}"}}': value})
-
-
-def escaped(label: str) -> str:
-    """Return the value of a label as the text format wants it."""
-    return label.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-
-
-def _gauge(name: str, values: dict[str, float]) -> Iterator[str]:
-    full = f"django_idempotency_{name}"
-    yield f"# HELP {full} {_ABOUT[name]}\n# TYPE {full} gauge\n"
-    for labels, value in values.items():
-        yield f"{full}{labels} {value}\n"
+        store = {"store": self.alias}
+        by_status = [({**store, "status": status}, count) for status, count in self.counts(tally)]
+        yield from gauge("records", _ABOUT["records"], by_status)
+        for name, value in (figures | ({} if size is None else {"store_size_bytes": size})).items():
+            yield from gauge(name, _ABOUT[name], [(store, value)])

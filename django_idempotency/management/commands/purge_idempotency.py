@@ -10,20 +10,16 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from ...runtime.registry import stores
 from ...runtime.wings import Extension, extensions
-from ...stores.base import BaseStore
 from ...stores.wrapper import innermost
 from ..arguments import not_negative, positive
-from ..scanning import StoreCommand
+from ..base import StoreCommand, counted
 
 #: Rows that a dry run counts without --limit.
 COUNTED = 1_000_000
 
 
 class Command(StoreCommand):
-    #: It is needed most when something is wrong, perhaps with a route that has nothing to do with it.
-    requires_system_checks = ()
     help = (
         "Delete expired records that no request holds, and what the installed apps keep beside them and need no more. "
         "Each batch is a transaction of its own, so the command can be "
@@ -37,54 +33,57 @@ class Command(StoreCommand):
     spent = 0
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--store", default="default", metavar="ALIAS", help='In IDEMPOTENCY["STORES"]; "default".')
-        parser.add_argument("--batch-size", type=positive, default=1000, metavar="ROWS", help="A batch; 1000.")
-        parser.add_argument("--limit", type=positive, metavar="ROWS", help="Delete no more than these; all.")
-        parser.add_argument("--sleep", type=not_negative, default=0.0, metavar="SECONDS", help="Between batches; 0.")
+        parser.add_argument("--store", default="default", metavar="ALIAS", help='Of IDEMPOTENCY["STORES"]: "default".')
+        parser.add_argument(
+            "--batch-size", type=positive, default=1000, metavar="ROWS", help="How many are deleted at a time: 1000."
+        )
+        parser.add_argument(
+            "--limit", type=positive, metavar="ROWS", help="Delete no more than these. Without it, all."
+        )
+        parser.add_argument(
+            "--sleep",
+            type=not_negative,
+            default=0.0,
+            metavar="SECONDS",
+            help="Wait between two batches, so that others get on: 0.",
+        )
         parser.add_argument("--dry-run", action="store_true", help="Only count, and delete nothing.")
 
-    def handle(self, *args: Any, **options: Any) -> None:
-        self.alias = options["store"]
-        self.verbosity: int = options["verbosity"]
+    def look(self, **options: Any) -> None:
         self.deleted = 0
-        with self.explained():
-            store = stores[self.alias]
-            if store.expires_natively:
-                self.say(
-                    f"The store {self.alias!r} ({type(innermost(store)).__name__}) deletes expired records automatically. "
-                    "Nothing to purge."
-                )
-            elif options["dry_run"]:
-                self.count(store, options["limit"])
-            else:
-                self.purge(store, options["batch_size"], options["limit"], options["sleep"])
-            for extension in extensions():
-                self.purge_beside(extension, store, options)
+        if self.store.expires_natively:
+            self.say(
+                f"The store {self.alias!r} ({type(innermost(self.store)).__name__}) deletes expired records automatically. "
+                "Nothing to purge."
+            )
+        elif options["dry_run"]:
+            self.count(options["limit"])
+        else:
+            self.purge(options["batch_size"], options["limit"], options["sleep"])
+        for extension in extensions():
+            self.purge_beside(extension, options)
 
     # ------------------------------------------------------------------------------------------------------- dry run
 
-    def count(self, store: BaseStore, limit: int | None) -> None:
-        store, most = innermost(store), limit or COUNTED
+    def count(self, limit: int | None) -> None:
+        store, most = innermost(self.store), limit or COUNTED
         due = store.count_due(limit=most)
         if due is None:
             raise CommandError(f"The store {self.alias!r} ({type(store).__name__}) cannot count what it would delete.")
         if due == most and limit is None:
             self.say(f"At least {due:,} records would be deleted. Counting stopped there; --limit counts further.")
-        elif due:
-            self.say(f"{rows(due)} would be deleted.")
         else:
-            self.say("Nothing to purge.")
+            self.say(f"{counted(due)} would be deleted." if due else "Nothing to purge.")
 
     # --------------------------------------------------------------------------------------------------------- purge
 
-    def purge(self, store: BaseStore, batch_size: int, limit: int | None, pause: float) -> None:
-        self.started = self.reported = time.monotonic()
+    def purge(self, batch_size: int, limit: int | None, pause: float) -> None:
         due_until = datetime.now(timezone.utc)
         since: datetime | None = None
         with self.table_explained("The records cannot be purged:"):
             while limit is None or self.deleted < limit:
                 asked = batch_size if limit is None else min(batch_size, limit - self.deleted)
-                batch = self.patiently(partial(store.purge, limit=asked, since=since))
+                batch = self.patiently(partial(self.store.purge, limit=asked, since=since))
                 self.deleted += batch.count
                 since = batch.resume
                 self.progress()
@@ -98,23 +97,23 @@ class Command(StoreCommand):
 
     # --------------------------------------------------------------------------------------------- the tables of apps
 
-    def purge_beside(self, extension: Extension, store: BaseStore, options: dict[str, Any]) -> None:
+    def purge_beside(self, extension: Extension, options: dict[str, Any]) -> None:
         """Delete, or count, what an app keeps beside the records."""
         with self.table_explained("A table beside the records cannot be purged. Is it migrated?"):
-            found = list(extension.purging(self.alias, store))
+            found = list(extension.purging(self.alias, self.store))
         for rows_of in found:
             with self.table_explained(f"The {rows_of.kind}s cannot be purged. Is their table migrated?"):
                 if not options["dry_run"]:
                     if self.purge_rows(rows_of.kind, rows_of.purge, options):
                         self.say(self.so_far())
                 elif due := rows_of.due(limit=options["limit"] or COUNTED):
-                    self.say(f"{rows(due, rows_of.kind)} would be deleted.")
+                    self.say(f"{counted(due, rows_of.kind)} would be deleted.")
 
     def purge_rows(self, kind: str, purge: Callable[..., int], options: dict[str, Any]) -> int:
         """Delete the rows of an app in batches, within what the limit leaves, and return how many."""
         self.spent += self.deleted
         self.kind, self.deleted = kind, 0
-        self.started = self.reported = time.monotonic()
+        self.begin(options)
         size, limit = options["batch_size"], options["limit"]
         while (asked := size if limit is None else min(size, limit - self.spent - self.deleted)) > 0:
             if not (count := self.patiently(partial(purge, limit=asked))):
@@ -133,12 +132,7 @@ class Command(StoreCommand):
     def so_far(self) -> str:
         if not self.deleted:
             return "Nothing was deleted."
-        seconds = max(time.monotonic() - self.started, 0.001)
-        return f"{rows(self.deleted, self.kind)} deleted in {seconds:,.1f} s ({self.deleted / seconds:,.0f} rows/s)."
+        return f"{counted(self.deleted, self.kind)} deleted in {self.per_second(self.deleted)} rows/s)."
 
     def on_terminal(self) -> str:
-        return rows(self.deleted, self.kind)
-
-
-def rows(count: int, kind: str = "record") -> str:
-    return f"{count:,} {kind}{'' if count == 1 else 's'}"
+        return counted(self.deleted, self.kind)

@@ -12,7 +12,7 @@ from django.core.cache import caches
 from django.core.checks import CheckMessage
 
 from ...core import interventions, rules
-from ...core.concurrency import adrive, drive
+from ...core.driving import adrive, drive
 from ...core.records import Guarantee, Record, Settlement, Status, Ticket
 from ...core.settlements import claimed
 from ...errors import LostRace, RecordUnreadable, StoreUnavailable

@@ -14,9 +14,8 @@ from pytest_django import Settings
 
 from django_idempotency.contrib.client.messages import Answer, pack_answer, unpack_answer
 from django_idempotency.contrib.client.models import OutgoingCall
-from django_idempotency.contrib.steps.journal import Journal
+from django_idempotency.contrib.steps.journal import Journal, load
 from django_idempotency.contrib.steps.models import Step
-from django_idempotency.contrib.steps.sealing import load
 from django_idempotency.core.steps import StepState
 
 pytestmark = pytest.mark.django_db

@@ -15,7 +15,7 @@ from rest_framework.test import APIClient
 
 from django_idempotency import current_operation, idempotent_function
 from django_idempotency.contrib.audit.models import AuditEvent, Reference
-from django_idempotency.contrib.audit.timeline import referring_to
+from django_idempotency.contrib.audit.rows import referring_to
 from django_idempotency.core.at_rest import ERASED, HASHED
 from django_idempotency.models import IdempotencyRecord
 from tests.contrib.at_rest.sealed.keys import FIRST, SECOND

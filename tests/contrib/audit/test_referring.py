@@ -11,8 +11,7 @@ from django.test import RequestFactory
 from pytest_django import Settings
 
 from django_idempotency import current_operation, idempotent, idempotent_function
-from django_idempotency.contrib.audit.timeline import referring_to, timeline_of
-from django_idempotency.contrib.audit.values import parsed
+from django_idempotency.contrib.audit.rows import parsed, referring_to, timeline_of
 from django_idempotency.errors import ConfigurationError
 
 from .helpers import committed, events, references

@@ -531,7 +531,7 @@ def test_a_store_that_stays_away(
     guard: Any, faulty: Faulty, events: list[str], deferring: Deferring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The engine still gets its exception; after the lease the record is taken over as crashed."""
-    monkeypatch.setattr("django_idempotency.engine.settling.SETTLE_PATIENCE", 0)
+    monkeypatch.setattr("django_idempotency.engine.waiting.SETTLE_PATIENCE", 0)
     charge = guard(work := steps(Suspended(), "charged"), key="order", key_prefix="charge", lease=30)
     faulty.faults = [False] * 9
     suspend(charge, 17)

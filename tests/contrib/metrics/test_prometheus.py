@@ -20,7 +20,7 @@ from django_idempotency.contrib.client.ledger import CALLS
 from django_idempotency.contrib.metrics.prometheus import PrometheusMeter
 from django_idempotency.contrib.outbox.relaying import LAG, MESSAGES
 from django_idempotency.contrib.steps.journal import STEPS
-from django_idempotency.contrib.suspects.reporting import FOUND
+from django_idempotency.contrib.suspects.searching import FOUND
 from django_idempotency.instrumentation.meters import LEASE_LOST, METRICS, WAIT, Metric, Source, meters
 from django_idempotency.runtime.metered import STORE_OPERATION
 

@@ -16,7 +16,7 @@ from django_idempotency.contrib.outbox.management.commands import relay_outbox
 from django_idempotency.contrib.outbox.models import Message
 from django_idempotency.contrib.outbox.relaying import Relay
 from django_idempotency.errors import BrokerUnavailable
-from django_idempotency.management import progress
+from django_idempotency.management import base
 
 from .helpers import committed, sent, waiting
 from .publishers import Broker
@@ -309,7 +309,7 @@ def test_progress_elsewhere(
     monkeypatch: pytest.MonkeyPatch, arguments: list[str], pace: float, lines: list[str]
 ) -> None:
     """Elsewhere it is printed only if asked for, and at most every few seconds."""
-    monkeypatch.setattr(progress, "PACE", pace)
+    monkeypatch.setattr(base, "PACE", pace)
     sent("", "")
     seen = StringIO()
     relay("--once", "--batch=1", *arguments, stderr=seen)

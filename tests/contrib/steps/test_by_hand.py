@@ -13,8 +13,8 @@ from django.utils import timezone
 
 from django_idempotency import conf
 from django_idempotency.contrib.steps.intervening import UndoneByHand, undo_by_hand
+from django_idempotency.contrib.steps.journal import seal
 from django_idempotency.contrib.steps.models import Step
-from django_idempotency.contrib.steps.sealing import seal
 from django_idempotency.contrib.steps.terms import results_of
 from django_idempotency.core.hashing import operation_ref
 from django_idempotency.core.interventions import Intervention, released

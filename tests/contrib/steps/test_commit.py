@@ -222,7 +222,7 @@ def test_a_settle_that_is_not_written(clock: Clock, monkeypatch: pytest.MonkeyPa
 
     book = aguarded(abody) if is_async else guarded(body)
     store: Any = stores["default"]
-    monkeypatch.setattr("django_idempotency.engine.settling.SETTLE_PATIENCE", 0.0)
+    monkeypatch.setattr("django_idempotency.engine.waiting.SETTLE_PATIENCE", 0.0)
     monkeypatch.setattr("django_idempotency.engine.lease.deferring.add", lambda _: False)
     with monkeypatch.context() as outage:
         outage.setattr(store, "settle", away)

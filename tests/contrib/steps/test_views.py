@@ -105,7 +105,7 @@ def test_a_settle_that_is_not_written(send: Send, door: str, monkeypatch: pytest
     def away(*_: Any) -> bool:
         raise StoreUnavailable
 
-    monkeypatch.setattr("django_idempotency.engine.settling.SETTLE_PATIENCE", 0.0)
+    monkeypatch.setattr("django_idempotency.engine.waiting.SETTLE_PATIENCE", 0.0)
     monkeypatch.setattr("django_idempotency.engine.lease.deferring.add", lambda _: False)
     with monkeypatch.context() as outage:
         outage.setattr(stores["default"], "settle", away)

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from django_idempotency.contrib.suspects.groups import Sighting, suspects
+from django_idempotency.contrib.suspects.searching import Sighting, suspects
 
 START = datetime(2026, 11, 23, tzinfo=timezone.utc)
 

@@ -16,8 +16,7 @@ from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
-from django_idempotency.contrib.suspects.groups import Suspect
-from django_idempotency.contrib.suspects.searching import Search
+from django_idempotency.contrib.suspects.searching import Search, Suspect
 from django_idempotency.signals import duplicate_found
 from testproject.payments.models import Charge, Effect
 

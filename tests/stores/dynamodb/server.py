@@ -1,7 +1,7 @@
 """A DynamoDB-compatible server over HTTP, and stores that use it.
 
 moto differs from DynamoDB in what our tests touch: it refuses updates that leave an item over 405,000 bytes instead of
-409,600 (our own limit is below both), never throttles, and never meets two transactions on one item.
+409,600 (our own limit is below both), and never throttles.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ import json
 import logging
 import zlib
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from enum import Enum
 from uuid import UUID
 
@@ -18,8 +17,8 @@ from ....core.at_rest import SEALED, is_sealed, says_nothing
 from ....core.interventions import Intervention, Wanted
 from ....core.records import MISSING, Missing, Outcome, Record, Settlement, Status, Ticket
 from ....stores import packing
-from ....stores.base import Audit, BaseStore, Guard, Scanned
-from ....stores.wrapper import WrappedStore, reading
+from ....stores.base import Audit, BaseStore, Scanned
+from ....stores.wrapper import WrappedStore
 from .keyring import CannotOpen, Keyring
 
 logger = logging.getLogger("django_idempotency")
@@ -49,24 +48,15 @@ class SealedStore(WrappedStore):
         super().__init__(store)
         self.keyring = keyring
 
-    def claim(self, ticket: Ticket) -> Record:
-        return self._opened(self.store.claim(ticket))
+    def settlement(self, ticket: Ticket, settlement: Settlement) -> Settlement:
+        """Return the settlement with its response sealed."""
+        if settlement.outcome is None:
+            return settlement
+        return settlement._replace(outcome=sealed_outcome(self.keyring, ticket.id, settlement.outcome))
 
-    async def aclaim(self, ticket: Ticket) -> Record:
-        """See claim()."""
-        return self._opened(await self.store.aclaim(ticket))
-
-    def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
-        return self.store.settle(ticket, self._sealed(ticket, settlement))
-
-    async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
-        """See settle()."""
-        return await self.store.asettle(ticket, self._sealed(ticket, settlement))
-
-    def guard(
-        self, ticket: Ticket, *, takeover: bool = False, claimed: Record | None = None
-    ) -> AbstractContextManager[Guard]:
-        return reading(self.store.guard(ticket, takeover=takeover, claimed=claimed), self.opened)
+    def outwards(self, record: Record, ticket: Ticket) -> Record:
+        """Return the record with its response open."""
+        return self._opened(record)
 
     def get(self, record_id: UUID) -> Record | None:
         record = self.store.get(record_id)
@@ -102,11 +92,6 @@ class SealedStore(WrappedStore):
                 record.id,
             )
         return record
-
-    def _sealed(self, ticket: Ticket, settlement: Settlement) -> Settlement:
-        if settlement.outcome is None:
-            return settlement
-        return settlement._replace(outcome=sealed_outcome(self.keyring, ticket.id, settlement.outcome))
 
     # -------------------------------------------------------------------------------------------------- other keys
 

@@ -11,7 +11,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from .....management.arguments import not_negative, positive
-from .....management.scanning import ScanningCommand
+from .....management.base import ScanningCommand
 from .....runtime.registry import stores
 from .....runtime.wings import extensions
 from .....stores.wrapper import layers
@@ -19,6 +19,7 @@ from ...sealed import Resealing, SealedStore
 
 
 class Command(ScanningCommand):
+    requires_system_checks = "__all__"
     help = (
         "Seal every stored response with the first key of ENCRYPTION_KEYS; if that is None, store it unsealed. Reads the "
         "records in bounded batches and changes one at a time, beside traffic. Type it again after an interruption: what is "

@@ -6,27 +6,22 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import DatabaseError
+from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
 
-from ..... import conf
 from .....inspection import redaction
-from .....inspection.failures import MISCONFIGURED, advice
 from .....inspection.terminal import plain
-from .....management.arguments import add_record
-from .....management.sought import sought
+from .....management.arguments import add_record, add_store, sought
+from .....management.base import StoreCommand
 from ...models import AuditEvent, Reference
-from ...timeline import Timeline, referring_to, timeline_of
-from ...values import parsed
+from ...rows import Timeline, parsed, referring_to, timeline_of
 
 #: What JSON has of an event, and of a reference.
 EVENT = ("at", "event", "attempt", "outcome", "request", "owner", *AuditEvent.personal)
 REFERENCE = ("kind", "value", "record", "scope", "key", "at")
 
 
-class Command(BaseCommand):
-    requires_system_checks = ()
+class Command(StoreCommand):
     help = (
         "Show what happened to one idempotency key, oldest first, and what it refers to; or with --reference the keys that "
         "refer to something. If the trail has nothing of it, the exit status is 1."
@@ -34,32 +29,26 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         add_record(parser, nargs="?")
+        add_store(parser)
         parser.add_argument(
             "--reference", metavar="KIND:VALUE", help='List the keys that refer to it, such as "payment:17".'
         )
-        parser.add_argument("--format", choices=("text", "json"), default="text", help="text; or json, a line each.")
+        parser.add_argument("--format", choices=("text", "json"), default="text", help="Text; or json, a line each.")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def look(self, **options: Any) -> None:
         in_json: bool = options["format"] == "json"
-        try:
+        with self.table_explained("The audit trail cannot be read:"):
             if options["reference"] is not None:
-                found: Iterator[str] = self.referring(options["reference"], in_json=in_json)
+                found = self.referring(options["reference"], in_json=in_json)
             else:
                 found = self.history(options, in_json=in_json)
             for line in found:
                 self.stdout.write(line)
-        except DatabaseError as error:
-            raise CommandError(f"The audit trail cannot be read: {error}") from error
 
     def history(self, options: dict[str, Any], *, in_json: bool) -> Iterator[str]:
         if options["scope"] is None:
             raise CommandError("Type a scope and a key, the operation_ref of a problem document, or --reference.")
-        alias = options["store"] or conf.get("STORE")
-        try:
-            record = sought(alias, options["scope"], options["key"], realm=options["realm"]).id
-        except MISCONFIGURED as error:
-            raise CommandError(advice(error, alias, conf.get("STORES"))) from error
-        known = timeline_of(record)
+        known = timeline_of(sought(self.alias, options["scope"], options["key"], realm=options["realm"]).id)
         if not (known.events or known.references):
             raise CommandError("The audit trail has nothing of this key.")
         return map(as_json, [*known.events, *known.references]) if in_json else lines(known)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from contextlib import ExitStack, closing
 from datetime import timedelta
@@ -12,7 +11,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.db import Error, router
 
 from .....management.arguments import duration, positive
-from .....management.progress import ProgressCommand
+from .....management.base import ProgressCommand
 from ...housekeeping import Resumed, due, expired, paged, resume
 from ...ledger import hold
 from ...models import OutgoingCall
@@ -45,12 +44,11 @@ class Command(ProgressCommand):
         parser.add_argument("--send", action="store_true", help="Send them; otherwise they are listed.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        self.verbosity: int = options["verbosity"]
+        self.begin(options)
         self.using = router.db_for_write(OutgoingCall)
         self.limit: int | None = options["limit"]
         self.counted = Counter[Resumed]()
         self.reasons = Counter[str]()
-        self.reported = time.monotonic()
         where = {
             "using": self.using,
             "older": timedelta(seconds=options["older_than"]),

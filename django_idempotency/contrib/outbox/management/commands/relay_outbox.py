@@ -18,7 +18,7 @@ from django.utils.connection import ConnectionDoesNotExist
 from ..... import conf
 from .....errors import BrokerUnavailable, ConfigurationError
 from .....management.arguments import not_negative, positive
-from .....management.progress import ProgressCommand
+from .....management.base import ProgressCommand
 from .....stores.orm import database_errors
 from ...models import Message
 from ...publishing import Publish, open_publisher, publisher_at
@@ -56,7 +56,7 @@ class Command(ProgressCommand):
         parser.add_argument("--progress", action="store_true", help="Also without a terminal: a line every 5 seconds.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        self.verbosity: int = options["verbosity"]
+        self.begin(options)
         self.once: bool = options["once"]
         self.poll: float = options["poll"]
         self.size: int = options["batch"]
@@ -64,7 +64,6 @@ class Command(ProgressCommand):
         self.using: str = options["using"] or router.db_for_write(Message)
         self.stopping = False
         self.published = self.failed = self.troubles = 0
-        self.reported = time.monotonic()
         try:
             self.publisher = publisher_at(path(options["publisher"]))
             self.vendor = connections[self.using].vendor

@@ -21,7 +21,7 @@ from .....core.records import Record
 from .....errors import IdempotencyError
 from .....instrumentation.trail import trail
 from .....management.arguments import positive
-from .....management.operators import operator
+from .....management.output import operator
 from .....runtime.registry import stores
 from ...calls import finish
 from ...completing import Completed, Looked, complete, due, watched
@@ -55,9 +55,11 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         self.verbosity: int = options["verbosity"]
-        if (ref := the_one(options)) is not None:
-            self.undo(ref, using=options["using"], reason=options["reason"])
+        if options["undo"] is not None:
+            self.undo(options["undo"], options)
             return
+        if options["reason"]:
+            raise CommandError("--reason is for --undo REF: type the REF of one operation. Nothing was changed.")
         using, size = options["using"] or router.db_for_write(Step), 100
         self.counted, self.listed = Counter[Completed](), 0
         try:
@@ -83,11 +85,13 @@ class Command(BaseCommand):
 
     # ----------------------------------------------------------------------------------------------------------- by hand
 
-    def undo(self, ref: str, *, using: str | None, reason: str) -> None:
+    def undo(self, ref: str, options: dict[str, Any]) -> None:
         """Undo one operation."""
-        record_id = named(ref)
+        if options["dry_run"]:
+            raise CommandError("--undo REF undoes it, and --dry-run does nothing: type one of them.")
+        record_id, reason = named(ref), options["reason"]
         try:
-            found = newest(record_id, using)
+            found = newest(record_id, options["using"])
             if found is None:
                 raise CommandError(f"There is no step of the record {record_id}.")
             step, alias = found
@@ -149,22 +153,10 @@ def nothing(left: int) -> str:
     return f"Nothing to complete now. {subject} looked at later: what was looked at rests for five minutes."
 
 
-def the_one(options: dict[str, Any]) -> str | None:
-    """Return the REF that an operator has typed, if any. Raises `CommandError` for options that do not fit together."""
-    ref: str | None = options["undo"]
-    if ref is None:
-        if options["reason"]:
-            raise CommandError("--reason is for --undo REF: type the REF of one operation. Nothing was changed.")
-        return None
-    if not ref:
-        raise CommandError("--undo has an empty REF: is a variable of the shell empty? Nothing was changed.")
-    if options["dry_run"]:
-        raise CommandError("--undo REF undoes it, and --dry-run does nothing: type one of them.")
-    return ref
-
-
 def named(ref: str) -> UUID:
     """Return the id of the record that an operator has typed. Raises `CommandError`."""
+    if not ref:
+        raise CommandError("--undo has an empty REF: is a variable of the shell empty? Nothing was changed.")
     with suppress(ValueError):
         return UUID(ref)
     if (found := record_of_ref(conf.derive_secrets(), ref)) is None:

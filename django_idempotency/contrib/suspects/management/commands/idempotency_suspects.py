@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from argparse import ArgumentTypeError
-from datetime import timedelta
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from django.apps import apps
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import DatabaseError, connections, router
-from django.db.models import Model
-from django.utils.connection import ConnectionDoesNotExist
+from django.db import DatabaseError
 
 from .....management.arguments import MOST_ROWS, duration, moment, positive
-from .....management.files import write_whole
-from ...groups import Suspect, suspects
+from .....management.base import counted
+from .....management.output import write_whole
 from ...output import as_csv, as_json, as_table, as_textfile
-from ...reporting import report
-from ...searching import Search, Unsearchable, default_key, default_timestamp
+from ...searching import Search, Suspect, Unsearchable, report, search_of, suspects
 
 #: With --exit-code. An error is 1, and a wrong option 2.
 FOUND = 3
@@ -32,7 +29,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("model", metavar="MODEL", help="As in payments.Charge.")
+        parser.add_argument("model", metavar="MODEL", help="The model to search, such as payments.Charge.")
         parser.add_argument(
             "--same",
             type=names,
@@ -43,10 +40,21 @@ class Command(BaseCommand):
         parser.add_argument(
             "--within", type=duration, required=True, metavar="SPAN", help="At most this far apart: 90s, 5m, 2h, 1d."
         )
-        parser.add_argument("--since", default="24h", metavar="WHEN", help="24h, yesterday, 2026-11-23 …; 24h.")
-        parser.add_argument("--until", default="0s", metavar="WHEN", help="The same, exclusive; now.")
-        parser.add_argument("--timestamp", metavar="FIELD", help="When a row was made; the first with auto_now_add.")
-        parser.add_argument("--key", metavar="FIELD", help="The row's key; idempotency_key, if the model has it.")
+        parser.add_argument(
+            "--since",
+            default="24h",
+            metavar="WHEN",
+            help="Rows from then on: 24h (ago), today, yesterday, 2026-11-23 or 2026-11-23T08:00.",
+        )
+        parser.add_argument(
+            "--until", default="0s", metavar="WHEN", help="Rows before then, in the same way. Without it, now."
+        )
+        parser.add_argument(
+            "--timestamp", metavar="FIELD", help="Says when a row was made. Without it, the first with auto_now_add."
+        )
+        parser.add_argument(
+            "--key", metavar="FIELD", help="Holds a row's key. Without it, idempotency_key, if the model has that."
+        )
         parser.add_argument(
             "--where",
             type=lookup,
@@ -55,17 +63,21 @@ class Command(BaseCommand):
             metavar="LOOKUP=VALUE",
             help="Only such rows, as in status=paid or amount__gte=100. More than one: all must hold.",
         )
-        parser.add_argument("--database", metavar="ALIAS", help="Where to read; where the router reads the model.")
         parser.add_argument(
-            "--limit", type=positive, default=10_000, metavar="ROWS", help="No more than these rows; 10000."
+            "--database", metavar="ALIAS", help="Of DATABASES. Without it, where the router reads the model."
+        )
+        parser.add_argument(
+            "--limit", type=positive, default=10_000, metavar="ROWS", help="Read no more than these: 10,000."
         )
         parser.add_argument(
             "--format",
             choices=("table", "json", "csv", "none"),
             default="table",
-            help="table; json, a line each; csv; or none.",
+            help="A table; json, a line each; csv; or none.",
         )
-        parser.add_argument("--output", type=Path, metavar="FILE", help="Write there, readable by its owner only.")
+        parser.add_argument(
+            "--output", type=Path, metavar="FILE", help="Write to this file, which only its owner may read."
+        )
         parser.add_argument(
             "--textfile", type=Path, metavar="FILE", help="Write the counts for Prometheus' node exporter, too."
         )
@@ -73,7 +85,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            search = asked(**options)
+            search = asked(options)
             if not search.has_index() and options["verbosity"] > 0:
                 self.stderr.write(
                     f"{search.model._meta.label}.{search.timestamp} has no index that begins with it: the whole table "
@@ -84,37 +96,13 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         except DatabaseError as error:
             raise CommandError(f"The database could not answer: {' '.join(str(error).split())}") from error
-        more = len(rows) > options["limit"]
-        label = search.model._meta.label
-        read = rows[: options["limit"]]
-        found = list(suspects(read, model=label, names=search.same, since=search.since))
-        self.show(search, found, **options)
+        more, label = len(rows) > options["limit"], search.model._meta.label
+        found = list(suspects(rows[: options["limit"]], model=label, names=search.same, since=search.since))
+        self.show(found, label, search.same, options)
         for each in found:
             report(search.model, each)
-        self.conclude(search, found, more=more, **options)
-
-    def show(self, search: Search, found: list[Suspect], **options: Any) -> None:
-        """Write the report. The files come before the signals, whose receivers may take their time."""
-        match options["format"]:
-            case "json":
-                text = "".join(as_json(found))
-            case "csv":
-                text = "".join(as_csv(found, search.same))
-            case "none":  # the signals and the metrics are the report
-                text = ""
-            case _:
-                text = "".join(as_table(found))
-        if options["output"] is not None:
-            write_whole(options["output"], text)
-        elif text:
-            self.stdout.write(text, ending="")
-        if options["textfile"] is not None:
-            figures = "".join(as_textfile(found, model=search.model._meta.label, names=search.same))
-            write_whole(options["textfile"], figures, mode=0o644)  # the collector is another user
-
-    def conclude(self, search: Search, found: list[Suspect], *, more: bool, **options: Any) -> None:
-        rows = sum(len(each.rows) for each in found)
-        said = f"{len(found):,} suspect{'' if len(found) == 1 else 's'}, {rows:,} rows of {search.model._meta.label}."
+        count = sum(len(each.rows) for each in found)
+        said = f"{counted(len(found), 'suspect')}, {count:,} rows of {label}."
         if more:
             said += (
                 f" There are more: stopped after {options['limit']:,} rows, and the last suspect may lack some. "
@@ -125,40 +113,34 @@ class Command(BaseCommand):
         if more or options["verbosity"] > 0:
             self.stderr.write(said)
 
+    def show(self, found: list[Suspect], label: str, facts: Sequence[str], options: dict[str, Any]) -> None:
+        """Write the report. The files come before the signals, whose receivers may take their time."""
+        match options["format"]:
+            case "json":
+                text = "".join(as_json(found))
+            case "csv":
+                text = as_csv(found, facts)
+            case "none":  # the signals and the metrics are the report
+                text = ""
+            case _:
+                text = "".join(as_table(found))
+        if options["output"] is not None:
+            write_whole(options["output"], text)
+        elif text:
+            self.stdout.write(text, ending="")
+        if options["textfile"] is not None:
+            figures = "".join(as_textfile(found, model=label, names=facts))
+            write_whole(options["textfile"], figures, mode=0o644)  # the collector is another user
 
-def asked(**options: Any) -> Search:
+
+def asked(options: dict[str, Any]) -> Search:
     """Return the search that the options ask for. Raises `Unsearchable`, or `ArgumentTypeError`."""
-    model = named(options["model"])
-    using = options["database"] or router.db_for_read(model)
-    try:
-        connections[using]
-    except ConnectionDoesNotExist as error:
-        raise Unsearchable(f"DATABASES has no {using!r}. It has {', '.join(connections)}.") from error
     since, until = moment(options["since"]), moment(options["until"])
     if since >= until:
         raise Unsearchable(f"--since {options['since']} is not before --until {options['until']}.")
-    return Search(
-        model=model,
-        same=options["same"],
-        timestamp=options["timestamp"] or default_timestamp(model),
-        key=options["key"] or default_key(model),
-        within=timedelta(seconds=options["within"]),
-        since=since,
-        until=until,
-        where=tuple(options["where"]),
-        using=using,
-    )
-
-
-def named(label: str) -> type[Model]:
-    """Return a model by its label. Raises `Unsearchable`."""
-    try:
-        return apps.get_model(label)
-    except (LookupError, ValueError) as error:
-        app = label.partition(".")[0]
-        known = [each._meta.label for each in apps.get_models() if each._meta.app_label == app]
-        said = f"{app} has {', '.join(known)}." if known else "Type it as in payments.Charge."
-        raise Unsearchable(f"There is no model {label!r}. {said}") from error
+    entry = {name: options[name] for name in ("model", "same", "within", "timestamp", "key")}
+    search = search_of({**entry, "using": options["database"]}, since=since, until=until)
+    return replace(search, where=tuple(options["where"]))
 
 
 def names(text: str) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
-"""The name of a function in the store. One rule: a name identifies one function, in every process.
+"""What identifies a call in the store: the name of its function, and a key that the project makes itself.
 
-Otherwise two functions would share their keys, and a call of one could return the result of the other. So if only the
-code that made a function can distinguish it from others, the project must name it: `key_prefix`.
+One rule: a name identifies one function, in every process. Otherwise two functions would share their keys, and a call of one
+could return the result of the other. So if only the code that made a function can distinguish it from others, the project
+must name it: `key_prefix`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,11 @@ from types import ModuleType
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
+
+from ..core.canonical import UnhashableValue, digest
+from ..errors import KeyMalformed, UnhashablePayload
+
+MAX_KEY = 255
 
 #: The names of a module that runs as a program, and of the same module in processes that `multiprocessing` spawns.
 _PROGRAMS = ("__main__", "__mp_main__")
@@ -44,3 +50,23 @@ def _shared(function: Any) -> str | None:
             "processes would not"
         )
     return None
+
+
+def validate_key(key: Any) -> str:
+    """Return a key that was given explicitly. Raises `KeyMalformed`."""
+    if not (isinstance(key, str) and 0 < len(key) <= MAX_KEY and key.isascii() and key.isprintable()):
+        raise KeyMalformed(
+            "An idempotency key is 1 to 255 printable ASCII characters. derive_key() makes one from any values."
+        )
+    return key
+
+
+def derive_key(*parts: Any) -> str:
+    """Return the key of some values, by type and meaning: 64 hex digits, the same in every process and release.
+
+    It is not a secret: anyone who knows the parts can compute it. Raises `UnhashablePayload`.
+    """
+    try:
+        return digest(parts)
+    except UnhashableValue as error:
+        raise UnhashablePayload(str(error)) from error

@@ -1,13 +1,16 @@
-"""The users behind the scopes of a page, by one query."""
+"""Links to other pages of the admin: of an object, and of the users behind the scopes of a page, by one query."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from django.contrib.admin import AdminSite
+from django.contrib.admin.utils import quote
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
+from django.db.models import Model
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
@@ -39,14 +42,19 @@ def key_of(scope: str, model: Any) -> Any:
 
 def named(user: Any, request: HttpRequest, site: AdminSite) -> SafeString:
     """Return a user's name, as a link if the viewer may open their page."""
-    opts = type(user)._meta
-    name = user.get_username()
-    shown = type(user) in site._registry and site._registry[type(user)].has_view_permission(request, user)  # noqa: SLF001 - is_registered() names no admin
-    if shown:
-        try:
-            url = reverse(f"{site.name}:{opts.app_label}_{opts.model_name}_change", args=[user.pk])
-        except NoReverseMatch:
-            pass
-        else:
-            return format_html('<a href="{}">{}</a>', url, name)
-    return format_html("{}", name)
+    return linked(user.get_username(), change_url(site, type(user), user.pk, request))
+
+
+def linked(shown: Any, url: str) -> SafeString:
+    """Return a link; without a URL what is shown."""
+    return format_html('<a href="{}">{}</a>', url, shown) if url else format_html("{}", shown)
+
+
+def change_url(site: AdminSite, model: type[Model], pk: Any, request: HttpRequest | None = None) -> str:
+    """Return the address of an object's page; "": there is none, or none that the viewer of a request may open."""
+    page = site._registry.get(model)  # noqa: SLF001 - is_registered() names no admin
+    if page is None or not (request is None or page.has_view_permission(request)):
+        return ""
+    with suppress(NoReverseMatch):
+        return reverse(f"{site.name}:{model._meta.app_label}_{model._meta.model_name}_change", args=[quote(pk)])
+    return ""

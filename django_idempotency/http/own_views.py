@@ -1,0 +1,31 @@
+"""The base of our own views, for Django's authentication. REST framework's is in `rest_framework.problems`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.utils.decorators import method_decorator
+from django.views import View
+from django.views.decorators.cache import never_cache
+
+from ..core.policy import Policy
+from ..errors import Problem
+from .markers import Mark
+from .problems import problem_response
+
+
+@method_decorator(never_cache, name="dispatch")
+class OwnView(View):
+    """The middleware neither guards it nor requires a key. It responds to one of our errors with a problem document."""
+
+    policy = Policy()
+    idempotency_mark = Mark(exempt=True)
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Respond with a problem document to one of our errors."""
+        try:
+            return super().dispatch(request, *args, **kwargs)
+        except Problem as problem:
+            return problem_response(problem, request)

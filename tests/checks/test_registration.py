@@ -1,0 +1,59 @@
+"""Checks are registered by their dotted paths, and imported when they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.core.checks import CheckMessage, Tags, run_checks
+from django.utils.module_loading import import_string
+
+from django_idempotency import checks
+
+
+@pytest.mark.parametrize("path", [*checks.CHECKS, *checks.INTEGRATIONS, *checks.DEPLOYED, checks.MIGRATIONS])
+def test_every_path_leads_to_a_check(path: str) -> None:
+    """A module that moves is found here, and not by a project that types `manage.py check`."""
+    assert callable(import_string(path))
+
+
+def test_a_check_is_registered_once() -> None:
+    """An app may become ready more often, as where a test changes INSTALLED_APPS."""
+    assert checks.named(checks.MIGRATIONS) is checks.named(checks.MIGRATIONS)
+
+
+def test_an_integration_whose_folder_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its check finds nothing; one of the core that is absent raises."""
+    path = "django_idempotency.contrib.no_such_integration.checks.check_it"
+    with pytest.raises(ModuleNotFoundError):
+        checks.named.__wrapped__(path)()
+    monkeypatch.setitem(checks.INTEGRATIONS, path, ())
+    assert checks.named.__wrapped__(path)() == []
+
+
+@pytest.mark.parametrize(
+    ("tags", "databases", "ran"),
+    [
+        ([checks.TAG], None, {"check_settings", "check_routes", "check_operations"}),
+        ([Tags.urls], None, {"check_routes", "check_operations"}),
+        (None, None, {"check_settings", "check_routes", "check_operations", "check_migrations"}),
+        ([Tags.database], ["default"], {"check_migrations"}),
+    ],
+)
+def test_tags(
+    monkeypatch: pytest.MonkeyPatch, tags: list[str] | None, databases: list[str] | None, ran: set[str]
+) -> None:
+    """They choose which checks run, and the check of the tables gets the databases that are to be checked."""
+    called: dict[str, object] = {}
+
+    def imported(path: str) -> Callable[..., list[CheckMessage]]:
+        def check(**given: object) -> list[CheckMessage]:
+            called[path.rpartition(".")[2]] = given["databases"]
+            return []
+
+        return check
+
+    monkeypatch.setattr(checks, "import_string", imported)
+    run_checks(tags=tags, databases=databases)
+    assert {"check_settings", "check_routes", "check_operations", "check_migrations"} & called.keys() == ran
+    assert called.get("check_migrations") == databases
