@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ContextDecorator
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from unittest import TestCase
 
 from asgiref.sync import iscoroutinefunction
@@ -20,7 +20,7 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 _WANTED = "_overridden_idempotency"
 
 
-class override_idempotency:  # noqa: N801 - named like override_settings
+class override_idempotency(ContextDecorator):  # noqa: N801 - named like override_settings
     """Switch idempotency off or on: a context manager, and a decorator of functions, coroutine functions and TestCases.
 
     With `enabled=False`, requests with a key and guarded functions run unguarded. It affects the whole process,
@@ -45,7 +45,6 @@ class override_idempotency:  # noqa: N801 - named like override_settings
     def __call__(self, decorated: Decorated) -> Decorated:
         """Decorate. Raises `TypeError` for a generator or a class that is not a TestCase: they would run outside."""
         name = getattr(decorated, "__qualname__", repr(decorated))
-        wrapper: Any
         if inspect.isclass(decorated):
             if not issubclass(decorated, TestCase):
                 raise TypeError(
@@ -56,20 +55,15 @@ class override_idempotency:  # noqa: N801 - named like override_settings
             return decorated
         if inspect.isgeneratorfunction(decorated) or inspect.isasyncgenfunction(decorated):
             raise TypeError(f"override_idempotency() on {name}, a generator. Open it inside, by `with`.")
-        if iscoroutinefunction(decorated):
+        if not iscoroutinefunction(decorated):
+            return super().__call__(decorated)
 
-            @functools.wraps(decorated)
-            async def wrapper(*args: Any, **kwargs: Any) -> Any:
-                with self:
-                    return await decorated(*args, **kwargs)
-        else:
+        @functools.wraps(decorated)
+        async def wrapper(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return await decorated(*args, **kwargs)
 
-            @functools.wraps(decorated)
-            def wrapper(*args: Any, **kwargs: Any) -> Any:
-                with self:
-                    return decorated(*args, **kwargs)
-
-        return wrapper  # type: ignore[no-any-return]
+        return cast("Decorated", wrapper)
 
 
 def _on_class(cls: type[TestCase], *, enabled: bool) -> None:
