@@ -18,6 +18,7 @@ from django.apps import apps
 from django.conf import settings
 from django.core.management import find_commands, load_command_class
 from django.core.management.base import CommandParser
+from reading import reading
 
 from django_idempotency import contrib, errors
 from django_idempotency.core.conclusions import DROPPED_STATUSES
@@ -232,4 +233,5 @@ TABLES: dict[str, Callable[[], str]] = {
     "memory": lambda: written(memory()),
     "attributes": lambda: written(attributes()),
     "commands": commands,
+    "reading": reading,
 }

@@ -37,7 +37,8 @@ OURS = {name: str(app) for name, app in get_commands().items() if str(app).start
 def generated(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return the module that mkdocs loads from its folder."""
     monkeypatch.syspath_prepend(str(DOCS))
-    monkeypatch.delitem(sys.modules, "generated", raising=False)
+    for name in ("generated", "reading"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     return import_module("generated")
 
 
@@ -85,3 +86,14 @@ def test_every_table_has_its_place(generated: Any) -> None:
     """Nothing is made that no page shows, and no page asks for what is not made."""
     shown = [mark for page in pages() for mark in re.findall(r"<!-- generated: ([\w-]+) -->", text(page))]
     assert sorted(shown) == sorted(generated.TABLES)
+
+
+def test_the_source_in_reading_order(generated: Any) -> None:
+    """Each file of the core has its place, says what it decides, and all of it is read in eleven hours."""
+    page = generated.filled(text("explanation/reading-the-source.md"))
+    rows = re.findall(r"^\| `([\w/]+)\.py` \| (\d+) \| (.+) \|$", page, re.MULTILINE)
+    source = sys.modules["reading"]
+    assert sorted(name for name, _, _ in rows) == sorted(source.files())
+    assert source.minutes(sum(int(lines) for _, lines, _ in rows)) <= 11 * 60
+    named = set(re.findall(r"`([\w/]+)\.py` `", page.partition("<!--")[0]))
+    assert named <= set(source.files())
