@@ -70,9 +70,10 @@ class AtomicOperation(Operation):
     # ------------------------------------------------------------------------------------- the work's own transaction
 
     def close(self) -> None:
-        if self._held is not None:
+        held, self._held = self._held, None
+        if held is not None:
             self._guard.set_rollback()
-            self._end_guard()
+            held.__exit__(None, None, None)
 
     def needs_rollback(self) -> bool:
         return self._guard.needs_rollback()
@@ -82,12 +83,6 @@ class AtomicOperation(Operation):
 
     def savepoint(self) -> AbstractContextManager[None]:
         return nullcontext() if self._held is None else self._guard.savepoint()
-
-    def _end_guard(self) -> None:
-        """End the guard if it is open."""
-        held, self._held = self._held, None
-        if held is not None:
-            held.__exit__(None, None, None)
 
     # ------------------------------------------------------------------------------------------------------- settle
 
@@ -122,9 +117,10 @@ class AtomicOperation(Operation):
 
     def _end(self, state: SettledState, committing: bool, outcome: Outcome | None, ttl: float | None) -> None:
         """End the guard, and report what has become of the call."""
-        guard = self._guard
+        guard, held, self._held = self._guard, self._held, None
         try:
-            self._end_guard()
+            if held is not None:
+                held.__exit__(None, None, None)
         except Exception as error:
             if guard.committed:  # an on_commit callback failed after COMMIT: everything is committed
                 self._report(state)

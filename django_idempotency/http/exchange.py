@@ -126,22 +126,23 @@ class Exchange:
         #: Is called with the response of a view that ran unguarded.
         self.concluding: Callable[[HttpRequest, HttpResponseBase], None] | None = None
 
-    def is_of(self, request: HttpRequest) -> bool:
-        """Is this about the request, or about the one that it is a copy of, inside the call that guards that?"""
-        return self.of() is request or self.call is not None
-
 
 def noted_of(request: HttpRequest) -> Exchange | None:
     """Return what is noted of a request; `None`: nothing."""
     found: Exchange | None = getattr(getattr(request, "idempotency", None), "_exchange", None)
-    return found if found is None or found.is_of(request) else exchange_of(request)
+    if found is None or found.of() is request or found.call is not None:
+        return found
+    return exchange_of(request)
 
 
 def exchange_of(request: HttpRequest) -> Exchange:
-    """Return what is noted of a request, to note more."""
+    """Return what is noted of a request, to note more.
+
+    A copy of a request has the handle of the other one. Inside the call that guards that, both are one exchange.
+    """
     handle: Any = getattr(request, "idempotency", None)
     found: Exchange | None = getattr(handle, "_exchange", None)
-    if found is not None and found.is_of(request):
+    if found is not None and (found.of() is request or found.call is not None):
         return found
     exchange = Exchange(request)
     if found is None and handle is not None and handle is not without_key():
