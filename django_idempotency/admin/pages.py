@@ -107,11 +107,19 @@ class IdempotencyRecordAdmin(Columns, ReadOnlyAdmin):
         """The pages of other apps that the list links to."""
         return [page for page in PAGES if page.is_offered()]
 
-    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
-        """Return those of the site, and the changes by hand that this user may make."""
+    def get_actions(self, request: HttpRequest, action_location: Any = None) -> dict[str, Any]:
+        """Return those of the site, and on the list the changes by hand that this user may make.
+
+        `action_location` is Django 6.1's; the page of a record has buttons for them.
+        """
+        found = super().get_actions(
+            request, **({} if action_location is None else {"action_location": action_location})
+        )
+        if getattr(action_location, "name", "CHANGE_LIST") != "CHANGE_LIST":
+            return found
         allowed = {f"{verb.name}_records": verb for verb in VERBS.values() if may(self, request, verb)}
         ours = {name: (partial(on_ticked, verb=verb), name, verb.action) for name, verb in allowed.items()}
-        return {**super().get_actions(request), **ours}
+        return {**found, **ours}
 
     def intervention_view(self, request: HttpRequest, record_id: UUID, name: str) -> HttpResponse:
         """Ask for confirmation for one record, or change it (POST)."""
