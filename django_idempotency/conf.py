@@ -14,7 +14,6 @@ from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
-from .core.lifetime import MARGIN
 from .core.policy import (
     DOCUMENT,
     DURATION,
@@ -54,6 +53,12 @@ def _is_header(value: Any) -> bool:
 
 def _is_secret(value: Any) -> bool:
     return isinstance(value, (str, bytes)) and len(value) > 0
+
+
+def _is_lifetime(value: Any) -> bool:
+    from .core.lifetime import MARGIN  # not above: only checks need it
+
+    return is_duration(value) and seconds(value) > MARGIN.total_seconds()
 
 
 def _are_importable(value: Any) -> bool:
@@ -97,7 +102,7 @@ SETTINGS: dict[str, Setting] = {
     # How long a key may be used elsewhere, from its first use: what your providers remember. Seconds or a timedelta.
     "LIFETIME": Setting(
         86400,
-        lambda value: is_duration(value) and seconds(value) > MARGIN.total_seconds(),
+        _is_lifetime,
         "more than a minute, in seconds or as a timedelta: what your providers remember",
     ),
     # Keys that seal stored responses and waiting messages: 32 bytes each, in base64. The first seals, all open.
