@@ -25,27 +25,29 @@ quick: $(VENV)/dev
 test: $(VENV)/dev
 	$(BIN)/python -m tests.run $(TEST)
 
+# These five are in tests/proofs/, whose README.md says what each proves, and what it needs.
+
 # Other projects' suites, in an environment of their own; FOREIGN="djangorestframework" runs one of them.
 foreign: $(VENV)/dev
-	$(BIN)/python -m tests.foreign $(FOREIGN)
+	$(BIN)/python -m tests.proofs.foreign $(FOREIGN)
 
 # Official clients of APIs against guarded views, in an environment of their own; CLIENTS="-k stripe" runs some of them.
 clients: $(VENV)/dev
-	$(BIN)/python -m tests.clients $(CLIENTS)
+	$(BIN)/python -m tests.proofs.clients $(CLIENTS)
 
 # Other servers and drivers: PostgreSQL 15 to 18, psycopg 2, gevent, PgBouncer, Valkey, Redis Cluster, Sentinel. REACH="pgbouncer" runs one of them.
 reach: $(VENV)/dev
-	$(BIN)/python -m tests.reach $(REACH)
+	$(BIN)/python -m tests.proofs.reach $(REACH)
 
 # PostgreSQL restarts every few seconds under clients that retry; CHAOS_CLIENTS, CHAOS_SECONDS and CHAOS_PAUSE say how hard.
 chaos: $(VENV)/dev
-	$(BIN)/python -m tests.chaos $(CHAOS)
+	$(BIN)/python -m tests.proofs.chaos $(CHAOS)
 
-# HTML forms in a headless Chromium, with htmx and Turbo, which npm fetches into .cache/.
+# HTML forms and fetch.js in a headless Chromium, with htmx and Turbo, which npm fetches into .cache/.
 browser: $(VENV)/dev $(VENV)/browser
-	mkdir -p .cache/browser && cp tests/browser/package.json .cache/browser/
+	mkdir -p .cache/browser && cp tests/proofs/browser/package.json .cache/browser/
 	npm install --prefix .cache/browser --no-audit --no-fund
-	DATABASE=sqlite $(BIN)/python -m pytest -q tests/browser
+	DATABASE=sqlite $(BIN)/python -m pytest -q tests/proofs/browser
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check

@@ -12,28 +12,8 @@ from django.conf import settings
 
 import django_idempotency
 
-#: What the extras install. Only a module that is an entry point for an extra may need it.
-EXTRAS = {
-    "boto3",
-    "botocore",
-    "cryptography",
-    "debug_toolbar",
-    "django_ratelimit",
-    "drf_spectacular",
-    "graphql",
-    "httpx",
-    "hypothesis",
-    "ninja",
-    "ninja_extra",
-    "opentelemetry",
-    "prometheus_client",
-    "pytest",
-    "redis",
-    "requests",
-    "rest_framework",
-    "schemathesis",
-    "urllib3",
-}
+#: The optional packages, given as arguments. Only a module that is an entry point for one may need it.
+EXTRAS = set(sys.argv[1:]) - {"asgiref", "django", "jmespath"}
 
 assert "django_idempotency.models" not in sys.modules
 if here := sorted(extra for extra in EXTRAS if importlib.util.find_spec(extra)):
@@ -43,6 +23,7 @@ settings.configure(
     INSTALLED_APPS=[
         *(f"django.contrib.{app}" for app in ("admin", "auth", "contenttypes", "messages", "sessions")),
         "django_idempotency",
+        "django_idempotency.contrib.browser",
         "django_idempotency.contrib.client",
         "django_idempotency.contrib.outbox",
         "django_idempotency.contrib.audit",

@@ -52,12 +52,7 @@ def sections(store: DynamoDBStore, effort: Effort) -> Iterator[Section]:
 def verbs(store: DynamoDBStore, effort: Effort) -> Section:
     known = acts.finished(store)
     get = Case("GetItem", lambda: partial(store.client.boto.get_item, **read(store, known.id)))
-    cases = [
-        (acts.claim(store), 1),
-        (acts.replay(store), 1),
-        (acts.settle(store), 1),
-        (acts.first_call(store), 2),
-    ]
+    cases = [(acts.claim(store), 1), (acts.replay(store), 1), (acts.settle(store), 1), (acts.first_call(store), 2)]
     with requests(store) as sent:
         counts = [acts.count(case, sent) for case, _ in cases]
     timings = interleaved([get, *(case for case, _ in cases)], effort)

@@ -47,11 +47,7 @@ def sections(effort: Effort) -> Iterator[Section]:
 
 def verbs(days: ORMStore, ordered: ORMStore, effort: Effort) -> Section:
     plain = ORMStore()
-    stores = {
-        "plain": (plain, TABLE, ticket),
-        "ordered": (ordered, ORDERED, dated),
-        "days": (days, DAYS, dated),
-    }
+    stores = {"plain": (plain, TABLE, ticket), "ordered": (ordered, ORDERED, dated), "days": (days, DAYS, dated)}
     cases = []
     for name, (store, table, fresh) in stores.items():
         cases.append(Case(f"{name} claim", claims(store, fresh)))

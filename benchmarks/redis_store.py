@@ -83,11 +83,7 @@ def verbs(redis: Opened, store: RedisStore, effort: Effort) -> Section:
     timings = interleaved([ping, *(case for case, *_ in cases)], effort)
     rows = [
         Row(
-            name=case.name,
-            values=timings.ratios(case.name, ping.name),
-            bar=bar,
-            statements=count,
-            most_statements=most,
+            name=case.name, values=timings.ratios(case.name, ping.name), bar=bar, statements=count, most_statements=most
         )
         for (case, bar, most), count in zip(cases, counts, strict=True)
     ]

@@ -91,11 +91,7 @@ class Load:
 
     def _remember(self, kind: Kind, key: str) -> None:
         asked = HTTPConnection(urlsplit(self._address).netloc)
-        headers = {
-            "Authorization": self._authorization,
-            "Content-Type": "application/json",
-            "Idempotency-Key": key,
-        }
+        headers = {"Authorization": self._authorization, "Content-Type": "application/json", "Idempotency-Key": key}
         asked.request("POST", kind.path, '{"label": "work"}', headers)
         asked.getresponse().read()
         asked.close()

@@ -26,7 +26,7 @@ from .core.policy import (
     is_flag,
     seconds,
 )
-from .core.profiles import PROFILES, Profile, is_free
+from .core.profiles import SHIPPED, Profile, is_free
 from .core.records import MISSING, Guarantee, UnprintedBytes, UnprintedText
 
 NAME = "IDEMPOTENCY"
@@ -101,9 +101,7 @@ SETTINGS: dict[str, Setting] = {
     ),
     # How long a key may be used elsewhere, from its first use: what your providers remember. Seconds or a timedelta.
     "LIFETIME": Setting(
-        86400,
-        _is_lifetime,
-        "more than a minute, in seconds or as a timedelta: what your providers remember",
+        86400, _is_lifetime, "more than a minute, in seconds or as a timedelta: what your providers remember"
     ),
     # Keys that seal stored responses and waiting messages: 32 bytes each, in base64. The first seals, all open.
     "ENCRYPTION_KEYS": Setting([]),
@@ -119,8 +117,10 @@ SETTINGS: dict[str, Setting] = {
         lambda value: value is None or (isinstance(value, str) and _PAGE.fullmatch(value) is not None),
         'None, or the URL of a page without a fragment, such as "https://api.example.com/problems/"',
     ),
-    # What the middleware does not guard: a list of "namespace:…", "module:…", "path:…", "regex:…", "function:…".
+    # What the middleware does not guard: a list of "name:…", "namespace:…", "module:…", "path:…", "regex:…", "function:…".
     "EXEMPT": Setting([]),
+    # Policies of views that the project cannot edit, which the middleware guards: pattern → fields. The first that matches counts.
+    "ROUTES": Setting({}),
     # Decorators that the middleware may run again before a replay, and views whose dispatch() checks no access: dotted paths.
     "REPLAY_THROUGH": Setting([], _are_importable, "a list of dotted paths of decorators and of view classes"),
     # The alias of CACHES that remembers the facts of `suspect`.
@@ -182,6 +182,10 @@ def field(policy: Policy, name: str) -> Any:
     return get(name.upper()) if value is MISSING else value
 
 
+#: What `on_failure` may say under a guarantee, other than "free".
+ON_FAILURE = {Guarantee.LEASE: "hold", Guarantee.ATOMIC: "forget"}
+
+
 def resolve(policy: Policy) -> Resolved:
     """Fill in what a policy leaves out from the settings. Raises `ValueError` when the two contradict each other.
 
@@ -192,21 +196,25 @@ def resolve(policy: Policy) -> Resolved:
     if known is not None and known[0] == found:
         return known[1]
     del found, known  # what is raised below is reported with the variables of this frame, and those have secrets
-    base = {name: imported(name.upper()) for name in FIELDS}
-    terms = Policy(**{**base, **policy.given()})
+    base, own = {name: imported(name.upper()) for name in FIELDS}, policy.given()
+    if "ttl" in own and "lease" not in own and is_duration(base["lease"]):  # a shorter ttl bounds the setting
+        lease, ttl = seconds(base["lease"]), seconds(own["ttl"])
+        base["lease"] = lease if lease < ttl else ttl / 2
+    terms = Policy(**{**base, **own})
     guarantee = Guarantee(terms.guarantee)
     resolved = Resolved(
         **{
             **terms.given(),
             "guarantee": guarantee,
+            "on_failure": terms.on_failure if terms.on_failure == ON_FAILURE[guarantee] else "free",
             "profile": profile_of(terms.profile, project_settings()),
-            **{name: seconds(getattr(terms, name)) for name in ("ttl", "lease", "wait", "within")},
+            **{name: seconds(getattr(terms, name)) for name in ("ttl", "seen_for", "lease", "wait", "within")},
             "derive_secret": get("DERIVE_SECRET"),
             "request_id_header": meta_name(get("REQUEST_ID_HEADER") or ""),
             "claim_lease": claim_lease() if guarantee is Guarantee.ATOMIC else seconds(terms.lease),
         }
     )
-    if (problem := atomic_contradiction(policy.given(), resolved)) is not None:
+    if (problem := atomic_contradiction(own, resolved)) is not None:
         raise ValueError(problem)
     policy.__dict__[_RESOLVED] = (dict(project_settings()), resolved)
     return resolved
@@ -223,15 +231,13 @@ def profile_of(chosen: object, settings: Mapping[str, Any]) -> Profile:
 
 @lru_cache(maxsize=64)
 def _profile(chosen: object, header: str) -> Profile:
-    if isinstance(chosen, str) and "." in chosen:
+    found = SHIPPED.get(chosen, chosen) if isinstance(chosen, str) else chosen
+    if isinstance(found, str) and "." in found:
         from django.utils.module_loading import import_string
 
-        chosen = import_string(chosen)
-    if isinstance(chosen, Profile):
-        return chosen
-    if not isinstance(chosen, str) or chosen not in PROFILES:
-        raise ImproperlyConfigured(f'{NAME}["PROFILE"] is one of {", ".join(PROFILES)}, or a Profile, not {chosen!r}.')
-    found = PROFILES[chosen]
+        found = import_string(found)
+    if not isinstance(found, Profile):
+        raise ImproperlyConfigured(f'{NAME}["PROFILE"] is one of {", ".join(SHIPPED)}, or a Profile, not {chosen!r}.')
     return replace(found, field=header) if chosen == DEFAULTS["PROFILE"] else found
 
 
@@ -272,17 +278,22 @@ def _unprinted(secret: str | bytes) -> UnprintedText | UnprintedBytes:
 
 def imported(name: str) -> Any:
     """Return one setting, with a dotted path imported. Raises what the import raises."""
-    value, of = get(name), FIELDS.get(name.lower())
-    if of is not None and of.by_path and isinstance(value, str) and "." in value and not _is_expression(name, value):
+    return by_path(name.lower(), get(name))
+
+
+def by_path(field: str, value: Any) -> Any:
+    """Return the value of a field in the settings, with a dotted path imported. Raises what the import raises."""
+    of = FIELDS.get(field)
+    if of is not None and of.by_path and isinstance(value, str) and "." in value and not _is_expression(field, value):
         from django.utils.module_loading import import_string
 
         return import_string(value)
     return value
 
 
-def _is_expression(name: str, value: str) -> bool:
+def _is_expression(field: str, value: str) -> bool:
     """Is it a JMESPath expression and not a dotted path? One that begins with a name begins with a document's."""
-    if name.lower() not in SELECTING:
+    if field not in SELECTING:
         return False
     return value.partition(".")[0] in DOCUMENT or re.fullmatch(r"\w+(\.\w+)+", value) is None
 

@@ -46,6 +46,10 @@ def _dated(terms: Any) -> bool:
     return terms.key_format in ("uuid7", "issued") or bool(terms.profile.window > 0)
 
 
+def _expires(terms: Any) -> bool:
+    return _dated(terms) or terms.seen_for > 0
+
+
 class Problem(IdempotencyError):
     """An error with an HTTP response of its own. Its class says all that is known of it, and a subclass what differs."""
 
@@ -64,6 +68,8 @@ class Problem(IdempotencyError):
     outcome: ClassVar[str] = "refused"
     #: Was it refused before any record was looked up, for what is wrong with the key? Then a page may offer a new one.
     nothing_done: ClassVar[bool] = False
+    #: May the work itself raise it, and is it then the response? What the work wrote is rolled back, and its key stays bound.
+    ends_work: ClassVar[bool] = False
     #: May a request under a policy (with all its fields) meet it, and is it published? A subclass does not inherit it.
     arises: ClassVar[staticmethod[[Any], bool]]
 
@@ -137,7 +143,7 @@ class KeyExpired(Problem):
 
     status, code, title = 412, "key-expired", "Idempotency key has expired"
     status_field, header_status, outcome, nothing_done = "late_status", "expired", "late", True
-    arises = staticmethod(_dated)
+    arises = staticmethod(_expires)
 
 
 class KeyAhead(Problem):

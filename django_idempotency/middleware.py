@@ -16,19 +16,17 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from . import conf
-from .core.concurrency import run_to_completion
-from .core.policy import SAFE_METHODS, Policy
+from .core.concurrency import in_thread, run_to_completion
+from .core.policy import SAFE_METHODS
 from .errors import ConfigurationError, Problem
 from .http import counting
-from .http.access import ask_again
-from .http.admission import call_of, key_with_owner
-from .http.atomic_requests import non_atomic_aliases, opens_any
-from .http.exchange import Exchange, exchange_of, noted_of, stamp
-from .http.handle import without_key
-from .http.keys import user_of
-from .http.kinds import Reason, ViewKind
+from .http.admission import auser_of, call_of, key_with_owner
+from .http.atomic_requests import opens_any
+from .http.exchange import Exchange, exchange_of, noted_of, stamp, without_key
+from .http.following import ask_again
+from .http.kinds import Reason
 from .http.markers import view_class
-from .http.plan import Plan, asking, may_refuse, plan_of
+from .http.plan import EVERY_VIEW, Plan, asking, may_refuse, plan_of
 from .http.problems import aproblem_response, problem_response
 from .http.raised import Raising
 from .http.run import aconclude, arun_call, conclude, run_call
@@ -41,13 +39,10 @@ from .http.unguarded import (
     note_unreached,
     report_unguarded,
 )
-from .http.views import Route, route_of
+from .http.views import PlannedRoute, planned_route, route_of
 from .instrumentation.meters import meters
 from .instrumentation.outcomes import UNKEYED
 from .runtime.wings import wing
-
-#: Every field follows the settings.
-POLICY = Policy()
 
 
 class IdempotencyMiddleware:
@@ -66,7 +61,8 @@ class IdempotencyMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
         """Report a keyed request to which something responded before its view, or which runs unguarded."""
-        if (plan := asking(POLICY, request)) is None or (plan.in_body and plan.required is not True):
+        plan = asking(EVERY_VIEW, request)
+        if plan is None or (plan.in_body and plan.required is not True and not plan.routed):
             return self.get_response(request)  # type: ignore[no-any-return]
         exchange = exchange_of(request)
         exchange.status = exchange.stamped = None  # the same request may be sent through again
@@ -106,121 +102,126 @@ class IdempotencyMiddleware:
         self, request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> HttpResponseBase | None:
         """Return the response of a view under guard; `None`: there is nothing to guard, or a guard closer to the view."""
-        if (plan := _asks(request, callback)) is None:
+        if (route := _asking(request, callback)) is None:
             return None
-        call, route, non_atomic = None, route_of(callback, request.method or ""), set[str]()
+        call = None
         try:
-            if _passes(request, callback, plan, route):
+            if _passes(request, route):
                 return None
             # DRF's: the guard belongs after its authentication and permissions.
-            if route.rest is not None and not iscoroutinefunction(callback) and may_refuse(POLICY, request):
+            if route.known.rest is not None and not route.is_async and may_refuse(route.plan.policy, request):
                 from .rest_framework.view_adapter import run_with_mixin
 
-                return run_with_mixin(callback, request, args, kwargs)  # type: ignore[no-any-return]
+                return run_with_mixin(callback, request, args, kwargs, route.plan.policy)  # type: ignore[no-any-return]
             user = getattr(request, "user", None)
-            if (keyed := key_with_owner(request, POLICY, user=user, by="middleware")) is not None:
-                if iscoroutinefunction(callback):
-                    _refuse_async(callback, plan, route)
-                facts, non_atomic = _facts(plan, request, callback, args, kwargs), non_atomic_aliases(callback)
-                call = call_of(request, keyed, user=user, non_atomic=non_atomic, **facts)
+            if (keyed := key_with_owner(request, route.plan.policy, user=user, by="middleware")) is not None:
+                facts = _facts(request, route, args, kwargs)
+                call = call_of(request, keyed, user=user, non_atomic=route.non_atomic, **facts)
         except Problem as problem:
             return problem_response(problem, request)
         except (ConfigurationError, ImproperlyConfigured) as error:
-            _observe(request, error, plan)
+            _observe(request, error, route.plan)
         if call is None:
             return None
-        view = async_to_sync(callback) if iscoroutinefunction(callback) else callback
-        return _shown(lambda: run_call(call, request, partial(view, request, *args, **kwargs), non_atomic=non_atomic))
+        view = async_to_sync(callback) if route.is_async else callback
+        try:
+            response = run_call(call, request, partial(view, request, *args, **kwargs), non_atomic=route.non_atomic)
+        except Exception as error:  # noqa: BLE001 - raised where Django shows it to each middleware's `process_exception`
+            response = Raising(error)
+        return response
 
     async def aprocess_view(
         self, request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> HttpResponseBase | None:
         """See process_view()."""
-        if (plan := _asks(request, callback)) is None:
+        if (route := _asking(request, callback)) is None:
             return None
-        if not iscoroutinefunction(callback):
+        if not route.is_async:
             # One hop: claim, view, settle and COMMIT in one thread call, which a disconnecting client cannot cancel.
-            in_thread = sync_to_async(type(self).process_view)
-            return await run_to_completion(in_thread(self, request, callback, args, kwargs))
-        call, route = None, route_of(callback, request.method or "")
+            process_view = sync_to_async(type(self).process_view)
+            return await run_to_completion(process_view(self, request, callback, args, kwargs))
+        call = None
         try:
             # A function of EXEMPT may query a database.
-            asking_project = sync_to_async(_passes)(request, callback, plan, route) if plan.exemptions else None
-            if _passes(request, callback, plan, route) if asking_project is None else await asking_project:
+            if await in_thread(_passes, request, route, when=bool(route.plan.exemptions)):
                 return None
-            user = await user_of(request, POLICY)
-            keyed = await sync_to_async(key_with_owner)(request, POLICY, user=user, by="middleware")
+            user = await auser_of(request, route.plan.policy)
+            keyed = await sync_to_async(key_with_owner)(request, route.plan.policy, user=user, by="middleware")
             if keyed is not None:
-                _refuse_async(callback, plan, route)
-                facts = _facts(plan, request, callback, args, kwargs)
+                facts = _facts(request, route, args, kwargs)
                 call = await sync_to_async(call_of)(request, keyed, user=user, **facts)
         except Problem as problem:
             return await aproblem_response(problem, request)
         except (ConfigurationError, ImproperlyConfigured) as error:
-            _observe(request, error, plan)
+            _observe(request, error, route.plan)
         if call is None:
             return None
-        return await _ashown(lambda: arun_call(call, request, partial(callback, request, *args, **kwargs)))
+        try:
+            response = await arun_call(call, request, partial(callback, request, *args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - raised where Django shows it to each middleware's `process_exception`
+            response = Raising(error)
+        return response
 
 
-def _shown(run: Callable[[], HttpResponseBase]) -> HttpResponseBase:
-    """Return a view's response. An exception is raised where Django shows it to the `process_exception` of each middleware."""
-    try:
-        return run()
-    except Exception as error:  # noqa: BLE001 - raised again
-        return Raising(error)
+def _facts(request: HttpRequest, route: PlannedRoute, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return what only the middleware knows of a call: it guards a view that knows nothing of keys.
 
-
-async def _ashown(run: Callable[[], Awaitable[HttpResponseBase]]) -> HttpResponseBase:
-    """See _shown()."""
-    try:
-        return await run()
-    except Exception as error:  # noqa: BLE001 - raised again
-        return Raising(error)
-
-
-def _facts(
-    plan: Plan, request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> dict[str, Any]:
-    """Return what only the middleware knows of a call: it guards a view that knows nothing of keys."""
-    return {"source": request, "strict": False, "ask_again": partial(ask_again, plan, request, callback, args, kwargs)}
+    Raises `ConfigurationError` for an async one that it cannot guard.
+    """
+    if route.is_async and (route.known.rest is not None or not route.plan.leases):
+        name = getattr(route.callback, "__qualname__", repr(route.callback))
+        raise ConfigurationError(
+            f"The middleware cannot guard {name}, which is async: not atomically, and not behind the checks of an "
+            'async REST framework. Put @idempotent(guarantee="lease") or IdempotentViewMixin on it, or '
+            "@idempotency_exempt."
+        )
+    return {"source": request, "strict": False, "ask_again": partial(ask_again, route, request, args, kwargs)}
 
 
 # ------------------------------------------------------------------------------------------------- what it lets pass
 
 
-def _asks(request: HttpRequest, callback: Any) -> Plan | None:
-    """Return the plan of a request that has a key, or needs one. Any other is counted, unless the view's own guard counts it."""
-    if (plan := asking(POLICY, request)) is not None and (plan.required is True or not plan.in_body):
-        return plan
+def _asking(request: HttpRequest, callback: Any) -> PlannedRoute | None:
+    """Return the route of a request that has a key, or needs one, unless its view has a guard of its own.
+
+    Any other is counted, unless the view's own guard counts it.
+    """
+    plan = asking(EVERY_VIEW, request)
+    if plan is not None and plan.routed:
+        plan = plan.at(request, callback)
+    if plan is not None and (plan.required is True or not plan.in_body):
+        route: PlannedRoute = plan.routes.get((id(callback), request.method or "")) or planned_route(
+            plan, callback, request.method or ""
+        )
+        return None if route.known.guards_itself and not route.known.exempt else route
     if not hasattr(request, "idempotency"):
         request.idempotency = without_key()  # type: ignore[attr-defined]
     if meters.active and request.method not in SAFE_METHODS:
-        route = route_of(callback, request.method or "")
-        if not route.exempt and not route.guards_itself:
-            by = "middleware" if route.rest is None else "rest_framework"  # which the mixin would guard
-            counting.begin(request, POLICY, by)
+        known = route_of(callback, request.method or "")
+        if not known.exempt and not known.guards_itself:
+            by = "middleware" if known.rest is None else "rest_framework"  # which the mixin would guard
+            counting.begin(request, EVERY_VIEW, by)
             counting.count(request, UNKEYED)
     return None
 
 
-def _passes(request: HttpRequest, callback: Any, plan: Plan, route: Route) -> bool:
+def _passes(request: HttpRequest, route: PlannedRoute) -> bool:
     """Does a request pass, since a guard closer to the view guards it, or none can? Where it asked for one that is reported."""
+    plan = route.plan
     if (known := noted_of(request)) is not None and known.call is not None:
         return True
-    if iscoroutinefunction(callback) and opens_any(non_atomic_aliases(callback)):
+    if route.is_async and opens_any(route.non_atomic):
         return True  # which Django refuses
     if request.method not in plan.methods and plan.profile.unsupported_status is None:
         return _left(request, plan, METHOD)
-    if route.exempt:
+    if route.known.exempt:
         return _left(request, plan, EXEMPT)
-    if route.guards_itself or not (plan.exemptions or plan.in_body or route.kind):
-        return route.guards_itself
-    return _is_left(request, callback, plan, route.kind)
+    return bool(plan.exemptions or plan.in_body or route.known.kind) and _is_left(request, route)
 
 
-def _is_left(request: HttpRequest, callback: Any, plan: Plan, kind: ViewKind | None) -> bool:
+def _is_left(request: HttpRequest, route: PlannedRoute) -> bool:
     """Is a view without a guard of its own exempt, or of a kind that only its own guard can protect?"""
+    plan, callback, kind = route.plan, route.callback, route.known.kind
     for exemption in plan.exemptions:
         if exemption.covers(request, callback):
             return _left(request, plan, EXEMPT, f'"EXEMPT" has {exemption.text!r}')
@@ -243,17 +244,6 @@ def _left(request: HttpRequest, plan: Plan, reason: Reason, sentence: str = "") 
     return True
 
 
-def _refuse_async(callback: Any, plan: Plan, route: Route) -> None:
-    if plan.leases and route.rest is None:
-        return
-    name = getattr(callback, "__qualname__", repr(callback))
-    raise ConfigurationError(
-        f"The middleware cannot guard {name}, which is async: not atomically, and not behind the checks of an "
-        'async REST framework. Put @idempotent(guarantee="lease") or IdempotentViewMixin on it, or '
-        "@idempotency_exempt."
-    )
-
-
 def _observe(request: HttpRequest, error: Exception, plan: Plan) -> None:
     """Report a wrong setting where the middleware only observes; elsewhere raise it."""
     if not plan.observes:
@@ -263,5 +253,5 @@ def _observe(request: HttpRequest, error: Exception, plan: Plan) -> None:
 
 def _judge(request: HttpRequest, response: HttpResponseBase) -> None:
     """Report a keyed request that no entry point has handled."""
-    if not is_left_unguarded(request) and plan_of(POLICY).carries_key(request.META):
+    if not is_left_unguarded(request) and (exchange_of(request).plan or plan_of(EVERY_VIEW)).carries_key(request.META):
         note_unreached(request, response)

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from .core.records import Guarantee, Status
+from .core.records import Guarantee, Status, shortened
 
 
 class InstantField(models.DateTimeField):  # type: ignore[type-arg]
@@ -88,7 +88,8 @@ class IdempotencyRecord(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.key} ({self.scope})"
+        """Return what the admin's log keeps for ever: a part of the key, and whose it is."""
+        return f"{shortened(self.key)} ({self.scope})"
 
 
 class RepeatCount(models.Model):

@@ -1,11 +1,18 @@
-"""For the setting `SCOPE` and `Policy(scope=…)`: whose a key is, if not the user's.
+"""Whose a key is. For the setting `SCOPE` and `Policy(scope=…)`: how a project names that, if it is not the user's.
 
 A scope function names whom a request without an authenticated user belongs to, or one whose client is not the user.
+
+A scope is the text that names the owner of a key: `realm:acme/user:shop.customer:7`. No two owners share one. It is the kind
+of the owner, a colon and a name. Qualifiers may precede it: a realm (a tenant), a database. Each consists of a kind, a colon,
+a name without a slash, and a slash. So a scope can be read from left to right in only one way: a name cannot be mistaken for
+a qualifier, nor one tenant's scope for another's. A name that cannot be written as is, is written as its hash:
+`realm#sha256:…/`, `scope#sha256:…`. No name can pass for the hash of another, since a colon follows its kind.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -14,11 +21,22 @@ from asgiref.sync import iscoroutinefunction
 from django.db import DEFAULT_DB_ALIAS, connections, router
 from django.db.models import Model
 
-from .core.scope_names import qualified
-from .errors import ConfigurationError
+from .core.policy import MIN_SHARED_KEY, Policy
+from .errors import ConfigurationError, KeyTooShort
+from .realms import SAID, realm_of
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
+
+#: The length of its column.
+LONGEST = 255
+#: A qualifier's name that is written as is: visible ASCII without a slash, no longer than its hash.
+_PLAIN = re.compile(r"[!-.0-~]{1,64}")
+#: Qualifies the scope of a key that was only observed: no guard ever asks for it.
+OBSERVED = "mode:observe/"
+#: One qualifier at the beginning of a scope, as a person types it.
+_TYPED = re.compile(r"(mode|realm|database)(#sha256)?:([^/]+)/")
+ANONYMOUS = "anonymous"
 
 Scope = Callable[[Any], str | None]
 
@@ -116,6 +134,63 @@ def auth(request: HttpRequest) -> str | None:
     return qualified(f"auth:{model._meta.label_lower}:{name}", database=database_of(model, row))
 
 
+# ------------------------------------------------------------------------------------------------ the scope of a request
+
+
+def principal(user: Any) -> tuple[str, str | None] | None:
+    """Name an authenticated user, as `user:<model>:<pk>` (of a proxy, its concrete model); `None` for any other.
+
+    A database other than the default is named, too: user 1 of another database is another person.
+    """
+    if user is None or not getattr(user, "is_authenticated", False):
+        return None
+    pk = getattr(user, "pk", None)
+    if pk is None:
+        return None
+    meta = getattr(user, "_meta", None)
+    model = getattr(meta, "concrete_model", None)  # a proxy is the same person
+    if model is None:
+        kind = meta.label_lower if meta is not None else f"{type(user).__module__}.{type(user).__qualname__}"
+        return f"user:{kind}:{pk}", None
+    return f"user:{model._meta.label_lower}:{pk}", database_of(model, user)
+
+
+def scope_of(request: HttpRequest, user: Any, policy: Policy, key: str) -> str | None:
+    """Return the qualified scope of a key, or `None` when the request has no principal.
+
+    It is the user's, or else what `policy.scope` names; the other way round for a `scopes.before_user`. Raises
+    `KeyTooShort` for a guessable key that all clients share, `ConfigurationError` when `policy.scope` or `policy.realm`
+    returns an invalid name.
+    """
+    first = isinstance(policy.scope, Marked) and policy.scope.precedes_user
+    found = _by_name(request, policy) if first else None
+    if found is None and (owner := principal(user)) is not None:
+        scope, database = owner
+        realm = None if policy.realm is None and SAID.get() is None else realm_of(policy, request)
+        return qualified(scope, realm=realm, database=database)
+    if found is None and policy.scope is not None and not first:
+        found = _by_name(request, policy)
+    if found is None and policy.anonymous == "shared":
+        if len(key) < MIN_SHARED_KEY:
+            raise KeyTooShort
+        return qualified(ANONYMOUS, realm=realm_of(policy, request))
+    return found
+
+
+def _by_name(request: HttpRequest, policy: Policy) -> str | None:
+    if not (named := _named(policy, request)):
+        return None
+    scope, is_public = f"scope:{named}", isinstance(policy.scope, Marked) and policy.scope.is_public
+    return qualified(scope if is_public else hashed(scope), realm=realm_of(policy, request))
+
+
+def _named(policy: Policy, request: HttpRequest) -> str | None:
+    named: Any = policy.scope(request) if policy.scope is not None else None
+    if named is None or isinstance(named, str):
+        return named
+    raise ConfigurationError(f"Policy.scope must return text or None, not {type(named).__name__}.")
+
+
 def database_of(model: type[Model], row: Model) -> str | None:
     """Return where a row would be saved, whichever replica it was read from; `None` for the default database."""
     alias = router.db_for_write(model, instance=row)
@@ -124,5 +199,62 @@ def database_of(model: type[Model], row: Model) -> str | None:
     return None if primary == DEFAULT_DB_ALIAS else primary
 
 
-def _digest(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()
+# ------------------------------------------------------------------------------------------------------ how it is written
+
+
+def hashed(scope: str) -> str:
+    """Return an unqualified scope with its name hashed, for one that is secret, too long or not printable ASCII."""
+    return f"{scope.partition(':')[0]}#sha256:{_digest(scope)}"
+
+
+def qualified(scope: str, *, realm: str | None = None, database: str | None = None) -> str:
+    """Return a scope as it is stored. It fits its column on every database, with any two qualifiers."""
+    if realm is None and database is None and len(scope) <= LONGEST and scope.isascii() and scope.isprintable():
+        return scope
+    front = _qualifier("realm", realm) + _qualifier("database", database)
+    return front + _fitting(scope, len(front))
+
+
+def observed(scope: str) -> str:
+    """Return the scope under which the keys of a qualified one are observed."""
+    return OBSERVED + _fitting(scope, len(OBSERVED))
+
+
+def spellings(typed: str, *, realm: str | None = None) -> tuple[str, ...]:
+    """Return the stored scopes that a typed one may mean, since people know names, not hashes; the likeliest first."""
+    front = _qualifier("realm", realm)
+    while qualifier := _TYPED.match(typed):
+        kind, is_hash, name = qualifier.groups()
+        front += qualifier[0] if is_hash else _qualifier(kind, name)
+        typed = typed[qualifier.end() :]
+    as_typed = front + _fitting(typed, len(front))
+    return (as_typed, front + hashed(typed)) if as_typed.startswith(f"{front}scope:") else (as_typed,)
+
+
+def user_of(scope: str) -> tuple[str, str] | None:
+    """Return the model and the primary key of the user of the default database that a scope names; `None`: it names none.
+
+    Read from left to right: what a client has made up, as in `scope:x/user:auth.user:1`, never reads as a user.
+    """
+    while qualifier := _TYPED.match(scope):
+        if qualifier[1] == "database":
+            return None
+        scope = scope[qualifier.end() :]
+    kind, _, name = scope.partition(":")
+    model, colon, key = name.partition(":")
+    return (model, key) if kind == "user" and colon else None
+
+
+def _fitting(scope: str, taken: int) -> str:
+    plain = taken + len(scope) <= LONGEST and scope.isascii() and scope.isprintable()
+    return scope if plain else hashed(scope)
+
+
+def _qualifier(kind: str, name: str | None) -> str:
+    if name is None:
+        return ""
+    return f"{kind}:{name}/" if _PLAIN.fullmatch(name) else f"{kind}#sha256:{_digest(name)}/"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -21,8 +21,9 @@ from django.core.management.base import CommandParser
 from reading import reading
 
 from django_idempotency import contrib, errors
+from django_idempotency.contrib.dialects import PROFILES
 from django_idempotency.core.conclusions import DROPPED_STATUSES
-from django_idempotency.core.profiles import PROFILES, Profile
+from django_idempotency.core.profiles import Profile
 from django_idempotency.stores.check_messages import PREFIX, Finding
 
 Row = tuple[str, ...]

@@ -17,14 +17,12 @@ PACE = 40
 #: Part → its modules and folders in order. A folder stands for what of it no earlier entry has named.
 PARTS = {
     "What passes between the parts, and what can go wrong": (
-        "errors core/records core/at_rest core/failures core/standings core/repeats core/lifetime models"
+        "errors core/records core/at_rest core/failures core/standings core/lifetime models"
     ),
-    "The rules": "core/rules core/conclusions core/settlements core/hashing core/interventions",
+    "The rules": "core/rules core/conclusions core/hashing core/interventions",
     "A call that is atomic": "engine/operation engine/atomic engine/waiting stores/base",
-    "The store in the database": (
-        "stores/orm/store stores/orm/statements stores/orm/rows stores/orm/executing stores/orm/database_errors"
-    ),
-    "Its guard: the transaction of the work": "stores/orm/guard stores/blocks stores/orm/refusing stores/orm/dialects",
+    "The store in the database": ("stores/orm/store stores/orm/statements stores/orm/database_errors"),
+    "Its guard: the transaction of the work": "stores/orm/guard stores/blocks stores/orm/dialects",
     "A call under a lease, and what runs in the background": (
         "engine/lease engine/settling engine/commands core/driving core/concurrency engine"
     ),
@@ -32,11 +30,11 @@ PARTS = {
         "stores/memory stores/wrapper stores/compare_and_swap stores/packing stores/signing stores"
     ),
     "A policy and the settings": "core/policy core/profiles conf core/key_formats",
-    "The way of a request": "http/run http/admission http/plan http/exchange http/handle",
+    "The way of a request": "http/run http/admission http/plan http/exchange",
     "One call: open, settle, fail": "http/call http/takeovers http/raised http/problems http/atomic_requests",
-    "Key, scope and fingerprint": "http/keys http/identity http/bodies scopes realms core/scope_names",
-    "The response": ("http/responses http/error_bodies http/error_pages http/references http/unguarded http/counting"),
-    "Views": "http/views http/own_views http/kinds http/markers http/layers http/following http/access http/exemptions",
+    "Key, scope and fingerprint": "http/keys scopes realms http/bodies",
+    "The response": ("http/responses http/error_bodies http/error_pages http/unguarded http/counting"),
+    "Views": "http/views http/kinds http/markers http/layers http/following http/exemptions",
     "Entry points of Django": "middleware decorators apps",
     "The entry point of REST framework": "rest_framework",
     "What selects: expressions and canonical JSON": "http/selection core/selectors core/canonical http",

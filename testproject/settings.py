@@ -28,6 +28,7 @@ INSTALLED_APPS = [
     "rest_framework",
     "rest_framework.authtoken",
     "django_idempotency",
+    "django_idempotency.contrib.browser",
     "django_idempotency.contrib.client",
     "django_idempotency.contrib.forms",
     "django_idempotency.contrib.monitoring",
@@ -37,6 +38,7 @@ INSTALLED_APPS = [
     "django_idempotency.contrib.audit",
     "django_idempotency.contrib.steps",
     "django_idempotency.contrib.suspects",
+    "django_idempotency.contrib.business_key",
     "testproject.payments",
 ]
 
@@ -60,9 +62,9 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-            ],
+            ]
         },
-    },
+    }
 ]
 
 REST_FRAMEWORK = {
@@ -158,7 +160,7 @@ DATABASES = {
         # wsgi.py keeps connections open because its threads live long. Under ASGI every request has its own thread.
         "CONN_MAX_AGE": int(os.environ.get("CONN_MAX_AGE", "0")),
         "CONN_HEALTH_CHECKS": True,
-    },
+    }
 }
 if "DATABASE_NAME" in os.environ:  # lets a test start a server on its own test database
     DATABASES["default"]["NAME"] = os.environ["DATABASE_NAME"]

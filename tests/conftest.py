@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import logging
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -23,6 +24,8 @@ from django.db.backends.signals import connection_created
 from django.db.models.signals import post_migrate
 from django.dispatch import receiver
 from django.test import Client, override_settings
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 from pytest_django import DjangoDbBlocker, Settings
 from rest_framework.test import APIClient
 
@@ -49,9 +52,23 @@ def not_about_speed(record: logging.LogRecord) -> bool:
 logging.getLogger("asyncio").addFilter(not_about_speed)
 combining.set_default()
 
+# The first example of a fresh clone waits for tables of characters. Hypothesis forgives this only where CI is set.
+hypothesis_settings.register_profile("shared", hypothesis_settings(), suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("shared")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--one-case", action="store_true", help="run one case of each parametrized test")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Iterator[None]:
+    """Leave what collecting makes to no collector of garbage, neither now nor later: it lives as long as the process."""
+    gc.disable()
+    yield
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -18,7 +18,7 @@ import pytest
 PACKAGE = "django_idempotency"
 ROOT = Path(__file__).resolve().parent.parent / PACKAGE
 
-#: Drivers: a store may import its own, other modules none.
+#: Drivers: a store may import its own, and a publisher of the outbox AWS's; other modules none.
 DRIVERS = frozenset({"redis", "boto3", "botocore", "psycopg", "psycopg2", "MySQLdb", "pymysql", "django_redis"})
 #: The number of modules that may be in the package's root beside `__init__`.
 LOOSE = 9
@@ -77,12 +77,20 @@ OTHERS = {
     "contrib.at_rest.sealed": "cryptography django",
     "contrib.client.httpx": "httpx",
     "contrib.client.requests": "requests urllib3",
+    "contrib.client.rules": "",
+    "contrib.steps.rules": "",
     "contrib.debug_toolbar": "debug_toolbar django",
+    "contrib.fingerprints": "django rfc8785",
     "contrib.graphql": "asgiref django graphql",
     "contrib.issued_keys.rest": "rest_framework",
     "contrib.metrics": "opentelemetry prometheus_client",
+    "contrib.modern_rest": "asgiref django dmr",
     "contrib.ninja": "asgiref django ninja ninja_extra",
     "contrib.ninja.openapi": "django ninja",
+    "contrib.outbox.publishers.aws": "boto3 botocore",
+    "contrib.outbox.publishers.bodies": "cloudevents",
+    "contrib.outbox.publishers.kafka": "confluent_kafka",
+    "contrib.outbox.publishers.webhooks": "django httpx standardwebhooks",
     "contrib.publishing.spectacular": "drf_spectacular",
     "contrib.screening": "django django_ratelimit",
 }
@@ -215,8 +223,9 @@ def test_nothing_is_allowed_in_vain() -> None:
 
 
 def test_drivers_stay_in_their_stores() -> None:
-    """Nothing but a store may import a driver."""
+    """Nothing but a store may import a driver, and nothing but SQS's and EventBridge's publishers AWS's."""
     assert {name for name, others in OTHERS.items() if DRIVERS & set(others.split())} == {
+        "contrib.outbox.publishers.aws",
         "stores.redis",
         "stores.dynamodb",
     }

@@ -35,10 +35,9 @@ DIFFERENT = {
     "http/run.py run_call": _ENTERS,
     "http/run.py run_unguarded": _ENTERS,
     "middleware.py IdempotencyMiddleware.process_view": "the async one hands sync views to the other",
-    "http/problems.py problem_response": "only a page, which may ask the project, is rendered in a thread",
     "http/takeovers.py ask": "each may be given the other's kind of function",
-    "contrib/ninja/calls.py OperationCall.run": _ENTERS,
-    "contrib/ninja/calls.py OperationCall._open": "a request knows its user by another name in async code",
+    "contrib/operations.py OperationCall.run": _ENTERS,
+    "contrib/operations.py OperationCall._open": "a request knows its user by another name in async code",
     "runtime/transactions.py refuse_open_transactions": "the async one hands over to the thread of the request",
     "contrib/steps/actions.py Call.run": "each refuses, or drives, the other's functions",
     "stores/layered/store.py LayeredStore.claim": "a front in this process is asked without a thread",
@@ -123,8 +122,10 @@ NAMES = {name.rpartition(".")[2].rpartition(" ")[2] for name in ALL} | {"send_ro
 def calls_its_twin(twin: Function, name: str) -> bool:
     """Does the async one only call the sync one? Then nothing is written twice."""
     body = twin.body[1:] if ast.get_docstring(twin) is not None else twin.body
-    called = [node.attr for node in ast.walk(ast.Module(body, [])) if isinstance(node, ast.Attribute)]
-    return len(body) == 1 and isinstance(body[0], ast.Return) and name.rpartition(".")[2] in called
+    nodes = list(ast.walk(ast.Module(body, [])))
+    called = [node.attr for node in nodes if isinstance(node, ast.Attribute)]
+    called += [node.id for node in nodes if isinstance(node, ast.Name)]
+    return len(body) == 1 and isinstance(body[0], ast.Return) and name.rpartition(" ")[2].rpartition(".")[2] in called
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -22,7 +22,7 @@ from ..inspection import redaction
 from ..inspection.status import DisplayStatus, display_status, next_answer
 from ..inspection.terminal import span
 from ..models import IdempotencyRecord
-from ..stores.orm.rows import outcome_of, record_of
+from ..stores.orm.statements import outcome_of, record_of
 from .listing import ModelAdmin
 
 #: How a function call ended, by the status that encodes it.

@@ -16,7 +16,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from ..core.scope_names import user_of
+from ..scopes import user_of
 
 
 def people(scopes: Iterable[str], request: HttpRequest, site: AdminSite) -> dict[str, SafeString]:

@@ -25,7 +25,7 @@ from ..core.at_rest import hashed_scope
 from ..core.failures import FAILED, FAILED_AT
 from ..core.hashing import record_id, record_of_ref
 from ..core.records import Status
-from ..core.scope_names import spellings
+from ..scopes import spellings
 
 #: What a word may begin with that asks for what became of a request.
 PREFIXES = ("status:", "error:", "location:")

@@ -25,12 +25,13 @@ CHECKS: dict[str, tuple[str, ...]] = {
     "django_idempotency.checks.routes.check_routes": (checks.Tags.urls,),
     "django_idempotency.checks.surprises.check_replays": (checks.Tags.urls,),
     "django_idempotency.checks.surprises.check_exceptions": (checks.Tags.urls,),
-    "django_idempotency.checks.surprises.check_issuing": (checks.Tags.urls,),
     "django_idempotency.checks.surprises.check_secrets": (checks.Tags.urls,),
 }
 #: Checks of integrations that are not apps. A check finds nothing if its folder is absent.
 INTEGRATIONS: dict[str, tuple[str, ...]] = {
+    "django_idempotency.contrib.by_route.checks.check_routed": (checks.Tags.urls,),
     "django_idempotency.contrib.cors.checks.check_cors": (),
+    "django_idempotency.contrib.issued_keys.checks.check_issuing": (checks.Tags.urls,),
     "django_idempotency.contrib.ninja.checks.check_operations": (checks.Tags.urls,),
 }
 #: Checks of `--deploy`, which read the environment and query the servers.

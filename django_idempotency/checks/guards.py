@@ -14,7 +14,6 @@ from django.core.checks import ERROR
 from .. import conf
 from ..core.policy import OBSERVE, SAFE_METHODS, Policy
 from ..core.profiles import Profile
-from ..core.records import MISSING
 from ..http.exemptions import exemptions
 from ..http.following import unfollowed
 from ..http.kinds import kind_of, operation_of, operations_of
@@ -70,10 +69,7 @@ def rows() -> Iterator[Row]:
         seen.add((route.path, id(route.callback)))
         first = reached.setdefault(route.path, route.callback)
         about = Row(
-            path=route.path,
-            name=route.name and route.view_name,
-            view=name_of(route.callback),
-            callback=route.callback,
+            path=route.path, name=route.name and route.view_name, view=name_of(route.callback), callback=route.callback
         )
         if first is not route.callback:
             yield replace(about, guard=GuardKind.SHADOWED)
@@ -89,7 +85,7 @@ def guards_of(route: Route) -> Iterator[tuple[str, Policy | None]]:
     for method in methods_of(route.callback):
         guard = _row(about, route, method, under_middleware).guard
         if guard is GuardKind.MIDDLEWARE:
-            yield method, Policy()
+            yield method, route.by_middleware()[0]
         elif guard in (GuardKind.MIXIN, GuardKind.DECORATOR):
             yield method, _own_policy(route.callback, method)[1]
 
@@ -125,7 +121,9 @@ def _row(about: Row, route: Route, method: str, under_middleware: bool) -> Row:
         problems = (operation_problems if operation is not None else own_problems)(subject, about.view)
     elif under_middleware:
         row = _by_middleware(about, route, method)
-        problems = chain(refusals(callback, about.view), middleware_problems(callback, about.view))
+        problems = chain(
+            refusals(callback, about.view), middleware_problems(callback, about.view, route.by_middleware()[0])
+        )
     else:
         row = replace(
             about,
@@ -166,31 +164,34 @@ def _by_middleware(about: Row, route: Route, method: str) -> Row:
         kind = kind_of(route.callback)
         why = (kind.exempt if kind is not None else "") or "@idempotency_exempt"
         return replace(about, guard=GuardKind.EXEMPT, why=why)
-    covered = {entry.text: route.exempt_by(entry) for entry in exemptions()}
+    covered = {entry.text: route.covered_by(entry) for entry in exemptions()}
     if (text := next((text for text, covers in covered.items() if covers), None)) is not None:
         return replace(about, guard=GuardKind.EXEMPT, why=f"EXEMPT: {text}")
-    if why := _out_of_reach(route.callback):
-        guard = GuardKind.ERROR if conf.get("REQUIRED") is True else GuardKind.NOTHING
+    policy, entry, routed = route.by_middleware()
+    if why := _out_of_reach(route.callback, policy):
+        guard = GuardKind.ERROR if conf.field(policy, "required") is True else GuardKind.NOTHING
         return replace(about, guard=guard, why=f"the middleware {why}")
     perhaps = ", ".join(text for text, covers in covered.items() if covers is None)
-    row = _under(about, GuardKind.MIDDLEWARE, Policy())
+    row = _under(about, GuardKind.MIDDLEWARE, policy)
     if row.guard is GuardKind.MIDDLEWARE:
-        remarks = (f"unless EXEMPT: {perhaps}" if perhaps else "", _unasked(route.callback, method))
+        unless = [f"EXEMPT: {perhaps}"] * bool(perhaps) + [f"ROUTES: {each}" for each in routed]
+        origin = f"ROUTES: {entry}" if entry else ""
+        remarks = (origin, f"unless {', '.join(unless)}" if unless else "", _unasked(route.callback, method, policy))
         row = replace(row, why="; ".join(filter(None, remarks)))
     return row
 
 
-def _out_of_reach(callback: Any) -> str:
+def _out_of_reach(callback: Any, policy: Policy) -> str:
     """Say why the middleware leaves a view to a guard of its own."""
-    if conf.profile_of(MISSING, conf.project_settings()).carrier == "body":
+    if conf.profile_of(policy.profile, conf.project_settings()).carrier == "body":
         return "looks for no key in a body"
     kind = kind_of(callback)
     return "" if kind is None or kind.left is None else f"cannot guard {kind.called}"
 
 
-def _unasked(callback: Any, method: str) -> str:
+def _unasked(callback: Any, method: str, policy: Policy) -> str:
     """Say why the middleware guards a view and refuses its replays: see check W077."""
-    layer = None if conf.get("AUTHORIZE_REPLAY") is not None else unfollowed(callback, method)
+    layer = None if conf.field(policy, "authorize_replay") is not None else unfollowed(callback, method)
     return "" if layer is None else f"its replays are refused: {layer} cannot be asked again"
 
 

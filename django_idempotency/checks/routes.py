@@ -17,13 +17,7 @@ from ..http.atomic_requests import AllAliases, excluded_aliases, non_atomic_alia
 from ..http.exemptions import exemptions
 from ..http.kinds import kind_of
 from ..http.layers import layers_of, name_of_code
-from ..http.markers import (
-    below_api_view,
-    carriers,
-    is_unawaited,
-    mark_of,
-    view_class,
-)
+from ..http.markers import below_api_view, carriers, is_unawaited, mark_of, view_class
 from ..http.views import route_of
 from ..stores.check_messages import Finding, and_more, shown, type_named
 from .middleware import guards_every_view
@@ -158,7 +152,8 @@ def check_routes(**_: Any) -> Iterator[CheckMessage]:
             above[layer].append(view)
         messages = [*own_problems(callback, view)]
         if under_middleware and not route_of(callback, "").exempt and not are_exempt(leading):
-            messages += middleware_problems(callback, view)
+            for policy in {id(found): found for found, *_ in (route.by_middleware() for route in leading)}.values():
+                messages += middleware_problems(callback, view, policy)
         for message in messages:
             found.setdefault(f"{message.id} {message.msg.replace(path, '')}", message)  # report a class once
     yield from found.values()
@@ -173,7 +168,7 @@ def _exemptions() -> Iterator[CheckMessage]:
     every = list(routes())
     close = next((f"namespace:{route.namespaces[0]}" for route in every if route.namespaces), "path:/webhooks/")
     for exemption in exemptions():
-        if all(route.exempt_by(exemption) is False for route in every):
+        if all(route.covered_by(exemption) is False for route in every):
             yield W071(entry=shown(exemption.text), close=close)
 
 
@@ -253,7 +248,7 @@ def _class(callback: Any, view: str) -> Iterator[CheckMessage]:
 
 def _inside_djangos(callback: Any, cls: type[Any], view: str) -> Iterator[CheckMessage]:
     """Find a guarded DRF view whose transaction is opened by Django, because the view is wrapped."""
-    from ..rest_framework.mixins import GuardedView  # not above: needs DRF, which such a class has loaded
+    from ..rest_framework.guarding import GuardedView  # not above: needs DRF, which such a class has loaded
 
     guarded = hasattr(cls, "get_idempotency_policy") or mark_of(callback).policy is not None
     if not guarded or isinstance(callback, GuardedView):
@@ -292,7 +287,7 @@ def _mixin(callback: Any, cls: type[Any], view: str) -> Iterator[CheckMessage]:
 # ---------------------------------------------------------------------------------------------- under the middleware
 
 
-def middleware_problems(callback: Any, view: str) -> Iterator[CheckMessage]:
+def middleware_problems(callback: Any, view: str, policy: Policy) -> Iterator[CheckMessage]:
     """Find what the middleware cannot guard."""
     known = [route_of(callback, name) for name in open_handlers(callback)]
     if all(each.guards_itself or each.exempt for each in known):
@@ -308,5 +303,5 @@ def middleware_problems(callback: Any, view: str) -> Iterator[CheckMessage]:
 
         if not is_undecorated(callback):
             yield E033(view=view, name=cls.__name__)
-    elif iscoroutinefunction(callback) and conf.get("GUARANTEE") == Guarantee.ATOMIC:
+    elif iscoroutinefunction(callback) and conf.field(policy, "guarantee") == Guarantee.ATOMIC:
         yield E030(view=view)

@@ -98,7 +98,7 @@ class W087(Finding):
     %(carrier)s %(field)s.
 
     Take "HEADER" out. To change the name, type "PROFILE":
-    dataclasses.replace(django_idempotency.core.profiles.PROFILES["%(name)s"], field=…).
+    dataclasses.replace(django_idempotency.contrib.dialects.PROFILES["%(name)s"], field=…).
     """
 
 
@@ -122,7 +122,7 @@ def check_settings(**_: Any) -> list[CheckMessage]:
     found = getattr(django_settings, conf.NAME, None)
     if found is not None and not isinstance(found, dict):
         return [*_environment(), E001(found=type_named(found))]
-    wrong = [*_environment(), *_names(found or {}), *_values(), *_fields(), *_metrics(), *_exemptions()]
+    wrong = [*_environment(), *_names(found or {}), *_values(), *_fields(), *_metrics(), *_exemptions(), *_routes()]
     wrong += [*_encryption()] or check_stores()  # without its keys no store can be built
     return [*(wrong or _together()), *_header()]
 
@@ -210,6 +210,11 @@ def _metrics() -> Iterator[CheckMessage]:
 def _encryption() -> Iterator[CheckMessage]:
     if (keys := conf.get("ENCRYPTION_KEYS")) != []:
         yield from import_string("django_idempotency.contrib.at_rest.checks.check_keys")(keys)
+
+
+def _routes() -> Iterator[CheckMessage]:
+    if (entries := conf.get("ROUTES")) != {}:
+        yield from import_string("django_idempotency.contrib.by_route.checks.check_entries")(entries)
 
 
 def _exemptions() -> Iterator[CheckMessage]:

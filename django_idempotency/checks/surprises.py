@@ -10,7 +10,6 @@ from typing import Any
 from django.core.checks import CheckMessage
 
 from .. import conf
-from ..core.key_formats import ISSUED
 from ..core.policy import Policy
 from ..http.following import unfollowed
 from ..http.markers import rest_class, view_class
@@ -19,7 +18,7 @@ from ..stores.check_messages import Finding, and_more
 from .guards import guards_of, methods_of
 from .middleware import answering_exceptions, guards_every_view
 from .settings import after_settings
-from .urlconf import Route, has_operations, name_of, open_handlers, policies, routes, seem_exempt, views
+from .urlconf import Route, has_operations, name_of, open_handlers, routes, seem_exempt, views
 
 
 class W077(Finding):
@@ -40,14 +39,6 @@ class W085(Finding):
 
     Put its responses into a decorator of the view's, below @idempotent(), or for REST framework into
     EXCEPTION_HANDLER: there the guard sees them. If it never responds for these views, %(silence)s.
-    """
-
-
-class W088(Finding):
-    """%(asking)s takes keys that the server issues, and no route issues any: each request with a key is refused.
-
-    Add path("", include("django_idempotency.contrib.issued_keys.urls")) to urlpatterns, or a route to the
-    IdempotencyTokenView of django_idempotency.contrib.issued_keys.rest; or %(silence)s.
     """
 
 
@@ -101,33 +92,6 @@ def check_exceptions(**_: Any) -> Iterator[CheckMessage]:
 def _is_guarded(leading: list[Route]) -> bool:
     """Is a view guarded on one of its routes? What has operations responds to exceptions itself."""
     return any(not has_operations(route.callback) and any(guards_of(route)) for route in leading)
-
-
-# --------------------------------------------------------------------------------------------------------- issued keys
-
-#: On a view, or its class: it issues keys.
-ISSUES = "issues_idempotency_keys"
-
-
-@after_settings
-def check_issuing(**_: Any) -> Iterator[CheckMessage]:
-    """Check that a route issues keys, if a header or a parameter must have one. A form has its own."""
-    if not any(hasattr(view_class(callback), ISSUES) for callback, _ in views()):
-        for asking in [*_asking()][:1]:
-            yield W088(asking=asking)
-
-
-def _asking() -> Iterator[str]:
-    for callback, leading in views():
-        if any(_asks(policy) for policy in policies(callback)):
-            yield f"The policy of {name_of(callback)} ({leading[0].path})"
-    if guards_every_view() and _asks(Policy()):
-        yield 'IDEMPOTENCY["KEY_FORMAT"]'
-
-
-def _asks(policy: Policy) -> bool:
-    profile = conf.profile_of(policy.profile, conf.project_settings())
-    return conf.field(policy, "key_format") == ISSUED and profile.carrier != "body"
 
 
 # ------------------------------------------------------------------------------------------------------------- secrets

@@ -14,17 +14,11 @@ from django.urls.resolvers import RegexPattern
 from django.views import View
 
 from ..core.policy import Policy
-from ..http.exemptions import Exemption, exemptions, within
+from ..http.exemptions import Pattern, exemptions, within
 from ..http.kinds import kind_of
 from ..http.layers import cells_of, layers_of
-from ..http.markers import (
-    UNSAFE_HANDLERS,
-    carriers,
-    handler_of,
-    mark_of,
-    own_methods,
-    view_class,
-)
+from ..http.markers import UNSAFE_HANDLERS, carriers, handler_of, mark_of, own_methods, view_class
+from ..http.plan import EVERY_VIEW, plan_of
 from ..http.views import own_policy, route_of
 from ..stores.check_messages import shown
 
@@ -46,18 +40,31 @@ class Route:
         """The name for reverse(), with its namespaces."""
         return ":".join([*self.namespaces, self.name or ""])
 
-    def exempt_by(self, exemption: Exemption) -> bool | None:
-        """Does an entry of EXEMPT cover every request to this route? `None`: some requests, or unknown."""
-        match exemption.kind:
+    def covered_by(self, pattern: Pattern) -> bool | None:
+        """Does a pattern cover every request to this route? `None`: some requests, or unknown."""
+        match pattern.kind:
+            case "name":
+                return bool(self.view_name == pattern.value)
             case "namespace":
-                return exemption.has_namespace(self.namespaces)
+                return pattern.has_namespace(self.namespaces)
             case "module":
-                return exemption.has_module(self.callback)
+                return pattern.has_module(self.callback)
             case "path":
-                return self._is_below(exemption.value)
+                return self._is_below(pattern.value)
             case "regex" if self.head == self.path:
-                return exemption.test.search(self.path) is not None
+                return pattern.test.search(self.path) is not None
         return None
+
+    def by_middleware(self) -> tuple[Policy, str, list[str]]:
+        """Return the policy by which the middleware guards this route, the entry of ROUTES that it is from, "" if it is the
+        settings', and the entries that may cover some of its requests before that.
+        """
+        perhaps: list[str] = []
+        for pattern, policy in plan_of(EVERY_VIEW).routed:
+            if covers := self.covered_by(pattern):
+                return policy, pattern.text, perhaps
+            perhaps += [pattern.text] if covers is None else []
+        return EVERY_VIEW, "", perhaps
 
     def _is_below(self, path: str) -> bool | None:
         if within(self.head, path) and (self.head == self.path or self.head.startswith(f"{path.rstrip('/')}/")):
@@ -128,7 +135,7 @@ def views() -> list[tuple[Any, list[Route]]]:
 def are_exempt(leading: list[Route]) -> bool:
     """Does EXEMPT cover every request to these routes?"""
     entries = exemptions()
-    return all(any(route.exempt_by(entry) for entry in entries) for route in leading)
+    return all(any(route.covered_by(entry) for entry in entries) for route in leading)
 
 
 def seem_exempt(leading: list[Route]) -> bool:

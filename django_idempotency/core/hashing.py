@@ -9,7 +9,7 @@ import base64
 import hashlib
 import hmac
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -118,10 +118,10 @@ def secret_id(secret: str | bytes) -> str:
     return hmac.new(octets(secret), b"django-idempotency secret id", hashlib.sha256).hexdigest()[:8]
 
 
-def canonical_json(body: bytes) -> bytes | None:
+def canonical_json(body: bytes, prune: Callable[[Any], None] | None = None) -> bytes | None:
     """Return JSON by value (order and spacing do not matter), or `None` if only its bytes are safe to compare.
 
-    Numbers keep their decimal text: as floats, distinct amounts would merge. `None` for data that is not JSON in UTF-8,
+    `prune` may remove from the value what does not count. Numbers keep their decimal text: as floats, distinct amounts would merge. `None` for data that is not JSON in UTF-8,
     has a duplicate name or NaN, is nested too deep or is longer than `MAX_CANONICAL`.
     """
     if len(body) > MAX_CANONICAL:
@@ -135,6 +135,8 @@ def canonical_json(body: bytes) -> bytes | None:
     try:
         # As text: json.loads() of bytes would guess UTF-16 and 32, drop a byte order mark and let lone surrogates pass.
         value = _read_json(body.decode())
+        if prune is not None:
+            prune(value)
         text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=decimal)
     except (ValueError, RecursionError):  # UnicodeDecodeError and JSONDecodeError are ValueErrors
         return None

@@ -12,11 +12,11 @@ from typing import NamedTuple
 from uuid import UUID
 
 from .at_rest import ERASED, erasure
+from .conclusions import unchanged
 from .failures import response_of
 from .hashing import next_operation
 from .records import OutcomeKind, Record, Settlement, Status, Ticket, kind_of
 from .rules import expired, leased, owned
-from .settlements import unchanged
 
 
 class Intervention(Enum):

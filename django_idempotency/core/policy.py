@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .key_formats import described, is_format, is_possible
-from .profiles import PROFILES, Profile
+from .profiles import SHIPPED, Profile
 from .records import MISSING, Guarantee
 
 #: A duration: seconds, or a `timedelta`.
@@ -108,10 +108,9 @@ def _duration(default: float) -> Any:
     return _field(default, is_duration, DURATION)
 
 
-def _one_of(default: str, other: str) -> Any:
-    return _field(
-        default, lambda value: isinstance(value, str) and value in (default, other), f'"{default}" or "{other}"'
-    )
+def _one_of(*words: str) -> Any:
+    expected = ", ".join(f'"{word}"' for word in words[:-1])
+    return _field(words[0], lambda value: isinstance(value, str) and value in words, f'{expected} or "{words[-1]}"')
 
 
 def _size(default: int | None) -> Any:
@@ -138,13 +137,14 @@ def _selection() -> Any:
     )
 
 
-#: A number of keys, and a number of seconds, minutes, hours or days.
-_RATE = re.compile(r"[1-9][0-9]*/([1-9][0-9]*)?[smhd]")
+#: A number of keys, and a number of seconds, minutes, hours or days; or several such rates.
+_RATE = r"[1-9][0-9]*/([1-9][0-9]*)?[smhd]"
+_RATES = re.compile(rf"{_RATE}(, ?{_RATE})*")
 
 
 def rate(text: str) -> tuple[int, int]:
-    """Return how many keys a rate allows, and in how many seconds."""
-    count, _, span = text.partition("/")
+    """Return how many keys one rate allows, and in how many seconds."""
+    count, _, span = text.strip().partition("/")
     return int(count), int(span[:-1] or 1) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[span[-1]]
 
 
@@ -164,6 +164,10 @@ class Policy:
     required: bool | str = _field(False, lambda value: is_flag(value) or value == WARN, 'True, False or "warn"')
     #: How long a stored response is replayed, counted from the claim.
     ttl: Duration = _duration(86400)
+    #: How long a key is remembered after that: it is refused (412), and runs nothing.
+    seen_for: Duration = _field(
+        0, lambda value: is_duration(value) or (value == 0 and not is_flag(value)), f"0, or {DURATION}"
+    )
     #: `lease` only: how long an owner may be silent before another may take over.
     lease: Duration = _duration(30)
     #: "atomic" or "lease".
@@ -221,8 +225,9 @@ class Policy:
     #: What a duplicate of a running request does: "reject" (409), or "wait" up to `wait` seconds for the replay.
     on_busy: str = _one_of("reject", "wait")
     wait: Duration = _duration(5)
-    #: After a failure the key is "free" again, or stays held until the lease ends ("hold", `lease` only).
-    on_failure: str = _one_of("free", "hold")
+    #: After a failure the key is "free" again for the same request; or stays held until the lease ends ("hold", `lease`
+    #: only); or is free for any request, since all was rolled back ("forget", `atomic` only).
+    on_failure: str = _one_of("free", "hold", "forget")
     #: When the store cannot be reached before the work: "closed" (503), or "open" (run it, unguarded and marked).
     on_store_failure: str = _one_of("closed", "open")
     #: `authorize_replay(request, outcome)` → False, or an exception, refuses a replay (403).
@@ -237,11 +242,13 @@ class Policy:
     undo_on: Collection[type[Exception]] = _field(
         (), _are_exceptions, "classes of exceptions, such as (SoldOut, CardDeclined)", needs_lease=True
     )
-    #: How many new keys a client may make: "60/m", "1000/h", "5/10s". More are refused (429). `None`: any number.
+    #: How many new keys a client may make: "60/m", "1000/h", or a sustained rate and a burst: "60/m, 5/s". More are
+    #: refused (429). `None`: any number.
     fresh_keys: str | None = _field(
         None,
-        lambda value: value is None or (isinstance(value, str) and _RATE.fullmatch(value) is not None),
-        '"60/m", another number per second, minute, hour or day ("5/10s", "1000/h", "1/d"), or None',
+        lambda value: value is None or (isinstance(value, str) and _RATES.fullmatch(value) is not None),
+        '"60/m", another number per second, minute, hour or day ("5/10s", "1000/h", "1/d"), several of them ("60/m, 5/s"), '
+        "or None",
     )
     #: What `fresh_keys` counts by: a JMESPath expression over the request, or a function of the request. `None`: the scope.
     fresh_keys_by: str | Callable[[Any], Any] | None = _selection()
@@ -255,14 +262,14 @@ class Policy:
     #: The methods that a key guards.
     methods: Collection[str] = _field(
         ("POST", "PUT", "PATCH", "DELETE"),
-        lambda value: _are_names(value) and not SAFE_METHODS & {name.upper() for name in value},
+        lambda value: _are_names(value) and len(value) > 0 and not SAFE_METHODS & {name.upper() for name in value},
         'a list of unsafe methods, such as ("POST", "PATCH")',
     )
     #: What the clients of the API expect on the wire: the name of a shipped profile, or a `Profile`.
     profile: str | Profile = _field(
         "default",
-        lambda value: isinstance(value, Profile) or (isinstance(value, str) and value in PROFILES),
-        f"{', '.join(f'{chr(34)}{name}{chr(34)}' for name in PROFILES)}, or a Profile",
+        lambda value: isinstance(value, Profile) or (isinstance(value, str) and value in SHIPPED),
+        f"{', '.join(f'{chr(34)}{name}{chr(34)}' for name in SHIPPED)}, or a Profile",
         by_path=True,
     )
 
@@ -270,7 +277,7 @@ class Policy:
 
         def __new__(cls, **given: Any) -> Any:
             for name in given.keys() - cls.__dataclass_fields__.keys():
-                (close,) = get_close_matches(name, FIELDS, n=1, cutoff=0)
+                (close,) = get_close_matches(name.lower(), FIELDS, n=1, cutoff=0)
                 raise TypeError(f"Policy has no field {name}. Did you mean {close}?")
             return super().__new__(cls)
 
@@ -321,6 +328,7 @@ class Resolved(Policy):
     lease: float
     wait: float
     within: float
+    seen_for: float
     guarantee: Guarantee
     profile: Profile
     #: How long a claim alone protects its owner (seconds): in `atomic` it only covers the time from claim to lock.
@@ -334,10 +342,16 @@ class Resolved(Policy):
 # -------------------------------------------------------------------------------------------------------- contradictions
 
 
+_FORGETS = (
+    'on_failure="forget" means nothing with guarantee="lease", where the writes of failed work stay. Type guarantee="atomic", '
+    "or leave on_failure out."
+)
+
+
 def atomic_contradiction(own: Mapping[str, Any], terms: Resolved) -> str | None:
     """Return why an "atomic" policy means nothing by a field of its `own`, and what to type; `None` if it does."""
     if terms.guarantee is not Guarantee.ATOMIC:
-        return None
+        return _FORGETS if own.get("on_failure") == "forget" else None
     for name, of in FIELDS.items():
         if of.needs_lease and own.get(name):
             return (

@@ -14,17 +14,18 @@ from typing import Any
 
 #: Where a request carries its key.
 CARRIERS = ("header", "body", "query")
-#: How a header spells it: bare or quoted, as it is, or only as a string of RFC 9651.
-SPELLINGS = ("either", "bare", "quoted")
-#: The shapes of an error's body: a problem document (RFC 9457), that of an API, or a page for people.
-ERRORS = ("problem", "page", "adyen", "google", "iceberg", "odata", "paypal", "square", "stripe")
+#: How a header spells it: bare or quoted; as it is; only as a string of RFC 9651; or as it is, commas included.
+SPELLINGS = ("either", "bare", "quoted", "opaque")
+#: The shapes of an error's body: a problem document (RFC 9457), or a page for people.
+ERRORS = ("problem", "page")
 #: The headers that say whether a retry makes sense.
 RETRY_HEADERS = ("Retry-After", "Stripe-Should-Retry", "X-Should-Retry", "Transient-Error")
 #: The longest key that a record can hold.
 LONGEST = 255
 
-#: A function that makes the body of an error: `errors(problem, status)` → what JSON can hold.
-ErrorBody = Callable[[Any, int], Mapping[str, Any]]
+#: A function that makes the body of an error: `errors(problem, status, request)` → what JSON can hold. For an example in
+#: a schema the request is `None`.
+ErrorBody = Callable[[Any, int, Any], Mapping[str, Any]]
 
 _TOKEN = re.compile(r"[A-Za-z0-9]+(-[A-Za-z0-9]+)*")
 #: Headers with another meaning: secrets, and those that WSGI does not pass on as HTTP_….
@@ -112,7 +113,8 @@ class Profile:
         lambda value: isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_-]+", value) is not None,
         "the name of a header, of a member of the body or of a parameter",
     )
-    #: How a header may spell the key: "bare", "quoted" as a string of RFC 9651, or "either".
+    #: How a header may spell the key: "bare", "quoted" as a string of RFC 9651, or "either"; or "opaque": bare, and a comma
+    #: is one of its characters. Then two headers, which servers join with a comma, are one key.
     spelling: str = _some_of(*SPELLINGS)
     #: The most characters of a key.
     max_length: int = _field(
@@ -122,6 +124,8 @@ class Profile:
     )
     #: A regular expression that the whole key must match; `None`: any printable ASCII.
     pattern: str | None = _field(None, _is_pattern, "a regular expression, or None")
+    #: Is a key one key of its "client", or of each "endpoint" (path) that the client sends it to?
+    keys_per: str = _some_of("client", "endpoint")
     #: A header that names the client, whose keys are its own; `None`: there is none.
     client_field: str | None = _sent_header()
     #: A header that must come with the key and say when the client first sent the request; `None`: there is none.
@@ -153,8 +157,12 @@ class Profile:
         "a tuple of pairs of statuses, such as ((201, 200),)",
     )
 
-    #: The header that marks a replay, as "true", and the one with the id of the request that did the work.
+    #: The header that marks a replay, as "true", and the member of a JSON object that does; and the header with the id of
+    #: the request that did the work.
     marker: str | None = _own_header("Idempotent-Replayed")
+    marker_member: str | None = _field(
+        None, lambda value: value is None or (isinstance(value, str) and value != ""), "the name of a member, or None"
+    )
     original: str | None = _own_header("Original-Request")
     #: The statuses on which a response repeats the key in the header that carried it.
     echoes: Collection[int] = _field((), _statuses, "a set of statuses")
@@ -166,11 +174,11 @@ class Profile:
         lambda value: isinstance(value, tuple) and set(value) <= set(RETRY_HEADERS),
         f"a tuple of {', '.join(RETRY_HEADERS)}",
     )
-    #: The shape of their bodies, one of `ERRORS`; or a function of the problem and its status.
+    #: The shape of their bodies, one of `ERRORS`; or a function of the problem, its status and the request.
     errors: str | ErrorBody = _field(
         "problem",
         lambda value: callable(value) or (isinstance(value, str) and value in ERRORS),
-        f"one of {', '.join(ERRORS)}, or a function of the problem and its status",
+        f"one of {', '.join(ERRORS)}, or a function of the problem, its status and the request",
     )
 
     def __post_init__(self) -> None:
@@ -202,110 +210,22 @@ class Profile:
 
 # ------------------------------------------------------------------------------------------------------- shipped
 
-_SUCCESS = frozenset(range(200, 400))
-_CLIENT_ERRORS = frozenset(range(400, 500))
-_SERVER_ERRORS = frozenset(range(500, 600))
-#: A refusal that the same request may not meet again.
-_TRANSIENT = frozenset({401, 403, 408, 409, 425, 429})
-_UUID = "[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
-_UUID4 = "[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-4[0-9A-Fa-f]{3}-[89ABab][0-9A-Fa-f]{3}-[0-9A-Fa-f]{12}"
-_UUID7 = "[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-7[0-9A-Fa-f]{3}-[89ABab][0-9A-Fa-f]{3}-[0-9A-Fa-f]{12}"
-
 #: What we do where nothing else is asked for. Its header is the setting HEADER.
 DEFAULT = Profile(name="default")
 
 #: The draft "The Idempotency-Key HTTP Header Field", -07: the value is a string of RFC 9651, and nothing else.
 IETF = Profile(name="ietf", spelling="quoted")
 
-#: Stripe, v1. Everything is kept once the endpoint has begun, 500 included; refusals before that are not.
-STRIPE = Profile(
-    name="stripe",
-    spelling="bare",
-    mismatch_status=400,
-    remembers=_SUCCESS | (_CLIENT_ERRORS - _TRANSIENT - {400, 415}) | _SERVER_ERRORS,
-    echoes=frozenset(range(100, 600)),
-    retry_headers=("Retry-After", "Stripe-Should-Retry"),
-    errors="stripe",
-)
-
-#: Adyen. Only what may succeed later is not kept, and says so.
-ADYEN = Profile(
-    name="adyen",
-    spelling="bare",
-    max_length=64,
-    running_status=422,
-    remembers=_SUCCESS | (_CLIENT_ERRORS - _TRANSIENT),
-    echoes=frozenset({200, 201, 202, 422}),
-    retry_headers=("Retry-After", "Transient-Error"),
-    errors="adyen",
-)
-
-#: PayPal, Orders v2. A repeat of what was created answers 200.
-PAYPAL = Profile(
-    name="paypal",
-    field="PayPal-Request-Id",
-    spelling="bare",
-    max_length=108,
-    replays_as=((201, 200),),
-    errors="paypal",
-)
-
-#: Square, Payments.
-SQUARE = Profile(
-    name="square",
-    carrier="body",
-    field="idempotency_key",
-    max_length=45,
-    mismatch_status=400,
-    errors="square",
-)
-
-#: Repeatable Requests 1.0 (OASIS), as in Azure's guidelines. The window leaves room within a `ttl` of a day.
-REPEATABILITY = Profile(
-    name="repeatability",
-    field="Repeatability-Request-ID",
-    spelling="bare",
-    client_field="Repeatability-Client-ID",
-    first_sent_field="Repeatability-First-Sent",
-    window=12 * 60 * 60,
-    ahead=5 * 60,
-    mismatch_status=400,
-    unsupported_status=501,
-    remembers=_SUCCESS | _CLIENT_ERRORS,
-    result="Repeatability-Result",
-    errors="odata",
-)
-
-#: Google's AIP-155. Only a success counts, and the nil UUID is no UUID4.
-AIP155 = Profile(
-    name="aip155",
-    carrier="body",
-    field="request_id",
-    max_length=36,
-    pattern=_UUID4,
-    mismatch_status=400,
-    remembers=_SUCCESS,
-    errors="google",
-)
-
-#: Zalando's guidelines, rule 230.
-ZALANDO = Profile(name="zalando", spelling="bare", max_length=36, pattern=_UUID, mismatch_status=400)
-
-#: Apache Iceberg's REST catalog: a conflict is final there, and a server error never is.
-ICEBERG = Profile(
-    name="iceberg",
-    spelling="bare",
-    max_length=36,
-    pattern=_UUID7,
-    remembers=_SUCCESS | (_CLIENT_ERRORS - {401, 403, 408, 425, 429}),
-    errors="iceberg",
-)
-
 #: HTML forms. A form that is refused is corrected and sent again, under the key that it has.
-FORM = Profile(name="form", carrier="body", field="idempotency_key", remembers=_SUCCESS, errors="page")
+FORM = Profile(
+    name="form", carrier="body", field="idempotency_key", remembers=frozenset(range(200, 400)), errors="page"
+)
 
-#: By name.
-PROFILES: dict[str, Profile] = {
-    profile.name: profile
-    for profile in (DEFAULT, IETF, STRIPE, ADYEN, PAYPAL, SQUARE, REPEATABILITY, AIP155, ZALANDO, ICEBERG, FORM)
+_DIALECTS = ("stripe", "adyen", "paypal", "square", "repeatability", "aip155", "zalando", "iceberg")
+#: By name: a profile, or the dotted path of one.
+SHIPPED: Mapping[str, Profile | str] = {
+    "default": DEFAULT,
+    "ietf": IETF,
+    **{name: f"django_idempotency.contrib.dialects.{name.upper()}" for name in _DIALECTS},
+    "form": FORM,
 }

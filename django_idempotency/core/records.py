@@ -188,6 +188,8 @@ class Ticket(NamedTuple):
     request_id: str = ""
     #: Where the claim has put the record, once known (see `Record.location`).
     location: str | None = None
+    #: The last part of its `ttl`, in which the key is remembered and its response is no longer given (seconds).
+    seen_for: float = 0.0
 
     @property
     def original_request(self) -> str:
@@ -282,3 +284,30 @@ class Settlement(NamedTuple):
     new_life: bool = False
     lease_in: float | None = None
     transaction_id: str | None = None
+
+
+# ------------------------------------------- how often a key came again: counted beside the records, and never in a request's trips
+
+
+class Repeats(NamedTuple):
+    """The retries of one record. `last_seen` is the time of the host that got the last one.
+
+    `replays` got its response, `mismatches` were refused since they had another body. Both are lower bounds.
+    """
+
+    replays: int
+    mismatches: int
+    last_seen: datetime
+
+    def plus(self, other: Repeats) -> Repeats:
+        """Return both together."""
+        replays, mismatches = self.replays + other.replays, self.mismatches + other.mismatches
+        return Repeats(replays, mismatches, max(self.last_seen, other.last_seen))
+
+
+class Counted(NamedTuple):
+    """The retries of a record since the last batch. Nothing needs them after `purge_at`, when the record is purged."""
+
+    record_id: UUID
+    repeats: Repeats
+    purge_at: datetime

@@ -2,13 +2,12 @@
 
 Two rules about the rules:
 
-1. Everything that decides lives here and in three modules beside this one: `conclusions` (how a call ends),
-   `settlements` (what is then written) and `interventions` (what an operator may change). A store knows one predicate
-   of them, `takeable` (a copy in front of a store, `answerable_from_copy`), and never judges. The entry points
-   translate the verdicts and never judge either. Stores that leave the predicate to their server spell it out there:
-   `stores/orm/statements.py`, `stores/redis/scripts/change.lua` and `stores/dynamodb/store.py`. The contract in
-   `testing/contract` compares each with this module. What a claim, a settlement and a renewal make of a record is in
-   `transitions`.
+1. Everything that decides lives here and in two modules beside this one: `conclusions` (how a call ends, and what is then
+   written) and `interventions` (what an operator may change). A store knows one predicate of them, `takeable` (a copy in
+   front of a store, `answerable_from_copy`), and never judges. The entry points translate the verdicts and never judge
+   either. Stores that leave the predicate to their server spell it out there: `stores/orm/statements.py`,
+   `stores/redis/scripts/change.lua` and `stores/dynamodb/store.py`. The contract in `testing/contract` compares each with
+   this module. What a claim, a settlement and a renewal make of a record is in `conclusions`.
 2. Everything here takes values and returns values. No clock, no I/O: deadlines are compared with the `read_at` that
    the store put beside the row, so both come from one clock.
 
@@ -30,11 +29,12 @@ A claim that finds a record reads it in this order:
 
 1. Another scope or key under the same id: a collision of digests, so `Mismatch` (`is_same_key`).
 2. Our own token on a running record: `Execute`. We claimed it a moment ago.
-3. Another request under the same key: `Mismatch`, even while the first one runs. The digest binds until the record
+3. Completed, and longer ago than its response is given: `Late` (`seen_for`), whatever the request is.
+4. Another request under the same key: `Mismatch`, even while the first one runs. The digest binds until the record
    expires, unless a release has lifted it (a refused request may be corrected under the same key).
-4. `takeable`: free, or expired, or the lease has ended. `Execute` where the store leaves the takeover to the guard's
+5. `takeable`: free, or expired, or the lease has ended. `Execute` where the store leaves the takeover to the guard's
    row lock (`atomic`). Elsewhere the store has taken over what it could in the claim itself, so what is left is `Busy`.
-5. Completed: `Replay`, or `Unreadable` if the store found no outcome that it could read. One that is sealed and could
+6. Completed: `Replay`, or `Unreadable` if the store found no outcome that it could read. One that is sealed and could
    not be opened (see `at_rest`) is a `Replay` without headers and body. Running: `Busy` until the lease ends, except for
    the durable execution that has suspended it.
 
@@ -86,11 +86,16 @@ class Mismatch:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Late:
+    """The key was used, and its response is no longer given: `seen_for`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Unreadable:
     """The work was done, but its record is damaged, so its outcome is unknown. It does not run again."""
 
 
-Verdict = Execute | Replay | Busy | Mismatch | Unreadable
+Verdict = Execute | Replay | Busy | Mismatch | Late | Unreadable
 
 
 def expired(record: Record) -> bool:
@@ -208,9 +213,18 @@ def operation_of(record: Record, run: Execute) -> UUID:
     return next_operation(record.operation) if run.new_life else record.operation
 
 
-def read(
+def seen(record: Record, ticket: Ticket) -> bool:
+    """Is the response of a record that has not expired no longer given? Its key is only remembered, for `seen_for`.
+
+    Not of a record that an earlier policy made, whose retention has no such part.
+    """
+    until = record.expires_at - timedelta(seconds=ticket.seen_for)
+    return record.completed_at is not None and record.completed_at <= until <= record.read_at
+
+
+def read(  # noqa: PLR0911 - one a verdict, in the order above
     record: Record, ticket: Ticket, unanswered: bool = False, resuming: int = 0
-) -> Execute | Replay | Busy | Mismatch | Unreadable:
+) -> Verdict:
     """Judge a record for the ticket that claimed it. `unanswered`: an earlier claim of the same ticket got no response.
 
     That claim may have taken the record over from an owner that crashed, without our knowledge. Reporting a takeover
@@ -224,6 +238,8 @@ def read(
         takeover = record.taken or (unanswered and record.attempt > 1 and not resumed)
         return Execute(attempt=record.attempt, takeover=takeover, resumed=resumed)
     over = expired(record)
+    if ticket.seen_for and not over and seen(record, ticket):
+        return Late()
     if not over and binds(record, ticket.digest):
         return Mismatch()
     if over or _unheld(record, ticket):  # takeable

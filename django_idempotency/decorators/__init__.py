@@ -9,7 +9,7 @@ from typing import Any, TypeVar, overload
 from ..conf import require_installed
 from ..core.policy import Policy
 from ..core.records import MISSING
-from ..http.identity import compile_expressions
+from ..http.admission import compile_expressions
 from ..http.markers import mark, rest_class
 from .classes import guarded_class
 from .methods import Method, is_method

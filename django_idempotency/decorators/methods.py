@@ -58,7 +58,7 @@ class Method:
         }  # what decorators there have set
         if mark_of(self).exempt:
             above[MARK] = Mark(exempt=True)
-        if any(kind.guard_method(self._method, above, self._policy, guarded_view) for kind in kinds()):
+        if any(kind.guard_method(self._method, above, self._policy, guarded_view, owner) for kind in kinds()):
             return
         if not issubclass(owner, View) or hasattr(owner, "initialize_request"):
             raise ImproperlyConfigured(

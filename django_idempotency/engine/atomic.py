@@ -113,7 +113,7 @@ class AtomicOperation(Operation):
             raise guard.refused
         if remembered and (undone or not guard.finds_loss) and guard.lost():
             self._lose()
-        return conclusions.conclude(ended, undone)
+        return conclusions.conclude(ended, undone, self._on_failure)
 
     def _end(self, state: SettledState, committing: bool, outcome: Outcome | None, ttl: float | None) -> None:
         """End the guard, and report what has become of the call."""

@@ -65,10 +65,10 @@ class Deferring(Background):
                 self._start()
             except RuntimeError:
                 return False
+            settling.operation.deferred = True  # before the thread can find it, and settle it
+            settling.operation.keep_lease()
             self._waiting.append(settling)
             self._weight += settling.weight
-        settling.operation.deferred = True
-        settling.operation.keep_lease()
         return True
 
     def attempt(self, now: float) -> None:

@@ -47,12 +47,11 @@ class LeaseOperation(Operation):
         ticket: Ticket,
         sink: EventSink,
         *,
-        hold_failures: bool = False,
+        on_failure: str = "free",
         renews: bool = True,
         left: Callable[[], float | None] | None = None,
     ) -> None:
-        super().__init__(store, ticket, sink)
-        self._hold_failures = hold_failures
+        super().__init__(store, ticket, sink, on_failure=on_failure)
         #: Does the heartbeat renew its lease? Not if the host stops when the lease ends.
         self._renews = renews
         #: Seconds until the host stops, and the lease with it.
@@ -70,6 +69,9 @@ class LeaseOperation(Operation):
             if isinstance(verdict, Busy) and wait > 0:
                 verdict = await self._await_turn(verdict, wait)
             await self._anotify(event_of(verdict))
+        except GeneratorExit:  # nothing can be awaited any more: the key is busy until its lease ends
+            self.leave_lease()
+            raise
         except BaseException:
             await run_to_completion(self.aabandon())
             raise
@@ -179,7 +181,7 @@ class LeaseOperation(Operation):
         await self._asettle(self._conclude(ended), outcome, ttl)
 
     def _conclude(self, ended: WorkResult) -> SettledState:
-        return conclusions.conclude(ended, needs_rollback=False, hold_failures=self._hold_failures).state
+        return conclusions.conclude(ended, needs_rollback=False, on_failure=self._on_failure).state
 
     def _settle(self, state: SettledState, outcome: Outcome | None = None, ttl: float | None = None) -> None:
         """Settle the record, with a few retries; report it, or queue it for more."""

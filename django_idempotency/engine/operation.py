@@ -11,10 +11,10 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import timedelta
 from typing import Any, Protocol
 
-from ..core import settlements
+from ..core import conclusions
 from ..core.conclusions import SettledState, WorkResult
 from ..core.records import Outcome, Record, Settlement, Ticket
-from ..core.rules import Busy, Execute, Mismatch, Replay, Unreadable, Verdict
+from ..core.rules import Busy, Execute, Late, Mismatch, Replay, Unreadable, Verdict
 from ..errors import LostRace, RecordUnreadable, StoreUnavailable
 from ..stores.base import BaseStore
 from .waiting import pauses, wait_slots
@@ -57,10 +57,11 @@ class Operation:
     waited = 0.0
     _opened_at = 0.0
 
-    def __init__(self, store: BaseStore, ticket: Ticket, sink: EventSink) -> None:
+    def __init__(self, store: BaseStore, ticket: Ticket, sink: EventSink, *, on_failure: str = "free") -> None:
         self.store = store
         self.ticket = ticket
         self.sink = sink
+        self._on_failure = on_failure
 
     @property
     def key(self) -> str:
@@ -205,7 +206,7 @@ class Operation:
         assert self.run is not None, "settle() follows an open() that said Execute"
         self.outcome = outcome
         worked = time.monotonic() - self._opened_at
-        return settlements.settlement(
+        return conclusions.settlement(
             state,
             self.ticket,
             self.run,
@@ -240,12 +241,13 @@ def event_of(verdict: Verdict) -> str:
     return _EVENT_OF_VERDICT[type(verdict)]
 
 
-_EVENT_OF_VERDICT = {Replay: "replayed", Busy: "busy", Mismatch: "mismatched", Unreadable: "unreadable"}
+_EVENT_OF_VERDICT = {Replay: "replayed", Busy: "busy", Mismatch: "mismatched", Late: "late", Unreadable: "unreadable"}
 #: Keyed by how the record was left; `None`: it was no longer ours.
 EVENT_OF_STATE = {
     SettledState.COMPLETED: "completed",
     SettledState.FREE: "released",
     SettledState.BOUND: "released",
+    SettledState.FORGOTTEN: "released",
     SettledState.SUSPENDED: "suspended",
     None: "lost",
 }

@@ -17,8 +17,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ..core.records import Record
-from ..core.repeats import Counted, Repeats
+from ..core.records import Counted, Record, Repeats
 from .background import Background
 
 if TYPE_CHECKING:

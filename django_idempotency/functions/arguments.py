@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
+from ..core.selectors import Selector
 from ..errors import UnhashablePayload
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -25,7 +28,8 @@ class Arguments:
         self.leading = int(is_method(function))
         parameters = list(signature.parameters.values())[self.leading :]
         self._signature = signature.replace(parameters=parameters)
-        self._only = only
+        #: The argument that is the payload.
+        self.only = only
         self._names = frozenset(parameter.name for parameter in parameters)
         self._order = tuple(p.name for p in parameters if p.kind is not inspect.Parameter.KEYWORD_ONLY)
         self._defaults = {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
@@ -41,31 +45,47 @@ class Arguments:
 
     def always_has(self, name: str | None) -> bool:
         """Has each payload an item of this name?"""
-        return self._only is None and name in self._names - self._more
+        return self.only is None and name in self._names - self._more
 
-    def refuse_strangers(self, roots: frozenset[str], name: str) -> None:
-        """Raise `ImproperlyConfigured` for an expression over arguments that no call has: it would select nothing."""
+    def refuse_strangers(self, selector: Selector, name: str) -> None:
+        """Raise `ImproperlyConfigured` for an expression over names that no payload has: it would select nothing."""
+        roots, only, expression = selector.roots, self.only, str(selector.expression)
+        if only is not None and only in roots and "@" not in expression:
+            inside = re.sub(rf'(?<![\w."]){only}(\.|\b)', lambda found: "" if found[1] else "@", expression)
+            raise ImproperlyConfigured(
+                f"{name}={expression!r} begins at {only!r}, which data_keyword_argument has taken out: type "
+                f"{name.rpartition(' ')[2]}={inside!r}; or '@.{only}' for a member of it with the same name."
+            )
         unknown = roots & self._more if self._takes_any else roots - self._names
-        if self._only is None and unknown:
+        if only is None and unknown:
             known = ", ".join(sorted(self._names - self._more)) or "none by name"
-            raise ImproperlyConfigured(f"{name} selects {', '.join(sorted(unknown))}, but the arguments are {known}.")
+            raise ImproperlyConfigured(
+                f"{name}={expression!r} selects {', '.join(sorted(unknown))}, but the arguments are {known}."
+            )
 
-    def payload(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Return the payload of a call; `args` without `self`. Raises `TypeError` for arguments the function rejects."""
+    def payload(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], asked: AbstractSet[str] | None = None) -> Any:
+        """Return the payload of a call; `args` without `self`. `asked`: no other argument is asked for; `None`: all are.
+
+        Raises `TypeError` for arguments that the function rejects, and without one that is asked for.
+        """
         if not args and self._plain and kwargs.keys() == self._names:
-            return {**kwargs} if self._only is None else kwargs[self._only]
-        named = self._named(args, kwargs)
-        return named if self._only is None else named.get(self._only)
+            return {**kwargs} if self.only is None else kwargs[self.only]
+        named = self._named(args, kwargs, asked)
+        return named if self.only is None else named.get(self.only)
 
-    def _named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    def _named(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], asked: AbstractSet[str] | None
+    ) -> dict[str, Any]:
         # inspect's binding costs ten times as much. It is used for unusual calls, and for wrong ones.
         given = dict(zip(self._order, args, strict=False)) if self._plain and len(args) <= len(self._order) else None
         if given is not None and given.keys().isdisjoint(kwargs):
             named = {**self._defaults, **given, **kwargs}
             if named.keys() == self._names:
                 return named
-        bound = self._signature.bind(*args, **kwargs)
+        bound = (self._signature.bind if asked is None else self._signature.bind_partial)(*args, **kwargs)
         bound.apply_defaults()
+        for name in self._names & (asked or set()) - bound.arguments.keys():
+            raise TypeError(f"missing a required argument: {name!r}")
         named = dict(bound.arguments)
         for parameter in self._signature.parameters.values():
             if parameter.kind is inspect.Parameter.VAR_KEYWORD:

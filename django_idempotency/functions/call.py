@@ -105,8 +105,9 @@ def key_of(terms: FunctionTerms, payload: Any) -> str | None:
     """
     try:
         if terms.key is None or terms.select is None:
-            # When all arguments are the key, none counts as missing: many default to `None`.
-            return None if is_missing(payload, parts=False) else digest(payload, terms.algorithm)
+            # When all arguments are the key, their number counts: many default to `None`.
+            missing = not payload if terms.arguments.only is None else is_missing(payload, parts=False)
+            return None if missing else digest(payload, terms.algorithm)
         selected = terms.select(payload)
         return None if terms.key.is_missing(selected) else digest(selected, terms.algorithm)
     except UnhashableValue as error:
@@ -178,12 +179,12 @@ class FunctionCall:
                 plan.store,
                 ticket if left is None else ticket._replace(lease=left),
                 plan.observer,
-                hold_failures=plan.policy.on_failure == "hold",
+                on_failure=plan.policy.on_failure,
                 renews=left is None,
                 left=remaining,
             )
         else:
-            self.operation = AtomicOperation(plan.store, ticket, plan.observer)
+            self.operation = AtomicOperation(plan.store, ticket, plan.observer, on_failure=plan.policy.on_failure)
         self.outer = CURRENT.get()
         if self.outer is not None:
             self.outer = living(self.outer)

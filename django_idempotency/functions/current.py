@@ -57,6 +57,11 @@ class CurrentOperation(OperationHandle):
             self._outer = living(self._outer)
 
     @property
+    def _is_running(self) -> bool:
+        """See OperationHandle."""
+        return not self._over
+
+    @property
     def lost(self) -> bool:
         """Has the `lease` of this call ended, or the host's deadline passed? If so, stop if that still helps."""
         return super().lost or remaining() == 0

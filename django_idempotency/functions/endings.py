@@ -16,13 +16,14 @@ from ..core.conclusions import SettledState, WorkResult
 from ..core.concurrency import run_to_completion
 from ..core.failures import failed_with
 from ..core.records import CANCELLATIONS, UNDONE, Outcome, OutcomeKind, kind_of, shortened
-from ..core.rules import Busy, Execute, Mismatch, Replay, Verdict
+from ..core.rules import Busy, Execute, Late, Mismatch, Replay, Verdict
 from ..core.serialization.results import Unreadable, Unstorable, dump_error, load_error
 from ..errors import (
     ConfigurationError,
     HeldForPerson,
     IdempotencyError,
     InProgress,
+    KeyExpired,
     OperationCancelled,
     OperationHeld,
     OperationUndone,
@@ -244,6 +245,8 @@ def _answer(call: FunctionCall, verdict: Verdict) -> Any:
             raise InProgress(headers={"Retry-After": str(retry_after)})
         case Mismatch():
             raise RequestMismatch
+        case Late():
+            raise KeyExpired
         case rules.Unreadable():
             raise RecordUnreadable
         case Execute():

@@ -74,7 +74,7 @@ class Known:
 
 
 class Handle:
-    """The calls of one guarded function. Methods take the function's arguments, without `self` or `cls`."""
+    """The calls of one guarded function. Methods take those of its arguments that the key is made of, without `self` or `cls`."""
 
     def __init__(self, terms: FunctionTerms) -> None:
         self._terms = terms
@@ -96,7 +96,7 @@ class Handle:
 
     def key_for(self, *args: Any, **kwargs: Any) -> str:
         """Return the key of a call with these arguments. Raises `KeyMissing` if it has none."""
-        key = key_of(self._terms, self._terms.arguments.payload(args, kwargs))
+        key = key_of(self._terms, self._terms.arguments.payload(args, kwargs, self._terms.identifying))
         if key is None:
             raise KeyMissing
         return key

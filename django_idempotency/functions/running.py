@@ -192,6 +192,9 @@ async def _adecide(call: FunctionCall, ask: OnTakeover) -> CallEnd | None:
         with takeover:
             decision = ask(takeover)
             return end_decided(call, await decision if inspect.isawaitable(decision) else decision)
-    except BaseException as error:
-        await asettle(call, end_undecided(call, error))
+    except GeneratorExit as closed:  # as in _arun()
+        settle(call, end_undecided(call, closed))
         raise
+    except BaseException as error:  # noqa: BLE001 - raised again
+        await asettle(call, end_undecided(call, error))
+        raise leaving(call, error)  # noqa: B904 - its cause is its own

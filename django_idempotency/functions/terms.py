@@ -16,12 +16,12 @@ from django.core.exceptions import ImproperlyConfigured
 from .. import conf
 from ..core.policy import Policy, Resolved, async_contradiction
 from ..core.records import Guarantee, Record
-from ..core.scope_names import qualified
 from ..core.selectors import Selector
 from ..core.serialization.results import FunctionResults
 from ..errors import ConfigurationError
 from ..realms import realm_of
 from ..runtime.takeovers import Decision
+from ..scopes import qualified
 from .arguments import Arguments
 from .current import Takeover
 
@@ -62,7 +62,7 @@ class FunctionTerms:
             raise ImproperlyConfigured(async_contradiction(self.name, fix='Type guarantee="lease".'))
         for selector, name in ((self.key, "key"), (self.validate, "validate")):
             if selector is not None:
-                self.arguments.refuse_strangers(selector.roots, f"{self.name}: {name}={selector.expression!r}")
+                self.arguments.refuse_strangers(selector, f"{self.name}: {name}")
         for hook, name in ((self.on_takeover, "on_takeover"), (self.on_replay, "on_replay")):
             if hook is not None and not callable(hook):
                 raise ImproperlyConfigured(f"{self.name}: {name} is a function, not {hook!r}.")
@@ -86,6 +86,13 @@ class FunctionTerms:
         if self.key is not None and self.arguments.always_has(self.key.field):
             return itemgetter(self.key.field)
         return self.key
+
+    @cached_property
+    def identifying(self) -> frozenset[str] | None:
+        """The arguments that a key is made of; `None`: perhaps all of them."""
+        if (only := self.arguments.only) is not None:
+            return frozenset({only})
+        return None if self.key is None or self.key.whole else self.key.roots
 
     @cached_property
     def payload(self) -> Callable[[tuple[Any, ...], Mapping[str, Any]], Any]:

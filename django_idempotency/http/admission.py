@@ -1,30 +1,87 @@
-"""Which requests are guarded, and under which key: asked by every entry point, before there is a call."""
+"""Which requests are guarded, and under which key: asked by every entry point, before there is a call.
+
+`admit()` is all of it. An entry point that must know more in between asks the parts: `key_to_guard()` is cheap where there is
+no key, and `call_of()` finds whose the key is, and selects one from the request if the policy says so, which may read its body.
+"""
 
 from __future__ import annotations
 
+import logging
+import re
+from collections.abc import Callable
+from datetime import datetime, timezone
+from enum import Enum
 from os import environ
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from uuid import uuid4
 
 from asgiref.sync import sync_to_async
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
+from django.utils.encoding import escape_uri_path
+from django.utils.functional import SimpleLazyObject
 
-from ..core.policy import SAFE_METHODS, WARN, Policy
-from ..core.records import prints
-from ..errors import ConfigurationError, KeyMissing, KeyUnsupported, Problem
+from .. import conf
+from ..core.hashing import framed, record_id, request_digest
+from ..core.key_formats import ANY, ISSUED, ISSUED_SAMPLE, kept_for
+from ..core.policy import FINGERPRINTS, OBSERVE, SAFE_METHODS, SELECTING, WARN, Policy, Resolved
+from ..core.records import Ticket, UnprintedText, prints
+from ..errors import (
+    ConfigurationError,
+    KeyAhead,
+    KeyExpired,
+    KeyMalformed,
+    KeyMissing,
+    KeyUnsupported,
+    Problem,
+    ScopeRequired,
+)
 from ..instrumentation.meters import meters
 from ..instrumentation.outcomes import UNGUARDED, UNKEYED
 from ..runtime import switch
 from ..runtime.wings import extended, wing
+from ..scopes import scope_of
 from . import counting
+from .bodies import body_digest, require_bounded
 from .call import Call
-from .exchange import Exchange, HeaderStatus, call_on, exchange_of, hand_out, note, noted_of, speak
-from .handle import RequestIdempotency, SwitchedOff, without_key
-from .identity import UNUSABLE, Key, Where, has_owner, identify
-from .keys import user_of
+from .exchange import (
+    Exchange,
+    HeaderStatus,
+    RequestIdempotency,
+    SwitchedOff,
+    call_on,
+    exchange_of,
+    hand_out,
+    note,
+    noted_of,
+    speak,
+    without_key,
+)
 from .markers import view_class
 from .plan import Plan, asking
 from .unguarded import KEYLESS, METHOD, NOBODY, leave_unguarded
+
+if TYPE_CHECKING:
+    from .selection import Document
+
+# A client may send anything: it is kept, searched and sent back.
+_REQUEST_ID = re.compile(r"[!-~]{1,128}")
+logger = logging.getLogger("django_idempotency")
+_NO_PRINCIPAL = (
+    "%s %s was refused with scope-required: its key belongs to no user. Let the view require one, or type scope=… or "
+    'anonymous="shared" in its policy.'
+)
+
+
+class Where(Enum):
+    """Where the key is, if not in the header."""
+
+    PAYLOAD = "payload"
+
+
+Key = str | Literal[Where.PAYLOAD]
+#: Keys that no request can use, as far as is known before its principal.
+UNUSABLE = (KeyMalformed, KeyExpired, KeyAhead)
 
 
 @prints()
@@ -34,6 +91,26 @@ class Keyed(NamedTuple):
     plan: Plan
     key: Key
     exchange: Exchange
+
+
+def admit(
+    request: HttpRequest, policy: Policy, *, user: Any, source: Any, by: str, strict: bool = True, **facts: Any
+) -> Call | None:
+    """Return the call that guards a request, or `None`: see key_to_guard(), key_with_owner() unless `strict`, and call_of()."""
+    keyed = key_to_guard(request, policy, by=by) if strict else key_with_owner(request, policy, user=user, by=by)
+    return None if keyed is None else call_of(request, keyed, user=user, source=source, strict=strict, **facts)
+
+
+async def aadmit(request: HttpRequest, policy: Policy, *, by: str, source: Any = None, **facts: Any) -> Call | None:
+    """See admit(). Without a `user` among the `facts` it is found as an async view finds it. The body is read in a thread."""
+    if (keyed := key_to_guard(request, policy, by=by)) is None:
+        return None
+    if "user" not in facts:
+        facts["user"] = await auser_of(request, policy)
+    return await sync_to_async(call_of)(request, keyed, source=source or request, **facts)
+
+
+# --------------------------------------------------------------------------------------------------------- is there a key?
 
 
 def key_to_guard(request: HttpRequest, policy: Policy, *, by: str = "decorator") -> Keyed | None:
@@ -70,14 +147,6 @@ def key_to_guard(request: HttpRequest, policy: Policy, *, by: str = "decorator")
     return _keyed(request, plan, exchange, guards=guards)
 
 
-def _is_unsupported(request: HttpRequest, plan: Plan) -> bool:
-    """Is a key of a request whose method the policy does not guard an error in its profile? Otherwise it runs unguarded."""
-    carries = plan.carries_key(request.META)
-    if carries and not plan.profile.unsupported_status:
-        leave_unguarded(request, METHOD)
-    return carries and plan.profile.unsupported_status is not None
-
-
 def key_with_owner(request: HttpRequest, policy: Policy, *, user: Any, by: str) -> Keyed | None:
     """See key_to_guard(). A request without a principal, which may run unguarded, does so with an unusable key, too.
 
@@ -88,58 +157,23 @@ def key_with_owner(request: HttpRequest, policy: Policy, *, user: Any, by: str) 
         return key_to_guard(request, policy, by=by)
     except UNUSABLE:
         plan = exchange_of(request).plan
-        assert plan is not None, "it has read the key"
-        if has_owner(request, user, plan.terms):
+        if plan.terms.required is True or scope_of(request, user, plan.terms, ISSUED_SAMPLE) is not None:
             raise
         leave_unguarded(request, NOBODY)
         return None
 
 
-def call_of(
-    request: HttpRequest, keyed: Keyed, *, user: Any, source: Any, strict: bool = True, **facts: Any
-) -> Call | None:
-    """Return the call of a keyed request, or `None` if it runs unguarded: see `identify()`, also for `source`.
-
-    `None`, too, under a policy that only observes. `facts`: see `Call`.
-    """
-    plan, key, exchange = keyed
-    if plan.observes:
-        wing("observe").watch(request, plan, key=key, user=user, source=source, strict=strict)
-        return None
-    identity = identify(request, plan.terms, key=key, user=user, source=source, strict=strict)
-    return None if identity is None else Call(request, plan, identity, exchange, by_middleware=not strict, **facts)
-
-
-def admit(
-    request: HttpRequest, policy: Policy, *, user: Any, source: Any, by: str, strict: bool, **facts: Any
-) -> Call | None:
-    """Return the call that guards a request, or `None`: see key_to_guard(), key_with_owner() unless `strict`, and call_of()."""
-    keyed = key_to_guard(request, policy, by=by) if strict else key_with_owner(request, policy, user=user, by=by)
-    return None if keyed is None else call_of(request, keyed, user=user, source=source, strict=strict, **facts)
-
-
-async def aadmit(request: HttpRequest, policy: Policy, *, by: str, source: Any = None, **facts: Any) -> Call | None:
-    """See admit(). Without a `user` among the `facts` it is found as an async view finds it. The body is read in a thread."""
-    if (keyed := key_to_guard(request, policy, by=by)) is None:
-        return None
-    if "user" not in facts:
-        facts["user"] = await user_of(request, policy)
-    return await sync_to_async(call_of)(request, keyed, source=source or request, **facts)
-
-
-def switch_off(request: HttpRequest, plan: Plan) -> None:
-    """Give the request a `request.idempotency` that stores nothing, and warn once per process."""
-    switch.warn_once()
-    if plan.carries_key(request.META):
-        note(request, HeaderStatus.UNGUARDED)
-    if not getattr(request, "idempotency", None):  # another entry point has set it
-        hand_out(request, extended(RequestIdempotency)(SwitchedOff(request, plan)))
-    counting.count(request, UNGUARDED)
-
-
 def _keyed(request: HttpRequest, plan: Plan, exchange: Exchange, *, guards: bool) -> Keyed | None:
+    """Read the key of a request that the plan guards, or (not `guards`) whose method it does not support."""
     try:
-        key = _key_of(request, plan, guards=guards)
+        found = plan.read_key(request.META)
+        if not guards:
+            raise KeyUnsupported
+        if found is not None and plan.respells:
+            found = plan.respelled(found, request.META)
+        if found is not None and plan.profile.echoes:
+            speak(request, plan.profile, plan.sent(request.META))
+        key = _key_elsewhere(request, plan) if found is None else found
         if key is not None:
             plan.terms  # noqa: B018 - raises what contradicts the settings
     except (Problem, ConfigurationError, ImproperlyConfigured) as error:
@@ -150,14 +184,16 @@ def _keyed(request: HttpRequest, plan: Plan, exchange: Exchange, *, guards: bool
     return None if key is None else Keyed(plan, key, exchange)
 
 
-def _key_of(request: HttpRequest, plan: Plan, *, guards: bool) -> Key | None:
-    if not guards:
-        plan.read_key(request.META)
-        raise KeyUnsupported
-    if (key := plan.key_of(request.META)) is not None:
-        if plan.profile.echoes:
-            speak(request, plan.profile, plan.sent(request.META))
-        return key
+def _is_unsupported(request: HttpRequest, plan: Plan) -> bool:
+    """Is a key of a request whose method the policy does not guard an error in its profile? Otherwise it runs unguarded."""
+    carries = plan.carries_key(request.META)
+    if carries and not plan.profile.unsupported_status:
+        leave_unguarded(request, METHOD)
+    return carries and plan.profile.unsupported_status is not None
+
+
+def _key_elsewhere(request: HttpRequest, plan: Plan) -> Key | None:
+    """Return where the key of a request without the header is; `None`: it needs none. Raises `KeyMissing`."""
     if plan.may_have_key(request.META):
         return Where.PAYLOAD
     if plan.required == WARN:
@@ -182,3 +218,201 @@ def is_covered(request: HttpRequest) -> bool:
         "by its own policy, and a replay would skip what checks access before the inner view. Put "
         f"@idempotency_exempt on {name}; the inner view keeps its guard."
     )
+
+
+def switch_off(request: HttpRequest, plan: Plan) -> None:
+    """Give the request a `request.idempotency` that stores nothing, and warn once per process."""
+    switch.warn_once()
+    if plan.carries_key(request.META):
+        note(request, HeaderStatus.UNGUARDED)
+    if not getattr(request, "idempotency", None):  # another entry point has set it
+        hand_out(request, extended(RequestIdempotency)(SwitchedOff(request, plan)))
+    counting.count(request, UNGUARDED)
+
+
+# ------------------------------------------------------------------------------------------------- whose is it, and of what?
+
+
+def call_of(
+    request: HttpRequest, keyed: Keyed, *, user: Any, source: Any, strict: bool = True, **facts: Any
+) -> Call | None:
+    """Return the call of a keyed request, or `None` if it runs unguarded: see `identify()`, also for `source`.
+
+    Raises what fingerprinting and the settings raise. `None`, too, under a policy that only observes. `facts`: see `Call`.
+    """
+    plan, key, exchange = keyed
+    if plan.observes:
+        wing("observe").watch(request, plan, key=key, user=user, source=source, strict=strict)
+        return None
+    terms = plan.terms
+    if (identity := identify(request, terms, key=key, user=user, source=source, strict=strict)) is None:
+        return None
+    ticket = identity.ticket(terms, plan.issue)
+    made = [listens(terms, identity.document(terms), ticket) for listens in plan.listeners]
+    listeners = [each for each in made if each is not None]
+    return Call(request, plan, ticket, exchange, listeners=listeners, by_middleware=not strict, **facts)
+
+
+def identify(
+    request: HttpRequest, policy: Resolved, *, key: Key, user: Any, source: Any, strict: bool
+) -> Identity | None:
+    """Return the identity of a keyed request; for a key without a principal `None`, or if `strict` `ScopeRequired`.
+
+    A key that was issued for another principal or another address is a `KeyForeign`.
+
+    If keys are required it is always `ScopeRequired`: nothing may run unguarded there. A request without the header is
+    refused only then, and also gets `None` when there is nothing to select its key from. `source` is the request that
+    the view sees (DRF's, or Django's), which parses the body as the view would.
+    """
+    document = None
+    if policy.profile.carrier == "body":
+        from .selection import Document, key_in_body
+
+        document = Document(source, user, policy.max_request_body)
+        if policy.required is True and scope_of(request, user, policy, ISSUED_SAMPLE) is None:
+            raise ScopeRequired  # its body is not read
+        if (found := key_in_body(document, policy)) is None:
+            return None
+        key = found
+    carried = "" if key is Where.PAYLOAD else key
+    scope = scope_of(request, user, policy, carried)
+    if scope is None:
+        if policy.required is True or (strict and carried):
+            facts = {"event": "refused", "reason": ScopeRequired.code, "method": request.method}
+            path = escape_uri_path(request.path)
+            logger.warning(_NO_PRINCIPAL, request.method, path, extra={"idempotency": {**facts, "path": path}})
+            raise ScopeRequired
+        if strict or carried:
+            leave_unguarded(request, NOBODY)
+        return None
+    if carried and policy.key_format == ISSUED:
+        wing("issued_keys").require_bound(
+            carried.rpartition(" ")[2], scope, request
+        )  # before the space stands its client's name
+    if carried:
+        return Identity(UnprintedText(carried), scope, source, user, document)
+    from .selection import Document, selected_key
+
+    document = Document(source, user, policy.max_request_body)
+    selected = selected_key(document, policy, scope)
+    return None if selected is None else Identity(UnprintedText(selected), scope, source, user, document)
+
+
+@prints("scope")
+class Identity(NamedTuple):
+    """A key, its qualified scope, and the request that they came with: `source` as the view sees it, of this user."""
+
+    key: str
+    scope: str
+    source: Any
+    user: Any
+    #: As an expression has seen it.
+    seen: Document | None = None
+
+    def document(self, policy: Resolved) -> Document:
+        """Return the request as an expression sees it."""
+        from .selection import Document
+
+        return self.seen or Document(self.source, self.user, policy.max_request_body)
+
+    def ticket(self, policy: Resolved, issue: Callable[..., Ticket]) -> Ticket:
+        """Return the ticket of the request, which `issue` makes. Raises what `fingerprint()` raises."""
+        http: HttpRequest = getattr(self.source, "_request", self.source)
+        key, path = self.key, escape_uri_path(http.path)
+        if policy.profile.keys_per == "endpoint":
+            key = UnprintedText(wing("dialects").of_endpoint(key, path))
+        kept = policy.ttl if policy.key_format == ANY else kept_for(policy.key_format, policy.ttl)
+        return issue(
+            id=record_id(self.scope, key),
+            scope=self.scope,
+            key=key,
+            digest=fingerprint(self.source, policy, self.user, self.seen),
+            owner=uuid4(),  # from the operating system: neither a fork nor a snapshot repeats it
+            now=datetime.now(timezone.utc),
+            method=http.method or "",
+            path=path[:255],
+            request_id=request_id_of(http, policy) if policy.request_id_header in http.META else "",
+            ttl=kept + policy.seen_for,
+        )
+
+
+def request_id_of(request: HttpRequest, policy: Resolved) -> str:
+    """Return the id that the request came with; "" for none, and for what no header of ours may repeat."""
+    sent = str(request.META.get(policy.request_id_header, ""))
+    return sent if _REQUEST_ID.fullmatch(sent) else ""
+
+
+async def auser_of(request: HttpRequest, policy: Policy) -> Any:
+    """Return the user that an async view finds: set on the request by a middleware, or else found by Django's own.
+
+    A lazy user stays lazy: evaluating it may query a database, which is done in a thread. A policy that only observes
+    does not even ask Django's: that reads the session.
+    """
+    user = getattr(request, "user", None)
+    if conf.field(policy, "mode") == OBSERVE:
+        return user
+    if hasattr(request, "auser") and (user is None or isinstance(user, SimpleLazyObject)):
+        found = await request.auser()
+        return found if user is None or found.is_authenticated else user
+    return user
+
+
+# --------------------------------------------------------------------------------------------------- the fingerprint
+
+#: What a project's function raises about a body that it cannot read, which the view reports: all of it is compared then.
+_UNREADABLE = (ValueError, LookupError, TypeError, AttributeError)
+
+
+def fingerprint(request: Any, policy: Policy, user: Any = None, document: Document | None = None) -> bytes:
+    """Return the 32 bytes of a request's digest. `request` is Django's, or DRF's around it.
+
+    An expression selects from `document`, or may select this `user`. Raises what reading the body raises in a view
+    (`UnreadablePostError`), `RequestTooLarge` for more than the policy's `max_request_body`, and
+    `ConfigurationError` when the body was read already or `policy.fingerprint` returns what is not a fingerprint.
+    """
+    http: HttpRequest = getattr(request, "_request", request)
+    content_type = (http.content_type or "").lower()
+    parts = (str(http.method), http.path, http.META.get("QUERY_STRING", ""), content_type)
+    texts = [
+        part.encode("utf-8", "surrogatepass") for part in parts
+    ]  # a client's charset may decode to lone surrogates
+    rule: Any = policy.fingerprint
+    if rule == "headers":
+        return request_digest(framed(texts), b"headers")
+    if rule not in FINGERPRINTS and (chosen := _chosen(request, texts, policy, user, document)) is not None:
+        return chosen
+    require_bounded(http, policy.max_request_body)
+    return body_digest(framed(texts), request, policy)
+
+
+def _chosen(request: Any, texts: list[bytes], policy: Policy, user: Any, document: Document | None) -> bytes | None:
+    """Return the digest by what an expression or a function of the project chooses; `None`: all of the body is compared."""
+    from .selection import Document, asks_request, selected_part
+
+    rule: Any = policy.fingerprint
+    if not asks_request(rule):
+        selected = selected_part(document or Document(request, user, policy.max_request_body), rule)
+        # The query counts only if it is selected, too.
+        return None if selected is None else request_digest(framed(texts[:2]), b"selected", selected)
+    require_bounded(getattr(request, "_request", request), policy.max_request_body)
+    try:
+        found = rule(request)
+    except _UNREADABLE:
+        return None
+    return request_digest(framed(texts), b"custom", _octets(found))
+
+
+def _octets(value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    raise ConfigurationError(f"Policy.fingerprint must return bytes or text, not {type(value).__name__}.")
+
+
+def compile_expressions(policy: Policy) -> None:
+    """Compile a policy's expressions. Raises `ValueError`, which says what to type instead."""
+    if not policy.given().keys().isdisjoint(SELECTING):
+        from .selection import compile_given
+
+        compile_given(policy)

@@ -1,15 +1,17 @@
-"""Reads a request's body before its view does.
+"""Reads a request's body before its view does, and compares it by its meaning.
 
 The view can read everything again: forms are parsed by Django (or by DRF's parsers), uploaded files are rewound, a long
 body is spooled to disk. The policy limits how much is read (`max_request_body`), and `IN_MEMORY` how much of it is held
 in memory.
 
 Django and REST framework offer no public way to ask whether a body was read, or to put it back: their private names are
-used in `is_read()` and below it only, and a test fails when a new version changes one of them.
+used in the last part only, and a test fails when a new version changes one of them.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import weakref
 from collections.abc import Callable, Iterator
 from io import SEEK_END
@@ -18,10 +20,16 @@ from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import BadRequest, SuspiciousOperation
+from django.core.files.uploadedfile import UploadedFile
 from django.http import HttpRequest
 from django.http.multipartparser import MultiPartParserError
 from django.http.request import RawPostDataException
+from django.utils.datastructures import MultiValueDict
 
+from ..core.concurrency import nothing
+from ..core.hashing import canonical_json, framed, request_digest
+from ..core.policy import Policy
+from ..core.profiles import Profile
 from ..errors import ConfigurationError, RequestTooLarge
 
 CHUNK = 64 * 1024
@@ -37,6 +45,86 @@ _GONE = (
 )
 
 
+def body_digest(head: bytes, request: Any, policy: Policy) -> bytes:
+    """Return the digest of a request with this `head`, and of its body: of what it says, or of its bytes."""
+    http: HttpRequest = getattr(request, "_request", request)
+    content_type, by_value = (http.content_type or "").lower(), policy.fingerprint != "raw"
+    if by_value and content_type in FORMS and is_parsed_as_form(request, http):
+        fields = form_fields(request, http)
+        if fields is not None:
+            return request_digest(head, b"form", _form(request, fields, _ignored(policy)))
+    try:
+        if by_value and is_json(content_type) and fits(http):
+            canonical = canonical_json(http.body)
+            if canonical is not None:
+                return request_digest(head, b"json", canonical)
+        return request_digest(head, b"bytes", _hash(chunks(http)))
+    except RawPostDataException:  # the CSRF check has parsed a form, or a DRF permission the data
+        return request_digest(head, b"parsed", _form(request, read_already(request, http), _ignored(policy)))
+
+
+def _ignored(policy: Policy) -> frozenset[str]:
+    """Return the fields of a form that do not identify the request: the CSRF token, and a key that is one of them."""
+    profile = policy.profile
+    if isinstance(profile, Profile) and profile.carrier == "body":
+        return frozenset({CSRF_FIELD, profile.field})
+    return frozenset({CSRF_FIELD})
+
+
+def _text(value: Any) -> bytes:
+    return str(value).encode("utf-8", "surrogatepass")  # a client's charset may decode to lone surrogates
+
+
+#: Precedes parsed values that are not text: UTF-8 does not have this byte, so `1` is not `"1"`.
+_NO_TEXT = b"\xff"
+
+
+def _hash(chunks: Iterator[bytes]) -> bytes:
+    digest = hashlib.sha256()
+    for chunk in chunks:
+        digest.update(chunk)
+    return digest.digest()
+
+
+def _form(request: Any, fields: Any, ignored: frozenset[str]) -> bytes:
+    return framed([*_pairs(fields, ignored), b"files", *_pairs(request.FILES, ignored)])
+
+
+def _pairs(data: Any, ignored: frozenset[str]) -> Iterator[bytes]:
+    """Yield each name with its values. A project's parser may return anything, not only pairs."""
+    if isinstance(data, MultiValueDict):
+        pairs = list(data.lists())
+    elif isinstance(data, dict):
+        pairs = [(str(name), [value]) for name, value in data.items()]
+    else:
+        yield _NO_TEXT + _value(data)
+        return
+    for name, values in sorted(pairs, key=lambda pair: pair[0]):
+        if name not in ignored:
+            yield framed([_text(name), *map(_value, values)])
+
+
+def _value(value: Any) -> bytes:
+    if isinstance(value, UploadedFile):
+        content = _hash(iter(value.chunks()))
+        value.seek(0)
+        return framed([_text(value.name or ""), _text(value.content_type or ""), content])
+    if isinstance(value, str):
+        return _text(value)
+    try:
+        return _NO_TEXT + _text(json.dumps(value, sort_keys=True, default=_nested))
+    except (TypeError, ValueError, RecursionError):  # names of several types, a circle
+        return _NO_TEXT + _text(repr(value))
+
+
+def _nested(value: Any) -> str:
+    """Return a substitute for what JSON cannot express; a file among the fields counts by its content."""
+    return _value(value).hex() if isinstance(value, UploadedFile) else repr(value)
+
+
+# ------------------------------------------------------------------------------------------- how its body is read
+
+
 def is_json(content_type: str) -> bool:
     return content_type == "application/json" or content_type.endswith("+json")
 
@@ -49,19 +137,7 @@ def is_parsed_as_form(request: Any, http: HttpRequest) -> bool:
     return parser is not None
 
 
-def require_bounded(http: HttpRequest, limit: int | None) -> None:
-    """Raise `RequestTooLarge` for a body of more than `limit` bytes, before any of it is read. `None`: no limit."""
-    if limit is not None and (len(http.body) if is_in_memory(http) else _received(http)) > limit:
-        raise RequestTooLarge(extensions={"max_request_body": limit})
-
-
-def keep(http: HttpRequest) -> None:
-    """Hold the bytes of a short JSON body before anything parses it, so that it can be compared by value after that."""
-    if is_json((http.content_type or "").lower()) and not is_read(http) and fits(http):
-        http.body  # noqa: B018 - Django caches the body
-
-
-def form(request: Any, http: HttpRequest) -> Any:
+def form_fields(request: Any, http: HttpRequest) -> Any:
     """Return a form's fields, as the view will see them; `None` for one that cannot be parsed, or not in memory.
 
     The body can be read again after that, as bytes or as a stream, and a view that asks for a broken form gets the
@@ -69,7 +145,7 @@ def form(request: Any, http: HttpRequest) -> Any:
     another reason than the body (a full disk, a client that hung up): the work has not begun, and a retry may fare
     better.
     """
-    rewind: Callable[[], None] = _leave
+    rewind: Callable[[], None] = nothing
     if not is_form_parsed(http):
         if request is http and is_read(http) and not is_in_memory(http):
             raise ConfigurationError(_GONE)  # Django would return an empty form: all forms would be equal
@@ -96,17 +172,13 @@ def _is_of_the_body(error: Exception) -> bool:
     return isinstance(status, int) and status < 500
 
 
-def _leave() -> None:
-    """Leave a body as it is."""
-
-
 def _rewindable(http: HttpRequest) -> Callable[[], None]:
     """Make a body readable again after it is parsed. Returns the function to call then."""
     if is_read(http):
-        return _leave
+        return nothing
     if fits(http):
         http.body  # noqa: B018 - Django caches the body
-        return _leave
+        return nothing
     for _ in chunks(http):
         pass  # into the copy
     return lambda: _put_back(http, http._stream)  # noqa: SLF001 - the copy
@@ -120,16 +192,8 @@ def read_already(request: Any, http: HttpRequest) -> Any:
     if request is not http:
         return request.data
     if (http.content_type or "").lower() in FORMS:
-        return form(request, http)
+        return form_fields(request, http)
     raise ConfigurationError(_GONE)
-
-
-def fits(http: HttpRequest) -> bool:
-    """May `http.body` be read into memory, by Django's own limit and by ours?"""
-    if is_in_memory(http):
-        return True
-    limit: int | None = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-    return _received(http) <= (IN_MEMORY if limit is None else min(limit, IN_MEMORY))
 
 
 def chunks(http: HttpRequest) -> Iterator[bytes]:
@@ -149,7 +213,7 @@ def chunks(http: HttpRequest) -> Iterator[bytes]:
     _put_back(http, copy)
 
 
-# --------------------------------------------------------------------------------------- a body that is read once
+# --------------------------------------------------------------------------------------- what was read of it
 
 
 def is_read(http: HttpRequest) -> bool:
@@ -165,6 +229,27 @@ def is_in_memory(http: HttpRequest) -> bool:
 def is_form_parsed(http: HttpRequest) -> bool:
     """Does the request hold its `POST`? To ask for that would parse it."""
     return hasattr(http, "_post")
+
+
+def keep(http: HttpRequest) -> None:
+    """Hold the bytes of a short JSON body before anything parses it, so that it can be compared by value after that."""
+    is_fresh = not http._read_started  # type: ignore[attr-defined]  # noqa: SLF001
+    if is_fresh and is_json((http.content_type or "").lower()) and fits(http):
+        http.body  # noqa: B018 - Django caches the body
+
+
+def require_bounded(http: HttpRequest, limit: int | None) -> None:
+    """Raise `RequestTooLarge` for a body of more than `limit` bytes, before any of it is read. `None`: no limit."""
+    if limit is not None and (len(http.body) if hasattr(http, "_body") else _received(http)) > limit:
+        raise RequestTooLarge(extensions={"max_request_body": limit})
+
+
+def fits(http: HttpRequest) -> bool:
+    """May `http.body` be read into memory, by Django's own limit and by ours?"""
+    if hasattr(http, "_body"):
+        return True
+    limit: int | None = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    return _received(http) <= (IN_MEMORY if limit is None else min(limit, IN_MEMORY))
 
 
 def _received(http: HttpRequest) -> int:

@@ -7,7 +7,7 @@ view, how a view ends that has responded or raised, and what is written of that.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import nullcontext
 from datetime import datetime, timezone
@@ -22,7 +22,7 @@ from ..core import conclusions
 from ..core.conclusions import SettledState, WorkResult
 from ..core.concurrency import in_thread, nothing, run_to_completion
 from ..core.failures import failed_with
-from ..core.records import MISSING, Outcome
+from ..core.records import MISSING, Outcome, Ticket
 from ..core.rules import Execute, Replay, Verdict
 from ..engine.atomic import AtomicOperation
 from ..engine.operation import Operation
@@ -41,11 +41,10 @@ from ..instrumentation.observer import Observer
 from ..instrumentation.outcomes import DEGRADED, TAKEN_OVER, outcome_of_verdict, traced
 from ..runtime.handle import Course
 from ..runtime.transactions import arefuse_open_transactions, refuse_open_transactions
+from ..runtime.wings import Listener
 from . import counting
 from .atomic_requests import NONE_OPENED, OpenedTransactions, asks_for_transaction
-from .exchange import OF_RECORD, Exchange, HeaderStatus, of_problem, set_headers
-from .handle import RequestIdempotency
-from .identity import Identity
+from .exchange import OF_RECORD, Exchange, HeaderStatus, RequestIdempotency, of_problem, set_headers
 from .plan import Plan
 from .problems import refusal_of
 from .raised import response_to, status_of
@@ -79,15 +78,16 @@ class Call:
         self,
         request: HttpRequest,
         plan: Plan,
-        identity: Identity,
+        ticket: Ticket,
         exchange: Exchange,
         *,
         non_atomic: AbstractSet[str] = frozenset(),
         ask_again: Callable[..., None] | None = None,
         finish: Finish | None = None,
+        listeners: Sequence[Listener] = (),
         by_middleware: bool = False,
     ) -> None:
-        """Raises what fingerprinting and the settings raise.
+        """Raises what the settings raise.
 
         `non_atomic` are the databases that the view excludes from ATOMIC_REQUESTS. `ask_again` repeats the view's access
         checks before a replay. `finish` completes a response that `on_takeover` has found, as the view would.
@@ -100,24 +100,21 @@ class Call:
         self.by_middleware = by_middleware
         self.exchange = exchange
         self._observer = Observer(request, source=exchange.source, counts=plan.counts_replays)
-        ticket = identity.ticket(self.terms, plan.issue)
-        self.operation: Operation
         if plan.leases:
             from ..engine.lease import LeaseOperation  # not above: its threads and retries are for leases only
 
-            holds = self.terms.on_failure == "hold"
-            self.operation = LeaseOperation(plan.store, ticket, self._observer, hold_failures=holds)
+            operates: type[Operation] = LeaseOperation
         else:
-            self.operation = AtomicOperation(plan.store, ticket, self._observer)
+            operates = AtomicOperation
+        self.operation = operates(plan.store, ticket, self._observer, on_failure=self.terms.on_failure)
         exchange.record, exchange.operation = ticket.id, self.operation
         assert exchange.spoken is not None, "its key was read"
         self._spoken = exchange.spoken
         self._handle = plan.handle  # before the claim: an app may raise
-        #: The database whose open transaction the record joins.
+        #: The database whose open transaction the record joins, and that of the guard's transaction while the view runs.
         self._alias = plan.store.using
-        self._non_atomic = non_atomic
-        made = [listens(self.terms, identity.document(self.terms), ticket) for listens in plan.listeners]
-        self._listeners = [each for each in made if each is not None]
+        self.atomic_alias = None if plan.leases else self._alias
+        self._non_atomic, self._listeners = non_atomic, listeners
 
     @property
     def request(self) -> HttpRequest:
@@ -125,11 +122,6 @@ class Call:
         request = self._request()
         assert request is not None
         return request
-
-    @property
-    def atomic_alias(self) -> str | None:
-        """Return the database of the guard's transaction while the view runs."""
-        return None if self.degraded or self.plan.leases else self._alias
 
     # --------------------------------------------------------------------------------------------------------- open
 
@@ -223,7 +215,7 @@ class Call:
         """Restore the record of a claim that an error ends before the view, and `forget` it."""
         self.operation.abandon()
         forget()
-        self._note()
+        self.exchange.status, self.exchange.original = OF_RECORD[self.operation.left_as], ""
 
     async def _aabandon(self, error: BaseException, forget: Callable[[], None] = nothing) -> None:
         """See _abandon()."""
@@ -232,7 +224,7 @@ class Call:
             return
         await run_to_completion(self.operation.aabandon())
         await run_to_completion(sync_to_async(forget)())
-        self._note()
+        self.exchange.status, self.exchange.original = OF_RECORD[self.operation.left_as], ""
 
     def _begin(self, run: Execute | None) -> None:
         """Let the view run: it sees its operation. `None`: without its store."""
@@ -240,7 +232,8 @@ class Call:
         self.handle = handle = self._handle(self.operation, self.terms)
         self.course = handle._course(handle)  # noqa: SLF001 - ours
         handle._exchange = self.exchange  # noqa: SLF001 - ours
-        self.request.idempotency, self.exchange.call = handle, self  # type: ignore[attr-defined]
+        request: Any = self._request()
+        request.idempotency, self.exchange.call = handle, self
         if run is not None:
             self._original = self.operation.ticket.original_request
         if meters.active:
@@ -272,7 +265,7 @@ class Call:
             )
         response = current if self._finish is None else self._finish(current)
         render(response)
-        set_headers(HeaderStatus.REPLAYED, response, self._spoken, original=original)
+        set_headers(HeaderStatus.REPLAYED, response.headers, self._spoken, response.status_code, original=original)
         return response
 
     def _authorize(self, outcome: Outcome) -> None:
@@ -286,7 +279,7 @@ class Call:
         self._observer("unavailable", self.operation, error)
         if self.terms.on_store_failure == "closed":
             raise error
-        self.degraded = True
+        self.degraded, self.atomic_alias = True, None
         self._begin(None)
 
     def _count(self, outcome: str | None) -> None:
@@ -334,7 +327,7 @@ class Call:
         elif end.outcome.body is not MISSING:
             response = rebuild(end.outcome, spoken=self._spoken, original=original)
         self.exchange.status, self.exchange.original = found, original
-        set_headers(found, response, self._spoken, original=original)
+        set_headers(found, response.headers, self._spoken, response.status_code, original=original)
         return response
 
     # ---------------------------------------------------------------------------------------------- how the view ends
@@ -468,59 +461,42 @@ class Call:
         asked for a derived key that could not be derived again.
         """
         if self.degraded and isinstance(error, OperationUnknown):
-            return self._stopped(error)
+            self._leave()  # without a record
+            return error
         if (left := self.course.left_by(error)) is not None:
-            return self._fail_with(left)
-        response, error = self._ended(error, committed)
-        if response is None:
-            try:
-                self._fail(error)
-            except TransactionLost as problem:
-                return problem
+            response, error = None, left
+        else:
+            response, error = self._ended(error, committed)
         try:
+            if response is None:
+                self._fail(error)
             self.settle(response)
         except Problem as problem:
+            if left is None and response is None and not isinstance(problem, TransactionLost):
+                raise  # the view's own exception is one of ours
             return problem
         raise error
 
     async def afail(self, error: BaseException, *, committed: Committed = _nothing_committed) -> Problem:
         """See fail()."""
         if self.degraded and isinstance(error, OperationUnknown):
-            return self._stopped(error)
+            self._leave()  # without a record
+            return error
         if (left := await self.course.aleft_by(error)) is not None:
-            return await self._afail_with(left)
-        response, error = await in_thread(
-            self._ended, error, committed, close=connections.close_all, when=_asks_about(error)
-        )
-        if response is None:
-            try:
-                await self._afail(error)
-            except TransactionLost as problem:
-                return problem
+            response, error = None, left
+        else:
+            response, error = await in_thread(
+                self._ended, error, committed, close=connections.close_all, when=_asks_about(error)
+            )
         try:
+            if response is None:
+                await self._afail(error)
             await self.asettle(response)
         except Problem as problem:
+            if left is None and response is None and not isinstance(problem, TransactionLost):
+                raise  # the view's own exception is one of ours
             return problem
         raise error
-
-    def _fail_with(self, problem: Problem) -> Problem:
-        """End a call as its course has decided, and return its problem."""
-        try:
-            self._fail(problem)
-        except Problem as raised:
-            return raised
-
-    async def _afail_with(self, problem: Problem) -> Problem:
-        """See _fail_with()."""
-        try:
-            await self._afail(problem)
-        except Problem as raised:
-            return raised
-
-    def _stopped(self, problem: OperationUnknown) -> Problem:
-        """End a call without a record, and return the view's problem."""
-        self._leave()
-        return problem
 
     def _fail(self, error: BaseException) -> NoReturn:
         """End a call that has no response to store."""
@@ -547,22 +523,22 @@ class Call:
     # ------------------------------------------------------------------------------------------------- on its response
 
     def _leave(self) -> HeaderStatus:
-        """Detach from a finished request: if it is sent through the view again, it is guarded again. Note how it ended."""
-        if self.exchange.call is self:
-            self.exchange.call = None
-        return self._note(self.course.problem)
+        """Detach from a finished request: if it is sent through the view again, it is guarded again.
 
-    def _note(self, problem: Problem | None = None) -> HeaderStatus:
-        """Note on the request how its record was left, or with which problem it was completed, and return that."""
+        Note on it how its record was left, or with which problem it was completed, and return that.
+        """
+        exchange = self.exchange
+        if exchange.call is self:
+            exchange.call = None
         status = HeaderStatus.DEGRADED if self.degraded else OF_RECORD[self.operation.left_as]
-        if problem is not None and status is HeaderStatus.CREATED:
-            status = of_problem(problem) or status
-        self.exchange.status, self.exchange.original = status, self._original
+        if self.course.problem is not None and status is HeaderStatus.CREATED:
+            status = of_problem(self.course.problem) or status
+        exchange.status, exchange.original = status, self._original
         return status
 
     def _stamp(self, response: HttpResponseBase, status: HeaderStatus) -> HttpResponseBase:
         """Set the status header of the request, replacing one that its view has set."""
-        set_headers(status, response, self._spoken, original=self._original)
+        set_headers(status, response.headers, self._spoken, response.status_code, original=self._original)
         self.exchange.stamped = weakref.ref(response)
         return response
 

@@ -9,22 +9,28 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum
-from typing import Any, TypeVar
-from uuid import UUID
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
+from uuid import UUID, uuid4
 
 from django.http import HttpRequest
-from django.http.response import HttpResponseBase
+from django.http.response import HttpResponseBase, ResponseHeaders
 
-from ..core.conclusions import SettledState
+from .. import conf
+from ..core.conclusions import SettledState, WorkResult
 from ..core.policy import Policy
 from ..core.profiles import Profile
+from ..core.records import MISSING, prints
 from ..engine.operation import Operation
-from ..errors import Problem
+from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed, Problem
 from ..instrumentation.meters import Source
+from ..realms import realm_of
+from ..runtime.derivation import Unstored
+from ..runtime.handle import OperationHandle
 from ..runtime.wings import extended
-from .handle import WithoutKey, without_key
-from .plan import Plan, Spoken, plan_of
+from ..scopes import qualified
 
 T = TypeVar("T")
 
@@ -61,6 +67,7 @@ OF_RECORD: dict[SettledState | None, HeaderStatus] = {
     SettledState.COMPLETED: HeaderStatus.CREATED,
     SettledState.FREE: HeaderStatus.RELEASED,
     SettledState.BOUND: HeaderStatus.FAILED,
+    SettledState.FORGOTTEN: HeaderStatus.FAILED,
     SettledState.LEASED: HeaderStatus.FAILED,
     None: HeaderStatus.LOST,
 }
@@ -75,56 +82,139 @@ ACCEPTED = frozenset(
 )
 
 
+@prints()
+class Spoken(NamedTuple):
+    """How the response to one request speaks about its key."""
+
+    profile: Profile
+    #: The well-formed value of the key's header, for profiles that repeat it; "": there is none.
+    sent: str = ""
+
+
 class Exchange:
     """A request and its response, as far as entry points have noted something. Most requests have none: they have no key."""
 
-    __slots__ = (
-        "arrived",
-        "call",
-        "concluding",
-        "counted",
-        "entry",
-        "of",
-        "operation",
-        "original",
-        "plan",
-        "reason",
-        "record",
-        "source",
-        "spoken",
-        "stamped",
-        "status",
-        "transactions",
-    )
+    #: The plan that the request was looked at with last, and the profile that its response speaks.
+    plan: Any = None
+    spoken: Spoken | None = None
+    #: The status for its header, once known, and the id of the request that did the work; "": there is none.
+    status: HeaderStatus | None = None
+    original = ""
+    #: The response that has the headers of that already. Weak, since Django lets a response refer to its request.
+    stamped: weakref.ref[HttpResponseBase] | None = None
+    #: Why it is not guarded, until that is reported.
+    reason: Any = None
+    #: The record that it is about, and the operation that has claimed it.
+    record: UUID | None = None
+    operation: Operation | None = None
+    #: The call that guards it, while its view runs.
+    call: Any = None
+    #: What of an entry point must be found again deeper inside: its view, and its transactions.
+    entry: Any = None
+    transactions: Any = None
+    #: The labels of its figures, once an entry point has noted them, and whether it is counted.
+    source: Source | None = None
+    counted = False
+    #: Is called with each entry point that it comes to, and its policy.
+    arrived: Callable[[str, Policy], None] | None = None
+    #: Is called with the response of a view that ran unguarded.
+    concluding: Callable[[HttpRequest, HttpResponseBase], None] | None = None
 
     def __init__(self, request: HttpRequest) -> None:
         #: The request: what is noted of it is not true of a copy of it.
         self.of = weakref.ref(request)
-        #: The plan that the request was looked at with last, and the profile that its response speaks.
-        self.plan: Plan | None = None
-        self.spoken: Spoken | None = None
-        #: The status for its header, once known, and the id of the request that did the work; "": there is none.
-        self.status: HeaderStatus | None = None
-        self.original = ""
-        #: The response that has the headers of that already. Weak, since Django lets a response refer to its request.
-        self.stamped: weakref.ref[HttpResponseBase] | None = None
-        #: Why it is not guarded, until that is reported.
-        self.reason: Any = None
-        #: The record that it is about, and the operation that has claimed it.
-        self.record: UUID | None = None
-        self.operation: Operation | None = None
-        #: The call that guards it, while its view runs.
-        self.call: Any = None
-        #: What of an entry point must be found again deeper inside: its view, and its transactions.
-        self.entry: Any = None
-        self.transactions: Any = None
-        #: The labels of its figures, once an entry point has noted them, and whether it is counted.
-        self.source: Source | None = None
-        self.counted = False
-        #: Is called with each entry point that it comes to, and its policy.
-        self.arrived: Callable[[str, Policy], None] | None = None
-        #: Is called with the response of a view that ran unguarded.
-        self.concluding: Callable[[HttpRequest, HttpResponseBase], None] | None = None
+
+
+# ------------------------------------------------------------------------------------------- `request.idempotency`
+
+#: The scope of derived keys while idempotency is off: the client is not identified, and a guarded run derives other
+#: keys.
+_SCOPE = "unguarded"
+
+
+class RequestIdempotency(OperationHandle):
+    """`request.idempotency` in a guarded view."""
+
+    #: What is noted of the request.
+    _exchange: Exchange | None = None
+    _ending: WorkResult | None = None
+
+    @property
+    def _is_running(self) -> bool:
+        """See OperationHandle."""
+        call = None if self._exchange is None else self._exchange.call
+        return call is not None and call.handle is self
+
+    def keep(self) -> None:
+        """Store this response, whatever its status. The writes of a 5xx are still rolled back."""
+        self._ending = WorkResult.KEPT
+
+    def drop(self) -> None:
+        """Do not store this response: the key is free again, even for a different body."""
+        self._ending = WorkResult.DROPPED
+
+
+class _NoKey(Unstored):
+    """What a request runs under that no key guards."""
+
+    def derived(self, label: str) -> str:
+        """Raise `ConfigurationError`: a retry without a key is another request, so no key could stay the same."""
+        raise ConfigurationError(
+            f"derive({label!r}) in a request without an idempotency key, or with one that belongs to nobody: there is "
+            "nothing to derive from. Type required=True in the policy, or ask `if request.idempotency:` first."
+        )
+
+
+NO_KEY = _NoKey("", "")
+
+
+class WithoutKey(RequestIdempotency):
+    """`request.idempotency` of a request that no key guards: false. Nothing is stored."""
+
+    _operation, seconds, is_held = NO_KEY, None, False
+
+    def __init__(self, exchange: Any = None) -> None:
+        object.__setattr__(self, "_exchange", exchange)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Forget what a view sets: all requests of which nothing is noted share one."""
+
+    def __bool__(self) -> bool:
+        return False
+
+
+@lru_cache(maxsize=1)
+def _of_class(kind: Any) -> WithoutKey:
+    return kind()  # type: ignore[no-any-return]
+
+
+def without_key() -> WithoutKey:
+    """Return what each entry point sets on a request that it does not guard, or not yet."""
+    kind: Any = extended(WithoutKey)
+    return _of_class(kind)
+
+
+class SwitchedOff(Unstored):
+    """What a request runs under while idempotency is off."""
+
+    def __init__(self, request: HttpRequest, plan: Any) -> None:
+        super().__init__(_SCOPE, _key_or_new(request, plan))
+        self._request = weakref.ref(request)  # the request refers to us
+        self._plan = plan
+
+    @property
+    def scope(self) -> str:
+        """The scope of this request's realm."""
+        request = self._request()
+        return _SCOPE if request is None else qualified(_SCOPE, realm=realm_of(self._plan.terms, request))
+
+
+def _key_or_new(request: HttpRequest, plan: Any) -> str:
+    """Return the client's key, or a new one if that is missing or malformed: views may rely on its form."""
+    with suppress(KeyMalformed, KeyAhead, KeyExpired):
+        if (key := plan.read_key(request.META)) is not None:
+            return str(key)
+    return uuid4().hex
 
 
 def noted_of(request: HttpRequest) -> Exchange | None:
@@ -167,7 +257,9 @@ def speak(request: HttpRequest, profile: Profile, sent: object = None) -> None:
 def spoken_to(request: HttpRequest) -> Spoken:
     """Return the profile in which a request is answered; if none is noted on it, that of the settings."""
     found = noted_of(request)
-    return plan_of().spoken if found is None or found.spoken is None else found.spoken
+    if found is not None and found.spoken is not None:
+        return found.spoken
+    return Spoken(conf.profile_of(MISSING, conf.project_settings()))
 
 
 def hand_out(request: HttpRequest, handle: Any) -> Exchange:
@@ -183,9 +275,10 @@ def hand_out(request: HttpRequest, handle: Any) -> Exchange:
 
 def headers_of(problem: Problem, spoken: Spoken, code: int) -> dict[str, str]:
     """Return the headers of a problem's response with the status `code`; none for a request without a key."""
-    status = of_problem(problem)
-    found = {} if status is None else _headers(status, spoken, code)
-    return {name: value for name, value in found.items() if value is not None}
+    found: dict[str, str] = {}
+    if (status := of_problem(problem)) is not None:
+        set_headers(status, found, spoken, code)
+    return found
 
 
 def of_problem(problem: Problem) -> HeaderStatus | None:
@@ -209,36 +302,34 @@ def stamp(request: HttpRequest, response: T) -> T:
     """Set the headers of what was noted on a request, if anything was."""
     found = noted_of(request)
     if found is not None and found.status is not None and isinstance(response, HttpResponseBase):
-        set_headers(found.status, response, spoken_to(request), original=found.original)
+        set_headers(found.status, response.headers, spoken_to(request), response.status_code, original=found.original)
     return response
 
 
-def set_headers(status: HeaderStatus, response: HttpResponseBase, spoken: Spoken, *, original: str = "") -> None:
-    """Set the headers of a status. A view's own, perhaps copied from another service, are not about this key.
+def set_headers(
+    status: HeaderStatus, headers: ResponseHeaders | dict[str, str], spoken: Spoken, code: int, *, original: str = ""
+) -> None:
+    """Set the headers of a status among those of a response with this `code`.
 
-    An observed response keeps them: all of it but the status is as without us.
+    A view's own, perhaps copied from another service, are not about this key. An observed response keeps them: all of it but
+    the status is as without us.
     """
     if status is HeaderStatus.OBSERVED:
-        response[HEADER] = status.value
+        headers[HEADER] = status.value
         return
-    for name, value in _headers(status, spoken, response.status_code, original).items():
-        if value is None:
-            del response[name]
-        else:
-            response[name] = value
-
-
-def _headers(status: HeaderStatus, spoken: Spoken, code: int, original: str = "") -> dict[str, str | None]:
-    """Return all headers that are ours to set; `None`: this response has none of the name."""
     profile = spoken.profile
-    found: dict[str, str | None] = {REPLAYED: None, ORIGINAL: None, HEADER: status.value}
-    found[DEGRADED] = "true" if status is HeaderStatus.DEGRADED else None
+    degraded = "true" if status is HeaderStatus.DEGRADED else ""
+    ours = {REPLAYED: "", ORIGINAL: "", HEADER: status.value, DEGRADED: degraded}
     if profile.marker:
-        found[profile.marker] = "true" if status is HeaderStatus.REPLAYED else None
+        ours[profile.marker] = "true" if status is HeaderStatus.REPLAYED else ""
     if profile.original:
-        found[profile.original] = original or None
+        ours[profile.original] = original
     if profile.result:
-        found[profile.result] = "accepted" if status in ACCEPTED else "rejected"
+        ours[profile.result] = "accepted" if status in ACCEPTED else "rejected"
     if profile.echoes and profile.carrier == "header":
-        found[profile.field] = spoken.sent if spoken.sent and code in profile.echoes else None
-    return found
+        ours[profile.field] = spoken.sent if code in profile.echoes else ""
+    for name, value in ours.items():
+        if value:
+            headers[name] = value
+        else:
+            headers.pop(name, None)

@@ -1,4 +1,4 @@
-"""The setting EXEMPT: routes that the middleware does not guard, in includes that a project cannot edit."""
+"""Patterns of routes in the settings, for views that a project cannot edit; and EXEMPT: what the middleware does not guard."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from .markers import view_class
 
 #: The prefixes of an entry, and what follows the colon.
 KINDS = {
+    "name": "a name of a route, with its namespaces",
     "namespace": "a namespace of URLs, and all inside of it",
     "module": "the module of a view, and all inside of it",
     "path": "a path, and all below it",
@@ -28,8 +29,8 @@ _NOT_ALONE = "Type one of {}, such as 'namespace:admin'".format(", ".join(f"{kin
 
 
 @dataclass(frozen=True, slots=True)
-class Exemption:
-    """One entry, parsed. `test` is the compiled expression or the function of those that have one."""
+class Pattern:
+    """One pattern, parsed. `test` is the compiled expression or the function of those that have one."""
 
     text: str
     kind: str
@@ -37,8 +38,10 @@ class Exemption:
     test: Any = None
 
     def covers(self, request: HttpRequest, callback: Any) -> bool:
-        """Is a request to a view exempt by this entry?"""
+        """Is a request to a view one of those?"""
         match self.kind:
+            case "name":
+                return getattr(request.resolver_match, "view_name", None) == self.value
             case "namespace":
                 found = request.resolver_match
                 return found is not None and self.has_namespace(tuple(found.namespaces))
@@ -67,8 +70,8 @@ def within(path: str, above: str) -> bool:
 
 
 @lru_cache(maxsize=256)
-def parsed(entry: Any) -> Exemption:
-    """Parse an entry of EXEMPT. Raises `ValueError` with a sentence, and what importing a function raises."""
+def parsed(entry: Any) -> Pattern:
+    """Parse a pattern. Raises `ValueError` with a sentence, and what importing a function raises."""
     if callable(entry):
         return _by_function(f"function:{getattr(entry, '__qualname__', repr(entry))}", entry)
     kind, colon, value = entry.partition(":") if isinstance(entry, str) else ("", "", "")
@@ -80,19 +83,19 @@ def parsed(entry: Any) -> Exemption:
         raise ValueError(f"{entry!r} is not a path from the root. Type {f'path:/{value}'!r}")
     if kind == "regex":
         try:
-            return Exemption(entry, kind, value, re.compile(value))
+            return Pattern(entry, kind, value, re.compile(value))
         except re.error as error:
             raise ValueError(f"{entry!r} is not a regular expression: {error}") from error
-    return Exemption(entry, kind, value)
+    return Pattern(entry, kind, value)
 
 
-def _by_function(text: str, function: Any) -> Exemption:
+def _by_function(text: str, function: Any) -> Pattern:
     if not callable(function) or iscoroutinefunction(function):
         raise ValueError(f"{text!r} is not a sync function of the request: a coroutine would count as true")
-    return Exemption(text, "function", text.partition(":")[2], function)
+    return Pattern(text, "function", text.partition(":")[2], function)
 
 
-def exemptions() -> list[Exemption]:
+def exemptions() -> list[Pattern]:
     """Return the entries of EXEMPT. Raises `ConfigurationError` for a wrong entry, rather than ignoring it."""
     try:
         return [parsed(entry) for entry in conf.get("EXEMPT")]

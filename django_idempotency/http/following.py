@@ -1,12 +1,14 @@
-"""What may stand before a view for the middleware to replay its response: an allow-list.
+"""What may stand before a view for the middleware to replay its response, and is asked again: an allow-list.
 
-A replay does not run the view, so what stands before it is asked again. Whatever is not known here may check access, and
-its replays are refused. Nothing is searched for the view: each wrapper of Django's has it in a place that is known.
+A replay does not run the view. A client that has lost its permission must not read the response that it was given earlier, so
+what stands before the view is asked again. Whatever is not known here may check access: then nothing is replayed, unless the
+project authorizes replays itself. Nothing is searched for the view: each wrapper of Django's has it in a place that is known.
 """
 
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -15,14 +17,19 @@ from typing import Any
 
 from asgiref.sync import async_to_sync, iscoroutinefunction
 from django.apps import apps
+from django.core.exceptions import PermissionDenied
 from django.db.transaction import Atomic
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.module_loading import import_string
 from django.views import View
 
 from .. import conf
+from ..errors import ReplayRefused, ReplayUnchecked
 from .layers import cells_of, name_of_code, origin_of, untraced
 from .markers import rest_class
+from .views import PlannedRoute
+
+logger = logging.getLogger("django_idempotency")
 
 #: A check before a replay, called as the view would be: may this request pass?
 Check = Callable[..., Any]
@@ -60,6 +67,53 @@ def unfollowed(callback: Any, method: str) -> str | None:
     except Unfollowed as error:
         return str(error)
     return None
+
+
+def ask_again(
+    route: PlannedRoute, request: HttpRequest, args: tuple[Any, ...], kwargs: dict[str, Any], *, authorized: bool
+) -> None:
+    """Repeat every access check before a view.
+
+    Raises `ReplayRefused` if one refuses the request, and `ReplayUnchecked` if one cannot be repeated, unless the
+    project checks replays itself (`authorized`).
+    """
+    try:
+        if route.followed is None:
+            route.followed = path_to(route.callback, route.method)
+        path: Path = route.followed
+    except Unfollowed as error:
+        if authorized:
+            return
+        logger.warning(
+            "A replay of %s %s is refused: %s comes before the view, and cannot be asked again. Put @idempotent() below it.",
+            request.method,
+            request.path,
+            error,
+        )
+        raise ReplayUnchecked from error
+    try:
+        enters = not path.checks or all(check(request, *args, **kwargs) for check in path.checks)
+        enters = enters and (path.cls is None or _class_passes(path.cls, path, request, args, kwargs))
+    except (PermissionDenied, Http404):
+        enters = False
+    if not enters:
+        raise ReplayRefused
+
+
+def _class_passes(
+    cls: type[View], path: Path, request: HttpRequest, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> bool:
+    """Run a class's own setup() and Django's access mixins."""
+    asking = access_mixins()
+    if not asking or (cls.setup is View.setup and not issubclass(cls, asking)):
+        return True
+    login, permission, test = asking
+    view: Any = cls(**path.initkwargs)
+    view.setup(request, *args, **kwargs)
+    if isinstance(view, login) and not request.user.is_authenticated:
+        return False  # its key may be another principal's: `scopes.before_user`
+    permitted = not isinstance(view, permission) or view.has_permission()
+    return permitted and (not isinstance(view, test) or bool(view.get_test_func()()))
 
 
 # ---------------------------------------------------------------------------------------------------- what is known

@@ -27,8 +27,12 @@ SHIPPED: dict[str, tuple[str, ...]] = {
     "django_idempotency.contrib.graphql.kind.GraphQL": ("graphene_django", "strawberry"),
     "django_idempotency.contrib.ninja.kind.Ninja": ("ninja",),
     "django_idempotency.contrib.allauth.kind.Allauth": ("allauth",),
+    "django_idempotency.contrib.modern_rest.kind.ModernRest": ("dmr",),
 }
 
+Function = Callable[..., Any]
+#: What decorators above ours have set on a function: its `__dict__`.
+Marks = dict[str, Any]
 Answer = TypeVar("Answer")
 #: How many answers are remembered. Only tests, and projects that make a view for each request, have more.
 LARGEST = 4096
@@ -82,10 +86,8 @@ class ViewKind:
     def guard_class(self, cls: type[Any], policy: Policy) -> type[Any] | None:
         """Return one of its classes under guard; `None`: its handlers are to be guarded."""
 
-    def guard_method(
-        self, method: Callable[..., Any], marks: dict[str, Any], policy: Policy, guard: Callable[..., Any]
-    ) -> bool:
-        """Guard a method if `marks`, which decorators above ours have set, say that it is of this kind. Was it?"""
+    def guard_method(self, method: Function, marks: Marks, policy: Policy, guard: Function, owner: type[Any]) -> bool:
+        """Guard a method if its class, or `marks`, which decorators above ours have set, say that it is of this kind. Was it?"""
         return False
 
     # ---------------------------------------------------------------------------------------------------- the request

@@ -7,10 +7,10 @@ for what else may change in tests, Django's signal `setting_changed` is enough.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import parse_qsl
 
 from django.conf import settings as django_settings
@@ -19,29 +19,21 @@ from django.http import HttpRequest
 from .. import conf
 from ..core.key_formats import ANY
 from ..core.policy import OBSERVE, SAFE_METHODS, Policy, Resolved, profile_contradiction
-from ..core.profiles import Profile
-from ..core.records import Guarantee, Ticket, UnprintedText, prints
-from ..errors import ConfigurationError, KeyMalformed
+from ..core.records import Guarantee, Ticket, UnprintedText
+from ..errors import ConfigurationError
 from ..runtime.registry import body_limit, issuing, store_of
 from ..runtime.wings import Listens, extended, wing
 from ..stores.base import BaseStore
-from .exemptions import Exemption, exemptions
-from .handle import RequestIdempotency
-from .keys import formatted, of_client, parse_key, plain_key, require_timely
+from .exchange import RequestIdempotency, Spoken
+from .exemptions import Pattern, exemptions
+from .keys import formatted, parse_key, plain_key
 
 #: A policy that leaves everything to the settings.
 ANY_POLICY = Policy()
+#: The middleware's, for views that no entry of ROUTES names.
+EVERY_VIEW = Policy()
 #: On a policy: its plan.
 _PLAN = "_plan"
-
-
-@prints()
-class Spoken(NamedTuple):
-    """How the response to one request speaks about its key."""
-
-    profile: Profile
-    #: The well-formed value of the key's header, for profiles that repeat it; "": there is none.
-    sent: str = ""
 
 
 class Plan:
@@ -54,11 +46,15 @@ class Plan:
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        #: Id of a callback, and method → the callback, and what stands before the view, which is asked again before a
-        #: replay. By identity: a proxy is equal to what it is around.
-        self.followed: dict[tuple[int, str | None], tuple[Any, Any]] = {}
+        #: Id of a callback, and method → what the middleware knows of it: `views.PlannedRoute`. By identity: a proxy is equal to
+        #: what it is around.
+        self.routes: dict[tuple[int, str], Any] = {}
         self.epoch = conf.EPOCH
         self.settings = _copy(getattr(django_settings, conf.NAME, None))
+        #: The entries of ROUTES, with the policies of other plans: each request to be asked about by `at()`.
+        self.routed: Sequence[tuple[Pattern, Policy]] = ()
+        if policy is EVERY_VIEW and conf.get("ROUTES"):
+            self.routed = wing("by_route").policies()
         self.profile = profile = conf.profile_of(policy.profile, conf.project_settings())
         self.spoken = Spoken(profile)
         #: The name of the key's header in `request.META`; "": the key is not in a header.
@@ -68,9 +64,12 @@ class Plan:
         self.required = conf.field(policy, "required")
         self.selects = conf.field(policy, "key") is not None
         self.observes = conf.field(policy, "mode") == OBSERVE
-        self._takes_any = conf.field(policy, "key_format") == ANY
+        #: Is a key not used as it was sent?
+        self.respells = conf.field(policy, "key_format") != ANY or profile.client_field is not None
         # Most plans: a request without the header asks for nothing.
-        self._asks_by_header = bool(self.header) and not (self.required or self.selects or profile.first_sent_field)
+        self._asks_by_header = bool(self.header) and not (
+            self.required or self.selects or profile.first_sent_field or self.routed
+        )
 
     # ------------------------------------------------------------------------------------------ of a keyed request only
 
@@ -119,7 +118,7 @@ class Plan:
         return bool(conf.get("COUNT_REPLAYS"))
 
     @cached_property
-    def exemptions(self) -> tuple[Exemption, ...]:
+    def exemptions(self) -> tuple[Pattern, ...]:
         """The entries of EXEMPT. Raises `ConfigurationError` for a wrong one."""
         return tuple(exemptions())
 
@@ -139,6 +138,12 @@ class Plan:
             getattr(self, name)
 
     # ---------------------------------------------------------------------------------------------------- what is sent
+
+    def at(self, request: HttpRequest, callback: Any) -> Plan | None:
+        """Return the plan of a request to a view, by ROUTES, if it asks for its guard."""
+        policy = next((policy for pattern, policy in self.routed if pattern.covers(request, callback)), None)
+        plan = self if policy is None else plan_of(policy)
+        return plan if plan.asks(request.META) else None
 
     def asks(self, meta: Mapping[str, Any]) -> bool:
         """Does a request carry a key, or may one be selected for it, or is it refused without one?"""
@@ -161,36 +166,27 @@ class Plan:
             return meta.get(self.header)
         return None if self.in_body else _parameter(str(meta.get("QUERY_STRING", "")), self.profile.field)
 
-    def read_key(self, meta: Mapping[str, Any]) -> str | None:
+    def read_key(self, meta: Mapping[str, Any]) -> UnprintedText | None:
         """Return the key that a client has sent, or `None` without one in the header or the query.
 
         Raises `KeyMalformed`, and `KeyExpired` or `KeyAhead` outside the window of the profile.
         """
         profile, sent = self.profile, meta.get(self.header) if self.header else self.sent(meta)
         if profile.first_sent_field is not None:
-            first_sent = meta.get(conf.meta_name(profile.first_sent_field))
-            if (sent is None) is not (first_sent is None):
-                raise KeyMalformed(
-                    f"Send the headers {profile.field} and {profile.first_sent_field} together, or neither."
-                )
-            if first_sent is not None:
-                require_timely(first_sent, profile, datetime.now(timezone.utc))
+            wing("dialects").require_timely(sent, meta, profile, now=datetime.now(timezone.utc))
         if sent is None:
             return None
-        return parse_key(sent, profile) if self.header else plain_key(sent, profile)
+        return UnprintedText(parse_key(sent, profile) if self.header else plain_key(sent, profile))
 
-    def key_of(self, meta: Mapping[str, Any]) -> str | None:
-        """Return the key that a client has sent in the spelling of the policy's format, under its name if it has one.
+    def respelled(self, key: UnprintedText, meta: Mapping[str, Any]) -> UnprintedText:
+        """Return a key in the spelling of the policy's format, under the name of its client if it has one.
 
-        Raises what `read_key()` and `formatted()` raise.
+        Raises what `formatted()` and `of_client()` raise.
         """
-        if (key := self.read_key(meta)) is None:
-            return None
-        if not self._takes_any:
-            key = formatted(key, self.policy)
+        key = UnprintedText(formatted(key, self.policy))
         if (client := self.profile.client_field) is not None:
-            key = of_client(key, meta.get(conf.meta_name(client)), self.profile)
-        return UnprintedText(key)
+            key = UnprintedText(wing("dialects").of_client(key, meta.get(conf.meta_name(client)), self.profile))
+        return key
 
 
 def plan_of(policy: Policy = ANY_POLICY) -> Plan:
@@ -202,7 +198,10 @@ def plan_of(policy: Policy = ANY_POLICY) -> Plan:
 
 
 def asking(policy: Policy, request: HttpRequest) -> Plan | None:
-    """Return the plan of a policy if a request asks for its guard: see `Plan.asks()`. `None`, too, for a safe method."""
+    """Return the plan of a policy if a request asks for its guard: see `Plan.asks()`, or `at()` if it has routes.
+
+    `None`, too, for a safe method.
+    """
     if request.method in SAFE_METHODS:
         return None
     plan: Plan | None = policy.__dict__.get(_PLAN)
@@ -210,7 +209,7 @@ def asking(policy: Policy, request: HttpRequest) -> Plan | None:
         plan = policy.__dict__[_PLAN] = Plan(policy)
     if plan._asks_by_header:  # noqa: SLF001 - each keyless request comes here
         return plan if request.META.get(plan.header) is not None else None
-    return plan if plan.asks(request.META) else None
+    return plan if plan.routed or plan.asks(request.META) else None
 
 
 def may_refuse(policy: Policy, request: HttpRequest) -> bool:

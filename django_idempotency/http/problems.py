@@ -5,29 +5,43 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 from django.db import connections
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.urls import NoReverseMatch, reverse
+from django.utils.decorators import method_decorator
+from django.views import View
+from django.views.decorators.cache import never_cache
 
+from .. import conf
 from ..core.concurrency import in_thread
+from ..core.hashing import operation_ref
+from ..core.policy import Policy
 from ..core.profiles import Profile
-from ..core.rules import Busy, Mismatch, Unreadable
-from ..errors import InProgress, Problem, RecordUnreadable, RequestMismatch
+from ..core.rules import Busy, Late, Mismatch, Unreadable
+from ..core.standings import OperationState, standing
+from ..errors import InProgress, KeyExpired, Problem, RecordUnreadable, RequestMismatch
 from .counting import count_problem
-from .error_bodies import DOCUMENTS, SHAPES, docs_url
-from .exchange import ORIGINAL, headers_of, note, of_problem, spoken_to
-from .references import describe
+from .error_bodies import DOCUMENTS, docs_url, problem_document
+from .exchange import ORIGINAL, exchange_of, headers_of, note, noted_of, of_problem, spoken_to
+from .markers import Mark
 from .responses import StoredResponse
 
+#: An example for schemas.
+EXAMPLE = "op_a4eascqlbqgq4dyqcejbgfavcylrqgi2dmob2hq7"
 
-def refusal_of(verdict: Busy | Mismatch | Unreadable) -> Problem:
+
+def refusal_of(verdict: Busy | Mismatch | Late | Unreadable) -> Problem:
     """Return the problem that answers a request which neither runs nor gets a replay."""
     match verdict:
         case Busy(retry_after=seconds):
             return InProgress(headers={"Retry-After": str(seconds)})
         case Mismatch():
             return RequestMismatch()
+        case Late():
+            return KeyExpired()
         case Unreadable():
             return RecordUnreadable()
 
@@ -38,10 +52,10 @@ def status_of(problem: Problem | type[Problem], profile: Profile) -> int:
     return problem.status if field is None else getattr(profile, field) or problem.status
 
 
-def document(problem: Problem, profile: Profile) -> Mapping[str, Any]:
-    """Return the body of a problem's response. No key, no stored body, no stack."""
-    shape = SHAPES[profile.errors] if isinstance(profile.errors, str) else profile.errors
-    return shape(problem, status_of(problem, profile))
+def document(problem: Problem, profile: Profile, request: HttpRequest | None) -> Mapping[str, Any]:
+    """Return the body of a problem's response. No key, no stored body, no stack. `None`: it is an example."""
+    shape = problem_document if isinstance(profile.errors, str) else profile.errors
+    return shape(problem, status_of(problem, profile), request)
 
 
 def headers(problem: Problem, request: HttpRequest) -> dict[str, str]:
@@ -99,7 +113,7 @@ def problem_response(problem: Problem, request: HttpRequest) -> HttpResponse:
         if (page := page_of(problem, request, code)) is not None:
             return StoredResponse(page, status=code, headers=about)
     return StoredResponse(
-        json.dumps(document(problem, profile)),
+        json.dumps(document(problem, profile, request)),
         status=code,
         content_type="application/problem+json" if profile.errors in DOCUMENTS else "application/json",
         headers=about,
@@ -108,6 +122,66 @@ def problem_response(problem: Problem, request: HttpRequest) -> HttpResponse:
 
 async def aproblem_response(problem: Problem, request: HttpRequest) -> HttpResponse:
     """See problem_response(). A page is rendered in a thread: its context may query a database, such as for the user."""
-    if spoken_to(request).profile.errors == "page":
-        return await in_thread(problem_response, problem, request, close=connections.close_all)
-    return problem_response(problem, request)
+    return await in_thread(
+        problem_response,
+        problem,
+        request,
+        close=connections.close_all,
+        when=spoken_to(request).profile.errors == "page",
+    )
+
+
+# --------------------------------------------------------------------------------------------------- on our own views
+
+
+@method_decorator(never_cache, name="dispatch")
+class OwnView(View):
+    """The middleware neither guards it nor requires a key. It responds to one of our errors with a problem document."""
+
+    policy = Policy()
+    idempotency_mark = Mark(exempt=True)
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Respond with a problem document to one of our errors."""
+        try:
+            return super().dispatch(request, *args, **kwargs)
+        except Problem as problem:
+            return problem_response(problem, request)
+
+
+# ---------------------------------------------------------------------------------------- which operation it is about
+
+
+def note_record(request: HttpRequest, record: UUID) -> None:
+    """Note on a request that it is about this record, which it has not claimed."""
+    exchange = exchange_of(request)
+    exchange.record, exchange.operation = record, None
+
+
+def describe(problem: Problem, request: HttpRequest) -> None:
+    """Add to a problem what it says about the operation of a request, if that is known. Computed for problems only."""
+    exchange = noted_of(request)
+    if exchange is None or exchange.record is None:
+        return
+    record = None if exchange.operation is None else exchange.operation.record
+    state = standing(problem, record=record)
+    if state is not None:
+        problem.extensions |= _members(reference_to(exchange.record), state)
+
+
+def example_of(kind: type[Problem]) -> Problem:
+    """Return a problem for a schema."""
+    problem, state = kind(), standing(kind)
+    if state is not None:
+        problem.extensions |= _members(EXAMPLE, state)
+    return problem
+
+
+def _members(reference: str, state: OperationState) -> dict[str, str | int]:
+    """Nothing proves that a new key is safe: see `core.standings`."""
+    return {"operation_ref": reference, "operation_state": state.value, "safe_new_key": False}
+
+
+def reference_to(record: UUID) -> str:
+    """Return the reference to a record."""
+    return operation_ref(conf.derive_secret(), record)

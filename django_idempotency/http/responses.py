@@ -25,9 +25,9 @@ from ..core.policy import Policy, Resolved
 from ..core.profiles import DEFAULT
 from ..core.records import CANCELLATIONS, HELD, MISSING, REASON, TRACE, UNDONE, Missing, Outcome
 from ..errors import OperationCancelled, OperationHeld, OperationUndone, RecordUnreadable, ResponseNotStored
+from ..runtime.wings import wing
 from .bodies import is_json
-from .exchange import DEGRADED, HEADER, ORIGINAL, REPLAYED, HeaderStatus, set_headers
-from .plan import Spoken
+from .exchange import DEGRADED, HEADER, ORIGINAL, REPLAYED, HeaderStatus, Spoken, set_headers
 
 #: Never stored: they belong to one connection (RFC 9110 section 7.6.1), one moment or one client.
 UNSAFE_HEADERS = frozenset(
@@ -93,7 +93,9 @@ def capture(response: Any, policy: Resolved, limit: int) -> Outcome:
         and not (plain is not None and lower == "content-encoding")
         and keeps(lower)
     ]
-    if _chosen_later(response) and keeps("content-language"):
+    if "django.middleware.locale.LocaleMiddleware" in settings.MIDDLEWARE and (
+        "Content-Language" not in response.headers and keeps("content-language")
+    ):  # that would set the language of the retry on a replay
         headers.append(("Content-Language", get_language() or settings.LANGUAGE_CODE))
     if response.reason_phrase != standard_reasons.get(response.status_code, "Unknown Status Code"):
         headers.append((REASON, response.reason_phrase))
@@ -136,12 +138,6 @@ def _named(response: HttpResponseBase, policy: Policy) -> Iterator[tuple[str, st
 
 def _is_private(response: HttpResponseBase) -> bool:
     return "no-store" in response.headers.get("Cache-Control", "").lower()
-
-
-def _chosen_later(response: HttpResponseBase) -> bool:
-    """Will LocaleMiddleware set the language of this body? On a replay it would set that of the retry."""
-    installed = "django.middleware.locale.LocaleMiddleware" in settings.MIDDLEWARE
-    return installed and "Content-Language" not in response.headers
 
 
 def _keeping(policy: Policy) -> Callable[[str], bool]:
@@ -225,15 +221,15 @@ def rebuild(outcome: Outcome, *, spoken: Spoken = _DEFAULT, original: str = "") 
         status_code = dict(spoken.profile.replays_as).get(outcome.status, outcome.status)
         reason = headers.pop(REASON, None)
         headers.pop(TRACE, None)
-        response = StoredResponse(
-            outcome.body, status=status_code, reason=reason if status_code == outcome.status else None
-        )
+        member = spoken.profile.marker_member
+        body = outcome.body if member is None else wing("dialects").marked(outcome, member)
+        response = StoredResponse(body, status=status_code, reason=reason if status_code == outcome.status else None)
         del response["Content-Type"]
         for name, value in headers.items():
             response[name] = value
     except (TypeError, ValueError) as error:  # BadHeaderError is a ValueError
         raise RecordUnreadable from error
-    set_headers(HeaderStatus.REPLAYED, response, spoken, original=original)
+    set_headers(HeaderStatus.REPLAYED, response.headers, spoken, response.status_code, original=original)
     return response
 
 

@@ -58,12 +58,7 @@ def run(
 
 
 def run_call(
-    call: Call,
-    request: HttpRequest,
-    work: Work,
-    *,
-    non_atomic: AbstractSet[str],
-    respond: Respond = problem_response,
+    call: Call, request: HttpRequest, work: Work, *, non_atomic: AbstractSet[str], respond: Respond = problem_response
 ) -> HttpResponseBase:
     """Run a view under its call."""
     opened, returned = NONE_OPENED, None

@@ -24,7 +24,7 @@ from ..core.selectors import Selector
 from ..core.selectors.functions import Unpackable, from_json
 from ..errors import ConfigurationError, KeyMissing, NotSelectable
 from ..runtime.wings import wing
-from . import bodies
+from .bodies import CSRF_FIELD, FORMS, fits, form_fields, is_json, is_parsed_as_form, read_already, require_bounded
 from .keys import formatted, plain_key
 from .unguarded import KEYLESS, NO_KEY, leave_unguarded
 
@@ -43,7 +43,7 @@ _UNREADABLE = (
 
 
 def compile_given(policy: Policy) -> None:
-    """See `identity.compile_expressions()`."""
+    """See `admission.compile_expressions()`."""
     for field in SELECTING:
         value = policy.given().get(field)
         if isinstance(value, (str, Selector)) and value not in FINGERPRINTS:
@@ -230,20 +230,20 @@ class Document(Mapping[str, Any]):
     def _parsed(self) -> Any:
         """Return JSON, with decimals for fractions, or the fields of a form; otherwise `None`, and set `unreadable`."""
         content_type = (self.http.content_type or "").lower()
-        is_form = content_type in bodies.FORMS and bodies.is_parsed_as_form(self.source, self.http)
-        if is_form or bodies.is_json(content_type):
+        is_form = content_type in FORMS and is_parsed_as_form(self.source, self.http)
+        if is_form or is_json(content_type):
             self.has_fields = True
-            bodies.require_bounded(self.http, self._limit)
+            require_bounded(self.http, self._limit)
         try:
             if is_form:
-                if (fields := bodies.form(self.source, self.http)) is not None:
+                if (fields := form_fields(self.source, self.http)) is not None:
                     return _pairs(fields)
-            elif bodies.is_json(content_type) and bodies.fits(self.http) and len(self.http.body) <= MAX_SELECTABLE:
+            elif is_json(content_type) and fits(self.http) and len(self.http.body) <= MAX_SELECTABLE:
                 return from_json(self.http.body)
         except Unpackable:
             pass
         except RawPostDataException:  # a permission class has read the data
-            data = bodies.read_already(self.source, self.http)
+            data = read_already(self.source, self.http)
             return _pairs(data) if isinstance(data, MultiValueDict) else data
         self.unreadable = True
         return None
@@ -252,7 +252,5 @@ class Document(Mapping[str, Any]):
 def _pairs(data: MultiValueDict[str, Any]) -> dict[str, Any]:
     """Return a form's fields: text for a name that occurs once, else a list of texts."""
     return {
-        name: values[0] if len(values) == 1 else list(values)
-        for name, values in data.lists()
-        if name != bodies.CSRF_FIELD
+        name: values[0] if len(values) == 1 else list(values) for name, values in data.lists() if name != CSRF_FIELD
     }

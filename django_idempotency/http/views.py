@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from asgiref.sync import iscoroutinefunction
 from django.http import HttpRequest
 
 from ..core.policy import Policy
+from .atomic_requests import non_atomic_aliases
 from .exchange import noted_of
-from .kinds import ViewKind, asked_once, kind_of, operation_of
+from .kinds import LARGEST, ViewKind, asked_once, kind_of, operation_of
 from .markers import below_api_view, handler_of, mark_of, rest_class, view_class
+from .plan import Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +29,21 @@ class Route:
     kind: ViewKind | None
     #: The class behind it, if that is of REST framework.
     rest: type[Any] | None
+
+
+@dataclass(slots=True)
+class PlannedRoute:
+    """A route under the plan of the middleware, for all requests to a callback by a method."""
+
+    plan: Plan
+    callback: Any
+    method: str
+    known: Route
+    is_async: bool
+    #: The aliases that the project excludes from ATOMIC_REQUESTS for it.
+    non_atomic: set[str]
+    #: What stands before the view, once that is followed: `following.Path`.
+    followed: Any = None
 
 
 @asked_once
@@ -49,6 +67,17 @@ def route_of(callback: Any, method: str) -> Route:
         kind=kind,
         rest=rest_class(callback),
     )
+
+
+def planned_route(plan: Plan, callback: Any, method: str) -> PlannedRoute:
+    """Return what is known about a callback, and keep it with the plan of the middleware."""
+    if len(plan.routes) >= LARGEST:
+        plan.routes.clear()
+    known, asynchronous = route_of(callback, method), iscoroutinefunction(callback)
+    route = plan.routes[id(callback), method] = PlannedRoute(
+        plan, callback, method, known, is_async=asynchronous, non_atomic=non_atomic_aliases(callback)
+    )
+    return route
 
 
 def own_policy(callback: Any, method: str) -> Policy | None:

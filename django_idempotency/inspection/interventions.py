@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
+from django.db import DatabaseError
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
@@ -16,8 +17,9 @@ from django.utils.translation import ngettext_lazy
 from ..core.failures import failure_of, response_of
 from ..core.interventions import CHANGES, Intervention
 from ..core.records import MISSING, Record, shortened
-from ..errors import IdempotencyError, OutcomeUnknown, StoreUnavailable
+from ..errors import IdempotencyError, LostRace, OutcomeUnknown, OwnershipLost, StoreUnavailable
 from ..instrumentation.trail import trail
+from ..runtime.wings import extensions
 from ..stores.base import Audit, BaseStore
 from . import redaction
 from .failures import described
@@ -97,18 +99,26 @@ def intervene(
     try:
         outcome = (act or verb.act)(store, record_id, audit=audit)
     except IdempotencyError as error:
-        if before:
-            _log(
-                verb,
-                before[0],
-                alias=alias,
-                actor=actor,
-                sure=not isinstance(error, (StoreUnavailable, OutcomeUnknown)),
-            )
+        if before and not isinstance(error, (LostRace, OwnershipLost)):  # by those nothing was written
+            sure = not isinstance(error, (StoreUnavailable, OutcomeUnknown))
+            _log(verb, before[0], alias=alias, actor=actor, sure=sure)
         raise
     if before and outcome is Intervention.DONE:
         _log(verb, before[0], alias=alias, actor=actor, sure=True)
+        if verb.name == "erase":
+            erase_beside(store, record_id)
     return outcome, before[0] if before else None
+
+
+def erase_beside(store: BaseStore, record_id: UUID) -> None:
+    """Erase what wings store of a record that was erased. Raises `StoreUnavailable` if their database is away."""
+    try:
+        for extension in extensions():
+            extension.erase_record(store, record_id, erased=True)
+    except DatabaseError as error:
+        raise StoreUnavailable(
+            "The response is erased, and what is stored beside it (results of steps) is not. Type idempotency_erase."
+        ) from error
 
 
 def _log(verb: Verb, record: Record, *, alias: str, actor: str, sure: bool) -> None:

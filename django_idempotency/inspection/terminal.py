@@ -8,8 +8,7 @@ from datetime import datetime, timedelta
 from django.utils import timezone
 
 from ..core.failures import failure_of, response_of
-from ..core.records import CALL_METHOD, Record, Status
-from ..core.repeats import Repeats
+from ..core.records import CALL_METHOD, Record, Repeats, Status
 from . import redaction
 from .failures import described
 from .responses import ShownResponse, shown
@@ -30,13 +29,7 @@ _BODIES = {
 
 
 def lines(
-    record: Record,
-    *,
-    store: str,
-    reference: str,
-    purged: bool,
-    body_allowed: bool,
-    repeats: Repeats | None = None,
+    record: Record, *, store: str, reference: str, purged: bool, body_allowed: bool, repeats: Repeats | None = None
 ) -> Iterator[str]:
     """Yield the facts of a record, each on its line, and its response.
 

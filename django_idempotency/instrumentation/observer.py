@@ -158,13 +158,7 @@ def notify_observed(request: Any, would: str, key: str | None, error: Exception 
 
 
 def _log_request(  # noqa: PLR0917 - ours alone
-    event: Event,
-    level: int,
-    request: Any,
-    reason: str,
-    why: str,
-    key: str | None,
-    error: BaseException | None = None,
+    event: Event, level: int, request: Any, reason: str, why: str, key: str | None, error: BaseException | None = None
 ) -> None:
     if logger.isEnabledFor(level):
         method, path = str(request.method), escape_uri_path(request.path)

@@ -16,10 +16,9 @@ from django.utils.dateparse import parse_date, parse_datetime
 from .. import conf
 from ..core.hashing import record_id, record_of_ref
 from ..core.records import Record
-from ..core.scope_names import spellings
 from ..errors import RecordUnreadable
-from ..http.keys import ANONYMOUS
 from ..runtime.registry import stores
+from ..scopes import ANONYMOUS, spellings
 from ..stores.base import BaseStore
 from ..stores.wrapper import innermost
 

@@ -1,5 +1,5 @@
 """The integration with Django REST framework."""
 
-from .mixins import IdempotentViewMixin
+from .guarding import IdempotentViewMixin
 
 __all__ = ["IdempotentViewMixin"]

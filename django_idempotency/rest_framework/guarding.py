@@ -1,51 +1,149 @@
 """The guard of a DRF view: where DRF calls the handler, behind authentication, permissions and throttles.
 
-A request runs in the transactions that ATOMIC_REQUESTS asks for, from before the view exists until its response is
-rendered, with a key and without. If it turns out to be guarded, the guard takes over the one of its record: what a
-permission has locked stays locked, and what authentication has written is rolled back with the work.
+The URLconf's callback of a guarded view opens the transactions of ATOMIC_REQUESTS in place of Django. A request runs in them
+from before the view exists until its response is rendered, with a key and without. If it turns out to be guarded, the guard
+takes over the one of its record: what a permission has locked stays locked, and what authentication has written is rolled
+back with the work.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from asgiref.sync import iscoroutinefunction
-from django.db import connections, transaction
+from django.db import connections
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from ..conf import require_installed
 from ..core.conclusions import SettledState
 from ..core.policy import SAFE_METHODS, Policy
 from ..errors import ConfigurationError, OperationUnknown, Problem
-from ..http.admission import admit
-from ..http.atomic_requests import ALL_ALIASES, NONE_OPENED, atomic_requests
+from ..http.admission import admit, compile_expressions
+from ..http.atomic_requests import (
+    ALL_ALIASES,
+    NON_ATOMIC,
+    NONE_OPENED,
+    AllAliases,
+    atomic_requests,
+    exclude_aliases,
+    non_atomic_aliases,
+)
 from ..http.bodies import keep
 from ..http.call import Call
-from ..http.exchange import HeaderStatus, call_on, exchange_of, note, stamp
+from ..http.exchange import HeaderStatus, call_on, exchange_of, note, stamp, without_key
 from ..http.kinds import kind_of
 from ..http.markers import MARK, UNMARKED
-from ..http.plan import ANY_POLICY, may_refuse, plan_of
+from ..http.plan import ANY_POLICY, asking, may_refuse, plan_of
 from ..http.problems import headers, note_problem, problem_response
 from ..http.responses import render
 from ..http.run import conclude
 from ..http.unguarded import EXEMPT, leave_unguarded, note_unreached, report_unguarded
+from ..instrumentation.meters import meters
 from . import problems
+from .inside import DispatchFinished, Inside
 from .problems import IdempotencyException
+
+if TYPE_CHECKING:
+    from rest_framework.views import APIView as Base
+else:
+    Base = object
 
 Run = Callable[[], HttpResponseBase]
 
 
-class DispatchFinished(BaseException):
-    """Leaves DRF's dispatch with a finished response, past its exception handler and finalize_response."""
+class IdempotentViewMixin(Base):
+    # Makes the unsafe methods of an APIView or ViewSet safe to retry. Put it before them in the bases.
+    #
+    # The guard opens when DRF calls the handler, so a replay repeats authentication, permissions and throttles, and it
+    # closes around the rendered response, so that an exception which DRF turns into a response ends as that response.
+    #
+    # Not a docstring: schema generators would show it as the description of a view that has none.
 
-    def __init__(self, response: HttpResponseBase) -> None:
-        super().__init__()
-        self.response = response
+    #: The policy of every action without one: `@action(idempotency=Policy(…))`; or override `get_idempotency_policy()`.
+    idempotency: Policy = Policy()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Compile the expressions of the class's policy. Raises `ValueError` for an invalid one."""
+        require_installed()
+        super().__init_subclass__(**kwargs)
+        if isinstance(policy := vars(cls).get("idempotency"), Policy):
+            compile_expressions(policy)
+
+    @classmethod
+    def as_view(cls, *args: Any, **kwargs: Any) -> Any:
+        """Return the view. It opens ATOMIC_REQUESTS itself, so that a guard may take a transaction over."""
+        return guarded_view(super().as_view(*args, **kwargs), view_terms_of(cls, kwargs))
+
+    def get_idempotency_policy(self) -> Policy:
+        """Return the policy of this request; `self.action`, `self.request` and `self.kwargs` are set."""
+        return self.idempotency
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Guard the handler of an unsafe method, if the request carries a key."""
+        terms = view_terms_of(type(self), vars(self))
+        # Its callback has noted a request that is not keyless.
+        if getattr(getattr(request, "idempotency", None), "_exchange", None) is None and is_keyless(request, terms):
+            return super().dispatch(request, *args, **kwargs)
+        return dispatch(self, request, terms, functools.partial(super().dispatch, request, *args, **kwargs))
+
+
+def view_terms_of(cls: type[Any], given: Mapping[str, Any]) -> ViewTerms:
+    """Return the terms of a class that has the mixin's attributes. `given` may have one of its own, as an `@action` has."""
+    decides = cls.get_idempotency_policy is not IdempotentViewMixin.get_idempotency_policy
+    policy = given.get("idempotency", cls.idempotency)
+    fixed = None if decides or not isinstance(policy, Policy) else policy
+    return ViewTerms(fixed)
+
+
+def guarded_view(view: Callable[..., Any], terms: ViewTerms) -> Any:
+    """Return the callback of a view that guards itself. Django itself refuses ATOMIC_REQUESTS for an async one."""
+    return view if iscoroutinefunction(view) else GuardedView(view, terms)
+
+
+class GuardedView:
+    """A view, as `as_view()` returns it, with the attributes that the project has set on it.
+
+    That it opens the transactions itself is kept in a slot, so no decorator copies it: around a decorator Django opens
+    them, as without us, and nothing is left to open here.
+    """
+
+    __slots__ = ("__dict__", "__weakref__", NON_ATOMIC, "_terms", "_view")
+
+    def __init__(self, view: Callable[..., HttpResponseBase], terms: ViewTerms) -> None:
+        functools.update_wrapper(self, view)
+        vars(self).pop("__wrapped__")  # nothing wraps it
+        self._view = view
+        self._terms = terms
+        exclude_aliases(self, AllAliases(non_atomic_aliases(view)))
+
+    def __call__(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Run the view."""
+        # What Django has called may be a proxy of this, such as a tracer's. By our set it has left the transactions to us.
+        called, ours = getattr(getattr(request, "resolver_match", None), "func", None), getattr(self, NON_ATOMIC)
+        non_atomic = set(ours) if getattr(called, NON_ATOMIC, ()) is ours else ALL_ALIASES
+        if is_keyless(request, self._terms):
+            with atomic_requests(non_atomic, noted=False):
+                return self._view(request, *args, **kwargs)
+        run = functools.partial(self._view, request, *args, **kwargs)
+        return enter(request, run, non_atomic=non_atomic)
+
+
+def is_keyless(request: HttpRequest, terms: ViewTerms) -> bool:
+    """Is it known, before the view decides, that a request has no key and needs none? Then nothing happens to it.
+
+    A keyless request that is counted, or looked at, comes as far as the handler.
+    """
+    if request.method not in SAFE_METHODS and (terms.fixed is None or asking(terms.fixed, request) is not None):
+        return False
+    if not hasattr(request, "idempotency"):
+        request.idempotency = without_key()  # type: ignore[attr-defined]
+    return not meters.active and request.idempotency._exchange is None  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,32 +156,21 @@ class ViewTerms:
     strict: bool = True
 
     def policy_of(self, view: Any) -> Policy:
-        """Return the policy of a view that is about to call its handler."""
-        return self.fixed or checked_policy(view, view.get_idempotency_policy())
-
-    def may_read_body(self, request: HttpRequest) -> bool:
-        """May the body of a request that asks for a guard be compared, as far as is known before the view decides?"""
-        return self.fixed is not None or plan_of().carries_key(request.META)
+        """Return the policy of a view that is about to call its handler. Raises `ConfigurationError` for what is not one."""
+        policy = self.fixed or view.get_idempotency_policy()
+        if isinstance(policy, Policy):
+            return policy
+        raise ConfigurationError(
+            f"The idempotency policy of {type(view).__name__} is a value of type {type(policy).__name__}. "
+            "Type idempotency = Policy(required=True, …) in the class."
+        )
 
     def carries_key(self, request: HttpRequest) -> bool:
         """Has a request sent a key, as far as is known before the view decides?"""
         return plan_of(ANY_POLICY if self.fixed is None else self.fixed).carries_key(request.META)
 
 
-def checked_policy(view: Any, policy: Any) -> Policy:
-    """Return a view's policy. Raises `ConfigurationError` for what is not one."""
-    if isinstance(policy, Policy):
-        return policy
-    raise ConfigurationError(
-        f"The idempotency policy of {type(view).__name__} is a value of type {type(policy).__name__}. "
-        "Type idempotency = Policy(required=True, …) in the class."
-    )
-
-
-def is_inside(call: Call, before: dict[str, int]) -> bool:
-    """Has a transaction been opened on the database of an atomic guard since the view was entered?"""
-    alias = call.atomic_alias
-    return alias is not None and len(connections[alias].atomic_blocks) > before.get(alias, 0)
+# ---------------------------------------------------------------------------------------------- the way of a request
 
 
 class ViewEntry:
@@ -106,10 +193,9 @@ class ViewEntry:
         if not problems.has_own_handler(view):
             return problem_response(problem, view.request._request)
         note_problem(view.request._request, problem)
-        response = view.handle_exception(IdempotencyException(problem, view.request._request))
-        response = view.finalize_response(view.request, response, *view.args, **view.kwargs)
+        response = finished(view, view.handle_exception(IdempotencyException(problem, view.request._request)))
         render(headed(response, problem, view.request._request))
-        return cast("HttpResponseBase", response)
+        return response
 
 
 def finished(view: Any, response: Any) -> HttpResponseBase:
@@ -182,7 +268,7 @@ def _dispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run, entry
         return stamp(request, run())
     if iscoroutinefunction(handler):
         _refuse_async(view, request, terms)
-    if terms.may_read_body(request):
+    if terms.fixed is not None or terms.carries_key(request):  # may its body be compared, as far as is known by now?
         keep(request)
     guard = _GuardedHandler(entry, terms, handler)
     try:
@@ -258,11 +344,7 @@ class _GuardedHandler:
         try:
             self._open(request)
         except Problem as problem:
-            if not problems.has_own_handler(self._entry.view):
-                raise DispatchFinished(problem_response(problem, request._request)) from problem
-            note_problem(request._request, problem)
-            self.problem = problem
-            raise IdempotencyException(problem, request._request) from problem
+            raise DispatchFinished(self._respond(problem, request)) from problem
         call = functools.partial(self._call, request, *args, **kwargs)
         return call() if self.inside is None else self.inside.call(call)
 
@@ -278,7 +360,7 @@ class _GuardedHandler:
             raise
 
     def _respond(self, problem: Problem, request: Any) -> Any:
-        """Return the response to a problem of the work. The project's own exception handler makes it, if there is one."""
+        """Return the response to a problem. The project's own exception handler makes it, if there is one."""
         if not problems.has_own_handler(self._entry.view):
             return problem_response(problem, request._request)
         note_problem(request._request, problem)
@@ -289,7 +371,7 @@ class _GuardedHandler:
         http, entry = request._request, self._entry
         call = admit(
             http,
-            self._terms.policy_of(entry.view),
+            self._terms.fixed or self._terms.policy_of(entry.view),
             user=request.user,
             source=request,
             by="rest_framework",
@@ -300,93 +382,11 @@ class _GuardedHandler:
         if call is None:
             report_unguarded(http)
             return
-        inside = is_inside(call, entry.depths)
+        # Has a transaction been opened on the database of an atomic guard since the view was entered?
+        alias = call.atomic_alias
+        inside = alias is not None and len(connections[alias].atomic_blocks) > entry.depths.get(alias, 0)
         if (replay := call.open(NONE_OPENED if inside else entry.opened)) is not None:
             raise DispatchFinished(replay)
         entry.call = call
         if inside and not call.degraded:
             self.inside = Inside(entry, call)
-
-
-# ------------------------------------------------------------------------ a transaction around the view's own dispatch
-# A transaction that the project has opened around `dispatch()`: the guard joins it, and ends before it does.
-#
-#     enter ─ BEGIN ─ dispatch ─ permissions ─┬ claim ─ handler ─ finalize_response ─ store response ┬─ COMMIT ─ enter
-#                                             └──────────────────── savepoint ───────────────────────┘
-#
-# The response is rendered there. Changes that the project's `dispatch()` makes to it afterwards are not stored.
-
-#: Where DRF's dispatch ends: by a response, or by an exception.
-_ENDS = ("finalize_response", "handle_exception")
-
-
-class Inside:
-    """Ends the guard of one request where DRF's own dispatch ends, as enter() does elsewhere."""
-
-    def __init__(self, entry: ViewEntry, call: Call) -> None:
-        self._entry = entry
-        self._call = call
-        self._view = entry.view
-        #: The view's own attributes that ours replace, while they do.
-        self._replaced: dict[str, Any] | None = None
-
-    def call(self, handler: Callable[[], Any]) -> Any:
-        """Call the handler. Our methods replace the view's only after it, since the handler may call those itself."""
-        try:
-            response = handler()
-        except Exception:
-            self._stand_in()
-            raise
-        except BaseException as error:  # noqa: BLE001 - it is raised again
-            self._fail(error)
-        self._stand_in()
-        return response
-
-    def _stand_in(self) -> None:
-        attributes = vars(self._view)
-        self._replaced = {name: attributes[name] for name in _ENDS if name in attributes}
-        attributes.update(finalize_response=self._finalize, handle_exception=self._handle)
-
-    def leave(self) -> None:
-        """Give the view its methods back."""
-        replaced, self._replaced = self._replaced, None
-        if replaced is not None:
-            for name in _ENDS:
-                vars(self._view).pop(name, None)
-            vars(self._view).update(replaced)
-
-    def _handle(self, error: Exception) -> Any:
-        self.leave()
-        try:
-            response = self._view.handle_exception(error)
-        except BaseException as raised:  # noqa: BLE001 - it is raised again
-            self._fail(raised)
-        self._stand_in()
-        return response
-
-    def _finalize(self, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        self.leave()
-        try:
-            response: HttpResponseBase = self._view.finalize_response(*args, **kwargs)
-            render(response)
-        except BaseException as error:  # noqa: BLE001 - it is raised again
-            self._fail(error)
-        return self._settle(response)
-
-    def _settle(self, response: HttpResponseBase) -> HttpResponseBase:
-        operation = self._call.operation
-        needs_rollback, self._entry.ended = operation.needs_rollback(), True
-        try:
-            response = self._call.settle(response)
-        except Problem as problem:
-            raise DispatchFinished(self._entry.respond_to(problem)) from problem
-        alias = self._call.atomic_alias
-        assert alias is not None, "see is_inside()"
-        if needs_rollback and operation.left_as is not SettledState.COMPLETED and connections[alias].in_atomic_block:
-            transaction.set_rollback(True, using=alias)  # all of it, as DRF has requested
-        return response
-
-    def _fail(self, error: BaseException) -> NoReturn:
-        self._entry.ended = True
-        problem = self._call.fail(error)
-        raise DispatchFinished(self._entry.respond_to(problem)) from error

@@ -21,8 +21,7 @@ from ..http.atomic_requests import non_atomic_aliases
 from ..http.layers import Origin, layers_of, origin_of, untraced
 from ..http.markers import handler_of, is_unawaited, mark, next_method
 from ..http.raised import Raising
-from .guarding import ViewTerms, asynchronous, dispatch, enter
-from .mixins import IdempotentViewMixin, guarded_view, view_terms_of
+from .guarding import IdempotentViewMixin, ViewTerms, asynchronous, dispatch, enter, guarded_view, view_terms_of
 
 
 def guard_class(cls: type[Any], policy: Policy) -> type[Any]:
@@ -99,15 +98,16 @@ def _made(callback: Any, terms: ViewTerms) -> Callable[..., HttpResponseBase]:
     return markcoroutinefunction(view) if iscoroutinefunction(callback) else view
 
 
-#: The middleware has no policy of its own, and lets a request without a principal pass.
-_TERMS = ViewTerms(Policy(), strict=False)
+def run_with_mixin(
+    callback: Any, request: HttpRequest, args: tuple[Any, ...], kwargs: dict[str, Any], policy: Policy
+) -> Any:
+    """Return the response for process_view of the middleware. An exception reaches every process_exception.
 
-
-def run_with_mixin(callback: Any, request: HttpRequest, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return the response for process_view of the middleware. An exception reaches every process_exception."""
+    The view knows nothing of keys, so a request without a principal passes.
+    """
     if handler_of(callback, request.method or "") is None and not is_undecorated(callback):
         return None  # such as cache_page(…)(ListView.as_view()): nothing to guard, it responds with 405
-    run = functools.partial(_adapted(callback, _TERMS), request, *args, **kwargs)
+    run = functools.partial(_adapted(callback, ViewTerms(policy, strict=False)), request, *args, **kwargs)
     try:
         return enter(request, run, non_atomic=non_atomic_aliases(callback))
     except Exception as error:  # noqa: BLE001 - raised again, where Django shows it to the middlewares

@@ -75,7 +75,9 @@ class Course:
 
     def left_by(self, error: BaseException) -> Problem | None:
         """Note the exception that has left the work. Return the problem that the client gets for it, if any. Raises nothing."""
-        if self.handle.is_held and isinstance(error, OperationHeld):
+        if (self.handle.is_held and isinstance(error, OperationHeld)) or (
+            isinstance(error, Problem) and error.ends_work
+        ):
             self.problem = error
         return self.problem if self.problem is error else None
 
@@ -112,6 +114,11 @@ class OperationHandle:
                 f'{name}() needs a table. Add "{OF_APPS[name]}" to INSTALLED_APPS, and run manage.py migrate.'
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
+    @property
+    def _is_running(self) -> bool:
+        """Does the work run now? Before and after it, nothing here belongs to its key."""
+        return False
 
     @property
     def key(self) -> str:

@@ -27,10 +27,11 @@ LOCAL_CACHE = 256
 LAYERED = "django_idempotency.stores.layered"
 
 
-#: Setting → what wraps each store while it is set: the dotted path of a function of a store.
+#: Setting → what each store goes through while it is set: the dotted path of a function that returns it, or one around it.
 WRAPPERS = {
     "ENCRYPTION_KEYS": "django_idempotency.contrib.at_rest.encryption.sealed",
     "HASH_KEYS": "django_idempotency.contrib.at_rest.encryption.hashed",
+    "METRICS": "django_idempotency.contrib.metrics.fronts.watched",
 }
 
 
@@ -93,9 +94,8 @@ class Stores:
 
 def protected(store: BaseStore) -> BaseStore:
     """Return a store that keeps the records of `store` as the settings ask for; the same one if they ask for nothing."""
-    for name, path in WRAPPERS.items():
-        if conf.get(name):
-            store = import_string(path)(store)
+    for path in (path for name, path in WRAPPERS.items() if conf.get(name)):
+        store = import_string(path)(store)
     return store
 
 
@@ -161,7 +161,8 @@ def issuing(policy: Resolved, **given: Any) -> Callable[..., Ticket]:
     return partial(
         Ticket,
         lease=policy.claim_lease,
-        ttl=policy.ttl,
+        ttl=policy.ttl + policy.seen_for,
+        seen_for=policy.seen_for,
         guarantee=policy.guarantee,
         secret_id=secret_id(policy.derive_secret or settings.SECRET_KEY),
         **given,

@@ -20,10 +20,12 @@ from django.core.signals import setting_changed
 from ..errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from django.core.management.base import CommandParser
 
     from ..core.policy import Resolved
-    from ..core.records import Record, Ticket
+    from ..core.records import Ticket
     from ..core.rules import Execute
     from ..stores.base import BaseStore
     from .handle import OperationHandle
@@ -76,8 +78,12 @@ class Extension:
         """Erase what the options name, and rows of these scopes, in batches of `size`. `dry`: only count."""
         yield from ()
 
-    def erase_record(self, store: BaseStore, record: Record) -> None:
-        """Erase what is stored of a record elsewhere, before it is erased itself."""
+    def erase_record(self, store: BaseStore, record: UUID, *, erased: bool) -> int:
+        """Erase what is stored of a record elsewhere. Return how many things stay, since something is owed.
+
+        `erased`: the record itself was erased, so no attempt needs them any more. Otherwise that is to follow.
+        """
+        return 0
 
     def reseal(self, store: BaseStore, *, size: int, dry: bool) -> Iterator[tuple[str, Counter[Any]]]:
         """Write sealed values as they would be written now. Yield, for each batch, their plural and what became of them."""
@@ -113,6 +119,8 @@ setting_changed.connect(_forget)
 WINGS = {
     "screening": ("fresh_keys or suspect", "django_idempotency.contrib.screening.screening"),
     "observe": ('mode="observe"', "django_idempotency.contrib.observe.observing"),
+    "by_route": ('"ROUTES"', "django_idempotency.contrib.by_route.policies"),
+    "dialects": ("profile=…", "django_idempotency.contrib.dialects.wire"),
     "issued_keys": ('key_format="issued"', "django_idempotency.contrib.issued_keys.signing"),
 }
 

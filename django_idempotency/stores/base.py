@@ -20,7 +20,7 @@ from ..errors import ConfigurationError, IdempotencyError, StoreUnavailable
 if TYPE_CHECKING:
     from django.core.checks import CheckMessage
 
-    from ..core.repeats import Counted, Repeats
+    from ..core.records import Counted, Repeats
 
 
 class Guard:

@@ -9,8 +9,8 @@ from typing import Any
 from uuid import UUID
 
 from ..core import rules
+from ..core.conclusions import claimed, renewed, settled
 from ..core.records import Guarantee, Record, Settlement, Ticket
-from ..core.settlements import claimed, renewed, settled
 from ..errors import LostRace
 from .base import BaseStore, utcnow
 from .signing import sign_record, unsign

@@ -7,9 +7,9 @@ from datetime import datetime
 from uuid import UUID
 
 from ..core import rules
+from ..core.conclusions import claimed, renewed, settled
 from ..core.concurrency import new_lock
 from ..core.records import Guarantee, Record, Settlement, Ticket
-from ..core.settlements import claimed, renewed, settled
 from . import packing
 from .base import BaseStore, Purged, Scanned, utcnow
 

@@ -18,17 +18,7 @@ from math import inf
 from uuid import UUID
 
 from ..core.at_rest import is_sealed
-from ..core.records import (
-    GUARANTEES,
-    INFLATE_LIMIT,
-    MISSING,
-    STATUSES,
-    Missing,
-    Outcome,
-    Record,
-    Status,
-    Ticket,
-)
+from ..core.records import GUARANTEES, INFLATE_LIMIT, MISSING, STATUSES, Missing, Outcome, Record, Status, Ticket
 
 VERSION = 1
 SIGNATURE = 32

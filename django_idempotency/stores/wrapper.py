@@ -15,7 +15,7 @@ from ..core.records import Record, Settlement, Ticket
 from .base import Audit, BaseStore, Guard, Purged, Scanned
 
 if TYPE_CHECKING:
-    from ..core.repeats import Counted, Repeats
+    from ..core.records import Counted, Repeats
 
 
 class WrappedStore(BaseStore):

@@ -5,6 +5,9 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 
+from django_idempotency.contrib.business_key.fields import IdempotencyKeyField
+from django_idempotency.contrib.business_key.models import OncePerKey
+
 
 class Charge(models.Model):
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="charges")
@@ -45,3 +48,28 @@ class Effect(models.Model):
 
     def __str__(self) -> str:
         return f"{self.label}, attempt {self.attempt}"
+
+
+class Invoice(OncePerKey):
+    """A row of which each idempotency key makes one, whatever becomes of the key's record."""
+
+    amount = models.PositiveIntegerField()
+
+    def __str__(self) -> str:
+        return f"invoice {self.pk}: {self.amount}"
+
+    def get_absolute_url(self) -> str:
+        return f"/invoices/{self.pk}"
+
+
+class InvoiceLine(models.Model):
+    """A row of which each key makes several, one for each line."""
+
+    idempotency_key = IdempotencyKeyField(unique=False)
+    line = models.PositiveIntegerField()
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=("idempotency_key", "line"), name="one_row_per_line"),)
+
+    def __str__(self) -> str:
+        return f"line {self.line}"

@@ -12,7 +12,6 @@ from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
-from standardwebhooks import Webhook, WebhookVerificationError
 
 from django_idempotency import idempotency_exempt, idempotent_function
 from django_idempotency.errors import IdempotencyError
@@ -31,6 +30,8 @@ logger = logging.getLogger(__name__)
 @transaction.non_atomic_requests
 def webhook(request: HttpRequest) -> HttpResponse:
     """Verify first: who cannot sign claims nothing, and blocks no id."""
+    from standardwebhooks import Webhook, WebhookVerificationError
+
     signed = Webhook(settings.WEBHOOK_SECRET)
     try:
         signed.verify(request.body, dict(request.headers), json_parse=False)  # signature and age

@@ -21,16 +21,7 @@ from django_idempotency.errors import StoreUnavailable
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket
-from tests.admin.helpers import (
-    LIST,
-    completed,
-    held,
-    make_again,
-    page_of,
-    released,
-    running,
-    text_of,
-)
+from tests.admin.helpers import LIST, completed, held, make_again, page_of, released, running, text_of
 from tests.stores.helpers import Call, elsewhere, row
 from tests.support.factories import AdminFactory, UserFactory
 

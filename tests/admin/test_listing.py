@@ -16,17 +16,9 @@ from django_idempotency.core.at_rest import hashed_scope
 from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.failures import failed_with
 from django_idempotency.core.records import Guarantee
-from django_idempotency.core.scope_names import hashed, qualified
+from django_idempotency.scopes import hashed, qualified
 from django_idempotency.testing.tickets import NOW
-from tests.admin.helpers import (
-    LIST,
-    admin_of,
-    completed,
-    released,
-    running,
-    staff,
-    text_of,
-)
+from tests.admin.helpers import LIST, admin_of, completed, released, running, staff, text_of
 from tests.stores.helpers import Call, atomic_ticket
 from tests.support.factories import UserFactory
 
@@ -40,9 +32,7 @@ class TestList:
     def test_nothing_is_counted(self, boss: Client) -> None:
         """The list is one statement on our table, by expiry, with a limit, and without the response."""
         completed()
-        with CaptureQueriesContext(
-            connection,
-        ) as queries:
+        with CaptureQueriesContext(connection) as queries:
             boss.get(LIST)
         ours = [query["sql"] for query in queries if "idempotency_record" in query["sql"]]
         assert len(ours) == 1

@@ -12,23 +12,13 @@ from django.test import Client
 
 from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.failures import failed_with
-from django_idempotency.core.records import MISSING, Record, Status
-from django_idempotency.core.repeats import Counted, Repeats
+from django_idempotency.core.records import MISSING, Counted, Record, Repeats, Status
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.runtime.registry import stores
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.stores.wrapper import WrappedStore
 from django_idempotency.testing.tickets import NOW, make_ticket
-from tests.admin.helpers import (
-    LIST,
-    admin_of,
-    completed,
-    page_of,
-    released,
-    running,
-    staff,
-    text_of,
-)
+from tests.admin.helpers import LIST, admin_of, completed, page_of, released, running, staff, text_of
 from tests.stores.helpers import Call, atomic_ticket, row
 from tests.support.factories import AdminFactory, UserFactory, grant
 

@@ -175,12 +175,7 @@ def test_postgresql_is_silent(answers: dict[str, str], options: dict[str, Any]) 
     assert server("postgresql", answers=answers, options=options) == {}
 
 
-GRANTED = {
-    "max_connections": "100",
-    "superuser_reserved_connections": "3",
-    "role": "-1",
-    "database": "-1",
-}
+GRANTED = {"max_connections": "100", "superuser_reserved_connections": "3", "role": "-1", "database": "-1"}
 
 
 @pytest.mark.parametrize(
@@ -258,11 +253,7 @@ def test_a_dialect_of_the_projects_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 #: The settings of the testproject's databases, set up for tests.
-EXPECTED = {
-    "sqlite": {"W058"},
-    "postgresql": {"W051", "W052", "I053", "I054"},
-    "mysql": {"W055", "W056", "W057"},
-}
+EXPECTED = {"sqlite": {"W058"}, "postgresql": {"W051", "W052", "I053", "I054"}, "mysql": {"W055", "W056", "W057"}}
 
 
 def test_a_stock_postgresql() -> None:

@@ -108,12 +108,17 @@ def test_a_store_that_cannot_be_atomic(configure: Configure) -> None:
 
 
 def test_what_contradicts_the_settings(configure: Configure) -> None:
-    """A lease longer than the retention contradicts the settings."""
+    """A lease of its own as long as the retention of the settings contradicts them; their lease it bounds."""
 
-    @idempotent_function(guarantee="lease", expires_after=60, key_prefix="one")
+    @idempotent_function(guarantee="lease", lease=60, key_prefix="one")
     def one() -> None: ...
 
-    configure(LEASE=60)
+    @idempotent_function(guarantee="lease", expires_after=20, key_prefix="two")
+    def two() -> None: ...
+
+    configure()
+    assert check_functions() == []
+    configure(TTL=60)
     assert set(hints(check_functions())) == {"E035"}
 
 

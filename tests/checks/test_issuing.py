@@ -12,7 +12,7 @@ from django.urls import include, path
 from pytest_django import Settings
 
 from django_idempotency import idempotent
-from django_idempotency.checks.surprises import check_issuing
+from django_idempotency.contrib.issued_keys.checks import check_issuing
 from django_idempotency.contrib.issued_keys.rest import IdempotencyTokenView
 
 from .conftest import hints
@@ -68,7 +68,7 @@ def test_a_key_in_the_body(settings: Settings) -> None:
     """The page of a form has its own key."""
     from dataclasses import replace
 
-    from django_idempotency.core.profiles import PROFILES
+    from django_idempotency.contrib.dialects import PROFILES
 
     in_body = replace(PROFILES["default"], name="ours", carrier="body", field="idempotency_key")
     assert found(settings, path("", idempotent(key_format="issued", profile=in_body)(plain))) == []

@@ -15,7 +15,7 @@ from pytest_django import Settings
 
 from django_idempotency import conf
 from django_idempotency.checks.settings import check_environment, check_settings
-from django_idempotency.core.profiles import PROFILES
+from django_idempotency.contrib.dialects import PROFILES
 from django_idempotency.runtime import switch
 
 from .conftest import Configure, hints, said
@@ -75,7 +75,7 @@ MALFORMED = [
     ("GUARANTEE", ["atomic"], "E003", '"GUARANTEE": "atomic"'),
     ("ANONYMOUS", "allow", "E003", '"refuse" or "shared"'),
     ("ON_BUSY", "queue", "E003", '"reject" or "wait"'),
-    ("ON_FAILURE", False, "E003", '"free" or "hold"'),
+    ("ON_FAILURE", False, "E003", '"free", "hold" or "forget"'),
     ("ON_STORE_FAILURE", "half", "E003", '"closed" or "open"'),
     # ---- functions, and dotted paths to them
     ("SCOPE", "tenant", "E003", "a function (or the dotted path of one) of the request"),
@@ -342,7 +342,7 @@ WELL_FORMED: list[dict[str, Any]] = [
     {"METHODS": {"POST"}, "MAX_BODY": 0, "BUFFER_STREAM": True},
     {"PROFILE": "stripe"},
     {"PROFILE": replace(PROFILES["ietf"], max_length=64)},
-    {"PROFILE": "django_idempotency.core.profiles.SQUARE"},
+    {"PROFILE": "django_idempotency.contrib.dialects.SQUARE"},
     {"PROFILE": "default", "HEADER": "X-Key"},
     {"KEY": "[user, body.order_id]", "FINGERPRINT": "body.amount"},
     {"KEY": "tests.checks.backends.not_a_store", "FINGERPRINT": 'headers."content-digest"'},
@@ -368,6 +368,7 @@ def test_no_settings_are_needed(settings: Settings, declared: Any) -> None:
 
 def test_no_cryptography(configure: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
     """E099: the keys are there, and the library is not."""
+    pytest.importorskip("cryptography")
     configure(ENCRYPTION_KEYS=[KEY])
     assert "E099" not in hints(check_settings())
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)

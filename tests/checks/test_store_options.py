@@ -246,10 +246,10 @@ def test_two_stores_of_the_same_keys_are_the_same_records(found: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "codes"),
-    [({}, []), ({"table": "other"}, ["E042"]), ({"region_name": "eu-west-1"}, ["E042"])],
+    ("change", "codes"), [({}, []), ({"table": "other"}, ["E042"]), ({"region_name": "eu-west-1"}, ["E042"])]
 )
 def test_two_stores_of_one_table_are_the_same_records(found: Any, change: dict[str, str], codes: list[str]) -> None:
+    pytest.importorskip("boto3")
     options = {"table": "keys", "region_name": "eu-central-1"}
     one, two = (dynamodb(**each) for each in (options, {**options, **change}))
     messages = found(fast=layered("front", "a"), slow=layered("front", "b"), front=redis(prefix="f"), a=one, b=two)
@@ -259,6 +259,7 @@ def test_two_stores_of_one_table_are_the_same_records(found: Any, change: dict[s
 @pytest.mark.parametrize("timeout", [0, "1", 61])
 def test_a_timeout_of_dynamodb(found: Any, timeout: Any) -> None:
     """E012, before a request finds out."""
+    pytest.importorskip("boto3")
     (message,) = found(records=dynamodb(timeout=timeout))
     assert "DynamoDBStore takes: table" in hints([message])["E012"]
     assert '"timeout" is seconds' in message.msg

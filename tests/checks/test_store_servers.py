@@ -211,6 +211,7 @@ class TestDynamoDB:
 
     def test_no_region(self, found: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         """Any error that boto3 raises for a bad configuration is reported."""
+        pytest.importorskip("boto3")
         (message,) = found(
             dynamo={"BACKEND": f"{STORE}.dynamodb.DynamoDBStore", "OPTIONS": {"endpoint_url": "nowhere"}}
         )

@@ -94,11 +94,7 @@ SOMEWHERE_ELSE = type("Router", (), {"allow_migrate": lambda *_, **__: False})
     ],
 )
 def test_where_the_table_is(
-    configure: Configure,
-    settings: Settings,
-    installed: set[str],
-    named: tuple[list[str], list[str]],
-    codes: set[str],
+    configure: Configure, settings: Settings, installed: set[str], named: tuple[list[str], list[str]], codes: set[str]
 ) -> None:
     """W069 if the public schema has no table, in place of W002, whose router could not help."""
     installed.add("django_tenants")

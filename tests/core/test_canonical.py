@@ -460,8 +460,11 @@ def test_an_unknown_hash(name: str) -> None:
         ("False", False),
         (" ", False),
         ([0, False], False),
-        (["o-1", [None]], False),  # deeper levels are not checked
-        ({"order": {"note": None}}, False),
+        (["o-1", [None]], True),  # nothing but nulls, at any depth
+        ({"order": {"note": None}}, True),
+        ([[], [None, {"id": ""}], {None}], True),
+        ({"order": {"id": 0, "note": None}}, False),
+        (["o-1", {"id": "o-2", "note": None}], False),
         (dt.timedelta(0), False),
     ],
     ids=shown,
@@ -469,6 +472,23 @@ def test_an_unknown_hash(name: str) -> None:
 def test_missing_keys(value: object, *, missing: bool) -> None:
     """A key is missing if it or one of its parts is; zero and False are keys."""
     assert is_missing(value) is missing
+
+
+@pytest.mark.parametrize(
+    ("value", "missing"),
+    [([None, None], True), ([None, [{"id": None}, ""]], True), ([None, "o-1"], False), ([[[0]], None], False)],
+    ids=shown,
+)
+def test_missing_keys_that_were_selected_whole(value: object, *, missing: bool) -> None:
+    """A value that holds nothing but nulls identifies nothing; some nulls are part of a value."""
+    assert is_missing(value, parts=False) is missing
+
+
+def test_a_value_in_itself_is_not_missing() -> None:
+    """It is refused with its own words when it is hashed."""
+    inside: list[Any] = []
+    inside.append(inside)
+    assert is_missing(inside, parts=False) is False
 
 
 # -------------------------------------------------------------------------------------------------------- properties

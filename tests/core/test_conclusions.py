@@ -1,14 +1,18 @@
-"""How a call ends, and what is written then: every row of `core/conclusions.py` and `core/settlements.py`."""
+"""How a call ends, and what is written then: every row of `core/conclusions.py`."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from django.test import override_settings
 
-from django_idempotency.core import conclusions, rules, settlements
+from django_idempotency.conf import resolve
+from django_idempotency.core import conclusions, rules
 from django_idempotency.core.conclusions import Conclusion, ResponseEnding, SettledState, WorkResult
 from django_idempotency.core.hashing import next_operation
+from django_idempotency.core.policy import Policy
 from django_idempotency.core.records import Record, Settlement, Status
 from django_idempotency.core.rules import Execute
 from django_idempotency.testing.tickets import make_ticket
@@ -111,20 +115,35 @@ def test_every_ending_has_its_conclusions() -> None:
     }
 
 
+@pytest.mark.parametrize(("on_failure", "state"), [("hold", SettledState.LEASED), ("forget", SettledState.FORGOTTEN)])
+@pytest.mark.parametrize("needs_rollback", [False, True])
+@pytest.mark.parametrize("ended", WorkResult)
+def test_on_failure(ended: WorkResult, needs_rollback: bool, on_failure: str, state: SettledState) -> None:
+    """It says what becomes of a failed call's record, and changes nothing else: a refusal is not a failure."""
+    usual = conclusions.conclude(ended, needs_rollback)
+    expected = replace(usual, state=state) if ended is WorkResult.FAILED else usual
+    assert conclusions.conclude(ended, needs_rollback, on_failure) == expected
+
+
 @pytest.mark.parametrize(
-    ("ended", "leave"),
+    ("guarantee", "on_failure", "means"),
     [
-        (WorkResult.KEPT, SettledState.COMPLETED),
-        (WorkResult.DROPPED, SettledState.FREE),  # a refusal is not a failure
-        (WorkResult.FAILED, SettledState.LEASED),
-        (WorkResult.CUT, SettledState.LEASED),
+        ("atomic", "hold", "free"),  # nothing is under way
+        ("atomic", "forget", "forget"),
+        ("lease", "hold", "hold"),
     ],
 )
-@pytest.mark.parametrize("needs_rollback", [False, True])
-def test_hold_failures(ended: WorkResult, leave: SettledState, needs_rollback: bool) -> None:
-    """`on_failure="hold"` keeps a failed call's key busy, and changes nothing else."""
-    held = conclusions.conclude(ended, needs_rollback=needs_rollback, hold_failures=True)
-    assert held == Conclusion(state=leave, commit=conclusions.conclude(ended, needs_rollback=needs_rollback).commit)
+def test_on_failure_under_a_guarantee(guarantee: str, on_failure: str, means: str) -> None:
+    """What means nothing under a guarantee changes nothing there."""
+    assert resolve(Policy(guarantee=guarantee, on_failure=on_failure)).on_failure == means
+
+
+def test_lease_proves_nothing() -> None:
+    """A failed lease is not forgotten: its writes stay. The setting for all routes means the atomic ones."""
+    with pytest.raises(ValueError, match='means nothing with guarantee="lease"'):
+        resolve(Policy(guarantee="lease", on_failure="forget"))
+    with override_settings(IDEMPOTENCY={"ON_FAILURE": "forget"}):
+        assert resolve(Policy(guarantee="lease")).on_failure == "free"
 
 
 OURS = record(owner=TICKET.owner)
@@ -163,6 +182,8 @@ COMPLETED = Settlement(
             None,
             COMPLETED._replace(status=Status.FREE, fence=OTHER, outcome=None, expires_in=TICKET.ttl),
         ),
+        # any request may follow, and works at the same operation
+        (SettledState.FORGOTTEN, OURS, None, COMPLETED._replace(status=Status.FREE, digest=b"", outcome=None)),
         (SettledState.LEASED, OURS, None, None),  # nothing is written
     ],
 )
@@ -170,7 +191,7 @@ def test_settlement(
     leave: SettledState, fence: Record | None, ttl: float | None, settlement: Settlement | None
 ) -> None:
     """A settlement is fenced by the owner at the time of the lock, and carries this run's facts."""
-    made = settlements.settlement(leave, TICKET, Execute(attempt=1), fence=fence, outcome=OUTCOME, ttl=ttl)
+    made = conclusions.settlement(leave, TICKET, Execute(attempt=1), fence=fence, outcome=OUTCOME, ttl=ttl)
     assert made == settlement
 
 
@@ -181,8 +202,8 @@ def test_a_response_is_kept_from_when_it_is_stored(worked: float, expires_in: fl
     """A client that succeeded at the last moment still finds it. Quick work leaves the deadlines as they are."""
     run = Execute(attempt=1)
     facts: dict[str, Any] = {"fence": OURS, "outcome": OUTCOME, "worked": worked}
-    made = settlements.settlement(SettledState.COMPLETED, TICKET, run, ttl=None, **facts)
-    own = settlements.settlement(SettledState.COMPLETED, TICKET, run, ttl=60.0, **facts)
+    made = conclusions.settlement(SettledState.COMPLETED, TICKET, run, ttl=None, **facts)
+    own = conclusions.settlement(SettledState.COMPLETED, TICKET, run, ttl=60.0, **facts)
     assert made is not None
     assert own is not None
     assert (made.expires_in, own.expires_in) == (expires_in, 60.0)
@@ -204,13 +225,13 @@ def test_abandoned(run: Execute, state: SettledState) -> None:
 def test_a_new_life_is_settled_as_one() -> None:
     """The attempt, the new life and its operation reach the store."""
     run = Execute(attempt=1, new_life=True)
-    made = settlements.settlement(SettledState.COMPLETED, TICKET, run, fence=THEIRS, outcome=OUTCOME, ttl=None)
+    made = conclusions.settlement(SettledState.COMPLETED, TICKET, run, fence=THEIRS, outcome=OUTCOME, ttl=None)
     assert made is not None
     assert (made.attempt, made.new_life, made.operation) == (1, True, next_operation(FIRST))
 
 
 def test_later_attempts_are_counted() -> None:
     """The attempt that ran is the attempt that is written."""
-    made = settlements.settlement(SettledState.BOUND, TICKET, Execute(attempt=5), fence=OURS, outcome=None, ttl=None)
+    made = conclusions.settlement(SettledState.BOUND, TICKET, Execute(attempt=5), fence=OURS, outcome=None, ttl=None)
     assert made is not None
     assert made.attempt == 5

@@ -14,19 +14,7 @@ from django_idempotency.core.hashing import next_operation
 from django_idempotency.core.interventions import Change, Intervention
 from django_idempotency.core.records import Record, Settlement
 from django_idempotency.testing.tickets import NOW
-from tests.core.test_rules import (
-    COMPLETED,
-    FIRST,
-    FREE,
-    HOUR,
-    OTHER,
-    OUTCOME,
-    RUNNING,
-    SAME,
-    UNBOUND,
-    ZERO,
-    record,
-)
+from tests.core.test_rules import COMPLETED, FIRST, FREE, HOUR, OTHER, OUTCOME, RUNNING, SAME, UNBOUND, ZERO, record
 
 DONE, BUSY, ALREADY, GONE = Intervention.DONE, Intervention.BUSY, Intervention.ALREADY, Intervention.GONE
 

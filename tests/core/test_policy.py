@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from django_idempotency.contrib.dialects import PROFILES
 from django_idempotency.core.policy import FIELDS as DECLARED
 from django_idempotency.core.policy import Policy, rate, seconds
-from django_idempotency.core.profiles import PROFILES
 from django_idempotency.core.records import MISSING, Guarantee
 
 from ..support.naming import shown
@@ -39,6 +39,7 @@ FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {
         ],
         "a positive number of seconds (or a timedelta), at most ten years",
     ),
+    "seen_for": ([0, 5, timedelta(days=7)], [-5, None, False, "1d"], "0, or a positive number of seconds"),
     "lease": ([30, timedelta(seconds=30)], [0, -1, None, "30", False], "a positive number of seconds"),
     "guarantee": (["atomic", "lease", Guarantee.LEASE], ["Atomic", "steps", None, ""], '"atomic" or "lease"'),
     "store": (["default", "redis"], ["", None, 1, b"default"], "an alias of STORES"),
@@ -73,7 +74,7 @@ FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {
     "buffer_stream": ([True, False], [None, 0], "True or False"),
     "on_busy": (["reject", "wait"], ["block", None, True], '"reject" or "wait"'),
     "wait": ([5, timedelta(seconds=5)], [0, -5, None, True], "a positive number of seconds"),
-    "on_failure": (["free", "hold"], ["release", None], '"free" or "hold"'),
+    "on_failure": (["free", "hold", "forget"], ["release", None], '"free", "hold" or "forget"'),
     "on_store_failure": (["closed", "open"], ["fail", None, False], '"closed" or "open"'),
     "authorize_replay": ([None, max], [True, "path.to.function"], "a function of request and outcome, or None"),
     "on_replay": ([None, max], [True, "path.to.function"], "a function of request and response, or None"),
@@ -83,7 +84,11 @@ FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {
         [None, ValueError, ["ValueError"], [SystemExit], [ValueError()]],
         "classes of exceptions",
     ),
-    "fresh_keys": ([None, "60/m", "5/10s", "1/d"], ["60", "0/m", "1.5/s", "60/w", "60/0m", 60, ""], '"60/m"'),
+    "fresh_keys": (
+        [None, "60/m", "5/10s", "1/d", "60/m, 5/s"],
+        ["60", "0/m", "1.5/s", "60/w", "60/0m", 60, "", "60/m,", "60/m 5/s"],
+        '"60/m"',
+    ),
     "fresh_keys_by": ([None, max, "body.card", "user"], ["card", "", 5], "a JMESPath expression over"),
     "suspect": ([None, max, "body.[card, amount]"], ["card", "", 5], "a JMESPath expression over"),
     "within": ([300, timedelta(minutes=5)], [0, -5, None, True], "a positive number of seconds"),

@@ -13,21 +13,11 @@ from uuid import UUID
 import pytest
 
 import django_idempotency
-from django_idempotency.core.conclusions import SettledState
+from django_idempotency.core.conclusions import SettledState, settled
+from django_idempotency.core.conclusions import settlement as rules_settlement
 from django_idempotency.core.hashing import next_operation
-from django_idempotency.core.records import (
-    MISSING,
-    Guarantee,
-    Missing,
-    Outcome,
-    Record,
-    Settlement,
-    Status,
-    Ticket,
-)
+from django_idempotency.core.records import MISSING, Guarantee, Missing, Outcome, Record, Settlement, Status, Ticket
 from django_idempotency.core.rules import Execute, Replay, born, operation_begun_by
-from django_idempotency.core.settlements import settled
-from django_idempotency.core.settlements import settlement as rules_settlement
 from django_idempotency.stores import packing
 from django_idempotency.testing.tickets import make_ticket
 

@@ -160,13 +160,7 @@ MEETINGS: list[tuple[str, Record, bool, rules.Verdict, rules.Verdict]] = [
     ),
     ("completed, another request", record(status=COMPLETED, digest=CHANGED), False, Mismatch(), Mismatch()),
     # Beyond its expiry a record counts as absent: a new life, and the old request binds nothing.
-    (
-        "expired",
-        record(status=COMPLETED, expiry=ZERO),
-        True,
-        Busy(retry_after=1),
-        Execute(attempt=1, new_life=True),
-    ),
+    ("expired", record(status=COMPLETED, expiry=ZERO), True, Busy(retry_after=1), Execute(attempt=1, new_life=True)),
     (
         "expired, another request",
         record(status=COMPLETED, expiry=ZERO, digest=CHANGED),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from ..clients.clients import CLIENTS, Client
-from ..clients.environment import PACKAGE, REQUIREMENTS
+from ..proofs.clients.clients import CLIENTS, Client
+from ..proofs.clients.environment import PACKAGE, REQUIREMENTS
 from .pages import checked
 
 

@@ -38,10 +38,7 @@ def test_every_field() -> None:
 
 def test_every_member() -> None:
     """The page has every member of the function and of its handle; those of a run are those of a request."""
-    for heading, cls in (
-        ("## On the function", Guarded),
-        ("## The handle", Handle),
-    ):
+    for heading, cls in (("## On the function", Guarded), ("## The handle", Handle)):
         shown = {code(row[0]).partition("(")[0] for row in table(PAGE, heading)}
         assert shown == members(cls)
     of_a_request = {code(row[0]).partition("(")[0] for row in table("reference/settings.md", "## request.idempotency")}

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from django.core.management import get_commands, load_command_class
 
-from django_idempotency.core.profiles import PROFILES, Profile
+from django_idempotency.contrib.dialects import PROFILES
+from django_idempotency.core.profiles import Profile
 from django_idempotency.errors import IdempotencyError
 
 from ..checks.test_catalogue import KINDS

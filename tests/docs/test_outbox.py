@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from importlib import import_module
 from typing import Any
 from unittest.mock import Mock
 
@@ -13,9 +14,10 @@ from pika import BasicProperties
 from django_idempotency.contrib import outbox
 from django_idempotency.contrib.outbox.management.commands import relay_outbox
 from django_idempotency.contrib.outbox.models import Message
+from django_idempotency.contrib.outbox.publishing import can_publish
 from django_idempotency.errors import InProgress, RequestMismatch
 
-from .pages import code, table, text
+from .pages import ROOT, checked, code, table, text
 
 
 def test_the_longest_pause() -> None:
@@ -59,3 +61,13 @@ def test_the_consumer(error: Exception | None, does: list[str]) -> None:
     names["on_message"](channel, Mock(delivery_tag=1), BasicProperties(message_id="m-1"), b'{"order": 1}')
     names["book"].assert_called_once_with("m-1", {"order": 1})
     assert [name for name, _, _ in channel.mock_calls] == does
+
+
+@pytest.mark.parametrize("row", checked("how-to/outbox.md", "publishers"), ids=lambda row: code(row[0]))
+def test_each_publisher(row: list[str]) -> None:
+    """Its class is there, needs no more than its extra, and has what a subclass sets."""
+    module, _, name = code(row[0]).rpartition(".")
+    publisher = getattr(import_module(f"django_idempotency.contrib.outbox.publishers.{module}"), name)
+    assert can_publish(publisher)
+    assert [each for each in re.findall(r"`(\w+)`", row[2]) if not hasattr(publisher, each)] == []
+    assert re.search(rf"^{code(row[1])} = \[", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)

@@ -13,8 +13,7 @@ from django_idempotency import errors
 from django_idempotency.core.profiles import DEFAULT
 from django_idempotency.core.standings import OperationState
 from django_idempotency.errors import IdempotencyError, Problem
-from django_idempotency.http.problems import document, headers
-from django_idempotency.http.references import example_of
+from django_idempotency.http.problems import document, example_of, headers
 
 from .pages import DOCS, anchors, blocks, checked, code, table, text
 
@@ -73,7 +72,7 @@ def test_the_example() -> None:
     head, _, body = block.partition("\n\n")
     shown = dict(line.split(": ", 1) for line in head.splitlines()[1:])
     problem = example_of(errors.RequestMismatch)
-    assert json.loads(body) == {**document(problem, DEFAULT), "operation_state": "completed"}
+    assert json.loads(body) == {**document(problem, DEFAULT, None), "operation_state": "completed"}
     assert shown == {**headers(problem, HttpRequest()), "Content-Type": "application/problem+json"}
 
 
@@ -81,7 +80,8 @@ def test_what_the_tutorial_prints() -> None:
     """The tutorial prints the problem documents that a reader will see."""
     shown = [json.loads(line) for line in text("tutorial/first-charge.md").splitlines() if line.startswith('{"type"')]
     missing, mismatch, running = (
-        document(example_of(error), DEFAULT) for error in (errors.KeyMissing, errors.RequestMismatch, errors.InProgress)
+        document(example_of(error), DEFAULT, None)
+        for error in (errors.KeyMissing, errors.RequestMismatch, errors.InProgress)
     )
     assert shown == [missing, {**mismatch, "operation_state": "completed"}, running]
 
@@ -90,4 +90,4 @@ def test_what_the_tutorial_prints() -> None:
 def test_the_example_of_a_page() -> None:
     """With the setting that the page shows, the type is the one that the page shows."""
     assert '{"PROBLEM_DOCS": "https://api.example.com/docs/problems/"}' in text(PAGE)
-    assert f"`{document(errors.RequestMismatch(), DEFAULT)['type']}`" in text(PAGE)
+    assert f"`{document(errors.RequestMismatch(), DEFAULT, None)['type']}`" in text(PAGE)

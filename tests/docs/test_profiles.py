@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django_idempotency.core.profiles import ERRORS, PROFILES, REPEATABILITY
+from django_idempotency.contrib.dialects import PROFILES, REPEATABILITY
 
 from .pages import code, table, text
 
@@ -16,8 +16,3 @@ def test_the_window() -> None:
     """The state table has the window of the code."""
     hours, minutes = REPEATABILITY.window / 3600, REPEATABILITY.ahead / 60
     assert f"more than {hours:g} hours ago, or more than {minutes:g} minutes ahead" in text("how-to/keys.md")
-
-
-def test_the_shapes() -> None:
-    """Every shape of an error is named."""
-    assert all(f"`{name}`" in text("how-to/keys.md") for name in ERRORS if name != "problem")

@@ -15,8 +15,7 @@ from django_idempotency.contrib.graphql.kind import RESOLVERS
 from django_idempotency.contrib.graphql.views import READS
 from django_idempotency.contrib.ninja.kind import INSIDE
 from django_idempotency.contrib.observe.observing import ERROR, REPLAY, RUN, UNKNOWN
-from django_idempotency.http.exchange import HeaderStatus
-from django_idempotency.http.handle import RequestIdempotency
+from django_idempotency.http.exchange import HeaderStatus, RequestIdempotency
 from django_idempotency.http.unguarded import REASONS
 from django_idempotency.inspection.status import DisplayStatus
 from django_idempotency.instrumentation import observer

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..scenarios import anyonce, idemkit
-from ..scenarios.differences import DIFFERENCES
+from ..proofs.scenarios import anyonce, idemkit
+from ..proofs.scenarios.differences import DIFFERENCES
 from .pages import text
 
 PAGE = "explanation/proof.md"

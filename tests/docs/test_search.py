@@ -13,6 +13,8 @@ import pytest
 from ..checks.test_catalogue import KINDS
 from .pages import ROOT
 
+pytestmark = pytest.mark.slow  # it builds the site
+
 pytest.importorskip("mkdocs")
 lunr = pytest.importorskip("lunr")
 stemmer = pytest.importorskip("lunr.stemmer").stemmer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from django_idempotency.stores.orm.dialects import served
-from tests.reach.__main__ import SERVERS
+from tests.proofs.reach.__main__ import SERVERS
 
 from .pages import checked, table
 

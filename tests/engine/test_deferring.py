@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 from asgiref.sync import async_to_sync
 
-from django_idempotency.core.conclusions import WorkResult
+from django_idempotency.core.conclusions import SettledState, WorkResult
 from django_idempotency.core.records import MISSING, Guarantee, Outcome, Settlement, Status, Ticket
 from django_idempotency.core.rules import Busy, Execute, Replay
 from django_idempotency.engine.deferring import HEAVIEST, LONGEST, Deferring
@@ -115,6 +115,27 @@ def test_a_store_that_comes_back(world: World) -> None:
     assert world.operation()[0].open() == Replay(outcome=OUTCOME, attempt=1)
     world.run(to=100)
     assert listener.events[3:] == []
+
+
+def test_a_store_that_comes_back_as_the_settle_is_queued(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread finds no settle whose lease is not kept yet: it would be watched after its end."""
+    operation, listener = world.operation()
+    operation.open()
+    keep = operation.keep_lease
+
+    def keep_late() -> None:
+        world.store.away = False
+        world.queue.attempt(world.seconds)  # by the thread, between two lines of add()
+        keep()
+
+    monkeypatch.setattr(operation, "keep_lease", keep_late)
+    world.store.away = True
+    operation.settle(WorkResult.KEPT, OUTCOME)
+    assert operation.deferred
+    world.run(to=1)
+    assert listener.events == ["claimed", "deferred", "completed"]
+    assert (operation.deferred, operation.left_as) == (False, SettledState.COMPLETED)
+    assert world.heartbeat.forget(operation) is None
 
 
 def test_async_work_is_settled_likewise(world: World) -> None:
@@ -337,7 +358,7 @@ SCRIPT = """
 import sys
 from django_idempotency.engine import deferring
 from django_idempotency.core.records import Guarantee, Outcome
-from django_idempotency.core.conclusions import WorkResult
+from django_idempotency.core.conclusions import SettledState, WorkResult
 from django_idempotency.engine.lease import LeaseOperation
 from django_idempotency.engine.operation import Operation
 from django_idempotency.errors import StoreUnavailable

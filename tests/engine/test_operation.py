@@ -35,7 +35,7 @@ CHANGED = record_of(TICKET, owner=OTHER, digest=b"other")
 
 def operation(store: FakeStore, *, lease: bool = False, **options: Any) -> tuple[Any, Listener]:
     listener = Listener()
-    made = LeaseOperation(store, LEASED, listener, **options) if lease else AtomicOperation(store, TICKET, listener)
+    made = (LeaseOperation if lease else AtomicOperation)(store, LEASED if lease else TICKET, listener, **options)
     return made, listener
 
 
@@ -237,24 +237,24 @@ def test_a_release_in_vain(locks: list[Any], settles: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ended", "hold", "settled", "events"),
+    ("ended", "on_failure", "settled", "events"),
     [
-        (WorkResult.KEPT, False, [Status.COMPLETED], ["completed"]),
-        (WorkResult.DROPPED, True, [Status.FREE], ["released"]),
-        (WorkResult.FAILED, False, [Status.FREE], ["released"]),
-        (WorkResult.FAILED, True, [], []),  # on_failure="hold"
-        (WorkResult.CUT, False, [], []),
+        (WorkResult.KEPT, "free", [Status.COMPLETED], ["completed"]),
+        (WorkResult.DROPPED, "hold", [Status.FREE], ["released"]),
+        (WorkResult.FAILED, "free", [Status.FREE], ["released"]),
+        (WorkResult.FAILED, "hold", [], []),  # on_failure="hold"
+        (WorkResult.CUT, "free", [], []),
     ],
 )
-def test_lease(ended: WorkResult, hold: bool, settled: list[Status], events: list[str]) -> None:
+def test_lease(ended: WorkResult, on_failure: str, settled: list[Status], events: list[str]) -> None:
     """Without a transaction a call is a claim and a settle, both sync and async."""
     store = FakeStore(claims=[record_of(LEASED)])
-    call, listener = opened(store, lease=True, hold_failures=hold)
+    call, listener = opened(store, lease=True, on_failure=on_failure)
     call.settle(ended, OUTCOME)
     assert (store.trace, listener.events) == (["claim"] + ["settle"] * len(settled), events)
 
     twin = FakeStore(claims=[record_of(LEASED)])
-    call, twins = operation(twin, lease=True, hold_failures=hold)
+    call, twins = operation(twin, lease=True, on_failure=on_failure)
 
     async def run() -> None:
         assert await call.aopen() == Execute(attempt=1)
@@ -481,6 +481,22 @@ class SlowStore(FakeStore):
         self.asked.set()
         await self.arrived.wait()
         return await super().aclaim(ticket)
+
+
+def test_a_coroutine_that_is_closed_while_the_claim_is_on_its_way() -> None:
+    """Nothing can be awaited any more: the record stays as the claim has left it, until its lease ends."""
+    call, _ = operation(store := SlowStore(claims=[record_of(LEASED)]), lease=True)
+
+    async def run() -> None:
+        opening = call.aopen()
+        while not store.asked.is_set():
+            opening.send(None)
+            await asyncio.sleep(0)
+        opening.close()
+        store.arrived.set()
+
+    asyncio.run(run())
+    assert store.settled == []
 
 
 def cancelled(call: Any, store: SlowStore) -> bool:

@@ -11,8 +11,7 @@ from uuid import UUID
 import pytest
 
 from django_idempotency.core import rules
-from django_idempotency.core.records import Record
-from django_idempotency.core.repeats import Counted
+from django_idempotency.core.records import Counted, Record
 from django_idempotency.engine import repeating
 from django_idempotency.engine.repeating import RepeatCounter
 from django_idempotency.errors import StoreUnavailable

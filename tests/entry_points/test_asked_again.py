@@ -386,10 +386,7 @@ OPEN: dict[str, Any] = {
     "default": with_default,
 }
 #: The guard is below the checks.
-BELOW: dict[str, Any] = {
-    "own": staff_only(idempotent()(pay)),
-    "dispatch": GuardedByDispatch.as_view(),
-}
+BELOW: dict[str, Any] = {"own": staff_only(idempotent()(pay)), "dispatch": GuardedByDispatch.as_view()}
 
 urlpatterns = [
     *(path(f"asked/{name}/", view) for name, view in ASKED.items()),

@@ -18,7 +18,10 @@ NODE = shutil.which("node")
 SCRIPT = Path(django_idempotency.__file__).with_name("static") / "django_idempotency" / "browsable-api.js"
 HARNESS = Path(__file__).with_name("browsable_api.js")
 
-pytestmark = pytest.mark.skipif(NODE is None, reason="runs the script in Node.js")
+pytestmark = [
+    pytest.mark.skipif(NODE is None, reason="runs the script in Node.js"),
+    pytest.mark.slow,  # each starts it
+]
 
 CREATED = {"status": 201, "type": "text/html; charset=utf-8", "body": "<p>created</p>"}
 POST = {"attributes": {"method": "post"}, "fields": {"label": "a"}}

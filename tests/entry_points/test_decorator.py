@@ -170,8 +170,7 @@ def test_handlers_between_a_class_and_its_bases_run(user: User, connect: Connect
 
 
 @pytest.mark.parametrize(
-    ("handler", "ran"),
-    [("post overriding", 2), ("patch overriding", 1), ("delete overriding", 2), ("post mixed", 1)],
+    ("handler", "ran"), [("post overriding", 2), ("patch overriding", 1), ("delete overriding", 2), ("post mixed", 1)]
 )
 def test_a_subclass_is_guarded(user: User, connect: Connect, settings: Any, handler: str, ran: int) -> None:
     """What a subclass overrides or adds is guarded once, with all that it does, unless it is exempt."""

@@ -28,10 +28,10 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from django_idempotency import Policy, idempotency_exempt, idempotent
-from django_idempotency.core.scope_names import hashed
 from django_idempotency.errors import ConfigurationError
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.rest_framework import IdempotentViewMixin
+from django_idempotency.scopes import hashed
 from django_idempotency.signals import claimed, completed
 
 from ..support.factories import grant

@@ -22,7 +22,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from django_idempotency import idempotent
-from django_idempotency.core.profiles import PROFILES
+from django_idempotency.contrib.dialects import PROFILES
 
 from .views import work
 

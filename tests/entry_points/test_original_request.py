@@ -12,7 +12,7 @@ from django.test import override_settings
 
 from django_idempotency import Policy, idempotent
 from django_idempotency.errors import StoreUnavailable
-from django_idempotency.http.keys import request_id_of
+from django_idempotency.http.admission import request_id_of
 from django_idempotency.http.plan import resolve_policy
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.memory import MemoryStore

@@ -43,11 +43,7 @@ PLAIN: dict[str, tuple[int, str, int]] = {
 }
 
 #: DRF handles its exceptions inside the guard, so they are responses.
-DRF: dict[str, tuple[int, str, int]] = {
-    **PLAIN,
-    "validation": (400, FREE, 1),
-    "payment": (402, KEPT, 1),
-}
+DRF: dict[str, tuple[int, str, int]] = {**PLAIN, "validation": (400, FREE, 1), "payment": (402, KEPT, 1)}
 
 CASES = [
     *((entry_point, how, expected) for entry_point in ("decorated", "middleware") for how, expected in PLAIN.items()),

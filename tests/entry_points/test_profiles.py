@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.test import override_settings
 from django.utils.http import http_date
 
-from django_idempotency.core.profiles import PROFILES
+from django_idempotency.contrib.dialects import PROFILES
 from django_idempotency.models import IdempotencyRecord
 
 from .conftest import CHARGE, Connect, Sender, effects

@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import path
 
 from django_idempotency import idempotent
-from django_idempotency.http.handle import RequestIdempotency
+from django_idempotency.http.exchange import RequestIdempotency
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.runtime import switch
 

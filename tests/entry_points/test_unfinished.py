@@ -122,9 +122,7 @@ def deferred(db: None) -> Iterator[None]:
     """Make a constraint that is checked only at COMMIT."""
     with connection.cursor() as cursor:
         cursor.execute("CREATE TABLE parent (id integer PRIMARY KEY)")
-        cursor.execute(
-            "CREATE TABLE child (parent integer REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED)",
-        )
+        cursor.execute("CREATE TABLE child (parent integer REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED)")
     yield
     with connection.cursor() as cursor:
         cursor.execute("DROP TABLE child")

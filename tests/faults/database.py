@@ -31,7 +31,10 @@ _OPEN = {
 }
 #: The number of sessions that others have on the test database.
 _SESSIONS = {
-    "postgresql": "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    "postgresql": """
+        SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+        AND NOT (state = 'idle' AND query LIKE 'INSERT INTO "payments_effect"%')
+    """,
     "mysql": """
         SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()
     """,
@@ -72,7 +75,11 @@ def idle() -> bool:
 
 
 def sessions() -> int:
-    """Count the database sessions of others. On SQLite there are none."""
+    """Count the database sessions of others. On SQLite there are none.
+
+    Not those in which an async view was the last to write, before its client hung up: at times Django leaves one open, of a
+    view without a guard, too.
+    """
     return 0 if connection.vendor == "sqlite" else _count(_SESSIONS[connection.vendor])
 
 

@@ -15,9 +15,9 @@ import pytest
 from django_idempotency.testing.linearizability import Answer, Call, History
 from testproject.payments.models import Effect
 
-from ..chaos import sagas
-from ..chaos.running import report
-from ..chaos.workloads import FOLDER, Sagas
+from ..proofs.chaos import sagas
+from ..proofs.chaos.running import report
+from ..proofs.chaos.workloads import FOLDER, Sagas
 from ..support.services import needs_postgresql_server
 from .servers import ROOT
 
@@ -30,7 +30,7 @@ SHORT = {"CHAOS_CLIENTS": "20", "CHAOS_SECONDS": "6", "CHAOS_PAUSE": "1.5"}
 def test_postgresql_restarts_under_clients_that_retry() -> None:
     """Twenty clients finish all of their operations through some restarts: charges with one effect each, and sagas."""
     done = subprocess.run(
-        [sys.executable, "-W", "ignore::ResourceWarning", "-m", "tests.chaos"],
+        [sys.executable, "-W", "ignore::ResourceWarning", "-m", "tests.proofs.chaos"],
         cwd=ROOT,
         env={**os.environ, **SHORT},
         capture_output=True,

@@ -13,9 +13,9 @@ import pytest
 from django_idempotency import idempotent_function
 from django_idempotency.contrib.steps.intervening import undo_by_hand
 from django_idempotency.contrib.steps.models import Step
+from django_idempotency.contrib.steps.rules import StepState
 from django_idempotency.core.hashing import record_id
 from django_idempotency.core.interventions import Intervention
-from django_idempotency.core.steps import StepState
 from django_idempotency.errors import HeldForPerson, InProgress, OperationCancelled
 from django_idempotency.functions import current_operation
 from django_idempotency.runtime.registry import stores

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import types
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,7 +13,14 @@ from asgiref.sync import async_to_sync
 from django_idempotency import idempotent_function
 from django_idempotency.core.failures import failure_of
 from django_idempotency.core.interventions import released
-from django_idempotency.errors import DeadlinePassed, HeldForPerson, InProgress, ResponseNotStored, StoreUnavailable
+from django_idempotency.errors import (
+    DeadlinePassed,
+    HeldForPerson,
+    InProgress,
+    OperationHeld,
+    ResponseNotStored,
+    StoreUnavailable,
+)
 from django_idempotency.functions import Takeover
 
 from .helpers import CardDeclined, Clock, NetworkDown, Runs, of
@@ -393,3 +402,66 @@ def test_on_takeover_of_a_coroutine_function(clock: Clock) -> None:
     clock.go(30)
     assert async_to_sync(charge)(1) == "it was done"
     assert work.count == 1
+
+
+@pytest.mark.parametrize("asks_async", [False, True])
+def test_on_takeover_is_held_by_what_it_calls(clock: Clock, asks_async: bool) -> None:
+    """A hold that reaches the caller is the functions' own exception, in async calls as in others."""
+
+    def ask(takeover: Takeover) -> Any:
+        raise OperationHeld("look into it")
+
+    work = failing(SystemExit())
+
+    async def acharge(order: int) -> Any:
+        return work(order)
+
+    guard = idempotent_function(lease=30, on_takeover=ask, key_prefix="charge")
+    charge: Any = async_to_sync(guard(acharge)) if asks_async else guard(of(work))
+    with pytest.raises(SystemExit):
+        charge(1)
+    clock.go(30)
+    with pytest.raises(HeldForPerson, match="look into it"):
+        charge(1)
+
+
+def test_a_coroutine_that_is_closed_while_on_takeover_decides(clock: Clock) -> None:
+    """The record stays as it is, and the next call asks again."""
+
+    @types.coroutine
+    def forever() -> Any:
+        yield
+
+    async def ask(takeover: Takeover) -> Any:
+        if clock.now < last:
+            await forever()
+        return takeover.found("it was done")
+
+    last = clock.now + timedelta(seconds=60)
+    work = failing(SystemExit())
+
+    @idempotent_function(lease=30, on_takeover=ask, key_prefix="charge")
+    async def charge(order: int) -> Any:
+        return work(order)
+
+    async def close_in_the_middle() -> None:
+        call: Any = charge(1)
+        while call.cr_await is None or not isinstance(awaiting(call), types.GeneratorType):
+            call.send(None)
+            await asyncio.sleep(0)
+        call.close()
+
+    with pytest.raises(SystemExit):
+        async_to_sync(charge)(1)
+    clock.go(30)
+    asyncio.run(close_in_the_middle())
+    clock.go(30)
+    assert async_to_sync(charge)(1) == "it was done"
+    assert work.count == 1
+
+
+def awaiting(call: Any) -> Any:
+    """Return what a coroutine awaits in the end."""
+    while isinstance(call, types.CoroutineType):
+        call = call.cr_await
+    return call

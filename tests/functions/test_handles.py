@@ -33,6 +33,41 @@ def test_key_for() -> None:
         charge.idempotency.key_for(None)
 
 
+@pytest.mark.parametrize(
+    "terms",
+    [{"data_keyword_argument": "event", "key": "id"}, {"key": "event.id"}, {"key": "[event.id, event.id]"}],
+    ids=["the one argument", "one of all", "parts"],
+)
+def test_what_does_not_belong_to_the_key_is_not_asked_for(terms: dict[str, Any]) -> None:
+    """A handler's record is found without its context; what the key is made of, and names that it has not, are asked for."""
+
+    @idempotent_function(key_prefix="handler", **terms)
+    def handler(event: dict[str, Any], context: object, *, dry_run: bool) -> int:
+        return 5
+
+    event: Any = {"id": 17}
+    handle: Any = handler.idempotency
+    handler(event, object(), dry_run=False)
+    assert handle.lookup(event=event).result() == handle.lookup(event).result() == 5
+    assert handle.key_for(event) == handle.key_for(event, None, dry_run=True)
+    assert handle.forget(event=event) is True
+    for wrong in ({}, {"context": None}, {"event": event, "other": 1}):
+        with pytest.raises(TypeError, match="argument"):
+            handle.key_for(**wrong)
+
+
+@pytest.mark.parametrize("key", [None, "@", "[event.id, values(@)]", lambda arguments: arguments["event"]["id"]])
+def test_a_key_of_all_arguments_asks_for_all(key: Any) -> None:
+    """Without one of them it would be another key."""
+
+    @idempotent_function(key_prefix="handler", key=key)
+    def handler(event: dict[str, Any], context: object) -> int:
+        return 5
+
+    with pytest.raises(TypeError, match="context"):
+        handler.idempotency.key_for(event={"id": 17})
+
+
 def test_lookup(clock: Clock) -> None:
     """A lookup returns nothing, then state, attempt and result, then nothing again after the expiry."""
     charge = make(expires_after=60, lease=10)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,13 +15,14 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import Group
 from django.core.exceptions import ImproperlyConfigured
+from django.test import override_settings
 
 from django_idempotency import deadline, idempotent_function
 from django_idempotency.engine.operation import Operation
-from django_idempotency.errors import ConfigurationError, ResponseNotStored
+from django_idempotency.errors import ConfigurationError, KeyMissing, ResponseNotStored
 from django_idempotency.messages import Acknowledge, disposition
 
-from .helpers import Runs, of
+from .helpers import LEASES, Runs, of
 
 pytestmark = pytest.mark.usefixtures("memory")
 
@@ -43,6 +45,18 @@ def test_a_part_that_is_missing(key: str) -> None:
     assert [pay("s", ref="r1", amount=1), pay("s", ref="r2", amount=2)] == [1, 2]
 
 
+@pytest.mark.parametrize("terms", [{"key": "ids"}, {"key": "{all: ids}"}, {"key": "@"}, {}])
+def test_a_value_of_nothing_but_nulls(terms: dict[str, Any]) -> None:
+    """It identifies no event, so none gets the result of another; `required` refuses it."""
+
+    @idempotent_function(data_keyword_argument="event", required=True, key_prefix="nulls", **terms)
+    def on_event(event: dict[str, Any]) -> int:
+        return 1
+
+    with pytest.raises(KeyMissing):
+        on_event({"ids": [None, {"id": None}]})
+
+
 @pytest.mark.parametrize("terms", [{"key": "event.id"}, {"data_keyword_argument": "event", "key": "id"}])
 def test_the_name_of_var_keyword(terms: dict[str, Any]) -> None:
     """No call has an argument of that name, so every call would run unguarded."""
@@ -51,6 +65,62 @@ def test_the_name_of_var_keyword(terms: dict[str, Any]) -> None:
 
     with pytest.raises(ImproperlyConfigured):
         idempotent_function(**terms, key_prefix="on_event")(on_event)
+
+
+@pytest.mark.parametrize(
+    ("key", "typed"),
+    [
+        ("event.detail.orderId", "'detail.orderId'"),
+        ("[event.shop, event.lines[0].event.id, eventual]", "'[shop, lines[0].event.id, eventual]'"),
+        ("event[0].id", "'@[0].id'"),
+        ("event", "'@'"),
+    ],
+)
+@pytest.mark.parametrize("field", ["key", "validate"])
+def test_a_root_that_is_the_arguments_own_name(key: str, typed: str, field: str) -> None:
+    """It would select nothing, and run unguarded: the sentence says what to type."""
+    terms: Any = {"data_keyword_argument": "event", "key_prefix": "own", field: key}
+    with pytest.raises(ImproperlyConfigured, match=re.escape(f"type {field}={typed}")):
+        idempotent_function(**terms)(lambda event: None)
+
+
+def test_a_member_with_the_arguments_name() -> None:
+    """It is selected by `@`."""
+
+    @idempotent_function(data_keyword_argument="event", key="@.event.id", key_prefix="own")
+    def handler(event: dict[str, Any]) -> int:
+        return int(event["event"]["id"])
+
+    assert [handler({"event": {"id": 1}, "at": at}) for at in (1, 2)] == [1, 1]
+    assert handler.idempotency.lookup({"event": {"id": 1}}) is not None
+
+
+def test_a_data_class_of_an_event_source() -> None:
+    """What its properties compute identifies a call, as in AWS Powertools."""
+    record = pytest.importorskip("aws_lambda_powertools.utilities.data_classes.sqs_event").SQSRecord
+    runs = Runs(lambda record: record.body)
+    terms: dict[str, Any] = {"data_keyword_argument": "order", "key": "message_id", "required": True}
+    handler = idempotent_function(key_prefix="sqs", **terms)(of(runs))
+    assert [handler(record({"messageId": name, "body": name})) for name in ("m-1", "m-1", "m-2")] == [
+        *("m-1", "m-1", "m-2")
+    ]
+    assert runs.count == 2
+
+
+@override_settings(IDEMPOTENCY={**LEASES, "LEASE": 30})
+@pytest.mark.parametrize(("ttl", "lease"), [(20, 10), (30, 15), (31, 30)])
+def test_a_ttl_that_is_shorter_than_the_default_lease(ttl: float, lease: float) -> None:
+    """It bounds the lease by itself; it is not the first call that finds the contradiction."""
+
+    @idempotent_function(key="order", key_prefix="short", expires_after=ttl)
+    def charge(order: int) -> int:
+        return order
+
+    assert charge(1) == 1
+    known = charge.idempotency.lookup(1)
+    assert known is not None
+    record = known.record
+    assert (record.lease_until - record.created_at).total_seconds() == lease
 
 
 # ------------------------------------------------------------------------------------------------------------ results

@@ -19,8 +19,8 @@ from rest_framework.request import Request
 from django_idempotency import Policy
 from django_idempotency.conf import resolve
 from django_idempotency.errors import ConfigurationError, RequestTooLarge
-from django_idempotency.http import bodies
-from django_idempotency.http.identity import fingerprint
+from django_idempotency.http.admission import fingerprint
+from django_idempotency.http.bodies import keep
 from django_idempotency.http.selection import Document
 
 JSON = "application/json"
@@ -333,14 +333,14 @@ def test_what_is_selected_from_is_bounded_too() -> None:
 def test_what_a_permission_has_parsed_is_still_compared_by_value() -> None:
     """This needs the bytes from before: DRF's data has merged the floats and the duplicate names."""
 
-    def read(body: bytes, *, keep: bool) -> bytes:
+    def read(body: bytes, *, held: bool) -> bytes:
         sent = request(body)
-        if keep:
-            bodies.keep(sent)
+        if held:
+            keep(sent)
         parsed = Request(sent, parsers=[JSONParser()])
         assert parsed.data
         return fingerprint(parsed, resolve(Policy()))
 
     one, other = b'{"amount": 0.1}', b'{"amount": 0.1000000000000000055}'
-    assert read(one, keep=True) != read(other, keep=True)
-    assert read(one, keep=True) == digest(b'{ "amount":0.1}')
+    assert read(one, held=True) != read(other, held=True)
+    assert read(one, held=True) == digest(b'{ "amount":0.1}')

@@ -14,7 +14,7 @@ from rest_framework.test import APIRequestFactory
 
 from django_idempotency import Policy
 from django_idempotency.conf import resolve
-from django_idempotency.http.identity import fingerprint
+from django_idempotency.http.admission import fingerprint
 
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"

@@ -51,7 +51,7 @@ def test_a_long_body_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert b"".join(bodies.chunks(request)) == b"amount=1"
     assert not bodies.is_read(request)
     assert request.POST["amount"] == "1"
-    assert bodies.form(uploaded, uploaded)["amount"] == "1"
+    assert bodies.form_fields(uploaded, uploaded)["amount"] == "1"
     assert b"amount" in uploaded.read()
 
 
@@ -63,7 +63,7 @@ def test_a_request_that_no_server_made() -> None:
 def test_a_form_that_failed_fails_again() -> None:
     """Django would leave an empty form behind."""
     request = posted(b"--x", content_type="multipart/form-data")
-    assert bodies.form(request, request) is None
+    assert bodies.form_fields(request, request) is None
     with pytest.raises(MultiPartParserError):
         request.POST  # noqa: B018
 
@@ -71,7 +71,7 @@ def test_a_form_that_failed_fails_again() -> None:
 def test_data_that_failed_fails_again() -> None:
     """REST framework would leave empty data behind."""
     request = Request(posted(b"{", content_type="application/json"), parsers=[JSONParser()])
-    assert bodies.form(request, request._request) is None
+    assert bodies.form_fields(request, request._request) is None
     with pytest.raises(ParseError):
         request.data  # noqa: B018
     assert not request.data

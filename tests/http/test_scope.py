@@ -15,10 +15,8 @@ from django.utils.functional import SimpleLazyObject
 
 from django_idempotency import Policy
 from django_idempotency.conf import resolve
-from django_idempotency.core.scope_names import hashed
 from django_idempotency.errors import ConfigurationError, KeyTooShort
-from django_idempotency.http.keys import ANONYMOUS, scope_of
-from django_idempotency.scopes import public
+from django_idempotency.scopes import ANONYMOUS, hashed, public, scope_of
 
 LONG_KEY = "k" * 20
 

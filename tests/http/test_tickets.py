@@ -11,7 +11,7 @@ from django_idempotency import conf
 from django_idempotency.core.hashing import record_id, secret_id
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.records import Guarantee, Ticket
-from django_idempotency.http.identity import Identity
+from django_idempotency.http.admission import Identity
 from django_idempotency.runtime.registry import issuing
 
 

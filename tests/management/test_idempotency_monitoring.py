@@ -26,6 +26,7 @@ from ..support.services import needs_prometheus, program
 DECLARING = (
     *("runtime.metered", "contrib.audit.writing", "contrib.suspects.searching"),
     *("contrib.outbox.relaying", "contrib.steps.journal", "contrib.client.ledger"),
+    *("contrib.metrics.fronts", "contrib.monitoring.clients"),
 )
 _NAME = re.compile(r"django_idempotency_\w+")
 

@@ -16,16 +16,16 @@ from django.utils.connection import ConnectionDoesNotExist
 from pytest_django import Settings
 
 from django_idempotency.contrib.durable.suspending import Execution
-from django_idempotency.core import settlements
+from django_idempotency.core import conclusions
 from django_idempotency.core.hashing import derived_key, next_operation, record_id, secret_id
 from django_idempotency.core.interventions import Intervention, expired_now, released
 from django_idempotency.core.records import MISSING, Outcome, Settlement, Status, Ticket
-from django_idempotency.core.scope_names import hashed, qualified
 from django_idempotency.errors import ConfigurationError, LostRace, OutcomeUnknown, RecordUnreadable, StoreUnavailable
 from django_idempotency.inspection.failures import reason
 from django_idempotency.inspection.terminal import plain, span
 from django_idempotency.management.output import operator
 from django_idempotency.runtime.registry import stores
+from django_idempotency.scopes import hashed, qualified
 from django_idempotency.stores.base import BaseStore
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.stores.wrapper import innermost
@@ -196,7 +196,7 @@ class TestEveryStore:
         record = store.get(claim(store).id)
         assert record is not None
         asleep = Execution("order-17").suspending_ticket(record, record.ticket(owner=record.owner))
-        assert store.settle(asleep, settlements.handover(record, asleep))
+        assert store.settle(asleep, conclusions.handover(record, asleep))
         with pytest.raises(CommandError, match="Refused"):
             run("--erase")
         assert run("--erase", "--execution", "order-17").startswith("Erased. It was running, attempt 1")
@@ -209,7 +209,7 @@ class TestEveryStore:
         record = store.get(owner.id)
         assert record is not None
         asleep = Execution("order-17").suspending_ticket(record, owner)
-        assert store.settle(asleep, settlements.handover(record, asleep))
+        assert store.settle(asleep, conclusions.handover(record, asleep))
         assert "It is suspended by the durable execution order-17." in run("--execution", "order-17")
         assert "It is not suspended by the durable execution order-18." in run("--execution", "order-18")
         for others in ([], ["--execution", "order-18"]):

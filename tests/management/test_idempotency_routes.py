@@ -29,7 +29,7 @@ from rest_framework.viewsets import ViewSet
 
 from django_idempotency import Policy, idempotency_exempt, idempotent
 from django_idempotency.checks.guards import GuardKind, terms
-from django_idempotency.core.profiles import PROFILES
+from django_idempotency.contrib.dialects import PROFILES
 from django_idempotency.errors import ConfigurationError
 from django_idempotency.http.exchange import HEADER
 from django_idempotency.rest_framework import IdempotentViewMixin

@@ -7,10 +7,7 @@ import os
 from testproject.settings import *  # noqa: F403
 
 TASKS = {
-    "default": {
-        "BACKEND": "tests.messages.tasks.FolderBackend",
-        "OPTIONS": {"folder": os.environ["TASKS_FOLDER"]},
-    }
+    "default": {"BACKEND": "tests.messages.tasks.FolderBackend", "OPTIONS": {"folder": os.environ["TASKS_FOLDER"]}}
 }
 #: `lease` only: a death is noticed after 3 seconds, while duplicates wait up to WAIT, 5 seconds.
 IDEMPOTENCY = {"LEASE": 3}

@@ -16,9 +16,9 @@ from django_idempotency import Policy, conf, idempotent_function, realm, scopes
 from django_idempotency.errors import ConfigurationError
 from django_idempotency.functions import current_operation
 from django_idempotency.http.admission import key_to_guard
-from django_idempotency.http.keys import scope_of
 from django_idempotency.realms import host, realm_of, schema
 from django_idempotency.runtime.switch import overridden
+from django_idempotency.scopes import scope_of
 
 MEMORY = {"default": {"BACKEND": "django_idempotency.stores.memory.MemoryStore"}}
 HEADERS = {"Idempotency-Key": "k" * 20}

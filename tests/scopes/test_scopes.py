@@ -18,9 +18,8 @@ from django.test import RequestFactory
 from rest_framework.authtoken.models import Token, TokenProxy
 
 from django_idempotency import Policy, conf, scopes
-from django_idempotency.core.scope_names import hashed
 from django_idempotency.errors import ConfigurationError
-from django_idempotency.http.keys import scope_of
+from django_idempotency.scopes import hashed, scope_of
 
 KEY = "k" * 20
 

@@ -249,6 +249,31 @@ def test_the_answer_to_commit_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     assert effects() == 1
 
 
+@not_sqlite
+def test_no_other_connection_after_the_answer_to_commit_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server is full: its refusal does not hide that the outcome is unknown."""
+
+    class Full(Exception):
+        sqlstate = "53300"
+
+    def full(*_: Any) -> None:
+        raise OperationalError(1040, "Too many connections") from Full()
+
+    call = Call()
+    call.open()
+    call.work()
+    with monkeypatch.context() as patch:
+        commit_and(OperationalError(2013, "Lost connection to server during query"), patch)
+        patch.setattr(connection, "rollback", full)
+        patch.setattr(connection, "connect", full)
+        with pytest.raises(OutcomeUnknown):
+            call.settle()
+    connection.close()
+    assert call.listener.events == ["claimed", "lost"]
+    assert Call().run() == Replay(outcome=OUTCOME, attempt=1)
+    assert effects() == 1
+
+
 def test_an_error_of_ours_after_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A time limit that strikes when COMMIT is done does not release the record: the work must not run again."""
     call = Call()

@@ -21,19 +21,13 @@ from django_idempotency.core.records import Guarantee, Settlement, Status, Ticke
 from django_idempotency.core.rules import Busy, Execute, Replay
 from django_idempotency.engine.atomic import AtomicOperation
 from django_idempotency.engine.operation import Operation
-from django_idempotency.errors import (
-    ConfigurationError,
-    DurableInsideGuard,
-    ImplicitCommit,
-    LostRace,
-    StoreUnavailable,
-)
+from django_idempotency.errors import ConfigurationError, DurableInsideGuard, ImplicitCommit, LostRace, StoreUnavailable
 from django_idempotency.instrumentation.observer import Observer
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.signals import claimed
 from django_idempotency.stores.orm import ORMStore
-from django_idempotency.stores.orm.executing import written
 from django_idempotency.stores.orm.guard import ACTIVE_GUARDS
+from django_idempotency.stores.orm.statements import written
 from django_idempotency.testing.tickets import make_ticket
 from testproject.payments.models import Effect
 

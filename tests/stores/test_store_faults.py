@@ -72,12 +72,7 @@ async def aopened(request: HttpRequest) -> HttpResponse:
     return await sync_to_async(work)()
 
 
-urlpatterns = [
-    path("closed/", closed),
-    path("open/", opened),
-    path("async/", aclosed),
-    path("async/open/", aopened),
-]
+urlpatterns = [path("closed/", closed), path("open/", opened), path("async/", aclosed), path("async/open/", aopened)]
 #: Name → how a server goes away. A stop is an orderly one: it writes its log, and closes its connections.
 TROUBLES = {"frozen": Server.freeze, "killed": Server.kill, "stopped": Server.stop}
 
@@ -191,11 +186,7 @@ def test_during_the_view(
     with caplog.at_level(logging.WARNING, "django_idempotency"):
         answer = send(url)
     assert (answer.status_code, Effect.objects.count()) == (201, 1)
-    assert set(events(caplog)) in (
-        {"deferred"},
-        {"lost"},
-        {"deferred", "lost"},
-    )  # lost if its lease has ended first
+    assert set(events(caplog)) in ({"deferred"}, {"lost"}, {"deferred", "lost"})  # lost if its lease has ended first
 
 
 def events(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -221,11 +212,7 @@ def test_restarted_without_its_table(
     MEANWHILE.append(dynamodb_server.restart)
     with caplog.at_level(logging.WARNING, "django_idempotency"):
         assert send("/closed/").status_code == 201
-    assert set(events(caplog)) in (
-        {"deferred"},
-        {"lost"},
-        {"deferred", "lost"},
-    )  # lost if its lease has ended first
+    assert set(events(caplog)) in ({"deferred"}, {"lost"}, {"deferred", "lost"})  # lost if its lease has ended first
     MEANWHILE.clear()
     refused = send("/closed/")
     assert (refused.status_code, refused.json()["code"], Effect.objects.count()) == (503, "store-unavailable", 1)

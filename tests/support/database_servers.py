@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import psycopg
-
 from .services import program
 from .store_servers import Server, running
 
@@ -115,6 +113,8 @@ def private_folder() -> Iterator[Path]:
 
 def answers(port: int) -> bool:
     """Does a database "postgres" respond on a port?"""
+    import psycopg
+
     with (
         suppress(psycopg.Error),
         psycopg.connect(host="127.0.0.1", port=port, user="postgres", dbname="postgres", connect_timeout=1) as session,

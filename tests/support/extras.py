@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from importlib.metadata import PackageNotFoundError, packages_distributions, requires
+from importlib.machinery import all_suffixes
+from importlib.metadata import PackageNotFoundError, distributions, requires
+from inspect import getmodulename
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -54,11 +56,22 @@ def _requires(name: str) -> list[str]:
 def refused_without(extra: str) -> set[str]:
     """Return the top-level modules of this environment that an environment with only that extra does not have."""
     present = installed_by(extra)
-    return {
-        module
-        for module, distributions in packages_distributions().items()
-        if present.isdisjoint(map(canonicalize_name, distributions)) and not (ROOT / module).exists()
+    return _modules(kept=False, of=present) - _modules(kept=True, of=present)
+
+
+def _modules(*, kept: bool, of: set[str]) -> set[str]:
+    """Return the top-level modules of the distributions in `of`, or of all others.
+
+    `packages_distributions()` of Python 3.10 overlooks wheels without a top_level.txt, so the files are read.
+    """
+    found = {
+        file.parts[0] if len(file.parts) > 1 else getmodulename(file.name) or ""
+        for distribution in distributions()
+        if (canonicalize_name(distribution.metadata["Name"]) in of) is kept
+        for file in distribution.files or ()
+        if file.suffix in all_suffixes()
     }
+    return {module for module in found if module.isidentifier() and not (ROOT / module).exists()}
 
 
 def refusing(modules: Iterable[str]) -> dict[str, str]:

@@ -25,6 +25,7 @@ PROGRAMS = {
     "postgresql-server": ("PostgreSQL's server", "initdb", "postgres"),
     "pgbouncer": ("PgBouncer", "pgbouncer"),
     "prometheus": ("Prometheus", "prometheus", "promtool"),
+    "node": ("Node.js", "node"),
 }
 
 
@@ -48,6 +49,8 @@ needs_postgresql_server = pytest.mark.needs("postgresql-server")
 needs_pgbouncer = pytest.mark.needs("pgbouncer")
 #: Only its programs: a test starts a server of its own, and rules are checked.
 needs_prometheus = pytest.mark.needs("prometheus")
+#: Only its program: it runs our scripts.
+needs_node = pytest.mark.needs("node")
 
 
 @cache
@@ -63,4 +66,4 @@ def missing(service: str) -> str:
 
 
 def program(name: str) -> str | None:
-    return shutil.which(name, path=f"{SERVERS_PATH}:{POSTGRESQL_PATH}")
+    return shutil.which(name) or shutil.which(name, path=f"{SERVERS_PATH}:{POSTGRESQL_PATH}")

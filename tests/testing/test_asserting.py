@@ -27,10 +27,7 @@ from django_idempotency.errors import InProgress
 from django_idempotency.testing import assert_idempotent, override_idempotency
 from testproject.payments.models import Effect
 
-MEMORY = {
-    "STORES": {"default": {"BACKEND": "django_idempotency.stores.memory.MemoryStore"}},
-    "GUARANTEE": "lease",
-}
+MEMORY = {"STORES": {"default": {"BACKEND": "django_idempotency.stores.memory.MemoryStore"}}, "GUARANTEE": "lease"}
 
 committed = pytest.mark.django_db(transaction=True)
 

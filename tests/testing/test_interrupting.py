@@ -9,7 +9,7 @@ from asgiref.sync import async_to_sync
 
 from django_idempotency import idempotent_function
 from django_idempotency.contrib.steps.models import Step
-from django_idempotency.core.steps import StepState
+from django_idempotency.contrib.steps.rules import StepState
 from django_idempotency.errors import OperationCancelled
 from django_idempotency.testing import Interrupted, interrupt_at
 from django_idempotency.testing.clock import elapse

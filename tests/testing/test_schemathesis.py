@@ -88,10 +88,7 @@ def decline(request: HttpRequest, payload: Money) -> Any:
     return Status(402 if payload.amount % 2 else 409, payload)
 
 
-urlpatterns = [
-    path("ninja/", api.urls),
-    path("api/charges/", views.ChargeViewSet.as_view({"post": "create"})),
-]
+urlpatterns = [path("ninja/", api.urls), path("api/charges/", views.ChargeViewSet.as_view({"post": "create"}))]
 
 
 def schema_of_rest() -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 from django.http import HttpRequest
+from django.utils.encoding import escape_uri_path
 
 from ... import conf
 from ...core import rules
@@ -13,13 +14,15 @@ from ...core.failures import response_of
 from ...core.hashing import record_id
 from ...core.policy import Policy, Resolved
 from ...core.records import Guarantee, Record, Status
-from ...errors import KeyUnknown, LostRace, ScopeRequired
+from ...errors import KeyMalformed, KeyUnknown, LostRace, ScopeRequired
 from ...http.exchange import speak
-from ...http.keys import formatted, named_key, of_client, scope_of
-from ...http.references import note_record
+from ...http.keys import formatted
+from ...http.problems import note_record
 from ...http.responses import is_cancellation, is_held
 from ...runtime.registry import store_of
+from ...scopes import scope_of
 from ...stores.base import BaseStore
+from ..dialects.wire import named_key, of_client, of_endpoint
 
 
 def look_up(request: HttpRequest, user: Any, policy: Policy, sent: str) -> dict[str, Any]:
@@ -51,9 +54,12 @@ def _key_and_scope(request: HttpRequest, user: Any, terms: Resolved, sent: str) 
     key = formatted(named_key(named, profile), terms)
     if profile.client_field is not None:
         key = of_client(key, client or None, profile)
-    scope = scope_of(request, user, terms, key)
-    if scope is None:
+    if (scope := scope_of(request, user, terms, key)) is None:
         raise ScopeRequired
+    if profile.keys_per == "endpoint":
+        if (path := request.GET.get("path")) is None:
+            raise KeyMalformed("Each endpoint has keys of its own: add the path, as in ?path=/charges")
+        key = of_endpoint(key, escape_uri_path(path))
     return key, scope
 
 

@@ -1,6 +1,6 @@
 """Async REST framework views, as in adrf: the mixin and the decorator below `@api_view`, under a lease.
 
-The async variant of `mixins` and `functions`. The guard opens when the handler is called, after authentication,
+The async variant of `guarding` and `functions`. The guard opens when the handler is called, after authentication,
 permissions and throttles, and closes around the rendered response. No transaction is involved.
 """
 
@@ -20,15 +20,15 @@ from ...http.admission import aadmit
 from ...http.atomic_requests import non_atomic_aliases_of
 from ...http.bodies import keep
 from ...http.call import Call
-from ...http.exchange import HeaderStatus, note, stamp
-from ...http.handle import without_key
+from ...http.exchange import HeaderStatus, note, stamp, without_key
 from ...http.markers import mark_of
 from ...http.problems import aproblem_response, note_problem
 from ...http.responses import render
 from ...http.run import aconclude, aended, require_lease
 from ...http.unguarded import EXEMPT, areport_unguarded, leave_unguarded
 from ...rest_framework import problems
-from ...rest_framework.guarding import DispatchFinished, ViewTerms, finished, judge
+from ...rest_framework.guarding import ViewTerms, finished, judge
+from ...rest_framework.inside import DispatchFinished
 from ...rest_framework.problems import IdempotencyException
 
 Run = Callable[[], Awaitable[HttpResponseBase]]
@@ -48,7 +48,7 @@ async def adispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run)
                 leave_unguarded(request, EXEMPT)
                 await areport_unguarded(request)
         return stamp(request, await run())
-    if terms.may_read_body(request):
+    if terms.fixed is not None or terms.carries_key(request):
         await sync_to_async(keep)(request)
     guard = _AsyncGuardedHandler(view, terms, handler)
 
@@ -168,7 +168,6 @@ async def _respond(view: Any, problem: Problem) -> HttpResponseBase:
     if not problems.has_own_handler(view):
         return await aproblem_response(problem, view.request._request)
     note_problem(view.request._request, problem)
-    response: HttpResponseBase = view.handle_exception(IdempotencyException(problem, view.request._request))
-    response = view.finalize_response(view.request, response, *view.args, **view.kwargs)
+    response = finished(view, view.handle_exception(IdempotencyException(problem, view.request._request)))
     await sync_to_async(render)(response)
     return response

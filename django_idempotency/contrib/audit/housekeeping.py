@@ -3,71 +3,59 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
-from django.db import Error, IntegrityError, transaction
+from django.db import IntegrityError, transaction
 
 from ... import conf
 from ...core.at_rest import ERASED
 from ...core.policy import seconds
-from ...core.scope_names import user_of
-from ...errors import LostRace
-from ...stores.base import utcnow
-from ...stores.orm.database_errors import lost_race
+from ...runtime.wings import Erased, Extension, Purging
+from ...scopes import user_of
+from ...stores.base import BaseStore, utcnow
 from ..at_rest.columns import batches
 from ..at_rest.encryption import sealing
 from ..at_rest.sealed import CannotOpen, Resealing
+from ..wing import purging
 from .models import AuditEvent, Reference
 from .rows import seal, unseal
 from .writing import database
 
-#: The most rows that one statement deletes.
-TOGETHER = 1000
 _MODELS = (AuditEvent, Reference)
 #: What an event keeps nothing of.
 _NOBODY = {**dict.fromkeys(AuditEvent.personal, ""), "sealed": None}
+
+
+class AuditTrail(Extension):
+    """The tables of the trail, one for all stores."""
+
+    def purging(self, alias: str, store: BaseStore) -> Iterable[Purging]:
+        """Return the rows that have reached AUDIT_RETENTION now; without it no row ever does."""
+        if (kept := conf.get("AUDIT_RETENTION")) is not None:
+            edge = utcnow() - timedelta(seconds=seconds(kept))
+            yield purging("audit row", *(partial(before, edge, model) for model in _MODELS))
+
+    def erase(self, options: Mapping[str, Any], *, scopes: frozenset[str], size: int, dry: bool) -> Iterator[Erased]:
+        """Erase to whom events happened. That they happened stays."""
+        if scopes:
+            yield Erased(kind="audit rows", erased=erase(scopes, size=size, dry=dry))
+
+    def reseal(self, store: BaseStore, *, size: int, dry: bool) -> Iterator[tuple[str, Counter[Resealing]]]:
+        """Write each row as it would be written now. One that changes meanwhile, as an erased one does, is left as it is then."""
+        for model in _MODELS:
+            for rows in batches(rows_of(model), size):
+                yield "audit rows", Counter(_resealed(row, dry=dry) for row in rows)
 
 
 def rows_of(model: type[AuditEvent | Reference]) -> Any:
     return model.maintenance.using(database(model))
 
 
-# ------------------------------------------------------------------------------------------------------------- purge
-
-
-def edge(now: datetime | None = None) -> datetime | None:
-    """Return the moment before which rows have reached AUDIT_RETENTION; `None`: no row ever does."""
-    kept = conf.get("AUDIT_RETENTION")
-    return None if kept is None else (now or utcnow()) - timedelta(seconds=seconds(kept))
-
-
-def purge(before: datetime, *, limit: int) -> int:
-    """Delete up to `limit` rows from before a moment, and at most `TOGETHER`. Return how many; 0: none is left.
-
-    Raises `LostRace` if that met a deadlock, and the database's errors.
-    """
-    for model in _MODELS:
-        rows = rows_of(model)
-        due = list(rows.filter(at__lt=before).order_by("at").values_list("pk", flat=True)[: min(limit, TOGETHER)])
-        if due:
-            try:
-                rows.filter(pk__in=due).delete()
-            except Error as error:
-                if lost_race(error):
-                    raise LostRace from error
-                raise
-            return len(due)
-    return 0
-
-
-def count_due(before: datetime, *, limit: int) -> int:
-    """Count what a purge would delete, up to `limit`."""
-    return sum(rows_of(model).filter(at__lt=before)[:limit].count() for model in _MODELS)
-
-
-# ------------------------------------------------------------------------------------------------------------- erase
+def before(edge: datetime, model: type[AuditEvent | Reference]) -> Any:
+    return rows_of(model).filter(at__lt=edge).order_by("at")
 
 
 def erase(scopes: frozenset[str], *, size: int = 1000, dry: bool = False) -> int:
@@ -101,19 +89,6 @@ def _actor(row: AuditEvent) -> str | None:
     except CannotOpen:
         return None
     return row.actor or None
-
-
-# ------------------------------------------------------------------------------------------------------------ reseal
-
-
-def reseal(*, size: int, dry: bool = False) -> Iterator[Counter[Resealing]]:
-    """Write each row as it would be written now. Yield what became of each batch.
-
-    A row that changes meanwhile, as an erased one does, is left as it is then.
-    """
-    for model in _MODELS:
-        for rows in batches(rows_of(model), size):
-            yield Counter(_resealed(row, dry=dry) for row in rows)
 
 
 def _resealed(row: AuditEvent | Reference, *, dry: bool) -> Resealing:

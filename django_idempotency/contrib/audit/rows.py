@@ -24,9 +24,9 @@ from ...core.at_rest import ERASED, hashed_key, hashed_scope
 from ...core.failures import failure_in
 from ...core.hashing import framed, octets
 from ...core.records import CALL_METHOD, Outcome, Record, Ticket, kind_of
-from ...core.scope_names import user_of
 from ...engine.operation import Operation
 from ...instrumentation.observer import route_of
+from ...scopes import user_of
 from ...signals import EVENTS
 from ...stores.base import utcnow
 from ..at_rest.encryption import opened, sealing

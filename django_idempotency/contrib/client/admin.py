@@ -15,10 +15,10 @@ from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from ... import conf
-from ...core.outgoing import CallState
 from ...inspection.read_only import ReadOnlyAdmin
 from .ledger import id_of
 from .models import OutgoingCall
+from .rules import CallState
 
 logger = logging.getLogger("django_idempotency")
 

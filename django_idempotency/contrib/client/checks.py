@@ -25,8 +25,7 @@ class E120(Finding):
 @after_settings
 def check_client(**_: Any) -> Iterator[CheckMessage]:
     """Check PROVIDERS."""
-    if not (providers := conf.get("PROVIDERS")):
-        return
+    providers = conf.get("PROVIDERS")
     if not isinstance(providers, Mapping):
         yield E120(problem=f"it is a {type_named(providers)}, not a dict")
         return

@@ -16,16 +16,16 @@ from functools import lru_cache
 
 from asgiref.sync import sync_to_async
 
-from ...core import outgoing
 from ...core.concurrency import new_lock, run_to_completion
-from ...core.outgoing import BROKEN, ENDED, NOT_SENT, SAFE_METHODS, CallState
 from ...errors import CallWithoutName, ConfigurationError, DeadlinePassed, StreamedRequest
 from ...functions.deadlines import remaining
 from ...stores.base import utcnow
+from . import rules
 from .ledger import Ledger, Started
 from .messages import Answer, CallFacts, OutgoingRequest, is_replayed, reference_of
 from .names import CallName, name_of
 from .providers import LONGEST_DEADLINE, provider
+from .rules import BROKEN, ENDED, NOT_SENT, SAFE_METHODS, CallState
 
 #: Tokens that a bucket holds, and begins with: enough for the hiccups of a host that is rarely called.
 CAPACITY = 10.0
@@ -237,7 +237,7 @@ class Exchange:
             return started
         # Another process may have sent the same call since our last attempt.
         alone = self._open is not None and started.attempts == self._open.attempts + 1
-        self._clean = started.first or (alone and outgoing.stays_clean(self._verdict, clean=self._clean))
+        self._clean = started.clean or (alone and rules.stays_clean(self._verdict, clean=self._clean))
         self._open, self._verdict, self._answer = started, NOT_SENT, None
         return started
 
@@ -256,25 +256,25 @@ class Exchange:
 
     def _judged(self, answer: Answer) -> float | None:
         """See _failed(), for a response."""
-        self._verdict, self._answer = outgoing.judge(answer.status, answer.by_name), answer
+        self._verdict, self._answer = rules.judge(answer.status, answer.by_name), answer
         if self._verdict.state is CallState.SUCCEEDED:
             self._budget.earn()
         if not self._verdict.retry:
             return None
-        return self._pause(outgoing.retry_after(answer.by_name.get("retry-after"), now=utcnow()))
+        return self._pause(rules.retry_after(answer.by_name.get("retry-after"), now=utcnow()))
 
     def _pause(self, floor: float) -> float | None:
         if self._retries >= self._terms.retries:
             return None
         base, longest = self._terms.base, self._terms.longest
-        pause = outgoing.pause(self._retries, floor=floor, base=base, longest=longest, random=random.random)
+        pause = rules.pause(self._retries, floor=floor, base=base, longest=longest, random=random.random)
         if pause >= self._left() or not self._budget.spend():
             return None
         self._retries += 1
         return pause
 
     def _ending(self) -> CallState:
-        return outgoing.ending(self._verdict, clean=self._clean, resuming=self._name.resumption is not None)
+        return rules.ending(self._verdict, clean=self._clean, resuming=self._name.resumption is not None)
 
     def _left(self) -> float:
         return self._ends - time.monotonic()

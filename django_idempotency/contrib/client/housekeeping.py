@@ -1,143 +1,68 @@
-"""Finishes calls whose process died: sends them again with their keys, as long as their providers remember these.
-
-And deletes calls that ended long ago, and erases what is stored of one.
-"""
+"""What `purge_idempotency`, `idempotency_erase` and `idempotency_reseal` do about the table of calls."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import suppress
-from datetime import timedelta
-from enum import Enum
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from django.core.exceptions import ImproperlyConfigured
 from django.db import router
 from django.db.models import Q, QuerySet
 
 from ... import conf
 from ...core.at_rest import ERASED
-from ...core.lifetime import remembered
-from ...core.outgoing import ENDED, UNFINISHED, CallState
-from ...errors import CallHeld, LostRace
+from ...runtime.wings import Erased, Extension, Purging
+from ...stores.base import BaseStore
 from ...stores.orm.clock import Clock
 from ..at_rest import columns
 from ..at_rest.sealed import Resealing
+from ..wing import purging
 from .ledger import id_of
-from .messages import KINDS, OutgoingRequest, unpack_request
+from .messages import KINDS
 from .models import OutgoingCall
-from .names import Resumption, resuming
 from .providers import OPTIONS, provider
-
-#: Calls that are read at once.
-PAGE = 100
-
-
-class Resumed(Enum):
-    """What became of a call."""
-
-    FINISHED = "finished"
-    HELD = "held"
-    LEFT = "left"  # the provider did not respond; the next run goes on
-    TAKEN = "taken"  # another process goes on with it
-
-
-def due(*, using: str, older: timedelta, alias: str | None, unanswered: bool) -> QuerySet[OutgoingCall]:
-    """Return the calls that nobody has sent for that long, the oldest first, each with `read_at`.
-
-    `unanswered`: also those whose process gave up, and reported that to its caller.
-    """
-    states = [state.value for state in (UNFINISHED if unanswered else (CallState.OPEN,))]
-    calls = OutgoingCall.objects.using(using).filter(state__in=states, last_sent__lt=Clock(-older))
-    if alias is not None:
-        calls = calls.filter(provider=alias)
-    return calls.order_by("last_sent", "pk").annotate(read_at=Clock())
-
-
-def expired(*, using: str, older: timedelta, alias: str | None) -> Iterator[Any]:
-    """Yield calls, also those whose process gave up, that their providers may have forgotten."""
-    for call in paged(due(using=using, older=older, alias=alias, unanswered=True).defer("request", "response")):
-        with suppress(ImproperlyConfigured):  # reported for the others
-            if not remembered(call.read_at - call.first_sent, lifetime=provider(call.provider).lifetime):
-                yield call
-
-
-def paged(calls: QuerySet[OutgoingCall]) -> Iterator[Any]:
-    """Yield calls page by page; those that change meanwhile leave the pages that follow."""
-    rest = calls
-    while page := list(rest[:PAGE]):
-        yield from page
-        last = page[-1]
-        rest = calls.filter(Q(last_sent__gt=last.last_sent) | Q(last_sent=last.last_sent, pk__gt=last.pk))
-
-
-def resume(call: OutgoingCall, client: Any, *, using: str) -> Resumed:
-    """Send a call again, with what its provider's client adds, and say what became of it.
-
-    Raises `ImproperlyConfigured`, `CannotOpen`, and what the client raises.
-    """
-    if call.request is None:
-        raise ImproperlyConfigured('There was no "CLIENT" when it was made, so its request is not stored.')
-    request = unpack_request(call.pk, bytes(call.request))
-    resumption = Resumption(name=call.name, key=call.key, provider=call.provider, attempts=call.attempts)
-    try:
-        with resuming(resumption):
-            send(client, request)
-    except CallHeld:
-        return Resumed.HELD
-    except LostRace:
-        return Resumed.TAKEN
-    if not resumption.taken:
-        raise ImproperlyConfigured(
-            f'The "CLIENT" of the provider {call.provider!r} is none of ours, and has no adapter of ours, so the call was sent '
-            "past the ledger."
-        )
-    state = OutgoingCall.objects.using(using).values_list("state", flat=True).get(pk=call.pk)
-    return Resumed.LEFT if CallState(state) in UNFINISHED else Resumed.FINISHED
-
-
-def send(client: Any, request: OutgoingRequest) -> None:
-    """Send a request with a client of httpx, or a session of requests."""
-    if hasattr(client, "build_request"):
-        client.request(request.method, request.url, headers=list(request.headers), content=request.body)
-        return
-    headers: dict[str, str] = {}
-    for (
-        name,
-        value,
-    ) in request.headers:  # requests takes a dict, and a list of values is the same header (RFC 9110, 5.3)
-        headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    client.request(request.method, request.url, headers=headers, data=request.body)
-
-
-# ---------------------------------------------------------------------------------------------------------- ended calls
+from .rules import ENDED
 
 _ENDED = [state.value for state in ENDED]
+
+
+class OutgoingCalls(Extension):
+    """The table of calls."""
+
+    def purging(self, alias: str, store: BaseStore) -> Iterable[Purging]:
+        """Return the ended calls, with the default store: they are of all of them."""
+        if alias == "default" and conf.get("PROVIDERS"):
+            yield purging("outgoing call", expired_calls)
+
+    def add_erase_arguments(self, parser: Any) -> Iterable[str]:
+        parser.add_argument("--call", metavar="NAME", help="Erase what is stored of outgoing calls with this name.")
+        return ("call",)
+
+    def erase(self, options: Mapping[str, Any], *, scopes: frozenset[str], size: int, dry: bool) -> Iterator[Erased]:
+        if options["call"] is not None:
+            erased, left = erase(options["call"], dry=dry)
+            yield Erased(kind="outgoing calls", erased=erased, left=left, held_by="have not ended")
+
+    def reseal(self, store: BaseStore, *, size: int, dry: bool) -> Iterator[tuple[str, Counter[Resealing]]]:
+        for batch in columns.reseal(rows(), tuple(KINDS), _place, size=size, dry=dry):
+            yield "parts of outgoing calls", batch
+
+
+def _place(call: OutgoingCall, column: str) -> tuple[bytes, ...]:
+    return KINDS[column], call.pk.bytes
+
+
+def rows() -> QuerySet[OutgoingCall]:
+    return OutgoingCall.objects.using(router.db_for_write(OutgoingCall))
 
 
 def expired_calls() -> QuerySet[OutgoingCall]:
     """Return the ended calls whose retention is over. A provider that is not configured any more has the default."""
     aliases = list(conf.get("PROVIDERS"))
-    rules = {alias: Q(provider=alias, last_sent__lt=Clock(-provider(alias).retention)) for alias in aliases}
     wanted = ~Q(provider__in=aliases) & Q(last_sent__lt=Clock(-OPTIONS["RETENTION"]))
-    for rule in rules.values():
-        wanted |= rule
-    return OutgoingCall.objects.using(router.db_for_write(OutgoingCall)).filter(wanted, state__in=_ENDED)
-
-
-def count_due(*, limit: int) -> int:
-    """Count what a purge would delete, up to `limit`."""
-    return expired_calls()[:limit].count()
-
-
-def purge(*, limit: int) -> int:
-    """Delete up to `limit` calls whose retention is over, by their primary keys, and return how many."""
-    found = list(expired_calls().order_by("state", "last_sent").values_list("pk", flat=True)[:limit])
-    if not found:
-        return 0
-    # Its state again: a call of that name may have begun meanwhile.
-    return expired_calls().filter(pk__in=found).delete()[0]
+    for alias in aliases:
+        wanted |= Q(provider=alias, last_sent__lt=Clock(-provider(alias).retention))
+    return rows().filter(wanted, state__in=_ENDED).order_by("state", "last_sent")
 
 
 def erase(name: str, *, dry: bool = False) -> tuple[int, int]:
@@ -145,17 +70,9 @@ def erase(name: str, *, dry: bool = False) -> tuple[int, int]:
 
     The name stays used: a later call under it raises `CallResponseNotStored` if this one succeeded.
     """
-    using = router.db_for_write(OutgoingCall)
-    ids = [id_of(alias, name) for alias in conf.get("PROVIDERS")]
-    found = OutgoingCall.objects.using(using).filter(pk__in=ids)
+    found = rows().filter(pk__in=[id_of(alias, name) for alias in conf.get("PROVIDERS")])
     ended = found.filter(state__in=_ENDED)
     if dry:
         return ended.count(), found.count() - ended.count()
     erased = ended.update(name=ERASED, url="", digest=b"", request=None, response=None, reference="")
     return erased, found.exclude(state__in=_ENDED).count()
-
-
-def reseal(*, size: int, dry: bool = False) -> Iterator[Counter[Resealing]]:
-    """Write each stored request and response as it would be written now. Yield what became of each batch."""
-    calls = OutgoingCall.objects.using(router.db_for_write(OutgoingCall))
-    return columns.reseal(calls, tuple(KINDS), lambda row, name: (KINDS[name], row.pk.bytes), size=size, dry=dry)

@@ -12,15 +12,7 @@ from django.db import IntegrityError, router, transaction
 from django.db.models import Q, QuerySet
 
 from ...core.hashing import record_id
-from ...core.outgoing import UNFINISHED, CallState, KnownCall, Next, next_for
-from ...errors import (
-    CallChanged,
-    CallHeld,
-    CallInTransaction,
-    CallResponseNotStored,
-    LostRace,
-    OperationCancelled,
-)
+from ...errors import CallChanged, CallHeld, CallInTransaction, CallResponseNotStored, LostRace, OperationCancelled
 from ...instrumentation.meters import Metric
 from ...runtime.transactions import in_open_transaction
 from ...stores.orm.clock import Clock
@@ -29,6 +21,7 @@ from .messages import Answer, CallFacts, OutgoingRequest, pack_answer, pack_requ
 from .models import OutgoingCall
 from .names import CallName
 from .providers import LONGEST_DEADLINE, Provider
+from .rules import UNFINISHED, CallState, KnownCall, Next, next_for
 
 logger = logging.getLogger("django_idempotency")
 
@@ -47,8 +40,8 @@ class Started:
 
     key: str
     attempts: int
-    #: Is it the first attempt under this key?
-    first: bool
+    #: Was every attempt before it refused, or is there none?
+    clean: bool
 
 
 class Ledger:
@@ -128,7 +121,7 @@ class Ledger:
             values = {field.attname: getattr(new, field.attname) for field in new._meta.concrete_fields}
             del values["id"]
             written = self._rows.filter(key=row.key, attempts=row.attempts, state=row.state).update(**values)
-            return Started(key=new.key, attempts=1, first=True) if written else None
+            return Started(key=new.key, attempts=1, clean=True) if written else None
         try:
             with transaction.atomic(
                 using=self._using
@@ -136,17 +129,18 @@ class Ledger:
                 new.save(force_insert=True, using=self._using)
         except IntegrityError:
             return None
-        return Started(key=new.key, attempts=1, first=True)
+        return Started(key=new.key, attempts=1, clean=True)
 
     def _again(self, row: OutgoingCall) -> Started | None:
         values: dict[str, Any] = {"state": CallState.OPEN.value, "attempts": row.attempts + 1, "last_sent": Clock()}
-        if row.state == CallState.REFUSED.value:  # it had ended, so its request was dropped
+        refused = row.state == CallState.REFUSED.value
+        if refused:  # it had ended, so its request was dropped
             values["request"] = self._packed_request()
         if not self._rows.filter(key=row.key, attempts=row.attempts, state=row.state).update(**values):
             return None
         if self._name.resumption is not None:
             self._name.resumption.attempts = row.attempts + 1
-        return Started(key=row.key, attempts=row.attempts + 1, first=False)
+        return Started(key=row.key, attempts=row.attempts + 1, clean=refused)
 
     def _packed_request(self) -> bytes | None:
         """Return what the call is resumed with; `None`: it cannot be."""

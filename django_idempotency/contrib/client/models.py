@@ -7,8 +7,8 @@ from typing import ClassVar
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from ...core.outgoing import CallState
 from ...models import InstantField
+from .rules import CallState
 
 #: The longest provider and the longest name (characters).
 LONGEST = 255

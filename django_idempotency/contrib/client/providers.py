@@ -85,6 +85,8 @@ def problem_of(alias: Any, options: Any) -> str | None:
     """Return what is wrong with the settings of a provider; `None`: nothing. Imports nothing."""
     if not isinstance(alias, str) or not 0 < len(alias) <= LONGEST:
         return f"an alias is text of 1 to {LONGEST} characters"
+    if ":" in alias:
+        return "an alias has no colon: derive() takes what stands before one in a label as the alias"
     if not isinstance(options, Mapping):
         return f"it is a {type(options).__name__}, not a dict"
     if unknown := sorted(map(str, options.keys() - OPTIONS.keys())):

@@ -32,11 +32,7 @@ def _not_sent(error: Exception) -> bool:
 
 _ERRORS = Errors(
     not_sent=_not_sent,
-    broken=(
-        requests.exceptions.ConnectionError,
-        requests.exceptions.Timeout,
-        requests.exceptions.ChunkedEncodingError,
-    ),
+    broken=(requests.exceptions.ConnectionError, requests.exceptions.Timeout, requests.exceptions.ChunkedEncodingError),
 )
 
 

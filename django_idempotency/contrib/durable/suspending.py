@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
-from ...core import interventions, rules, settlements
+from ...core import conclusions, interventions, rules
 from ...core.conclusions import SettledState
 from ...core.hashing import suspension_token
 from ...core.interventions import Intervention
@@ -125,7 +125,7 @@ class DurableOperation(LeaseOperation):
         self.leave_lease()
         assert self.record is not None, "a suspended call has run"
         ticket = self.execution.suspending_ticket(self.record, self.ticket)
-        return Suspending(self, state, ticket, settlements.handover(self.record, ticket))
+        return Suspending(self, state, ticket, conclusions.handover(self.record, ticket))
 
 
 class Suspending(Settling):
@@ -152,7 +152,7 @@ def handed_over_before(ticket: Ticket, handover: Settlement) -> Commands[bool]:
 
 def resuming(ticket: Ticket, record: Record) -> Commands[Record]:
     """Resume a suspended record under this ticket. Returns it unchanged if another invocation won the race."""
-    handover = settlements.handover(record, ticket)
+    handover = conclusions.handover(record, ticket)
     try:
         ours = yield from handing_over(ticket, handover)
     except StoreUnavailable:

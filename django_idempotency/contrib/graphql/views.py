@@ -22,16 +22,10 @@ from ...core.concurrency import in_thread
 from ...core.policy import OBSERVE, SAFE_METHODS, Policy, async_contradiction
 from ...core.records import Guarantee
 from ...errors import Problem
-from ...http import bodies
 from ...http.admission import is_covered
-from ...http.atomic_requests import (
-    atomic_requests,
-    leave_atomic_requests,
-    non_atomic_aliases,
-    non_atomic_aliases_of,
-)
-from ...http.exchange import call_on, stamp
-from ...http.handle import without_key
+from ...http.atomic_requests import atomic_requests, leave_atomic_requests, non_atomic_aliases, non_atomic_aliases_of
+from ...http.bodies import require_bounded
+from ...http.exchange import call_on, stamp, without_key
 from ...http.kinds import Reason
 from ...http.markers import MARK, Mark, mark
 from ...http.plan import asking, plan_of
@@ -206,4 +200,4 @@ def _is_concerned(request: HttpRequest, policy: Policy) -> bool:
 
 def _require_bounded(request: HttpRequest, policy: Policy) -> None:
     if conf.field(policy, "mode") != OBSERVE:
-        bodies.require_bounded(request, conf.field(policy, "max_request_body"))
+        require_bounded(request, conf.field(policy, "max_request_body"))

@@ -15,12 +15,12 @@ from ...core.key_formats import ANY, ISSUED, ISSUED_SAMPLE
 from ...core.policy import SAFE_METHODS, Policy, Resolved
 from ...core.records import prints
 from ...errors import KeyNotIssued, ScopeRequired
-from ...http import bodies
+from ...http.bodies import require_bounded
 from ...http.exchange import speak
-from ...http.keys import scope_of
 from ...http.plan import resolve_policy
 from ...http.selection import Document
 from ...http.views import own_policy, route_of
+from ...scopes import scope_of
 from .signing import issue
 
 #: The longest body of a request for a key (bytes).
@@ -109,7 +109,7 @@ def _require_issued(terms: Resolved, destination: Destination) -> None:
 def _destination_in(user: Any, source: Any) -> Destination | None:
     """Return the destination that the body of a request names, as JSON or a form; `None` for an empty body."""
     document = Document(source, user, MAX_REQUEST)
-    bodies.require_bounded(document.http, MAX_REQUEST)
+    require_bounded(document.http, MAX_REQUEST)
     try:
         body = document["body"]
         if document.unreadable and not document.http.body:

@@ -4,6 +4,4 @@ from django.urls import path
 
 from .views import IdempotencyTokenView
 
-urlpatterns = [
-    path("idempotency-tokens", IdempotencyTokenView.as_view(), name="idempotency-tokens"),
-]
+urlpatterns = [path("idempotency-tokens", IdempotencyTokenView.as_view(), name="idempotency-tokens")]

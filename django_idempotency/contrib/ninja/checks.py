@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from django.core.checks import CheckMessage
@@ -9,7 +10,7 @@ from django.core.checks import CheckMessage
 from ... import conf
 from ...checks.middleware import guards_every_view
 from ...checks.routes import operation_problems
-from ...checks.settings import check_settings
+from ...checks.settings import after_settings
 from ...checks.urlconf import are_exempt, name_of, views
 from ...core.policy import SAFE_METHODS
 from ...http.kinds import operation_of, operations_of
@@ -36,10 +37,9 @@ class W074(Finding):
     """
 
 
-def check_operations(**_: Any) -> list[CheckMessage]:
-    """Check every operation of the URLconf, once the settings are in order."""
-    if check_settings():
-        return []
+@after_settings
+def check_operations(**_: Any) -> Iterator[CheckMessage]:
+    """Check every operation of the URLconf."""
     found: dict[str, CheckMessage] = {}  # ninja lists a path once for each of its operations
     outside: dict[str, None] = {}
     for callback, leading in views():
@@ -52,7 +52,7 @@ def check_operations(**_: Any) -> list[CheckMessage]:
     if outside and guards_every_view():
         kind = E070 if conf.get("REQUIRED") is True else W074
         found[kind.__name__] = kind(count=len(outside), view=next(iter(outside)))
-    return list(found.values())
+    yield from found.values()
 
 
 def _is_outside(callback: Any, operation: Any) -> bool:

@@ -1,6 +1,6 @@
 """Recognizes the views of django-ninja and their operations, and prepares functions to become one. Does not import ninja.
 
-What ninja offers no public way to ask is asked here; tests/neighbours/test_ninja.py fails when a version changes that.
+What ninja offers no public way to ask is asked here; tests/proofs/neighbours/test_ninja.py fails when a version changes that.
 Ninja calls the functions in `_ninja_contribute_to_operation` once it has made the operation.
 """
 
@@ -18,7 +18,7 @@ from django.http import HttpRequest
 from ...core.policy import Policy
 from ...errors import ConfigurationError
 from ...http.admission import key_to_guard
-from ...http.kinds import Reason, ViewKind, operation_of
+from ...http.kinds import Function, Marks, Reason, ViewKind, operation_of
 from ...http.layers import cells_of, layers_of
 
 #: The module of ninja's views.
@@ -92,9 +92,7 @@ class Ninja(ViewKind):
             read = [parameter.replace(annotation=_read(parameter.annotation, view)) for parameter in parameters]
             guarded.__signature__ = inspect.Signature(read)  # type: ignore[attr-defined]
 
-    def guard_method(
-        self, method: Callable[..., Any], marks: dict[str, Any], policy: Policy, guard: Callable[..., Any]
-    ) -> bool:
+    def guard_method(self, method: Function, marks: Marks, policy: Policy, guard: Function, owner: type[Any]) -> bool:
         """Guard a route of a controller of django-ninja-extra."""
         if ROUTE not in marks and ROUTE not in vars(method):
             return False

@@ -13,11 +13,10 @@ from django.http.response import HttpResponseBase
 from ninja.operation import Operation, PathView
 
 from ...core.policy import Policy
-from ...http.atomic_requests import atomic_requests, leave_atomic_requests, non_atomic_aliases
 from ...http.kinds import operation_of
 from ...http.markers import MARK, Mark, mark_of
-from ...http.run import conclude
-from .calls import OperationCall, Transactions
+from ..operations import leaving
+from .calls import OperationCall
 
 
 class GuardedOperation(Operation):
@@ -63,16 +62,7 @@ def _leaving(get_view: Callable[[PathView], Callable[..., Any]]) -> Callable[[Pa
         if iscoroutinefunction(view) or not any(mark_of(operation).policy for operation in self.operations):
             return view  # Django itself refuses ATOMIC_REQUESTS for async views
 
-        @functools.wraps(view)
-        def leaving(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-            policy = mark_of(operation_of(view, request.method or "")).policy
-            non_atomic = non_atomic_aliases(leaving)
-            with atomic_requests(non_atomic) if policy is None else Transactions(non_atomic).around(request, policy):
-                response = view(request, *args, **kwargs)
-            conclude(request, response)
-            return response
-
-        return leave_atomic_requests(leaving)
+        return leaving(view)
 
     return get_leaving_view
 

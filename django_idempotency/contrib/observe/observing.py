@@ -8,7 +8,7 @@ the view would consume it. What fails is reported, and changes nothing.
 
 The key is recorded after the view, too, and never while a transaction is open: no other request ever waits for it. The
 record is one of the store's like any other, but for two things. It lies under a scope of its own
-(`scope_names.observed`), which no guard asks for, so it cannot be replayed once the policy enforces. And it has no body.
+(`scopes.observed`), which no guard asks for, so it cannot be replayed once the policy enforces. And it has no body.
 """
 
 from __future__ import annotations
@@ -27,19 +27,17 @@ from django.http.request import RawPostDataException
 from django.http.response import HttpResponseBase
 
 from ... import conf
-from ...core import conclusions, rules, settlements
+from ...core import conclusions, rules
 from ...core.conclusions import SettledState, WorkResult
 from ...core.hashing import derived_key, record_id
 from ...core.policy import Resolved
 from ...core.records import MISSING, Guarantee, Outcome, Ticket
 from ...core.rules import Execute, Replay, Verdict
-from ...core.scope_names import observed
 from ...errors import InProgress, LeaseInTransaction, LostRace, Problem, ResponseNotStored, StoreUnavailable
-from ...http import bodies, counting
-from ...http.bodies import is_form_parsed, is_in_memory, is_read
-from ...http.exchange import HeaderStatus, hand_out, note, noted_of, stamp
-from ...http.handle import RequestIdempotency
-from ...http.identity import Key, Where, identify
+from ...http import counting
+from ...http.admission import Key, Where, identify
+from ...http.bodies import fits, is_form_parsed, is_in_memory, is_read, require_bounded
+from ...http.exchange import HeaderStatus, RequestIdempotency, hand_out, note, noted_of, stamp
 from ...http.plan import Plan
 from ...http.problems import refusal_of
 from ...http.responses import ending_of, is_storable, wanted_by
@@ -51,6 +49,7 @@ from ...runtime.derivation import Unstored
 from ...runtime.registry import body_limit, issuing, store_of
 from ...runtime.transactions import refuse_open_transactions
 from ...runtime.wings import extended
+from ...scopes import observed
 from ...stores.base import BaseStore
 
 #: Seconds for which a store that did not respond is left alone, so that it delays few responses.
@@ -104,7 +103,7 @@ class Observation:
         policy = self.policy
         compares = policy.fingerprint != "headers" and not asks_request(policy.fingerprint)
         if policy.fingerprint != "headers":
-            bodies.require_bounded(request, policy.max_request_body)
+            require_bounded(request, policy.max_request_body)
         if is_in_memory(request) or is_form_parsed(request):
             return policy
         if self.key is Where.PAYLOAD and not asks_request(policy.key):
@@ -150,7 +149,7 @@ class Observation:
         if isinstance(verdict, Execute):
             handle: RequestIdempotency = request.idempotency  # type: ignore[attr-defined]
             state = conclusions.conclude(self._ending(request, response, handle), needs_rollback=False).state
-            settlement = settlements.settlement(
+            settlement = conclusions.settlement(
                 state,
                 ticket,
                 verdict,
@@ -252,7 +251,7 @@ def watch(
     exchange.concluding = partial(_report, observation)
     if refusal is None and not is_read(request):
         with suppress(Exception):  # the view meets it, too
-            if bodies.fits(request):
+            if fits(request):
                 request.body  # noqa: B018 - Django caches the body
 
 

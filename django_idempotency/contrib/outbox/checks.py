@@ -9,7 +9,7 @@ from django.core.checks import CheckMessage
 from django.db import connections, router
 
 from ... import conf
-from ...checks.settings import check_settings
+from ...checks.settings import after_settings
 from ...stores.check_messages import Finding, one_line, shown, type_named
 from ...stores.database_checks import vendor_of
 from .models import Message
@@ -35,9 +35,14 @@ class W065(Finding):
     """
 
 
-def check_outbox(**_: Any) -> list[CheckMessage]:
+@after_settings
+def check_outbox(**_: Any) -> Iterator[CheckMessage]:
     """Check OUTBOX_PUBLISHER, and the database that the outbox is in."""
-    return [] if check_settings() else [*_publisher(), *_isolation()]
+    yield from _publisher()
+    using = router.db_for_write(Message)
+    level = _level(using, connections.settings[using].get("OPTIONS", {}))
+    if level != READ_COMMITTED:
+        yield W065(using=using, level=level)
 
 
 def _publisher() -> Iterator[CheckMessage]:
@@ -51,13 +56,6 @@ def _publisher() -> Iterator[CheckMessage]:
             publisher_at(path)
         except Exception as error:  # noqa: BLE001 - importing runs the project's code
             yield E045(value=shown(path), problem=one_line(error))
-
-
-def _isolation() -> Iterator[CheckMessage]:
-    using = router.db_for_write(Message)
-    level = _level(using, connections.settings[using].get("OPTIONS", {}))
-    if level != READ_COMMITTED:
-        yield W065(using=using, level=level)
 
 
 def _level(using: str, options: Mapping[str, Any]) -> str:

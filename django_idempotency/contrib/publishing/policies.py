@@ -33,6 +33,7 @@ def published(policy: Policy, *, varies: bool = False) -> dict[str, Any]:
         "format": _format(terms),
         **({} if varies else {"required": terms.required is True}),
         "lifetime": iso_duration(terms.ttl),
+        **({"refused_for": iso_duration(terms.seen_for)} if terms.seen_for else {}),
         "scope": _scope(terms),
         "guarantee": terms.guarantee.value,
         "busy": {"then": terms.on_busy, **({"wait": iso_duration(terms.wait)} if terms.on_busy == "wait" else {})},
@@ -48,8 +49,8 @@ def _screening(terms: Resolved) -> dict[str, Any]:
     """Return how many new keys a client may make, and what happens to the same request under another key."""
     found: dict[str, Any] = {}
     if terms.fresh_keys is not None:
-        count, span = rate(terms.fresh_keys)
-        found["new_keys"] = {"limit": count, "window": iso_duration(span)}
+        rates = map(rate, terms.fresh_keys.split(","))
+        found["new_keys"] = [{"limit": count, "window": iso_duration(span)} for count, span in rates]
     if terms.suspect is not None and terms.suspect_action == "refuse":
         found["duplicates"] = {"within": iso_duration(terms.within), "then": "refuse"}
     return found
@@ -90,10 +91,7 @@ def _format(terms: Resolved) -> dict[str, Any]:
     if wanted == ISSUED:
         length = len(ISSUED_SAMPLE)
         return {"minLength": length, "maxLength": length, "pattern": f"^{ISSUED_PATTERN}$", "x-issued": True}
-    lengths = {
-        "minLength": MIN_SHARED_KEY if terms.anonymous == "shared" else 1,
-        "maxLength": profile.max_length,
-    }
+    lengths = {"minLength": MIN_SHARED_KEY if terms.anonymous == "shared" else 1, "maxLength": profile.max_length}
     pattern = profile.pattern
     if wanted != ANY:
         pattern = wanted.pattern if isinstance(wanted, re.Pattern) else wanted

@@ -16,7 +16,7 @@ from ...core.standings import OperationState
 from ...errors import Problem
 from ...http import exchange, problems
 from ...http.error_bodies import DOCUMENTS
-from ...http.references import example_of
+from ...http.problems import example_of
 from .policies import problems_of, published
 
 _TEXT = {"type": "string"}
@@ -112,7 +112,7 @@ def _refusal(possible: list[type[Problem]], profile: Profile, refer: Refer, *, d
         response["headers"]["Retry-After"] = refer("headers", "RetryAfter", seconds)
     if documents:
         examples = {
-            problem.code: {"summary": problem.title, "value": problems.document(example_of(problem), profile)}
+            problem.code: {"summary": problem.title, "value": problems.document(example_of(problem), profile, None)}
             for problem in possible
         }
         if profile.errors in DOCUMENTS:
@@ -156,7 +156,7 @@ def parameters(
     named = {(each.get("in"), str(each.get("name", "")).lower()) for each in known}
     if carrier["in"] == "body" or (carrier["in"], carrier["name"].lower()) in named:
         return known
-    required = _is_required(terms)
+    required = is_required(terms)
     key = {
         "in": carrier["in"],
         "name": carrier["name"],
@@ -207,7 +207,7 @@ def body(operation: dict[str, Any], terms: dict[str, Any]) -> dict[str, Any]:
     known, name = operation.get("requestBody", {}), terms["carrier"]["name"]
     if terms["carrier"]["in"] != "body" or not known.get("content"):
         return {}
-    required = [name] if _is_required(terms) else []
+    required = [name] if is_required(terms) else []
     key = {"description": _MEANING, **_TEXT, "pattern": _PLAIN, **terms["format"]}
     content = {
         kind: {**media, "schema": _with(media.get("schema", {}), name, key, required)}
@@ -231,7 +231,7 @@ def _with(schema: dict[str, Any], name: str, member: dict[str, Any], required: l
     return {"allOf": [schema, more]} if schema else more
 
 
-def _is_required(terms: dict[str, Any]) -> bool:
+def is_required(terms: dict[str, Any]) -> bool:
     return bool(terms.get("required") and not terms["derived"])
 
 

@@ -30,7 +30,7 @@ from ...core.records import Ticket
 from ...errors import ConfigurationError, PossibleDuplicate, Problem, StoreUnavailable, TooManyKeys
 from ...http.call import Call
 from ...http.counting import in_any_language
-from ...http.references import note_record
+from ...http.problems import note_record
 from ...http.responses import FINAL
 from ...http.selection import Document, selected_facts
 from ...realms import realm_of
@@ -43,7 +43,7 @@ _COUNTED, _REMEMBERED = "django_idempotency:", "django_idempotency:facts:"
 
 
 #: How a record is left whose request may come again.
-RELEASED = (SettledState.FREE, SettledState.BOUND)
+RELEASED = (SettledState.FREE, SettledState.BOUND, SettledState.FORGOTTEN)
 
 
 class Screening:
@@ -158,15 +158,18 @@ class Screening:
 
     def _too_many(self, *, increment: bool) -> TooManyKeys | None:
         """Return the refusal of a client that makes too many new keys. `increment`: this is one, and is counted."""
-        if self._counted is None:
+        if self._counted is None or self._policy.fresh_keys is None:
             return None
-        counted = self._counted
+        rates = map(str.strip, self._policy.fresh_keys.split(","))
+        return next(filter(None, (self._beyond(rate, self._counted, increment) for rate in rates)), None)
+
+    def _beyond(self, rate: str, counted: str, increment: bool) -> TooManyKeys | None:
         try:
             found = _library()(
                 self._request,
                 group=f"{_COUNTED}{_route(self._request)}",
                 key=lambda *_: counted,
-                rate=self._policy.fresh_keys,
+                rate=rate,
                 increment=increment,
             )
         except ConfigurationError:

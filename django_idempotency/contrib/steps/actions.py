@@ -6,6 +6,7 @@ A decision is a generator: it yields an action and gets back the result, or the 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -18,7 +19,6 @@ from ...core import driving
 from ...core.concurrency import in_thread
 from ...errors import ConfigurationError
 from ...runtime.current_step import CURRENT_STEP, RunningStep
-from ...stores.statement_texts import is_write, text_of
 from .terms import is_async
 
 T = TypeVar("T")
@@ -128,3 +128,28 @@ def drive(actions: Actions[T]) -> T:
 async def adrive(actions: Actions[T]) -> T:
     """See drive()."""
     return await driving.adrive(actions, lambda action: action.arun())
+
+
+# ------------------------------------------------------------ does a statement of the work write, as far as its text tells?
+
+_GAP = r"(?:\s|\(|/\*(?:[^*]|\*(?!/))*\*/|--[^\n]*\n)*"
+_WRITES = re.compile(rf"{_GAP}(?:INSERT|UPDATE|DELETE|REPLACE|MERGE)\b", re.IGNORECASE)
+_WITH = re.compile(rf"{_GAP}WITH\b", re.IGNORECASE)
+#: In a statement that begins with WITH. FOR UPDATE only locks.
+_WRITES_INSIDE = re.compile(
+    r"\b(?:INSERT\s+INTO|DELETE\s+FROM|MERGE\s+INTO|UPDATE\s+\S+\s+(?:(?:AS\s+)?\w+\s+)?SET)\b", re.IGNORECASE
+)
+
+
+def text_of(sql: Any, cursor: Any) -> str:
+    """Return a statement as text. `sql` is what `cursor` takes: psycopg's also bytes, or what is composed."""
+    if hasattr(sql, "as_string"):
+        sql = sql.as_string(cursor.cursor)
+    return sql.decode(errors="replace") if isinstance(sql, bytes) else str(sql)
+
+
+def is_write(text: str) -> bool:
+    """Does a statement write?"""
+    if _WRITES.match(text) is not None:
+        return True
+    return _WITH.match(text) is not None and _WRITES_INSIDE.search(text) is not None

@@ -22,7 +22,6 @@ from ... import conf
 from ...admin.panels import ADDED_VERBS, PANELS
 from ...core.interventions import Intervention
 from ...core.policy import seconds
-from ...core.steps import StepRow, StepState, owes_undo
 from ...errors import IdempotencyError, StepsNotUndone
 from ...inspection.interventions import Verb
 from ...models import IdempotencyRecord
@@ -30,6 +29,7 @@ from ...stores.base import Audit, BaseStore
 from .intervening import UndoneByHand, newest_of, undo_by_hand
 from .journal import database_of
 from .models import Step
+from .rules import StepRow, StepState, owes_undo
 
 #: The most rows of a record that are shown.
 MOST = 500

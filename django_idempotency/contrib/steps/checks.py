@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -10,7 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import router
 
 from ... import conf
-from ...checks.settings import check_settings
+from ...checks.settings import after_settings
 from ...runtime.registry import stores
 from ...stores.check_messages import Finding
 from .journal import database_of
@@ -26,14 +27,13 @@ class W132(Finding):
     """
 
 
-def check_steps(**_: Any) -> list[CheckMessage]:
+@after_settings
+def check_steps(**_: Any) -> Iterator[CheckMessage]:
     """Check that each database into which steps are written may have their table."""
-    if check_settings():
-        return []
-    found: dict[str, CheckMessage] = {}
+    seen = set()
     for alias in conf.get("STORES"):
         with suppress(ImproperlyConfigured):  # another check says that
             using = database_of(stores[alias])
-            if not router.allow_migrate_model(using, Step):
-                found.setdefault(using, W132(store=alias, using=using))
-    return list(found.values())
+            if using not in seen and not router.allow_migrate_model(using, Step):
+                yield W132(store=alias, using=using)
+            seen.add(using)

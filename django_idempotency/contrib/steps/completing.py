@@ -24,7 +24,6 @@ from ...core.conclusions import WorkResult
 from ...core.failures import named
 from ...core.records import CANCELLATION, Guarantee, OutcomeKind, Record, Status, kind_of
 from ...core.rules import Execute
-from ...core.steps import OWING, StepState, owes_undo
 from ...engine.lease import LeaseOperation
 from ...instrumentation.observer import Observer
 from ...runtime.registry import stores
@@ -34,6 +33,7 @@ from ..at_rest.sealed import CannotOpen
 from .actions import drive
 from .journal import Journal, PositionTaken, unseal
 from .models import Step
+from .rules import OWING, StepState, owes_undo
 from .undoing import UndoTooOld, give_up
 
 logger = logging.getLogger("django_idempotency")

@@ -11,7 +11,6 @@ from uuid import UUID
 from ...core import rules
 from ...core.conclusions import WorkResult
 from ...core.records import CANCELLATION, UNDONE, Guarantee, OutcomeKind
-from ...core.steps import owes_undo
 from ...engine.operation import Operation
 from ...errors import ConfigurationError, OperationCancelled, OperationHeld, OwnershipLost, Problem
 from ...functions.current import CurrentOperation
@@ -23,11 +22,14 @@ from .blocks import AsyncStepBlock, StepBlock
 from .calls import dump_call
 from .journal import Journal, database_of
 from .one_step import OneStep
+from .rules import owes_undo
 from .running import Steps
 from .terms import OPTIONS, terms_of
 from .undoing import give_up
 
 T = TypeVar("T")
+Hook = Callable[..., Any] | None
+Kept = Sequence[type[Exception]]
 
 logger = logging.getLogger("django_idempotency")
 
@@ -52,11 +54,11 @@ class StepsHandle(OperationHandle):
         name: str,
         /,
         *,
-        undo: Callable[..., Any] | None = ...,
+        undo: Hook = ...,
         at: str = ...,
-        ask: Callable[..., Any] | None = ...,
+        ask: Hook = ...,
         here: bool | None = ...,
-        keep: Sequence[type[Exception]] = ...,
+        keep: Kept = ...,
     ) -> StepBlock: ...
     @overload
     def step(
@@ -65,12 +67,12 @@ class StepsHandle(OperationHandle):
         function: Callable[..., T],
         /,
         *args: Any,
-        undo: Callable[..., Any] | None = ...,
+        undo: Hook = ...,
         at: str = ...,
-        ask: Callable[..., Any] | None = ...,
+        ask: Hook = ...,
         here: bool | None = ...,
-        keep: Sequence[type[Exception]] = ...,
-        retry: Callable[..., Any] | None = ...,
+        keep: Kept = ...,
+        retry: Hook = ...,
         **kwargs: Any,
     ) -> T: ...
     def step(self, name: str, function: Callable[..., Any] | None = None, /, *args: Any, **given: Any) -> Any:
@@ -98,14 +100,7 @@ class StepsHandle(OperationHandle):
 
     @overload
     def astep(
-        self,
-        name: str,
-        /,
-        *,
-        undo: Callable[..., Any] | None = ...,
-        at: str = ...,
-        ask: Callable[..., Any] | None = ...,
-        keep: Sequence[type[Exception]] = ...,
+        self, name: str, /, *, undo: Hook = ..., at: str = ..., ask: Hook = ..., keep: Kept = ...
     ) -> AsyncStepBlock: ...
     @overload
     def astep(
@@ -114,12 +109,12 @@ class StepsHandle(OperationHandle):
         function: Callable[..., Awaitable[T]],
         /,
         *args: Any,
-        undo: Callable[..., Any] | None = ...,
+        undo: Hook = ...,
         at: str = ...,
-        ask: Callable[..., Any] | None = ...,
+        ask: Hook = ...,
         here: bool | None = ...,
-        keep: Sequence[type[Exception]] = ...,
-        retry: Callable[..., Any] | None = ...,
+        keep: Kept = ...,
+        retry: Hook = ...,
         **kwargs: Any,
     ) -> Awaitable[T]: ...
     @overload
@@ -129,12 +124,12 @@ class StepsHandle(OperationHandle):
         function: Callable[..., T],
         /,
         *args: Any,
-        undo: Callable[..., Any] | None = ...,
+        undo: Hook = ...,
         at: str = ...,
-        ask: Callable[..., Any] | None = ...,
+        ask: Hook = ...,
         here: bool | None = ...,
-        keep: Sequence[type[Exception]] = ...,
-        retry: Callable[..., Any] | None = ...,
+        keep: Kept = ...,
+        retry: Hook = ...,
         **kwargs: Any,
     ) -> Awaitable[T]: ...
     def astep(self, name: str, function: Callable[..., Any] | None = None, /, *args: Any, **given: Any) -> Any:
@@ -307,6 +302,8 @@ class StepsCourse(Course):
             except Exception:
                 self._stuck = True
                 logger.exception(_NOT_GIVEN_UP)
+        if super().left_by(error) is not None:
+            return self.problem
         steps = self._steps
         if not isinstance(error, STEP_PROBLEMS) or not (self.handle.is_held or (steps is not None and steps.begun)):
             return None

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from django.core.exceptions import ImproperlyConfigured
-from django.db import Error, connections
+from django.db import connections
 from django.db.models import Q
 
 from ... import conf
 from ...core import rules
-from ...core.steps import OWING
-from ...errors import LostRace, RecordUnreadable, StoreUnavailable
+from ...errors import RecordUnreadable, StoreUnavailable
 from ...models import IdempotencyRecord
+from ...runtime.handle import OperationHandle
 from ...runtime.registry import stores
+from ...runtime.wings import Extension, Purging
 from ...stores.base import BaseStore
 from ...stores.orm.clock import Clock
-from ...stores.orm.database_errors import lost_race
 from ..at_rest import columns
 from ..at_rest.sealed import Resealing
+from ..wing import purging, raced
 from .journal import database_of, place
 from .models import Step
+from .rules import OWING, StepState
 
 logger = logging.getLogger("django_idempotency")
 
@@ -39,6 +43,28 @@ ORPHANED = timedelta(days=30)
 LEAST = 60.0
 #: What is sealed.
 _SEALED = ("result", "arguments")
+
+
+class StepsOfRecords(Extension):
+    """The table of steps, in the database that has the store's records."""
+
+    def handle(self, handle: type[OperationHandle]) -> type[OperationHandle]:
+        from .handle import StepsCourse, StepsHandle  # not above: a worker without steps needs none of it
+
+        own = {"__doc__": handle.__doc__, "__module__": handle.__module__, "_course": StepsCourse}
+        return type(handle.__name__, (StepsHandle, handle), own)
+
+    def purging(self, alias: str, store: BaseStore) -> Iterable[Purging]:
+        if (using := table_of(store)) is not None:
+            yield replace(purging("step", partial(expired, using)), purge=partial(purge, using))
+
+    def erase_record(self, store: BaseStore, record: UUID, *, erased: bool) -> int:
+        return 0 if (using := table_of(store)) is None else erase(using, record, erased=erased)
+
+    def reseal(self, store: BaseStore, *, size: int, dry: bool) -> Iterator[tuple[str, Counter[Resealing]]]:
+        if (using := table_of(store)) is not None:
+            for batch in columns.reseal(Step.objects.using(using), _SEALED, _place, size=size, dry=dry):
+                yield "values of steps", batch
 
 
 def table_of(store: BaseStore) -> str | None:
@@ -61,18 +87,13 @@ def expired(using: str) -> Any:
     return rows.filter(known, purge_at__lt=Clock()).exclude(run__in=owing).exclude(record__in=living)
 
 
-def count_due(using: str, *, limit: int) -> int:
-    """Count what a purge would look at, up to `limit`."""
-    return int(expired(using)[:limit].count())
-
-
 def purge(using: str, *, limit: int) -> int:
     """Look at up to `limit` rows whose retention is over, and delete them. Return how many. Raises `LostRace`.
 
     Those whose record lives elsewhere stay as long as it does, since a retry continues after them; they are not due
     again before. So do, for minutes, those of a store that does not respond.
     """
-    try:
+    with raced():
         due = list(expired(using).order_by("purge_at").defer("result", "arguments")[:limit])
         left = _left_of(due, using)
         for (_, record, operation), seconds in left.items():
@@ -81,10 +102,6 @@ def purge(using: str, *, limit: int) -> int:
                 kept.update(purge_at=Clock(timedelta(seconds=seconds)))
         gone = [row for row in due if left[_operation(row)] is None]
         Step.objects.using(using).filter(pk__in=[row.pk for row in gone]).delete()
-    except Error as error:
-        if lost_race(error):
-            raise LostRace from error
-        raise
     for alias, count in Counter(row.store for row in gone if row.store not in conf.get("STORES")).items():
         logger.warning(
             "%d rows of steps were purged whose store %r is not in STORES: nobody can tell how they ended.",
@@ -135,15 +152,21 @@ def _left(alias: str, record_id: UUID, operation: UUID, *, using: str) -> float 
     return max(left, LEAST) if left > 0 else None
 
 
-def erase(using: str, record: UUID) -> int:
-    """Delete the results and arguments of a record's steps, unless a command may need them. That they were done stays."""
+def erase(using: str, record: UUID, *, erased: bool) -> int:
+    """Delete the results and arguments of a record's steps. That they were done stays. Return how many undos are owed.
+
+    An undo that is owed needs its result. Until the record itself is `erased`, a command may also call a function again.
+    """
     rows = Step.objects.using(using).filter(record=record)
-    died = rows.filter(due_at__isnull=False).values_list("run", flat=True)
-    needed = rows.filter(run__in=list(died)).exclude(undo="", arguments=None).values_list("run", flat=True)
-    return rows.exclude(run__in=list(needed)).update(result=None, arguments=None, error="")
+    due = rows.filter(due_at__isnull=False)
+    if erased:
+        needed = set(due.filter(state=StepState.BARRIER).values_list("run", flat=True))
+    else:
+        died = set(due.values_list("run", flat=True))
+        needed = set(rows.filter(run__in=died).exclude(undo="", arguments=None).values_list("run", flat=True))
+    rows.exclude(run__in=needed).update(result=None, arguments=None, error="")
+    return len(needed) if erased else 0
 
 
-def reseal(using: str, *, size: int, dry: bool = False) -> Iterator[Counter[Resealing]]:
-    """Write each value as it would be written now. Yield what became of each batch."""
-    steps = Step.objects.using(using)
-    return columns.reseal(steps, _SEALED, lambda row, name: place(row.run, row.position, name), size=size, dry=dry)
+def _place(row: Step, column: str) -> tuple[bytes, ...]:
+    return place(row.run, row.position, column)

@@ -18,7 +18,6 @@ from django.db import transaction
 from ...core import interventions, rules
 from ...core.interventions import Intervention
 from ...core.records import CANCELLATION, OutcomeKind, Record, Status, kind_of
-from ...core.steps import OWING, StepState
 from ...errors import LostRace
 from ...stores.base import Audit, BaseStore, audited
 from ...stores.orm.clock import Clock
@@ -26,6 +25,7 @@ from .actions import drive
 from .completing import TAKEN, give_up_owned, journal_of, own, why_not_undone
 from .journal import Journal, PositionTaken
 from .models import Step
+from .rules import OWING, StepState
 from .undoing import give_up
 
 

@@ -16,7 +16,6 @@ from django.db import IntegrityError, connections, router, transaction
 
 from ...core.records import shortened
 from ...core.serialization.results import Unreadable, load_error
-from ...core.steps import BARRIER_NAME, OWING, StepState
 from ...errors import StepResultNotStored
 from ...instrumentation.meters import Metric
 from ...stores.base import BaseStore
@@ -24,6 +23,7 @@ from ...stores.orm.clock import Clock
 from ..at_rest import columns
 from ..at_rest.sealed import CannotOpen
 from .models import Step
+from .rules import BARRIER_NAME, OWING, StepState
 from .terms import StepTerms, function_at
 
 #: `outcome`: "executed", "skipped" (an earlier attempt has done it), "failed", "in_doubt" (it broke off, and a person

@@ -7,8 +7,8 @@ from typing import ClassVar
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from ...core.steps import StepRow, StepState
 from ...models import InstantField
+from .rules import StepRow, StepState
 
 
 class Step(models.Model):

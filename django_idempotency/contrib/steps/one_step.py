@@ -9,7 +9,6 @@ from django.db import transaction
 
 from ...core.failures import named
 from ...core.serialization.results import Unstorable, dump_error
-from ...core.steps import StepAction, StepState, action
 from ...engine.borders import Border, reached
 from ...errors import (
     ConfigurationError,
@@ -25,6 +24,7 @@ from .actions import Actions, Call, Query, only_in
 from .doubt import Asked
 from .journal import STEPS, PositionTaken, load, load_kept
 from .models import Step
+from .rules import StepAction, StepState, action
 from .running import Steps
 from .terms import KEY_ARGUMENT, StepTerms, path_of, takes_key
 

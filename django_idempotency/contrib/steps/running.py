@@ -15,7 +15,6 @@ from django.db import connections
 from ... import conf
 from ...core.lifetime import remembered
 from ...core.records import shortened
-from ...core.steps import StepRow, StepState, leaves_nothing
 from ...errors import ConfigurationError, OperationCancelled, OwnershipLost
 from ...runtime.current_step import current_step
 from ...runtime.handle import HELD_FOR
@@ -23,6 +22,7 @@ from ...runtime.transactions import in_transaction
 from .actions import Actions, Query
 from .journal import Journal, PositionTaken
 from .models import Step
+from .rules import StepRow, StepState, leaves_nothing
 from .terms import StepTerms
 
 logger = logging.getLogger("django_idempotency")

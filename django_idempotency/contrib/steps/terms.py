@@ -12,8 +12,8 @@ from asgiref.sync import iscoroutinefunction
 from django.utils.module_loading import import_string
 
 from ...core.serialization.results import FunctionResults, results_for
-from ...core.steps import Repeats
 from ...errors import ConfigurationError
+from .rules import Repeats
 
 #: The argument in which a function that calls elsewhere gets the step's key.
 KEY_ARGUMENT = "idempotency_key"

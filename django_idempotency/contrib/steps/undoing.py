@@ -19,7 +19,6 @@ from ... import conf
 from ...core.failures import named
 from ...core.lifetime import remembered
 from ...core.records import shortened
-from ...core.steps import StepState, UndoAction, is_in_doubt, undo_action
 from ...engine.borders import Border, reached
 from ...errors import ConfigurationError, OwnershipLost
 from ...runtime.current_step import CLOSERS, RunningStep
@@ -28,6 +27,7 @@ from ...runtime.takeovers import HoldForReview, RunAgain, UseResult
 from .actions import Actions, Call, Query, only_in
 from .doubt import Asked, InDoubt
 from .journal import STEPS, Journal, PositionTaken, load
+from .rules import StepState, UndoAction, is_in_doubt, undo_action
 from .terms import KEY_ARGUMENT, StepTerms, function_at, takes_key
 
 logger = logging.getLogger("django_idempotency")

@@ -9,17 +9,14 @@ from typing import Any
 from django.core.checks import CheckMessage
 
 from ... import conf
-from ...checks.settings import check_settings, senseless
+from ...checks.settings import after_settings, senseless
 from ...stores.check_messages import type_named
 from .searching import Unsearchable, search_of
 
 
-def check_suspects(**_: Any) -> list[CheckMessage]:
+@after_settings
+def check_suspects(**_: Any) -> Iterator[CheckMessage]:
     """Check that each entry of SUSPECTS can be searched."""
-    return [] if check_settings() else list(_suspects())
-
-
-def _suspects() -> Iterator[CheckMessage]:
     entries = conf.get("SUSPECTS")
     if not isinstance(entries, (list, tuple)):
         yield senseless("SUSPECTS", f"A list of dicts, not {type_named(entries)}")

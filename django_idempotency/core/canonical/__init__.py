@@ -36,7 +36,7 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
-from .encoder import CanonicalEncoder, TooDeep, UnhashableValue
+from .encoder import MAX_DEPTH, CanonicalEncoder, TooDeep, UnhashableValue
 
 __all__ = ["TooDeep", "UnhashableValue", "canonical_bytes", "digest", "hasher", "is_missing"]
 
@@ -83,17 +83,24 @@ def hasher(algorithm: str) -> Callable[[bytes], Any]:
 def is_missing(value: object, *, parts: bool = True) -> bool:
     """Is a selected key missing, or one of its parts? A part is a member of a list, a tuple or a dict.
 
-    Missing are `None`, `""`, `b""` and an empty container; `0`, `0.0` and `False` are keys. Deeper levels are not
-    checked, nor are the members of a value that was not composed of parts.
+    Missing are `None`, `""`, `b""`, an empty container, and at any depth a container of nothing else; `0`, `0.0` and
+    `False` are keys. Of a value that was not composed of `parts`, one that is there is enough.
     """
     if not isinstance(value, _SIZED):
         return isinstance(value, _NOTHING)  # a lazy object reports the class of the object that it loads
-    if len(value) == 0:
-        return True
-    if parts and isinstance(value, (list, tuple, dict)):
-        return any(is_missing(part, parts=False) for part in (value.values() if isinstance(value, dict) else value))
-    return False
+    if parts and isinstance(value, (list, tuple, dict)) and len(value) > 0:
+        return any(map(_is_nothing, value.values() if isinstance(value, dict) else value))
+    return _is_nothing(value)
+
+
+def _is_nothing(value: object, depth: int = 0) -> bool:
+    if not isinstance(value, _SIZED):
+        return isinstance(value, _NOTHING)
+    if isinstance(value, _TEXT) or depth > MAX_DEPTH:  # one that contains itself is refused later
+        return len(value) == 0
+    return all(_is_nothing(part, depth + 1) for part in (value.values() if isinstance(value, dict) else value))
 
 
 _NOTHING = type(None)
-_SIZED = (str, bytes, bytearray, list, tuple, dict, set, frozenset)
+_TEXT = (str, bytes, bytearray)
+_SIZED = (*_TEXT, list, tuple, dict, set, frozenset)

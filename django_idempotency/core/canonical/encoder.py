@@ -314,10 +314,8 @@ def field_names(kind: type) -> tuple[str, ...] | None:
 
 
 def _write_fields(kind: type, names: tuple[str, ...]) -> _Writer:
-    layout, kind_name = (
-        CanonicalEncoder().layout(names),
-        kind.__name__,
-    )  # not the class itself, which _FOUND would keep alive
+    layout = CanonicalEncoder().layout(names)
+    kind_name = kind.__name__  # not the class itself, which _FOUND would keep alive
 
     def write(encoder: CanonicalEncoder, value: Any) -> None:
         def get(name: str) -> Any:

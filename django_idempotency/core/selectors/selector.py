@@ -1,17 +1,18 @@
 """One selector: compiled where it is declared, so that a wrong expression fails there and not at the first payload.
 
 JMESPath's interpreter walks Python objects as they are: nothing is copied, and values keep their types. Names are looked up
-in mappings, and as public attributes of other objects; never a method, and never a name that begins with "_". A tuple counts
-as a list.
+in mappings, and as public attributes of other objects (of a mapping that is no dict, its properties); never a method, and never a
+name that begins with "_". A tuple counts as a list.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from datetime import date, time, timedelta
 from decimal import Decimal
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from inspect import iscoroutinefunction
 from typing import Any
 from uuid import UUID
@@ -34,6 +35,10 @@ _OPAQUE = (
 )
 
 
+#: The attributes of a mapping that are looked up, where it has no such item: as `message_id` of an SQS record's class.
+_COMPUTED = (property, cached_property)
+
+
 class Interpreter(TreeInterpreter):
     """Walks one expression. It holds no state, so threads may share it."""
 
@@ -42,9 +47,15 @@ class Interpreter(TreeInterpreter):
 
     def visit_field(self, node: Node, value: Any) -> Any:
         name = node["value"]
-        # An ABC check takes as long as everything else here (measured), so a mapping must have get().
-        if type(value) is dict or (hasattr(value, "get") and isinstance(value, Mapping)):
+        if isinstance(value, dict):
             return value.get(name)
+        # An ABC check takes as long as everything else here (measured), so a mapping must have get().
+        if hasattr(value, "get") and isinstance(value, Mapping):
+            found = value.get(name)
+            if found is None and name[0] != "_" and isinstance(getattr(type(value), name, None), _COMPUTED):
+                with suppress(KeyError):  # of the item that it is computed from
+                    return getattr(value, name)
+            return found
         if name.startswith("_") or isinstance(value, _OPAQUE):
             return None
         found = getattr(value, name, None)
@@ -122,7 +133,7 @@ class Selector:
     `options` contain them, and the class of what `{a: b}` makes.
     """
 
-    __slots__ = ("_find", "expression", "field", "in_parts", "is_missing", "roots")
+    __slots__ = ("_find", "expression", "field", "in_parts", "is_missing", "roots", "whole")
 
     def __init__(
         self, expression: str | Callable[[Any], Any], *, functions: Any = None, options: jmespath.Options | None = None
@@ -133,6 +144,8 @@ class Selector:
         self.in_parts = callable(expression)
         #: The names that an expression looks up in the payload itself.
         self.roots: frozenset[str] = frozenset()
+        #: Does it depend on more of the payload than these?
+        self.whole = True
         #: The one name of an expression that is nothing else.
         self.field: str | None = None
         self._find: Callable[[Any], Any]
@@ -145,7 +158,8 @@ class Selector:
                 functions = functions or options.custom_functions
             tree, interpreter = _compiled(expression, functions, options.dict_cls if options else None)
             self.in_parts = _in_parts(tree)
-            self.roots = frozenset(_roots(tree))
+            roots = set(_roots(tree))
+            self.roots, self.whole = frozenset(name for name in roots if name is not None), None in roots
             self.field = tree["value"] if tree["type"] == "field" else None
             self._find = partial(getattr(interpreter, f"visit_{tree['type']}"), tree)
             if any(inflates(call["value"]) for call in _calls(tree)):
@@ -226,14 +240,21 @@ _CHAINS = frozenset(
 )
 
 
-def _roots(node: Any) -> Iterator[str]:
+_ITSELF = ("current", "identity")
+
+
+def _roots(node: Any) -> Iterator[str | None]:
+    """Yield the names that a node looks up in the payload; `None` for the payload itself."""
     if not isinstance(node, dict) or node["type"] == "expref":
         return
     if node["type"] == "field":
         yield node["value"]
     children = node["children"]
+    if node["type"] in _ITSELF or (node["type"] == "value_projection" and children[0]["type"] in _ITSELF):  # @, *
+        yield None
+        return
     if node["type"] in _CHAINS:
-        while len(children) > 1 and children[0]["type"] in ("current", "identity"):  # @.name
+        while len(children) > 1 and children[0]["type"] in _ITSELF:  # @.name
             children = children[1:]
         children = children[:1]
     for child in children:
@@ -244,7 +265,7 @@ def _in_parts(node: Node) -> bool:
     """Does a node build its result from parts? Of several alternatives, one is enough."""
     kind, children = node["type"], node["children"]
     if kind in ("subexpression", "pipe", "and_expression"):
-        passes_on = children[-1]["type"] in ("current", "identity")  # [a, b] | @
+        passes_on = children[-1]["type"] in _ITSELF  # [a, b] | @
         return _in_parts(children[0 if passes_on else -1])
     if kind == "or_expression" or (kind == "function_expression" and node["value"] == "not_null"):
         return any(map(_in_parts, children))

@@ -16,13 +16,13 @@ from ... import conf
 from ...core import interventions
 from ...core.at_rest import hashed_scope
 from ...core.interventions import Intervention
-from ...core.records import Record
-from ...core.scope_names import observed, spellings
+from ...core.records import Record, Status
 from ...errors import ConfigurationError
 from ...inspection.terminal import plain
 from ...instrumentation.trail import trail
 from ...runtime.registry import records_of, stores
 from ...runtime.wings import extensions
+from ...scopes import observed, spellings
 from ..base import ScanningCommand
 from ..output import operator
 
@@ -79,7 +79,7 @@ class Command(ScanningCommand):
 
     def look(self, **options: Any) -> None:
         self.store = stores.outermost(self.store)  # so that a change reaches every front
-        self.seen, counted = 0, Counter[Intervention]()
+        self.seen, self.owed, counted = 0, 0, Counter[Intervention]()
         try:
             for record in self.records(options["batch_size"]):
                 if record.scope in self.wanted:
@@ -102,18 +102,30 @@ class Command(ScanningCommand):
                     extra={"idempotency": facts},
                 )
         self.report(f"The store {self.alias!r}: {erased:,} of {self.seen:,} records", left, "run or are held")
+        if self.owed:
+            self.report(
+                "Operations whose steps are undone: 0", self.owed, "need their results: see idempotency_complete"
+            )
         if self.unreadable:
             self.stdout.write(f"{self.unreadable:,} records cannot be read, and were left.")
 
     def erase(self, record: Record) -> Intervention:
         """Erase a record, and leave a trace of that in the audit trail, if there is one, which does not say whose it was."""
-        # First what is kept beside it: after a crash in between, the record is still found by its scope.
-        if interventions.forgotten(record) is not Intervention.BUSY:
-            with self.table_explained("What is kept beside a record cannot be erased:"):
-                for extension in extensions():
-                    extension.erase_record(self.store, record)
+        # What ended: first what is kept beside it, so that after a crash in between the record is still found by its scope.
+        # What may be claimed again: afterwards, since an attempt that begins meanwhile needs it.
+        first = record.status is Status.COMPLETED and interventions.forgotten(record) is not Intervention.BUSY
+        if first:
+            self.erase_beside(record, erased=False)
         noted = partial(trail.intervened, "erased", actor=operator())
-        return self.patiently(partial(self.store.change, record.id, interventions.forgotten, audit=noted))
+        changed = self.patiently(partial(self.store.change, record.id, interventions.forgotten, audit=noted))
+        if changed is Intervention.DONE and not first:
+            self.owed += self.erase_beside(record, erased=True)
+        return changed
+
+    def erase_beside(self, record: Record, *, erased: bool) -> int:
+        """See Extension.erase_record()."""
+        with self.table_explained("What is kept beside a record cannot be erased:"):
+            return sum(extension.erase_record(self.store, record.id, erased=erased) for extension in extensions())
 
     def report(self, what: str, left: int, held_by: str) -> None:
         self.left += left

@@ -21,7 +21,6 @@ from ...core.failures import failure_of, response_of
 from ...core.hashing import operation_ref
 from ...core.interventions import Intervention
 from ...core.records import Record, Status
-from ...core.scope_names import user_of
 from ...errors import (
     IdempotencyError,
     LostRace,
@@ -37,6 +36,7 @@ from ...inspection.interventions import VERBS, Verb, intervene
 from ...inspection.status import STATUSES, age, display_status, next_answer, status_of
 from ...inspection.terminal import lines, plain, span
 from ...runtime.derivation import derived_by
+from ...scopes import user_of
 from ...stores.base import Audit, BaseStore
 from ...stores.wrapper import layers
 from ..arguments import Sought, add_record, duration, positive, sought

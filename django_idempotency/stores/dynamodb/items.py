@@ -90,14 +90,19 @@ class Schema:
         self.partition = key_attr
         self.sort = sort_key_attr
         self.static = static_pk_value or "idempotency"
-        #: Where in DynamoDB the items are.
-        self.location = (table, self.static if sort_key_attr else None)
-        self.names = {name: attributes.get(name, name) for name in _ALL}
+        chosen = {key_attr, sort_key_attr, *attributes.values()}
+        #: Field → its attribute. A name of ours that the project has chosen for another attribute yields.
+        self.names = {name: attributes.get(name, f"idempotency_{name}" if name in chosen else name) for name in _ALL}
         taken = [name for name in (key_attr, sort_key_attr, *self.names.values()) if name]
         if twice := sorted({name for name in taken if taken.count(name) > 1}):
             raise ValueError(f"two attributes are called {twice[0]!r}.")
 
     # ------------------------------------------------------------------------------------------------------- records
+
+    @property
+    def location(self) -> tuple[str, str | None]:
+        """Where in DynamoDB the items are."""
+        return self.table, self.static if self.sort else None
 
     def key(self, record_id: UUID) -> Item:
         if self.sort is None:

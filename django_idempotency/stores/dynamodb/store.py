@@ -11,8 +11,8 @@ from uuid import UUID
 from django.core.checks import CheckMessage
 
 from ...core import rules
+from ...core.conclusions import claimed
 from ...core.records import Guarantee, Record, Settlement, Status, Ticket
-from ...core.settlements import claimed
 from ...errors import ConfigurationError, LostRace, RecordUnreadable, StoreUnavailable
 from .. import packing
 from ..base import BaseStore, Purged, Scanned, utcnow
@@ -69,7 +69,7 @@ class DynamoDBStore(BaseStore):
     later; until then the rules treat them as expired.
 
     `key_attr` names the partition key; with `sort_key_attr` that holds the id, and the partition key is
-    `static_pk_value`. `attributes` renames the others. `timeout` (seconds) limits each connection and each response,
+    `static_pk_value`. `attributes` renames the others; a name that this takes from another of ours, that one yields. `timeout` (seconds) limits each connection and each response,
     with two tries. `config` (botocore's) overrides ours where set, `session` makes the client, and a `client` is used
     as it is. `clock` returns an aware datetime.
     """
@@ -130,6 +130,15 @@ class DynamoDBStore(BaseStore):
         Raises `ConfigurationError` for a table of another kind, or `StoreUnavailable`.
         """
         return create(self.client, self.schema, dry_run=dry_run)
+
+    @property
+    def table(self) -> str:
+        """The name of the table. Another one counts from the next request."""
+        return self.schema.table
+
+    @table.setter
+    def table(self, name: str) -> None:
+        self.schema.table = name
 
     @property
     def location(self) -> Hashable:

@@ -130,6 +130,8 @@ class CircuitBreaker:
         self._lock = new_lock()
         self._failing = False
         self._again = self._warned = float("-inf")
+        #: Is called at each failure, for the metrics: is the front down? Otherwise it has returned an error.
+        self.failed: Callable[[bool], object] | None = None
 
     def peek(self, record_id: UUID) -> Record | None:
         if self._allows_call():
@@ -171,22 +173,21 @@ class CircuitBreaker:
     def _watched(self) -> Iterator[None]:
         try:
             yield
-        except StoreRefused as error:
-            self._failing = False
-            self._warn("A front returned an error. The stores behind it are used instead, more slowly.", error)
         except Exception as error:  # noqa: BLE001 - any driver's error
-            with self._lock:
-                self._failing, self._again = True, self._clock() + PAUSE
-            self._warn("A front is not responding. The stores behind it are used instead, more slowly.", error)
+            self._report(error, down=not isinstance(error, StoreRefused))
         else:
             self._failing = False
 
-    def _warn(self, text: str, error: Exception) -> None:
+    def _report(self, error: Exception, *, down: bool) -> None:
         with self._lock:
             now = self._clock()
-            warns = now - self._warned >= WARN_EVERY
-            if warns:
+            self._failing, self._again = down, now + PAUSE
+            if warns := now - self._warned >= WARN_EVERY:
                 self._warned = now
-        if warns:
-            with suppress(Exception):  # a log filter may raise
-                logger.warning(text, exc_info=error)
+        with suppress(Exception):
+            if self.failed is not None:
+                self.failed(down)
+        with suppress(Exception):  # a log filter may raise
+            if warns:
+                said = "is not responding" if down else "returned an error"
+                logger.warning("A front %s. The stores behind it are used instead, more slowly.", said, exc_info=error)

@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from ...core import rules
+from ...core.conclusions import settled as settled_record
 from ...core.concurrency import in_thread, new_lock
 from ...core.interventions import Intervention, Wanted
 from ...core.records import Record, Settlement, Status, Ticket
-from ...core.settlements import settled as settled_record
 from ..base import Audit, BaseStore
 from ..wrapper import WrappedStore
 from .caches import CircuitBreaker, RecordCache

@@ -1,10 +1,17 @@
-"""What a database error means, judged by its sqlstate or errno, not by its class."""
+"""What a database error means, judged by its sqlstate or errno and not by its class, and the store's error for it."""
 
 from __future__ import annotations
 
 import re
+import traceback
+from contextlib import suppress
+from functools import cache
+from types import TracebackType
+from typing import NoReturn
 
-from django.db import Error, InterfaceError, OperationalError
+from django.db import Error, InterfaceError, OperationalError, connections
+
+from ...errors import LostRace, StoreRefused, StoreUnavailable
 
 #: Serialisation, deadlock, lock timeout: another transaction was in the way.
 LOST_SQLSTATES = frozenset({"40001", "40P01", "55P03"})
@@ -79,3 +86,50 @@ def connection_lost(error: BaseException) -> bool:
     if state is not None:
         return state.startswith("08") or state in ENDED_SQLSTATES
     return type(error.__cause__).__module__.partition(".")[0] != "sqlite3"
+
+
+def unanswered(error: BaseException | None) -> bool:
+    """Did the connection break before this error? Django then tries to open another, and raises why it cannot."""
+    return error is not None and (connection_lost(error) or unanswered(error.__context__))
+
+
+def translate(error: Error, using: str) -> NoReturn:
+    """Raise `LostRace`, `StoreRefused` or `StoreUnavailable` in place of a database's error.
+
+    A connection that broke in autocommit is closed, so that the next statement opens another: outside of requests nobody
+    else does that. That of an open transaction is closed by the end of its block.
+    """
+    connection = connections[using]
+    if connection_lost(error) and not connection.in_atomic_block:
+        with suppress(Error):
+            connection.close()
+    if undefined(error):
+        refused = StoreRefused()
+        refused.advice = f"Type manage.py migrate django_idempotency --database={using}"
+        raise refused from error
+    if not lost_race(error):
+        raise StoreUnavailable from error
+    # Django's database errors keep themselves alive, and in their frames the cursor of a failed BEGIN. On
+    # SQLite, a thread that collects it would wait for this connection, which may wait for that thread's lock.
+    traceback.clear_frames(error.__traceback__)
+    raise LostRace from error
+
+
+class Translated:
+    """A context that translates its database errors. It holds no state of a call."""
+
+    def __init__(self, using: str) -> None:
+        self._using = using
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, Error):
+            translate(error, self._using)
+
+
+#: The context for the database of an alias.
+translated = cache(Translated)

@@ -17,8 +17,8 @@ from ...errors import DurableInsideGuard, ImplicitCommit, OutcomeUnknown, StoreU
 from ..base import Guard
 from ..blocks import OFFERED, offered
 from . import database_errors
+from .database_errors import translate
 from .dialects.base import IDLE, IN_ERROR
-from .executing import fetched, translate
 
 if TYPE_CHECKING:
     from .dialects.transactions import WorkTransaction
@@ -121,9 +121,9 @@ class TransactionGuard(Guard):
         """Lock the row and read it: what may have changed since our claim, or all of it. Read the transaction's id, too."""
         sql, connection, own, claimed = self._sql, self._connection, self._own, self._claimed
         bound = sql.lock(self._ticket, takeover=self._takeover, brief=claimed is not None)
-        row = fetched(connection, bound) if own is None else own.lock(bound)
+        row = sql.fetched(connection, bound) if own is None else own.lock(bound)
         if not sql.lock_reads:
-            row = fetched(connection, sql.read(self._ticket, brief=claimed is not None))
+            row = sql.fetched(connection, sql.read(self._ticket, brief=claimed is not None))
         if row is None:
             return
         if self._dialect.transaction_id:
@@ -213,7 +213,7 @@ class TransactionGuard(Guard):
         elif isinstance(error, Error):
             if self._keeps:  # Django's savepoint in a caller's transaction is gone, with all that followed it
                 raise TransactionLost from error
-            if not self.committed and database_errors.connection_lost(error):
+            if not self.committed and database_errors.unanswered(error):
                 raise OutcomeUnknown from error
 
     # ---------------------------------------------------------------------------------------------------- questions

@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 from ...core import interventions
 from ...core.interventions import Intervention, Wanted
 from ...core.records import MISSING, Guarantee, Status, Ticket
-from ...errors import LostRace
+from ...errors import LostRace, StoreUnavailable
 from ...models import IdempotencyRecord
 from ..base import Audit, Guard
 from .clock import Clock
@@ -44,6 +44,10 @@ def intervene(
             ticket = interventions.ticket_by_hand(decided, uuid4())
             records.filter(owner=decided.settlement.fence).update(**_columns(decided, ticket))
             audit(decided.record)
+            if guard.needs_rollback():  # the audit has lost the connection or the transaction, and raises nothing
+                raise StoreUnavailable(
+                    "The change was rolled back, since its trail could not be written. Try it again."
+                )
             return decided.outcome
     except LostRace:  # SQLite does not show whose lock is in the way
         return Intervention.BUSY

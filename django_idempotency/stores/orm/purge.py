@@ -11,7 +11,7 @@ from ...core.records import Status
 from ...models import IdempotencyRecord
 from ..base import Purged
 from .dialects import Dialect, dialect
-from .rows import instant
+from .statements import instant
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper

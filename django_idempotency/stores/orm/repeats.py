@@ -13,7 +13,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Max, Sum
 
-from ...core.repeats import Counted, Repeats
+from ...core.records import Counted, Repeats
 from ...models import RepeatCount
 
 #: Rows that a batch deletes at most whose records are purged, for each that it adds; and at least.

@@ -20,14 +20,13 @@ from ...core.records import Guarantee, Record, Settlement, Ticket
 from ...errors import ConfigurationError, IdempotencyError, LostRace
 from ..base import Audit, BaseStore, Guard, Purged, Scanned
 from . import database_errors
-from .executing import fetched, translate, translated, written
+from .database_errors import translate, translated
 from .guard import ACTIVE_GUARDS, InnerGuard, TransactionGuard
-from .renewing import renewed
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
 
-    from ...core.repeats import Counted, Repeats
+    from ...core.records import Counted, Repeats
     from .statements import Statements
 
 
@@ -80,12 +79,12 @@ class ORMStore(BaseStore):
             # Takeover, compared with what was read:   owner |--- lease ---|  (silent)
             #                                          we                        |--- lease ---|
             run = rules.succession(record)
-            written(connection, self._statements.take(ticket, record, run, joined=joined))
+            self._statements.written(connection, self._statements.take(ticket, record, run, joined=joined))
         raise LostRace
 
     def _insert_or_read(self, connection: BaseDatabaseWrapper, ticket: Ticket, *, joined: bool) -> Record | None:
         sql = self._statements
-        if sql.dialect.reads_first and (row := fetched(connection, (sql.reading, [ticket.id.hex]))) is not None:
+        if sql.dialect.reads_first and (row := sql.fetched(connection, (sql.reading, [ticket.id.hex]))) is not None:
             return sql.record(row, connection)
         operation = rules.operation_begun_by(ticket)
         insert = sql.insert(ticket, operation, joined=joined)
@@ -93,8 +92,8 @@ class ORMStore(BaseStore):
             if self.combine and not joined and not sql.dialect.reads_first and sql.dialect.combines(connection):
                 return sql.inserted_or_read(connection, insert, ticket, operation)
             if not sql.dialect.returns:
-                written(connection, insert)
-            elif (row := fetched(connection, insert)) is not None:
+                sql.written(connection, insert)
+            elif (row := sql.fetched(connection, insert)) is not None:
                 return sql.born(ticket, operation, row, connection)
         except IntegrityError as error:
             if not database_errors.duplicate(error):  # MySQL reports an existing key this way
@@ -103,10 +102,10 @@ class ORMStore(BaseStore):
             # The row is locked by its owner, or a caller's transaction has inserted the key and is still open.
             if joined or not database_errors.lost_race(error):
                 raise
-            if (row := fetched(connection, (sql.reading, [ticket.id.hex]))) is None:
+            if (row := sql.fetched(connection, (sql.reading, [ticket.id.hex]))) is None:
                 raise
             return sql.record(row, connection)
-        row = fetched(connection, sql.select(ticket.id, joined=joined))
+        row = sql.fetched(connection, sql.select(ticket.id, joined=joined))
         return None if row is None else sql.record(row, connection)
 
     async def aclaim(self, ticket: Ticket) -> Record:
@@ -135,7 +134,7 @@ class ORMStore(BaseStore):
         if ticket.guarantee is not Guarantee.ATOMIC or connection.in_atomic_block or bound is None:
             return
         with suppress(LostRace), translated(self.using):  # a lost race: the time ran out first
-            fetched(connection, bound)
+            self._statements.fetched(connection, bound)
 
     # ----------------------------------------------------------------------------------------------- settle, purge
 
@@ -147,7 +146,7 @@ class ORMStore(BaseStore):
                 active.transaction.settle_at_commit(bound)
                 return True
         try:
-            return written(connections[self.using], bound) == 1
+            return self._statements.written(connections[self.using], bound) == 1
         except Error as error:
             translate(error, self.using)
 
@@ -165,13 +164,31 @@ class ORMStore(BaseStore):
         for together in tables.values():
             try:
                 with translated(self.using):
-                    owners |= renewed(self._statements, self._connection, together)
+                    owners |= self._renewed(together)
             except IdempotencyError as error:
                 failed = error
         if failed is not None:
             failed.renewed = owners
             raise failed
         return owners
+
+    def _renewed(self, tickets: Sequence[Ticket]) -> set[UUID]:
+        """Renew leases whose records are in one table. Return the tokens of those that are still owners."""
+        owners = {ticket.owner for ticket in tickets}
+        if self._count_renewed(tickets) == len(owners):  # nearly always: one trip
+            return owners
+        with self._connection.cursor() as cursor:
+            cursor.execute(*self._statements.owners(tickets))
+            return owners & {self._statements.owner(row) for row in cursor.fetchall()}
+
+    def _count_renewed(self, tickets: Sequence[Ticket]) -> int:
+        """Renew them together; one by one if a row is locked. A locked row cannot be taken over meanwhile."""
+        try:
+            return self._statements.written(self._connection, self._statements.renew(tickets))
+        except Error as error:
+            if not database_errors.lost_race(error):
+                raise
+            return sum(self._count_renewed([ticket]) for ticket in tickets) if len(tickets) > 1 else 0
 
     @contextmanager
     def apart(self) -> Iterator[None]:
@@ -198,7 +215,7 @@ class ORMStore(BaseStore):
 
     def scan(self, *, size: int = 1000, bodies: bool = False) -> Iterator[Scanned]:
         """See BaseStore.scan(). In the order of `purge_at`, which is about the order in which the rows were made."""
-        from .rows import position, records  # not above: loads the model
+        from .statements import position, records  # not above: loads the model
 
         after: tuple[datetime, UUID] | None = None
         while True:
@@ -229,7 +246,7 @@ class ORMStore(BaseStore):
 
     def get(self, record_id: UUID) -> Record | None:
         with translated(self.using):
-            row = fetched(self._connection, self._statements.select(record_id))
+            row = self._statements.fetched(self._connection, self._statements.select(record_id))
             return None if row is None else self._statements.record(row, self._connection)
 
     def after_commit(self, call: Callable[[], None]) -> None:

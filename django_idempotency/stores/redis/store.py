@@ -12,9 +12,9 @@ from django.core.cache import caches
 from django.core.checks import CheckMessage
 
 from ...core import interventions, rules
+from ...core.conclusions import claimed
 from ...core.driving import adrive, drive
 from ...core.records import Guarantee, Record, Settlement, Status, Ticket
-from ...core.settlements import claimed
 from ...errors import LostRace, RecordUnreadable, StoreUnavailable
 from .. import packing, signing
 from ..base import BaseStore, Purged, Scanned

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from ...core import rules, settlements
+from ...core import conclusions, rules
 from ...core.conclusions import SettledState
 from ...core.records import MISSING, Outcome, Record, Settlement, Ticket
 from ...stores.base import BaseStore
@@ -127,7 +127,7 @@ class Contract:
         ttl: float | None = None,
         fence: Record | None = None,
     ) -> Settlement:
-        settlement = settlements.settlement(leave, ticket, run, fence=fence, outcome=outcome, ttl=ttl)
+        settlement = conclusions.settlement(leave, ticket, run, fence=fence, outcome=outcome, ttl=ttl)
         assert settlement is not None
         return settlement
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ...core import rules, settlements
+from ...core import conclusions, rules
 from ...core.conclusions import SettledState
 from ...core.records import Guarantee, Outcome, Status, Ticket
 from ...core.rules import Busy, Execute, Mismatch, Replay
@@ -222,7 +222,7 @@ def _answered(
 def _settled(ticket: Ticket, run: Execute, ending: Ending, store: BaseStore) -> tuple[Answer, Outcome | None]:
     state = SettledState.BOUND if ending is Ending.FAILS else SettledState.COMPLETED
     outcome = Outcome(status=201, body=ticket.owner.hex.encode())
-    settlement = settlements.settlement(state, ticket, run, fence=None, outcome=outcome, ttl=None)
+    settlement = conclusions.settlement(state, ticket, run, fence=None, outcome=outcome, ttl=None)
     assert settlement is not None
     if not settled(ticket, settlement, store):
         return Answer.LOST, outcome

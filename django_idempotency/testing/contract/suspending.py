@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from ...core import rules, settlements
+from ...core import conclusions, rules
 from ...core.conclusions import SettledState
 from ...core.hashing import suspension_token
 from ...core.records import Record, Status, Ticket
@@ -78,7 +78,7 @@ class Suspending(Contract):
         self.sleep(store, self.running(store))
         owner = make_ticket()
         seen = store.claim(owner)
-        assert store.settle(owner, settlements.handover(seen, owner)) is True  # its response is lost
+        assert store.settle(owner, conclusions.handover(seen, owner)) is True  # its response is lost
         assert resumed(store, owner, seen).owner == owner.owner
 
     def test_one_of_many(self, store: BaseStore, at_once: AtOnce) -> None:
@@ -117,7 +117,7 @@ class Suspending(Contract):
         thief = make_ticket()
         self.claim(store, thief)
         assert (
-            store.settle(asleep_under(before, owner), settlements.handover(before, asleep_under(before, owner)))
+            store.settle(asleep_under(before, owner), conclusions.handover(before, asleep_under(before, owner)))
             is False
         )
         assert self.stored(store, owner).owner == thief.owner
@@ -130,7 +130,7 @@ class Suspending(Contract):
     def sleep(self, store: BaseStore, owner: Ticket) -> Ticket:
         record = self.stored(store, owner)
         asleep = asleep_under(record, owner)
-        assert store.settle(asleep, settlements.handover(record, asleep)) is True
+        assert store.settle(asleep, conclusions.handover(record, asleep)) is True
         return asleep
 
 
@@ -142,7 +142,7 @@ def asleep_under(record: Record, owner: Ticket) -> Ticket:
 
 def resumed(store: BaseStore, ticket: Ticket, seen: Record) -> Record:
     """Resume a suspended record under a ticket, written again if it was refused: its response may have been lost."""
-    handover = settlements.handover(seen, ticket)
+    handover = conclusions.handover(seen, ticket)
     ours = store.settle(ticket, handover) or store.settle(ticket, handover._replace(fence=ticket.owner))
     return seen._replace(owner=ticket.owner) if ours else seen
 

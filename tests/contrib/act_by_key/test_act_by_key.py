@@ -15,7 +15,7 @@ from django.urls import path
 from django_idempotency import Policy
 from django_idempotency.contrib.act_by_key.rest import IdempotencyKeyView as RestKeyView
 from django_idempotency.contrib.act_by_key.views import IdempotencyKeyView
-from django_idempotency.core.profiles import REPEATABILITY
+from django_idempotency.contrib.dialects import REPEATABILITY
 from django_idempotency.core.records import Status
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore

@@ -16,7 +16,7 @@ from django_idempotency.contrib.client.messages import Answer, pack_answer, unpa
 from django_idempotency.contrib.client.models import OutgoingCall
 from django_idempotency.contrib.steps.journal import Journal, load
 from django_idempotency.contrib.steps.models import Step
-from django_idempotency.core.steps import StepState
+from django_idempotency.contrib.steps.rules import StepState
 
 pytestmark = pytest.mark.django_db
 

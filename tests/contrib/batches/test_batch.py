@@ -208,6 +208,19 @@ def test_what_is_reported_to_sqs() -> None:
     assert process_batch(messages(1), handler).batch_item_failures() == answer()
 
 
+def test_the_batch_processor_of_powertools() -> None:
+    """It calls a guarded function for each record, reports what fails, and its next event replays the others."""
+    batch = pytest.importorskip("aws_lambda_powertools.utilities.batch")
+    run = Runs(lambda record: act({"body": NetworkDown() if record["messageId"] == "m2" else None}))
+    handler = guarded(run, "sync", key="record.messageId")
+    event = {"Records": [{"messageId": f"m{number}", "body": "{}", "eventSource": "aws:sqs"} for number in (1, 2, 3)]}
+    for _delivery in range(2):
+        processor = batch.BatchProcessor(event_type=batch.EventType.SQS)
+        found = batch.process_partial_response(event, handler, processor)
+        assert found == answer("m2")
+    assert run.count == 4
+
+
 @pytest.mark.parametrize(
     ("record", "item_id", "expected"),
     [

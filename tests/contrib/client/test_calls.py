@@ -25,7 +25,7 @@ from django_idempotency.contrib.client.ledger import Ledger
 from django_idempotency.contrib.client.messages import unpack_answer
 from django_idempotency.contrib.client.models import OutgoingCall
 from django_idempotency.contrib.client.requests import IdempotentAdapter
-from django_idempotency.core.outgoing import CallState
+from django_idempotency.contrib.client.rules import CallState
 from django_idempotency.errors import (
     CallChanged,
     CallHeld,
@@ -171,9 +171,17 @@ def test_refused_after_an_unknown_attempt(call: Call, provider: Provider) -> Non
     """A refusal proves nothing about the attempt before it: only the same request may follow, with the same key."""
     provider.plan = [LOST, Failure(status=404)]
     assert call("DELETE", provider.url, "gone-17").status == 404
-    assert row().state == "refused"
+    assert row().state == "unknown"
     with pytest.raises(CallChanged):
         call("DELETE", f"{provider.url}/other", "gone-17")
+
+
+def test_refused_twice(call: Call, provider: Provider) -> None:
+    """A credential that is refused each time does not become an unknown outcome."""
+    provider.plan = [Failure(status=401), Failure(status=401)]
+    for _ in range(2):
+        assert call("POST", provider.url, "order-17", json=AMOUNT).status == 401
+        assert row().state == "refused"
 
 
 def test_a_redirect_may_be_a_success(call: Call, provider: Provider) -> None:

@@ -13,11 +13,11 @@ from django.core.management import CommandError, call_command
 
 from django_idempotency.contrib.at_rest.sealed import CannotOpen
 from django_idempotency.contrib.client import outgoing
-from django_idempotency.contrib.client.housekeeping import send
 from django_idempotency.contrib.client.ledger import id_of
 from django_idempotency.contrib.client.messages import OutgoingRequest, pack_request, unpack_request
 from django_idempotency.contrib.client.models import OutgoingCall
 from django_idempotency.contrib.client.requests import IdempotentAdapter
+from django_idempotency.contrib.client.resuming import send
 from django_idempotency.errors import CallResponseNotStored
 from django_idempotency.stores.base import utcnow
 
@@ -145,7 +145,7 @@ def test_repeated_headers(provider: Provider, client: str) -> None:
 def test_a_refused_call_that_is_sent_again(provider: Provider, resumable: None) -> None:
     """Its request was dropped when it was refused; the process that sends it again may die as well."""
     died(provider)
-    provider.plan = [Failure(status=404)]
+    provider.plan = [Failure(status=422)]
     post(httpx_client(), f"{provider.url}/pay?token=7", "order-17")
     refused = OutgoingCall.objects.get()
     assert (refused.state, refused.request) == ("refused", None)
@@ -196,11 +196,7 @@ def test_a_provider_that_is_down(provider: Provider, resumable: None) -> None:
 
 @pytest.mark.parametrize(
     ("client", "words"),
-    [
-        ("bare_client", "none of ours"),
-        ("other_client", "would be made twice"),
-        ("nobody", "nobody"),
-    ],
+    [("bare_client", "none of ours"), ("other_client", "would be made twice"), ("nobody", "nobody")],
 )
 def test_a_wrong_client(provider: Provider, providers: dict[str, Any], settings: Any, client: str, words: str) -> None:
     """It is said, and the call is left."""
@@ -251,7 +247,7 @@ def test_a_call_that_moves_on(provider: Provider, resumable: None, monkeypatch: 
 
 def test_every_call_is_found(provider: Provider, resumable: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages do not skip calls, although those that were sent leave them, and others were sent at the same time."""
-    monkeypatch.setattr("django_idempotency.contrib.client.housekeeping.PAGE", 2)
+    monkeypatch.setattr("django_idempotency.contrib.client.resuming.PAGE", 2)
     for number in range(5):
         died(provider, f"order-{number}")
     OutgoingCall.objects.update(last_sent=utcnow() - timedelta(hours=1))

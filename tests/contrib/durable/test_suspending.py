@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from django_idempotency.contrib.durable.suspending import DurableOperation, Execution, resuming
-from django_idempotency.core import rules, settlements
+from django_idempotency.core import conclusions, rules
 from django_idempotency.core.records import Record, Status, Ticket
 from django_idempotency.core.rules import Busy, Execute
 from django_idempotency.engine.commands import drive
@@ -125,7 +125,7 @@ def stored(store: MemoryStore, ticket: Ticket) -> Record:
 def sleep(store: MemoryStore, owner: Ticket) -> None:
     record = stored(store, owner)
     ticket = EXECUTION.suspending_ticket(record, owner)
-    assert store.settle(ticket, settlements.handover(record, ticket)) is True
+    assert store.settle(ticket, conclusions.handover(record, ticket)) is True
 
 
 def test_whose_it_is(store: MemoryStore) -> None:
@@ -150,10 +150,7 @@ def test_let_go(store: MemoryStore) -> None:
         audited: list[Record] = []
 
         def let(
-            execution: Execution,
-            record: UUID,
-            audited: list[Record] = audited,
-            forgetting: bool = forgetting,
+            execution: Execution, record: UUID, audited: list[Record] = audited, forgetting: bool = forgetting
         ) -> bool:
             return execution.release(store, record, audit=audited.append, forgetting=forgetting)
 

@@ -16,7 +16,10 @@ SCRIPT = Path(django_idempotency.__file__).with_name("contrib") / "forms" / "sta
 HARNESS = Path(__file__).with_name("origins.js")
 KEYS = "/idempotency-tokens"
 
-pytestmark = pytest.mark.skipif(NODE is None, reason="runs the script in Node.js")
+pytestmark = [
+    pytest.mark.skipif(NODE is None, reason="runs the script in Node.js"),
+    pytest.mark.slow,  # each starts it
+]
 
 
 @pytest.mark.parametrize(

@@ -22,14 +22,15 @@ from pytest_django import Settings
 from django_idempotency import Policy, idempotent
 from django_idempotency.conf import resolve
 from django_idempotency.contrib.act_by_key.views import IdempotencyKeyView
+from django_idempotency.contrib.dialects import PROFILES
 from django_idempotency.contrib.issued_keys.rest import IdempotencyTokenView as RestTokenView
 from django_idempotency.contrib.issued_keys.signing import issue
 from django_idempotency.contrib.issued_keys.views import IdempotencyTokenView
 from django_idempotency.core.key_formats import AHEAD, ISSUED_SAMPLE
 from django_idempotency.core.policy import profile_contradiction
-from django_idempotency.core.profiles import PROFILES, Profile
-from django_idempotency.core.scope_names import hashed
+from django_idempotency.core.profiles import Profile
 from django_idempotency.models import IdempotencyRecord
+from django_idempotency.scopes import hashed
 from testproject.urls import urlpatterns as project_urls
 from tests.support.factories import TokenFactory, UserFactory
 

@@ -15,8 +15,7 @@ from django_idempotency.contrib.outbox.relaying import Relay
 
 #: Statements commit, as on a server. Afterwards only these tables are emptied, which is faster than emptying all.
 committed = pytest.mark.django_db(
-    transaction=True,
-    available_apps=["django_idempotency", "django_idempotency.contrib.outbox", "testproject.payments"],
+    transaction=True, available_apps=["django_idempotency", "django_idempotency.contrib.outbox", "testproject.payments"]
 )
 
 

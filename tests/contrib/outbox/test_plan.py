@@ -25,11 +25,7 @@ SHAPES = {
     "a thousand keys": ("'key-' || n % 1000", "NULL", 4),
     "one key": ("'key'", "NULL", 5),
     "half without": ("CASE n % 2 WHEN 0 THEN '' ELSE 'key-' || n % 1000 END", "NULL", 4),
-    "all but the last wait": (
-        "'key-' || n",
-        f"CASE WHEN n <= {ROWS - 100} THEN now() + interval '5 minutes' END",
-        4,
-    ),
+    "all but the last wait": ("'key-' || n", f"CASE WHEN n <= {ROWS - 100} THEN now() + interval '5 minutes' END", 4),
     "behind one that failed": (
         f"CASE WHEN n <= {ROWS - 100} THEN 'bad' ELSE '' END",
         "CASE n WHEN 1 THEN now() + interval '5 minutes' END",

@@ -110,7 +110,7 @@ def test_durations(seconds: float, text: str) -> None:
 def test_what_slows_and_refuses_is_published() -> None:
     """The limit of new keys, and the refusal of duplicates, each with its problem; a policy without them says nothing."""
     found = published(Policy(fresh_keys="5/10m", suspect="body.card", suspect_action="refuse"))
-    assert found["new_keys"] == {"limit": 5, "window": "PT10M"}
+    assert found["new_keys"] == [{"limit": 5, "window": "PT10M"}]
     assert found["duplicates"] == {"within": "PT5M", "then": "refuse"}
     assert (found["problems"]["too-many-keys"], found["problems"]["possible-duplicate"]) == (429, 409)
     for policy in (Policy(), Policy(suspect="body.card")):  # what is only reported is not the client's
@@ -122,8 +122,8 @@ def test_what_slows_and_refuses_is_published() -> None:
 
 def test_problems_are_those_of_the_code() -> None:
     """Each code that a guarded request may get is published, with its status."""
-    #: Of a request about a key; of the middleware alone; and those that share the code of another.
-    others = {"key-not-issued", "key-unknown", "replay-unchecked"}
+    #: Of a request about a key; of the middleware alone; of a view's own rows; and those that share the code of another.
+    others = {"key-not-issued", "key-unknown", "replay-unchecked", "already-created"}
     ours = (problem for problem in every(Problem) if problem.__module__.startswith("django_idempotency."))
     known = {problem.code: problem.status for problem in ours if hasattr(problem, "code")}
     assert {problem.code for problem in published_problems()} == set(known) - others

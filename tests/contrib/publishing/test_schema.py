@@ -17,9 +17,9 @@ from drf_spectacular.drainage import GENERATOR_STATS
 from drf_spectacular.generators import SchemaGenerator
 
 from django_idempotency import Policy
+from django_idempotency.contrib.dialects import PROFILES
 from django_idempotency.contrib.publishing.schema import PROBLEM, describe
 from django_idempotency.core.key_formats import ISSUED_SAMPLE
-from django_idempotency.core.profiles import PROFILES
 from django_idempotency.errors import KeyMalformed
 from django_idempotency.http.keys import parse_key, plain_key
 from tests.http.test_keys import MALFORMED, WELL_FORMED

@@ -459,11 +459,7 @@ def test_a_refused_retry_keeps_its_record(user: User) -> None:
     assert codes(send(url, "k1")) == ["possible-duplicate"]
     after = stores["default"].get(before.pk)
     assert after is not None
-    assert (after.operation, after.digest, after.status) == (
-        before.operation,
-        bytes(before.digest),
-        Status.FREE,
-    )
+    assert (after.operation, after.digest, after.status) == (before.operation, bytes(before.digest), Status.FREE)
     cache.clear()
     assert codes(send(url, "k1")) == [201]
 

@@ -15,11 +15,11 @@ from django_idempotency import conf
 from django_idempotency.contrib.steps.intervening import UndoneByHand, undo_by_hand
 from django_idempotency.contrib.steps.journal import seal
 from django_idempotency.contrib.steps.models import Step
+from django_idempotency.contrib.steps.rules import StepRow, StepState, is_in_doubt
 from django_idempotency.contrib.steps.terms import results_of
 from django_idempotency.core.hashing import operation_ref
 from django_idempotency.core.interventions import Intervention, released
 from django_idempotency.core.records import CANCELLATION, Record
-from django_idempotency.core.steps import StepRow, StepState, is_in_doubt
 from django_idempotency.engine.lease import LeaseOperation
 from django_idempotency.errors import HeldForPerson, OperationCancelled, StoreUnavailable
 from django_idempotency.runtime.registry import stores

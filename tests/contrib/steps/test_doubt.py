@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from django_idempotency.contrib.steps.housekeeping import purge
 from django_idempotency.contrib.steps.models import Step
-from django_idempotency.core.steps import StepState
+from django_idempotency.contrib.steps.rules import StepState
 from django_idempotency.errors import ConfigurationError, HeldForPerson, OwnershipLost
 from django_idempotency.runtime.handle import HELD_FOR
 

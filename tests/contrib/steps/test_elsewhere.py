@@ -13,12 +13,11 @@ from django.db import connections
 from django.test import RequestFactory
 from django.utils import timezone
 
-from django_idempotency.contrib.steps.actions import only_in
+from django_idempotency.contrib.steps.actions import is_write, only_in
 from django_idempotency.contrib.steps.admin import StepsPanel
 from django_idempotency.contrib.steps.models import Step
 from django_idempotency.errors import ConfigurationError
 from django_idempotency.stores.orm import ORMStore
-from django_idempotency.stores.statement_texts import is_write
 from testproject.payments.models import Effect
 from tests.support.factories import AdminFactory
 

@@ -112,8 +112,7 @@ def written(card: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("body", "guarantee"),
-    [(derived, "lease"), (derived, "atomic"), (unwritten, "lease"), (written, "lease")],
+    ("body", "guarantee"), [(derived, "lease"), (derived, "atomic"), (unwritten, "lease"), (written, "lease")]
 )
 def test_sixty_days_of_retries(body: Callable[[str], Any], guarantee: str) -> None:
     """A client that comes back now and then keeps no key alive: there is one charge, and then a person decides."""

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_idempotency import idempotent_function
 from django_idempotency.contrib.steps.models import Step
-from django_idempotency.core.steps import StepState
+from django_idempotency.contrib.steps.rules import StepState
 from django_idempotency.engine.borders import Border, watched_by
 from django_idempotency.errors import (
     ConfigurationError,

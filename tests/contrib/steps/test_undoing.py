@@ -9,7 +9,7 @@ from django.db import OperationalError
 
 from django_idempotency.contrib.steps.journal import Journal
 from django_idempotency.contrib.steps.models import Step
-from django_idempotency.core.steps import StepState
+from django_idempotency.contrib.steps.rules import StepState
 from django_idempotency.errors import OperationCancelled
 
 from ...functions.helpers import Clock

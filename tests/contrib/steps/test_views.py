@@ -16,8 +16,8 @@ from django.http import Http404
 from django.test import AsyncClient, Client
 
 from django_idempotency.contrib.steps.models import Step
+from django_idempotency.contrib.steps.rules import StepState
 from django_idempotency.core.records import OutcomeKind, Status, kind_of
-from django_idempotency.core.steps import StepState
 from django_idempotency.errors import ConfigurationError, StoreUnavailable
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.runtime import switch

@@ -17,9 +17,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from django_idempotency import idempotent
-from django_idempotency.core.profiles import IETF, PROFILES, REPEATABILITY, Profile
+from django_idempotency.contrib.dialects import PROFILES, REPEATABILITY
+from django_idempotency.contrib.dialects.wire import require_timely
+from django_idempotency.core.profiles import IETF, Profile
 from django_idempotency.errors import KeyAhead, KeyExpired, KeyMalformed
-from django_idempotency.http.keys import parse_key, require_timely
+from django_idempotency.http.keys import parse_key
 from django_idempotency.runtime.registry import stores
 
 MEMORY = {"STORES": {"default": {"BACKEND": "django_idempotency.stores.memory.MemoryStore"}}, "GUARANTEE": "lease"}
@@ -252,16 +254,16 @@ def test_the_bodies_of_errors(name: str) -> None:
 
 
 def test_a_body_of_the_projects_own() -> None:
-    """A shape that no name says is a function of the problem and its status."""
+    """A shape that no name says is a function of the problem, its status and the request."""
 
-    def shape(problem: Any, status: int) -> dict[str, Any]:
-        return {"fault": problem.code, "http": status}
+    def shape(problem: Any, status: int, request: Any) -> dict[str, Any]:
+        return {"fault": problem.code, "http": status, "of": request.path}
 
     view = idempotent(profile=replace(IETF, errors=shape), required=True)(lambda request: HttpResponse())
     answer = view(FACTORY.post("/"))
     assert (answer["Content-Type"], json.loads(answer.content)) == (
         "application/json",
-        {"fault": "key-missing", "http": 400},
+        {"fault": "key-missing", "http": 400, "of": "/"},
     )
 
 
@@ -447,15 +449,14 @@ class TestRepeatability:
         assert runs == [1, 2, 3, 1]
 
     @pytest.mark.parametrize(
-        ("age", "accepted"),
-        [(0, True), (-300, True), (-301, False), (12 * 3600, True), (12 * 3600 + 1, False)],
+        ("age", "accepted"), [(0, True), (-300, True), (-301, False), (12 * 3600, True), (12 * 3600 + 1, False)]
     )
     def test_the_window(self, age: int, accepted: bool) -> None:
         """The window is closed at both ends, to the second."""
         now = datetime(2030, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
-        first_sent = http_date((now - timedelta(seconds=age)).timestamp())
+        sent = {"HTTP_REPEATABILITY_FIRST_SENT": http_date((now - timedelta(seconds=age)).timestamp())}
         if accepted:
-            require_timely(first_sent, REPEATABILITY, now)
+            require_timely("a", sent, REPEATABILITY, now=now)
         else:
             with pytest.raises((KeyExpired, KeyAhead)):
-                require_timely(first_sent, REPEATABILITY, now)
+                require_timely("a", sent, REPEATABILITY, now=now)

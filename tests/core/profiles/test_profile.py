@@ -10,10 +10,10 @@ import pytest
 from django.test import override_settings
 
 from django_idempotency import Policy, conf
+from django_idempotency.contrib.dialects import PROFILES, REPEATABILITY, SQUARE
 from django_idempotency.core.policy import profile_contradiction
-from django_idempotency.core.profiles import DEFAULT, ERRORS, IETF, PROFILES, REPEATABILITY, SQUARE, Profile
+from django_idempotency.core.profiles import DEFAULT, IETF, SHIPPED, Profile
 from django_idempotency.core.records import MISSING
-from django_idempotency.http.error_bodies import SHAPES
 
 OF_A_PROJECT = replace(IETF, name="shop", max_length=64)
 
@@ -70,14 +70,10 @@ def test_every_field_is_checked() -> None:
     assert all(field.metadata["expected"] and callable(field.metadata["accepts"]) for field in fields(Profile))
 
 
-def test_every_shape_can_be_made() -> None:
-    """What a profile may name as the shape of its errors is made somewhere."""
-    assert set(ERRORS) == set(SHAPES)
-
-
 def test_every_shipped_profile_is_found_by_its_name() -> None:
-    """The names are those of the table."""
-    assert [profile.name for profile in PROFILES.values()] == list(PROFILES)
+    """The core's names are those of the dialects, in their order, and each is found by the settings."""
+    assert [profile.name for profile in PROFILES.values()] == list(PROFILES) == list(SHIPPED)
+    assert [conf.profile_of(name, {}) for name in SHIPPED] == list(PROFILES.values())
 
 
 # ------------------------------------------------------------------------------------------ a policy and its profile

@@ -8,8 +8,9 @@ import gzip
 import json
 import re
 from collections import UserDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -443,9 +444,76 @@ def test_the_names_that_a_payload_is_asked_for(expression: Any, roots: set[str])
     assert Selector(expression).roots == roots
 
 
+@pytest.mark.parametrize(
+    ("expression", "whole"),
+    [
+        ("a.b", False),
+        ("[a, b[0]]", False),
+        ("@.a", False),
+        ("a | @", False),
+        ("map(&x, a)", False),
+        ("@", True),
+        ("*", True),
+        ("*.id", True),
+        ("[a, values(@)]", True),
+        ("map(&x, @)", True),
+        (len, True),
+    ],
+)
+def test_what_depends_on_the_whole_payload(expression: Any, whole: bool) -> None:
+    """Of such a payload nothing may be left out."""
+    assert Selector(expression).whole is whole
+
+
 def test_what_is_missing_depends_on_what_was_selected() -> None:
     """A null inside a value that was selected whole is a value; a null in place of a part is missing."""
     payload = {"a": {"id": 1, "note": None}, "b": None}
     for expression, missing in {"a": False, "[a, b]": True, "a.[id, note]": True, "b": True, "c[*]": True}.items():
         selector = Selector(expression)
         assert selector.is_missing(selector(payload)) is missing, expression
+
+
+class Message(Mapping[str, Any]):
+    """A mapping with properties, as the classes of AWS Powertools' event sources are."""
+
+    colour = "red"
+
+    def __init__(self, **items: Any) -> None:
+        self._items = items
+
+    def __getitem__(self, name: str) -> Any:
+        return self._items[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @property
+    def message_id(self) -> Any:
+        return self["messageId"]
+
+    @cached_property
+    def inner(self) -> Any:
+        return Message(**self["inner"]) if "inner" in self._items else None
+
+
+class Headers(dict[str, Any]):
+    """A dict is what a client has sent, and what its class adds is not."""
+
+    @property
+    def encoding(self) -> str:
+        return "utf-8"
+
+
+def test_properties_of_mappings() -> None:
+    """An item comes first; then what its class computes; no methods and constants, which are the same for all."""
+    message = Message(messageId="m-1", keys=None)
+    assert [Selector(name)(message) for name in ("message_id", "messageId", "keys", "colour", "_items")] == [
+        *("m-1", "m-1"),
+        *(None, None, None),
+    ]
+    assert Selector("[message_id, inner.id]")(Message(message_id="own", inner={"id": 3})) == ["own", 3]
+    assert Selector("message_id")(Message()) is None  # its property raises KeyError
+    assert Selector("encoding")(Headers()) is None

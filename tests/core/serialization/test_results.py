@@ -139,10 +139,7 @@ def test_a_serializer_that_fails() -> None:
 
 @pytest.mark.parametrize(
     "serializer",
-    [
-        *(1, "json", (), (id,), (id, id, id), (id, None), json, object()),
-        *((acoroutine, id), (id, acoroutine)),
-    ],
+    [*(1, "json", (), (id,), (id, id, id), (id, None), json, object()), *((acoroutine, id), (id, acoroutine))],
     ids=shown,
 )
 def test_wrong_serializers(serializer: Any) -> None:

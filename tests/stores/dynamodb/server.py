@@ -10,17 +10,16 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
-
-import boto3
-from botocore.awsrequest import AWSPreparedRequest, AWSResponse
-from botocore.exceptions import ReadTimeoutError
-from botocore.httpsession import URLLib3Session
 
 from django_idempotency.stores.dynamodb import DynamoDBStore
 
 from ..test_memory import Clock
+
+if TYPE_CHECKING:  # these names are imported by tests that do without boto3, too
+    import boto3
+    from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 
 REGION = "eu-central-1"
 
@@ -28,6 +27,8 @@ REGION = "eu-central-1"
 @cache
 def session() -> boto3.Session:
     """Return credentials that need no profile, file or metadata service."""
+    import boto3
+
     return boto3.Session(aws_access_key_id="testing", aws_secret_access_key="testing", region_name=REGION)
 
 
@@ -77,6 +78,10 @@ LOST = object()
 @contextmanager
 def answered(store: DynamoDBStore, *answers: Any) -> Iterator[None]:
     """Give these responses to the next requests: an error's code, its document, or `LOST`. `None` asks the server."""
+    from botocore.awsrequest import AWSResponse
+    from botocore.exceptions import ReadTimeoutError
+    from botocore.httpsession import URLLib3Session
+
     left = list(answers)
     events = store.client.boto.meta.events
 

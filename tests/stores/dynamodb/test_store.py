@@ -23,7 +23,7 @@ from asgiref.sync import async_to_sync
 from botocore.config import Config
 from django.core.exceptions import ImproperlyConfigured
 
-from django_idempotency.core import conclusions, rules, settlements
+from django_idempotency.core import conclusions, rules
 from django_idempotency.core.conclusions import SettledState
 from django_idempotency.core.interventions import Intervention, expired_now
 from django_idempotency.core.records import MISSING, Outcome, Record, Status, Ticket
@@ -137,7 +137,7 @@ def store(dynamodb: str, table: str) -> Iterator[DynamoDBStore]:
 def complete(store: DynamoDBStore, ticket: Ticket, outcome: Outcome = ANSWER, **given: Any) -> bool:
     run = rules.read(store.claim(ticket), ticket)
     assert isinstance(run, rules.Execute)
-    settlement = settlements.settlement(
+    settlement = conclusions.settlement(
         SettledState.COMPLETED, ticket, run, fence=None, outcome=outcome, ttl=given.get("ttl")
     )
     assert settlement is not None
@@ -412,7 +412,7 @@ def test_the_ttl_attribute_of_a_long_lease(store: DynamoDBStore) -> None:
 def test_the_ttl_attribute_of_a_long_lease_that_is_passed_on(store: DynamoDBStore) -> None:
     """DynamoDB does not delete a record that resumes under such a lease."""
     first, ticket = make_ticket(ttl=50, lease=10), make_ticket(ttl=50, lease=100)
-    assert store.settle(ticket, settlements.handover(store.claim(first), ticket))
+    assert store.settle(ticket, conclusions.handover(store.claim(first), ticket))
     assert ttl(store) == int(stored(store, ticket).lease_until.timestamp())
 
 
@@ -505,7 +505,7 @@ def test_a_damaged_answer(store: DynamoDBStore) -> None:
     ticket = make_ticket()
     run = rules.read(store.claim(ticket), ticket)
     assert isinstance(run, rules.Execute)
-    settlement = settlements.settlement(
+    settlement = conclusions.settlement(
         conclusions.SettledState.COMPLETED, ticket, run, fence=None, outcome=Outcome(status=201, body=b"{}"), ttl=None
     )
     assert settlement is not None
@@ -568,7 +568,7 @@ def test_no_pause_is_long(status: int) -> None:
 def verbs(store: DynamoDBStore) -> list[Callable[[], object]]:
     """Return a call of every verb that a request or the heartbeat needs."""
     ticket = make_ticket()
-    settlement = settlements.settlement(
+    settlement = conclusions.settlement(
         SettledState.BOUND, ticket, rules.Execute(attempt=1), fence=None, outcome=None, ttl=None
     )
     assert settlement is not None
@@ -742,8 +742,9 @@ def test_without_boto3(monkeypatch: pytest.MonkeyPatch) -> None:
     ("options", "said"),
     [
         ({"attributes": {"colour": "c"}}, "'colour'"),
-        ({"attributes": {"owner": "status"}}, "'status'"),
-        ({"key_attr": "ttl"}, "'ttl'"),
+        ({"attributes": {"owner": "x", "status": "x"}}, "'x'"),
+        ({"key_attr": "x", "attributes": {"ttl": "x"}}, "'x'"),
+        ({"attributes": {"ttl": "owner", "path": "idempotency_owner"}}, "'idempotency_owner'"),
         ({"static_pk_value": "x"}, "sort_key_attr"),
         *(({"timeout": value}, "such as 0.5") for value in (0, -1, 61, float("nan"), None, True, "0.5")),
     ],
@@ -752,6 +753,31 @@ def test_impossible_options(options: dict[str, Any], said: str) -> None:
     """Impossible options are refused at the start."""
     with pytest.raises(ValueError, match=said):
         DynamoDBStore(**options)
+
+
+def test_our_names_yield(dynamodb: str) -> None:
+    """A project may give an attribute or a key the name of another of ours, as a table that it has already prescribes."""
+    store = make_table(make_store(dynamodb, key_attr="key", attributes={"ttl": "expires_at", "outcome": "path"}))
+    ticket = make_ticket()
+    assert complete(store, ticket)
+    found = store.client.boto.get_item(TableName=store.table, Key=store.schema.key(ticket.id))["Item"]
+    for name in ("key", "expires_at", "path"):
+        assert {name, f"idempotency_{name}"} <= found.keys()
+    known = store.get(ticket.id)
+    assert known is not None
+    assert (known.key, known.path, known.outcome) == (ticket.key, ticket.path, ANSWER)
+    assert int(found["expires_at"]["N"]) == items.deleted_at(known.expires_at)
+
+
+def test_another_table_of_a_live_store(dynamodb: str, table: str) -> None:
+    """It counts from the next request, and its records are elsewhere."""
+    store = make_store(dynamodb, table=table)
+    ticket, before = make_ticket(), store.location
+    store.claim(ticket)
+    store.table = made_table(dynamodb)
+    assert (store.get(ticket.id), store.location == before) == (None, False)
+    store.table = table
+    assert (store.get(ticket.id) is not None, store.location) == (True, before)
 
 
 def test_an_endpoint_without_a_host() -> None:

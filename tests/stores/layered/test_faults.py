@@ -19,12 +19,7 @@ from ...support.services import needs_redis
 from ...support.store_servers import RedisServer, running
 from ..helpers import Call, atomic_ticket, effects
 
-pytestmark = [
-    needs_redis,
-    pytest.mark.faults,
-    pytest.mark.either_server,
-    pytest.mark.django_db(transaction=True),
-]
+pytestmark = [needs_redis, pytest.mark.faults, pytest.mark.either_server, pytest.mark.django_db(transaction=True)]
 
 
 @pytest.fixture

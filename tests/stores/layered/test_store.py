@@ -18,7 +18,7 @@ from pytest_django import Settings
 from redis import Redis
 
 from django_idempotency import conf
-from django_idempotency.core import rules, settlements
+from django_idempotency.core import conclusions, rules
 from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.concurrency import in_thread
 from django_idempotency.core.interventions import CHANGES, Intervention, erased, released
@@ -456,7 +456,7 @@ class TestLives:
         """They end under another token, and the memory of the first one is dropped."""
         store, other = LayeredStore(front=LocalCache(), authority=MemoryStore()), make_ticket()
         record = store.claim(make_ticket())
-        assert store.settle(other, settlements.handover(record, other))
+        assert store.settle(other, conclusions.handover(record, other))
         assert store._under_way == {}
 
     def test_claims_that_never_end(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django_idempotency.stores.orm.refusing import ends_transaction
+from django_idempotency.stores.orm.dialects.transactions import ends_transaction
 
 #: Statements that end a transaction on every database.
 EVERYWHERE = [

@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from django_idempotency.core.repeats import Counted, Repeats
+from django_idempotency.core.records import Counted, Repeats
 from django_idempotency.engine.repeating import repeats
 from django_idempotency.models import IdempotencyRecord, RepeatCount
 from django_idempotency.runtime.registry import stores

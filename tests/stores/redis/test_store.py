@@ -27,7 +27,7 @@ from redis.asyncio.connection import AbstractConnection as AsyncConnection
 from redis.connection import Connection, ConnectionPool
 
 from django_idempotency.contrib.durable.suspending import Execution, handing_over, resuming
-from django_idempotency.core import conclusions, interventions, rules, settlements
+from django_idempotency.core import conclusions, interventions, rules
 from django_idempotency.core.records import Outcome, Settlement, Status, Ticket
 from django_idempotency.engine.commands import adrive, drive
 from django_idempotency.errors import RecordUnreadable, StoreRefused, StoreUnavailable
@@ -406,7 +406,7 @@ def test_a_suspended_record_is_not_resumed_without_replicas(store: RedisStore, *
     record = store.claim(owner)
     asleep = Execution("order-17").suspending_ticket(record, owner)
     with pytest.raises(StoreUnavailable, match="replicas"):
-        drive(safe, handing_over(asleep, settlements.handover(record, asleep)))
+        drive(safe, handing_over(asleep, conclusions.handover(record, asleep)))
     seen = store.claim(waking)
     assert seen.owner == asleep.owner  # still written
     with pytest.raises(StoreUnavailable, match="replicas"):
@@ -635,7 +635,7 @@ def test_a_later_version(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> 
     record = store.claim(ticket)
     with monkeypatch.context() as later:
         later.setattr(packing, "VERSION", packing.VERSION + 1)
-        settled = settlements.settlement(
+        settled = conclusions.settlement(
             conclusions.SettledState.COMPLETED,
             ticket,
             rules.Execute(attempt=1),

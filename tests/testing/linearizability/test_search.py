@@ -84,7 +84,7 @@ REJECTED = {
     "a replay of a failure": [call(0, 1, FAILED), call(2, 3, REPLAY, None)],
     "busy after completion": [call(0, 1, RAN, "A"), call(2, 3, BUSY)],
     "busy after a replay, while the first still waits for its response": [
-        *(call(0, 9, RAN, "A"), call(1, 2, REPLAY, "A"), call(3, 4, BUSY)),
+        *(call(0, 9, RAN, "A"), call(1, 2, REPLAY, "A"), call(3, 4, BUSY))
     ],
     "busy, and no other call": [call(0, 1, BUSY)],
     "two that keep each other busy": [call(0, 9, BUSY), call(1, 8, BUSY)],
@@ -94,12 +94,12 @@ REJECTED = {
     "the response of another request": [call(0, 1, RAN, "A"), call(2, 3, REPLAY, "A", request="pay 6")],
     "another request after a failure": [call(0, 1, FAILED), call(2, 3, RAN, "A", request="pay 6")],
     "a lost record that is replayed, after another run": [
-        *(call(0, 9, LOST, "A"), call(1, 5, RAN, "B"), call(6, 7, REPLAY, "A")),
+        *(call(0, 9, LOST, "A"), call(1, 5, RAN, "B"), call(6, 7, REPLAY, "A"))
     ],
     "a refusal that is replayed": [call(0, 1, REFUSED), call(2, 3, REPLAY, "A")],
     "an effect lost after the response": [call(0, 1, RAN, "A"), call(2, 3, COUNTED, 0)],
     "an effect lost after a replay was seen": [
-        *(call(0, None, UNKNOWN), call(2, 3, REPLAY, "A"), call(4, 5, COUNTED, 0)),
+        *(call(0, None, UNKNOWN), call(2, 3, REPLAY, "A"), call(4, 5, COUNTED, 0))
     ],
     "an effect too many": [call(0, None, UNKNOWN), call(1, 2, RAN, "A"), call(4, 5, COUNTED, 2)],
     "an effect before any call": [call(0, 1, COUNTED, 1), call(2, 3, RAN, "A")],

@@ -54,5 +54,5 @@ class Migration(migrations.Migration):
                 "default_permissions": ("view",),
                 "indexes": [models.Index(fields=["state", "last_sent"], name="idempotency_client_due")],
             },
-        ),
+        )
     ]

@@ -66,5 +66,5 @@ class Migration(migrations.Migration):
                     models.Index(fields=["key", "not_before", "id"], name="idempotency_outbox_key"),
                 ],
             },
-        ),
+        )
     ]

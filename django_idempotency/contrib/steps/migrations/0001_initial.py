@@ -63,5 +63,5 @@ class Migration(migrations.Migration):
                 ],
                 "constraints": [models.UniqueConstraint(fields=("run", "position"), name="idempotency_step_once")],
             },
-        ),
+        )
     ]

@@ -11,9 +11,8 @@ from django.db import Error
 
 from ....errors import LostRace, OwnershipLost, StoreUnavailable, TransactionLost
 from .. import database_errors
-from ..refusing import ends_transaction
 from .base import IDLE, Dialect
-from .transactions import Bound, WorkTransaction
+from .transactions import Bound, WorkTransaction, ends_transaction
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper

@@ -12,10 +12,10 @@ from django.db import Error, router
 
 from .....management.arguments import duration, positive
 from .....management.base import ProgressCommand
-from ...housekeeping import Resumed, due, expired, paged, resume
 from ...ledger import hold
 from ...models import OutgoingCall
 from ...providers import provider
+from ...resuming import Resumed, due, expired, paged, resume
 
 #: The most reasons, and the most calls, that are printed.
 MOST_REASONS, MOST_LINES = 5, 50
@@ -49,11 +49,7 @@ class Command(ProgressCommand):
         self.limit: int | None = options["limit"]
         self.counted = Counter[Resumed]()
         self.reasons = Counter[str]()
-        where = {
-            "using": self.using,
-            "older": timedelta(seconds=options["older_than"]),
-            "alias": options["provider"],
-        }
+        where = {"using": self.using, "older": timedelta(seconds=options["older_than"]), "alias": options["provider"]}
         try:
             if not options["send"]:
                 self.list(due(**where, unanswered=options["unanswered"]))

@@ -23,6 +23,7 @@ from .....stores.orm import database_errors
 from ...models import Message
 from ...publishing import Publish, open_publisher, publisher_at
 from ...relaying import Relay, RelayedBatch, describe_error
+from ...waking import NAP, Listener
 
 logger = logging.getLogger("django_idempotency")
 
@@ -30,8 +31,6 @@ logger = logging.getLogger("django_idempotency")
 RECONNECT, LONGEST_RECONNECT = 1.0, 10.0
 #: Tries of a batch that loses a race (a deadlock, a lock of SQLite), with --once.
 TRIES = 5
-#: Seconds between two checks whether to stop.
-NAP = 0.1
 
 
 class Command(ProgressCommand):
@@ -50,9 +49,8 @@ class Command(ProgressCommand):
         parser.add_argument("--batch", type=positive, default=100, metavar="MESSAGES", help="In a transaction; 100.")
         mode = parser.add_mutually_exclusive_group()
         mode.add_argument("--once", action="store_true", help="Publish the messages that are due, and exit.")
-        mode.add_argument(
-            "--poll", type=not_negative, default=1.0, metavar="SECONDS", help="Between two polls of an empty outbox; 1."
-        )
+        mode.add_argument("--poll", type=not_negative, default=1.0, metavar="SECONDS", help="Between polls, idle; 1.")
+        parser.add_argument("--listen", action="store_true", help="Also when PostgreSQL notifies: see NotifyRelay.")
         parser.add_argument("--progress", action="store_true", help="Also without a terminal: a line every 5 seconds.")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -67,7 +65,8 @@ class Command(ProgressCommand):
         try:
             self.publisher = publisher_at(path(options["publisher"]))
             self.vendor = connections[self.using].vendor
-        except (ImproperlyConfigured, ConnectionDoesNotExist) as error:
+            self.idle = Listener(self.using, lambda: self.stopping).wait if options["listen"] else self.nap
+        except (ConfigurationError, ImproperlyConfigured, ConnectionDoesNotExist) as error:
             raise CommandError(str(error)) from error
         with self.signals():
             if not self.once:
@@ -118,7 +117,7 @@ class Command(ProgressCommand):
             if self.once and not any(position <= last for position in batch.positions):
                 break  # under traffic there is always another: stop at those from before we began
             if not batch:
-                self.nap(self.poll)
+                self.idle(self.poll)
         return None
 
     def last(self) -> int:

@@ -1,0 +1,28 @@
+"""The app."""
+
+from __future__ import annotations
+
+from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
+
+from ...runtime.handle import OperationHandle
+from ...runtime.wings import Extension
+
+
+class KeysOfRows(Extension):
+    """Lets fields find the work that runs."""
+
+    def handle(self, handle: type[OperationHandle]) -> type[OperationHandle]:
+        from .running import Seen  # not above: the core's handles are not loaded by every command
+
+        own = {"__doc__": handle.__doc__, "__module__": handle.__module__}
+        return type(handle.__name__, (Seen, handle), own)
+
+
+class BusinessKeyConfig(AppConfig):
+    """Keys of rows. Optional: installed beside `django_idempotency`, it fills each `IdempotencyKeyField`."""
+
+    name = "django_idempotency.contrib.business_key"
+    label = "idempotency_business_key"
+    verbose_name = _("Idempotency: keys of rows")
+    extension = KeysOfRows()

@@ -1,0 +1,103 @@
+"""Checks of ROUTES: what cannot be read, guards nothing, or is not asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.core.checks import CheckMessage
+
+from ...checks.guards import methods_of
+from ...checks.middleware import guards_every_view
+from ...checks.policies import policy_errors
+from ...checks.settings import after_settings
+from ...checks.urlconf import Route, are_exempt, name_of, routes
+from ...http.plan import EVERY_VIEW, plan_of
+from ...http.views import route_of
+from ...stores.check_messages import Finding, and_more, shown, type_named
+from .policies import policy_at
+
+
+class E145(Finding):
+    """IDEMPOTENCY["ROUTES"] cannot be read: %(problem)s.
+
+    Type "ROUTES": {"name:payments:charge": {"required": True, "ttl": 86400}}, or leave it out.
+    """
+
+
+class E146(Finding):
+    """IDEMPOTENCY["ROUTES"] guards nothing: MIDDLEWARE has no IdempotencyMiddleware.
+
+    Add "django_idempotency.middleware.IdempotencyMiddleware" as the last line of MIDDLEWARE, or leave "ROUTES" out.
+    """
+
+
+class E147(Finding):
+    """IDEMPOTENCY["ROUTES"] has %(entry)s, and IdempotencyMiddleware cannot guard %(view)s%(others)s: it is
+    %(called)s, which checks access inside.
+
+    Put @idempotent() on it, or take the entry out.
+    """
+
+
+class W145(Finding):
+    """IDEMPOTENCY["ROUTES"] has %(entry)s, and %(view)s%(others)s has a policy or an exemption of its own: that counts,
+    and the entry does not.
+
+    Take the entry out, or @idempotent(), IdempotentViewMixin or @idempotency_exempt off the view; or %(silence)s.
+    """
+
+
+class W146(Finding):
+    """IDEMPOTENCY["ROUTES"] has %(entry)s, which decides for no route: none is like it, or EXEMPT or an entry above it
+    comes first.
+
+    Type what python manage.py idempotency_routes shows, such as "%(close)s"; or move the entry up, or take it out.
+    """
+
+
+def check_entries(entries: Any) -> Iterator[CheckMessage]:
+    """Check each entry alone."""
+    if not isinstance(entries, dict):
+        yield E145(problem=f"it is {type_named(entries)}, not a dict")
+        return
+    for entry, fields in entries.items():
+        try:
+            policy_at(entry, fields)
+        except Exception as error:  # noqa: BLE001 - importing runs the project's code
+            yield E145(problem=" ".join(str(error).split()).rstrip("."))
+
+
+@after_settings
+def check_routed(**_: Any) -> Iterator[CheckMessage]:
+    """Check the entries against the URLconf, once the settings are in order."""
+    table = plan_of(EVERY_VIEW).routed
+    if not table or not guards_every_view():
+        yield from [E146()] if table else []
+        return
+    found = [(route, route.by_middleware()) for route in routes() if not are_exempt([route])]
+    close = next((f"name:{route.view_name}" for route, _ in found if route.name), "path:/payments/")
+    for pattern, policy in table:
+        entry = shown(pattern.text)
+        yield from policy_errors(f'IDEMPOTENCY["ROUTES"][{entry}]', policy, coroutine=None)
+        its = [route for route, (_, by, perhaps) in found if pattern.text in (by, *perhaps)]
+        if not its:
+            yield W146(entry=entry, close=close)
+        if own := list(dict.fromkeys(name_of(route.callback) for route in its if _decides(route))):
+            yield W145(entry=entry, view=own[0], others=and_more(own))
+        called = {f"the view of {route.path}": kind.called for route in its if (kind := _left(route)) is not None}
+        if left := list(called):
+            yield E147(entry=entry, view=left[0], others=and_more(left), called=called[left[0]])
+
+
+def _decides(route: Route) -> bool:
+    """Has a view a policy of its own for a method, or an exemption?"""
+    known = [route_of(route.callback, method) for method in ("", *methods_of(route.callback))]
+    return any(each.guards_itself or each.exempt for each in known)
+
+
+def _left(route: Route) -> Any:
+    """Return the kind of a view that the middleware leaves alone, if it does not guard itself."""
+    known = [route_of(route.callback, method) for method in methods_of(route.callback)]
+    open_to = [each.kind for each in known if not (each.guards_itself or each.exempt)]
+    return next((kind for kind in open_to if kind is not None and kind.left is not None), None)

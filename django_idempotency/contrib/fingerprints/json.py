@@ -1,0 +1,109 @@
+"""The fingerprint of a JSON body without the members that differ in each retry: times, trace ids."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from django.core.exceptions import ImproperlyConfigured
+from django.http import HttpRequest
+from django.http.request import RawPostDataException
+
+from ...core.hashing import canonical_json
+from ...http.bodies import fits, is_json
+
+#: Members, and each element of a list: `sent_at`, `trace.id`, `items[].line_id`, `[].id`.
+_PATH = re.compile(r"(?:(?:\[\])+\.)?[^.\[\]]+(?:\[\])*(?:\.[^.\[\]]+(?:\[\])*)*")
+_STEP = re.compile(r"[^.\[\]]+|\[\]")
+
+Numbers = Literal["exact", "rfc8785"]
+
+
+def json_body(*, exclude: Collection[str] = (), numbers: Numbers = "exact") -> JSONBody:
+    """Return a `fingerprint` for a `Policy`: the JSON by value, less the members that `exclude` names by their paths.
+
+    Such as `Policy(fingerprint=json_body(exclude=["sent_at", "trace.id", "items[].line_id"]))`.
+
+    `numbers="exact"`: 1, 1.0 and 1e0 are three numbers, as without this. "rfc8785": they are one, as for clients that write
+    numbers as JavaScript does (RFC 8785 section 3.2.2.3); it needs the package rfc8785.
+
+    A path that finds nothing excludes nothing. A body that is not JSON, has a name twice, or is longer than 64 KiB is compared
+    whole, as with `fingerprint="request"`. Raises `ValueError` for a path or a word that is not one, `TypeError` for one text in
+    place of a list, and `ImproperlyConfigured` without the package.
+    """
+    if isinstance(exclude, str):
+        raise TypeError(f"json_body(exclude={exclude!r}): type a list, such as exclude=[{exclude!r}].")
+    for path in exclude:
+        if not _PATH.fullmatch(path):
+            raise ValueError(
+                f"json_body(exclude=[{path!r}]): a path names members of objects, and [] each element of a list, such as "
+                '"sent_at", "trace.id" or "items[].line_id".'
+            )
+    if numbers not in {"exact", "rfc8785"}:
+        raise ValueError(f'json_body(numbers={numbers!r}): numbers is "exact" or "rfc8785".')
+    if numbers == "rfc8785":
+        _rfc8785()
+    return JSONBody(tuple(tuple(_STEP.findall(path)) for path in exclude), numbers)
+
+
+@dataclass(frozen=True)
+class JSONBody:
+    """See json_body(). Two with the same terms are equal, as the policies that have them."""
+
+    exclude: tuple[tuple[str, ...], ...]
+    numbers: Numbers
+
+    def __call__(self, request: Any) -> bytes:
+        """Return the canonical body. Raises `ValueError` for one that must be compared whole."""
+        http: HttpRequest = getattr(request, "_request", request)
+        if not is_json((http.content_type or "").lower()) or not fits(http):
+            raise ValueError("It is not JSON, or too long to read.")
+        try:
+            return self.of(http.body)
+        except RawPostDataException as error:
+            raise ValueError("It was read already.") from error
+
+    def of(self, body: bytes) -> bytes:
+        """Return what is compared of a body. Raises `ValueError` for one that must be compared whole."""
+        exact = canonical_json(body, self._prune)
+        if exact is None:
+            raise ValueError("It is not JSON that can be compared by value.")
+        if self.numbers == "exact":
+            return exact
+        value = json.loads(body)
+        self._prune(value)
+        try:
+            return bytes(_rfc8785().dumps(value))
+        except ValueError:  # RFC 8785 has no integers beyond 2^53, and no number beyond a double's range
+            return exact
+
+    def _prune(self, value: Any) -> None:
+        for path in self.exclude:
+            remove(value, path)
+
+
+def remove(value: Any, path: tuple[str, ...]) -> None:
+    """Remove what a path names from JSON that is read, where it is there."""
+    step, rest = path[0], path[1:]
+    if step == "[]":
+        for each in value if isinstance(value, list) and rest else ():
+            remove(each, rest)
+        if isinstance(value, list) and not rest:
+            value.clear()
+    elif isinstance(value, dict) and not rest:
+        value.pop(step, None)
+    elif isinstance(value, dict) and step in value:
+        remove(value[step], rest)
+
+
+def _rfc8785() -> Any:
+    try:
+        import rfc8785  # an extra
+    except ImportError as error:
+        raise ImproperlyConfigured(
+            'json_body(numbers="rfc8785") needs rfc8785. Type: pip install "django-idempotency[rfc8785]".'
+        ) from error
+    return rfc8785

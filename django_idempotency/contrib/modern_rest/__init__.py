@@ -1,0 +1,1 @@
+"""Endpoints of django-modern-rest, guarded behind their own authentication, throttling and validation."""

@@ -1,1 +1,0 @@
-"""Other projects' suites, run with this package installed: `python -m tests.foreign`. See docs/explanation/proof.md."""

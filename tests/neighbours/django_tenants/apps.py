@@ -1,9 +1,0 @@
-from __future__ import annotations
-
-from django.apps import AppConfig
-
-
-class TenantsConfig(AppConfig):
-    name = "tests.neighbours.django_tenants"
-    label = "shop_tenants"
-    default_auto_field = "django.db.models.BigAutoField"

@@ -1,0 +1,1 @@
+"""Other projects' suites, run with this package installed. See README.md in the folder above."""

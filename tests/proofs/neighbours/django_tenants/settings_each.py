@@ -1,0 +1,8 @@
+"""A schema per tenant, with a table of records in each."""
+
+from __future__ import annotations
+
+from tests.proofs.neighbours.django_tenants.settings import *  # noqa: F403 - these settings, but for one
+from tests.proofs.neighbours.django_tenants.settings import TENANT_APPS
+
+TENANT_APPS = [*TENANT_APPS, "django_idempotency", "django_idempotency.contrib.outbox"]

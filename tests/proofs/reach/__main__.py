@@ -1,0 +1,61 @@
+"""Run what the stores promise against each of these servers, and say at the end which could not be had.
+
+    python -m tests.proofs.reach [name ...]
+
+What is missing is downloaded into .cache/reach, through apt, npm and pip as they are set up here. This takes some
+forty minutes.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from .databases import behind_pgbouncer, on_postgresql
+from .drivers import DRIVERS, through
+from .obtaining import CACHE, Unavailable
+from .redis_servers import FIGURES, in_a_group, on_valkey
+from .running import Result
+
+SERVERS: dict[str, Callable[[], Result]] = {
+    **{f"postgresql-{major}": partial(on_postgresql, major) for major in ("15", "16", "17", "18")},
+    **{name: partial(through, driver) for name, driver in DRIVERS.items()},
+    "pgbouncer": behind_pgbouncer,
+    "valkey": on_valkey,
+    "cluster": partial(in_a_group, "cluster"),
+    "sentinel": partial(in_a_group, "sentinel"),
+}
+
+
+def main(names: Sequence[str]) -> int:
+    if unknown := set(names) - set(SERVERS):
+        print(f"Unknown: {', '.join(sorted(unknown))}. There are {', '.join(SERVERS)}.", file=sys.stderr)
+        return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is ended then, as after Ctrl-C
+    CACHE.mkdir(parents=True, exist_ok=True)
+    FIGURES.unlink(missing_ok=True)
+    results = {name: reach(name) for name in SERVERS if not names or name in names}
+    width = max(map(len, results))
+    print()
+    for name, result in results.items():
+        print(f"{name:{width}}  {result.version:44}  {result.counts or result.note}")
+    if FIGURES.exists():
+        print(f"\n{FIGURES.read_text(encoding='utf-8')}")
+    return int(any(result.counts is None or result.counts.failed for result in results.values()))
+
+
+def reach(name: str) -> Result:
+    print(f"\n=== {name} {'=' * (100 - len(name))}", flush=True)
+    try:
+        return SERVERS[name]()
+    except Unavailable as why:
+        return Result(version="", note=f"could not be had: {why}")
+    except (AssertionError, subprocess.SubprocessError) as error:
+        return Result(version="", note=f"does not start: {error}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
