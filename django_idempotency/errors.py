@@ -304,9 +304,11 @@ class NotSelectable(IdempotencyError, ValueError):
     delivery = "never"
 
 
-class DeadlinePassed(IdempotencyError):
-    """This host's deadline passed before the call began, so nothing ran. Call it again elsewhere."""
+class DeadlinePassed(Problem):
+    """The deadline passed before this call or request began, so nothing ran. Call it again with more time."""
 
+    status, code, title = 504, "deadline-passed", "Deadline has passed"
+    operation_state = "unknown"  # an earlier attempt may have run
     delivery = "later"
 
 

@@ -40,7 +40,7 @@ PARTS = {
     "What selects: expressions and canonical JSON": "http/selection core/selectors core/canonical http",
     "Functions": (
         "functions/decorator functions/terms functions/arguments functions/names functions/call functions/running "
-        "functions/current functions/deadlines functions/executions"
+        "functions/current functions/executions"
     ),
     "Their results": "functions core/serialization",
     "What a work sees; stores by their names; events and figures": "runtime instrumentation signals messages",

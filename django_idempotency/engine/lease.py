@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 
 from ..core import conclusions, rules
 from ..core.conclusions import SettledState, WorkResult
@@ -19,6 +18,7 @@ from ..core.rules import Busy, Execute, Verdict
 from ..errors import StoreUnavailable
 from ..stores.base import BaseStore
 from .commands import adrive, drive
+from .deadlines import ENDS, host_remaining, time_for
 from .deferring import deferring
 from .heartbeat import Lease, heartbeat
 from .operation import EVENT_OF_STATE, EventSink, Operation, event_of
@@ -41,21 +41,11 @@ class LeaseOperation(Operation):
     #: The lease that the heartbeat has watched.
     _lease: Lease | None = None
 
-    def __init__(
-        self,
-        store: BaseStore,
-        ticket: Ticket,
-        sink: EventSink,
-        *,
-        on_failure: str = "free",
-        renews: bool = True,
-        left: Callable[[], float | None] | None = None,
-    ) -> None:
+    def __init__(self, store: BaseStore, ticket: Ticket, sink: EventSink, *, on_failure: str = "free") -> None:
         super().__init__(store, ticket, sink, on_failure=on_failure)
         #: Does the heartbeat renew its lease? Not if the host stops when the lease ends.
-        self._renews = renews
-        #: Seconds until the host stops, and the lease with it.
-        self._left = left
+        self._renews = ENDS.get() is None or host_remaining() is None
+        self._shorten_lease()
 
     def is_lost(self) -> bool:
         return self.lost is not None or heartbeat.lapsed(self)
@@ -64,10 +54,15 @@ class LeaseOperation(Operation):
 
     async def aopen(self, wait: float = 0.0) -> Verdict:
         """See open(). Waiting holds no thread. A cancellation leaves the key unchanged: nothing has run."""
+        hurries = ENDS.get() is not None
+        if hurries:
+            wait = time_for(wait)
         try:
             verdict = await run_to_completion(self._aclaim())
             if isinstance(verdict, Busy) and wait > 0:
                 verdict = await self._await_turn(verdict, wait)
+            if hurries and isinstance(verdict, Execute):
+                time_for(0)
             await self._anotify(event_of(verdict))
         except GeneratorExit:  # nothing can be awaited any more: the key is busy until its lease ends
             self.leave_lease()
@@ -107,7 +102,7 @@ class LeaseOperation(Operation):
 
     def _shorten_lease(self) -> None:
         """Let the lease end with the host, even after the claim had to wait."""
-        if self._left is not None and not self._renews and (left := self._left()) is not None:
+        if not self._renews and (left := host_remaining()) is not None:
             self.ticket = self.ticket._replace(lease=max(left, LEAST_LEASE))
 
     def _judge(self, record: Record) -> Verdict:

@@ -17,6 +17,7 @@ from ..core.records import Outcome, Record, Settlement, Ticket
 from ..core.rules import Busy, Execute, Late, Mismatch, Replay, Unreadable, Verdict
 from ..errors import LostRace, RecordUnreadable, StoreUnavailable
 from ..stores.base import BaseStore
+from .deadlines import ENDS, time_for
 from .waiting import pauses, wait_slots
 
 #: The most claims before the verdict is Busy. Each time, another request won the race.
@@ -88,13 +89,18 @@ class Operation:
     def open(self, wait: float = 0.0) -> Verdict:
         """Claim the key and hold the record. The work may run only after `Execute`, and then settle() must follow.
 
-        Raises `StoreUnavailable`; then nothing has run. Waits up to `wait` seconds for a busy record, unless as many
-        threads of the process wait already as may (`WaitSlots`).
+        Raises `StoreUnavailable`, and `DeadlinePassed` from a deadline on; then nothing has run. Waits up to `wait`
+        seconds for a busy record, unless as many threads of the process wait already as may (`WaitSlots`).
         """
+        hurries = ENDS.get() is not None
+        if hurries:
+            wait = time_for(wait)
         try:
             verdict = self._claim()
             if isinstance(verdict, Busy) and wait > 0:
                 verdict = self._wait(verdict, wait)
+            if hurries and isinstance(verdict, Execute):
+                time_for(0)
             self.sink(event_of(verdict), self)
         except BaseException:
             self.abandon()

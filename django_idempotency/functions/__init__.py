@@ -1,7 +1,7 @@
 """`idempotent_function` and its implementation."""
 
+from ..engine.deadlines import deadline, remaining
 from .current import CurrentOperation, Takeover, current_operation
-from .deadlines import deadline, remaining
 from .decorator import idempotent_function
 from .handle import Handle, Known
 from .names import derive_key

@@ -20,15 +20,7 @@ from ..core.rules import Verdict
 from ..engine.atomic import AtomicOperation
 from ..engine.lease import LeaseOperation
 from ..engine.operation import Operation
-from ..errors import (
-    CalledItself,
-    ConfigurationError,
-    DeadlinePassed,
-    IdempotencyError,
-    KeyMissing,
-    StoreUnavailable,
-    UnhashablePayload,
-)
+from ..errors import CalledItself, ConfigurationError, IdempotencyError, KeyMissing, StoreUnavailable, UnhashablePayload
 from ..instrumentation.meters import Source, meters
 from ..instrumentation.observer import Observer
 from ..instrumentation.outcomes import DEGRADED, MISSING, UNKEYED, count, outcome_of_verdict
@@ -38,7 +30,6 @@ from ..runtime.registry import body_limit, issuing, store_of
 from ..runtime.transactions import refuse_open_transactions
 from ..runtime.wings import extended
 from .current import CURRENT, BoundCall, CurrentOperation, Takeover, living
-from .deadlines import ENDS, remaining
 from .executions import EXECUTION
 from .terms import FunctionTerms
 
@@ -158,9 +149,6 @@ class FunctionCall:
         self.reports = reports
         if plan.leases:
             refuse_open_transactions()
-        left = None if ENDS.get() is None else remaining()
-        if left == 0:
-            raise DeadlinePassed
         scope = plan.scope if plan.scope is not None and SAID.get() is None else terms.scope_under(plan.policy)
         ticket = plan.ticket(
             id=record_id(scope, key),
@@ -170,19 +158,10 @@ class FunctionCall:
             owner=uuid4(),  # from the operating system: neither a fork nor a snapshot repeats it
             now=datetime.now(timezone.utc),
         )
-        #: Does the host have a deadline?
-        self.hurries = left is not None
         self.execution = EXECUTION.get()
         if plan.leases:
             make = LeaseOperation if self.execution is None else self.execution.operation
-            self.operation = make(
-                plan.store,
-                ticket if left is None else ticket._replace(lease=left),
-                plan.observer,
-                on_failure=plan.policy.on_failure,
-                renews=left is None,
-                left=remaining,
-            )
+            self.operation = make(plan.store, ticket, plan.observer, on_failure=plan.policy.on_failure)
         else:
             self.operation = AtomicOperation(plan.store, ticket, plan.observer, on_failure=plan.policy.on_failure)
         self.outer = CURRENT.get()
@@ -190,12 +169,6 @@ class FunctionCall:
             self.outer = living(self.outer)
             if self.outer is not None and self.outer.holds(self.operation):
                 raise self.naming(CalledItself())
-        #: Seconds to wait for a busy record.
-        self.patience = plan.patience if left is None else min(plan.patience, left)
-
-    def is_late(self) -> bool:
-        """Has the host's deadline passed, for example while the call waited?"""
-        return remaining() == 0
 
     def running(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CurrentOperation:
         """Return the context in which the function runs with these arguments."""

@@ -7,13 +7,13 @@ from contextvars import ContextVar, Token
 from typing import Any, NamedTuple
 
 from ..core.policy import Resolved
+from ..engine.deadlines import remaining
 from ..engine.operation import Operation
 from ..errors import ResponseNotStored
 from ..runtime.current_step import CURRENT_STEP, RunningStep
 from ..runtime.derivation import Unstored
 from ..runtime.handle import OperationHandle
 from ..runtime.takeovers import Deciding
-from .deadlines import remaining
 
 
 class BoundCall(NamedTuple):

@@ -10,10 +10,9 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 
-from ..core.concurrency import run_to_completion
 from ..core.rules import Execute
 from ..engine.lease import LeaseOperation
-from ..errors import DeadlinePassed, StoreUnavailable
+from ..errors import StoreUnavailable
 from ..runtime import switch
 from ..runtime.derivation import Unstored
 from ..runtime.transactions import arefuse_open_transactions
@@ -93,16 +92,13 @@ def run(
 def _run(call: FunctionCall, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, bool]:
     terms = call.terms
     try:
-        verdict = call.operation.open(call.patience)
+        verdict = call.operation.open(call.plan.patience)
     except StoreUnavailable as error:
         call.go_without_store(error)
         with call.running(args, kwargs):
             return terms.function(*args, **kwargs), False
     if not isinstance(verdict, Execute):
         return replayed(call, verdict), True
-    if call.hurries and call.is_late():
-        call.operation.abandon()
-        raise DeadlinePassed
     if call.plan.source is not None:
         call.count(verdict)
     end = _decide(call, terms.on_takeover) if terms.on_takeover is not None and verdict.takeover else None
@@ -153,7 +149,7 @@ async def _arun(
     """See _run()."""
     terms = call.terms
     try:
-        verdict = await operation.aopen(call.patience)
+        verdict = await operation.aopen(call.plan.patience)
     except StoreUnavailable as error:
         await call.ago_without_store(error)
         with call.running(args, kwargs):
@@ -162,9 +158,6 @@ async def _arun(
         # What the project loads a result with may query the ORM, which refuses calls from an event loop.
         plain = terms.on_replay is None and not terms.results.serialized
         return replayed(call, verdict) if plain else await sync_to_async(replayed)(call, verdict), True
-    if call.hurries and call.is_late():
-        await run_to_completion(operation.aabandon())
-        raise DeadlinePassed
     if call.plan.source is not None:
         call.count(verdict)
     end = await _adecide(call, terms.on_takeover) if terms.on_takeover is not None and verdict.takeover else None

@@ -17,7 +17,8 @@ from pytest_django import Settings
 
 from django_idempotency.checks.databases import check_databases, check_migrations
 from django_idempotency.checks.servers import check_deployment, on_server
-from django_idempotency.stores.orm.dialects import Dialect, PostgreSQL, registry
+from django_idempotency.stores.orm import dialects
+from django_idempotency.stores.orm.dialects import Dialect, PostgreSQL
 
 from .conftest import Configure, hints
 
@@ -245,7 +246,7 @@ def test_a_dialect_of_the_projects_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """One derived from ours gets the checks of ours, and any other gets none."""
     derived = type("Derived", (PostgreSQL,), {"vendor": "derived"})
     other = type("Other", (Dialect,), {"vendor": "other"})
-    monkeypatch.setattr(registry, "_DIALECTS", [derived, other, *registry._DIALECTS])
+    monkeypatch.setattr(dialects, "_DIALECTS", [derived, other, *dialects._DIALECTS])
     idle = {**POSTGRESQL, "idle_in_transaction_session_timeout": "0"}
     assert server("derived", answers=idle, options=LIBPQ).keys() == {"W052"}
     assert server("other", answers=idle, options=LIBPQ) == {}

@@ -17,6 +17,7 @@ from asgiref.sync import async_to_sync
 from django_idempotency.core.conclusions import SettledState, WorkResult
 from django_idempotency.core.records import MISSING, Guarantee, Outcome, Settlement, Status, Ticket
 from django_idempotency.core.rules import Busy, Execute, Replay
+from django_idempotency.engine.deadlines import deadline
 from django_idempotency.engine.deferring import HEAVIEST, LONGEST, Deferring
 from django_idempotency.engine.heartbeat import Heartbeat
 from django_idempotency.engine.lease import LeaseOperation
@@ -305,10 +306,10 @@ def test_a_hanging_receiver(monkeypatch: pytest.MonkeyPatch) -> None:
             completed.append(operation.ticket.key)
 
     tickets = [make_ticket(key=f"key-{n}", guarantee=Guarantee.LEASE, lease=30.0) for n in range(300)]
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, deadline(60):  # so that no heartbeat begins
         patch.setattr(store, "settle", unavailable)
         for ticket in tickets:
-            operation = LeaseOperation(store, ticket, hang, renews=False)
+            operation = LeaseOperation(store, ticket, hang)
             operation.open()
             operation.settle(WorkResult.KEPT, OUTCOME)
     try:

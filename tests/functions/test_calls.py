@@ -25,6 +25,7 @@ from jmespath.functions import signature
 from django_idempotency import idempotent_function
 from django_idempotency.core.canonical import digest
 from django_idempotency.core.selectors import Functions, Selector
+from django_idempotency.engine.deadlines import caller_deadline
 from django_idempotency.errors import (
     CalledItself,
     ConfigurationError,
@@ -578,10 +579,25 @@ def test_a_deadline(guard: Any, clock: Clock) -> None:
     assert work.count == 0
 
 
+def test_the_deadline_of_a_caller(guard: Any, clock: Clock) -> None:
+    """Nobody waits for the result beyond it, but the work may run on: its lease is the policy's, and no retry runs beside it."""
+
+    def work(*_: Any) -> None:
+        (record,) = stores["default"]._records.values()  # type: ignore[attr-defined]
+        assert (record.lease_until - clock.now).total_seconds() > 500
+
+    charge = guard(runs := Runs(work), key="order", lease=600)
+    with caller_deadline(3):
+        charge(1)
+    with caller_deadline(0), pytest.raises(DeadlinePassed):
+        charge(2)
+    assert runs.count == 1
+
+
 def test_a_deadline_that_passes_while_the_store_is_asked(guard: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """No call begins after the deadline, and the key is free."""
     stores._built["default"] = recording = RecordingStore(stores["default"])
-    monkeypatch.setattr("django_idempotency.functions.call.remaining", lambda: 0.0 if recording.verbs else 5.0)
+    monkeypatch.setattr("django_idempotency.engine.deadlines.remaining", lambda: 0.0 if recording.verbs else 5.0)
     charge = guard(work := Runs())
     with deadline(60), pytest.raises(DeadlinePassed):
         charge(1)

@@ -13,9 +13,10 @@ import pytest
 from asgiref.sync import async_to_sync
 
 from django_idempotency import idempotent_function
+from django_idempotency.engine import deadlines
 from django_idempotency.engine.heartbeat import Heartbeat
 from django_idempotency.errors import InProgress
-from django_idempotency.functions import current_operation, deadline, deadlines
+from django_idempotency.functions import current_operation, deadline
 
 from .helpers import Clock
 

@@ -42,6 +42,7 @@ PROBLEMS: dict[type[Problem], tuple[int, str]] = {
     errors.OperationCancelled: (409, "operation-cancelled"),
     errors.OperationUndone: (409, "operation-undone"),
     errors.KeyUnknown: (404, "key-unknown"),
+    errors.DeadlinePassed: (504, "deadline-passed"),
     errors.StoreUnavailable: (503, "store-unavailable"),
     errors.StoreRefused: (503, "store-unavailable"),
     errors.TransactionLost: (503, "transaction-lost"),

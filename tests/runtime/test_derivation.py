@@ -41,8 +41,10 @@ def run(
     """Run the key once more. Return the verdict, and the key that it derived."""
     named = secret_id(configured.SECRET_KEY)
     ticket: Ticket = make_ticket(body=body, guarantee=guarantee, lease=0, secret_id=named, now=now)
-    call = operation_of(ORMStore(), ticket, Listener(), renews=False)
+    call = operation_of(ORMStore(), ticket, Listener())
     verdict = call.open()
+    if isinstance(call, LeaseOperation):
+        call.leave_lease()
     assert isinstance(verdict, Execute)
     try:
         derived = derive(call, "charge")

@@ -33,11 +33,11 @@ def record_of(ticket: Ticket, **fields: Any) -> Record:
     return Record(**{**{name: getattr(ticket, name) for name in shared}, **row, **fields})
 
 
-def operation_of(store: BaseStore, ticket: Ticket, sink: EventSink, **lease: Any) -> Any:
-    """Return the operation of a ticket, by its guarantee. `lease` holds the options of a lease."""
+def operation_of(store: BaseStore, ticket: Ticket, sink: EventSink) -> Any:
+    """Return the operation of a ticket, by its guarantee."""
     if ticket.guarantee is Guarantee.ATOMIC:
         return AtomicOperation(store, ticket, sink)
-    return LeaseOperation(store, ticket, sink, **lease)
+    return LeaseOperation(store, ticket, sink)
 
 
 class FakeGuard(Guard):

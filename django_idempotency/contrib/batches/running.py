@@ -16,8 +16,8 @@ from django.core.exceptions import ImproperlyConfigured
 
 from ...core.policy import Duration, seconds
 from ...core.selectors import Selector
+from ...engine.deadlines import remaining
 from ...errors import DeadlinePassed, InProgress, ResponseNotStored, StoreUnavailable
-from ...functions.deadlines import remaining
 from ...functions.decorator import Guarded
 from ...functions.executions import EXECUTION
 from ...functions.handle import Answer, Handle, is_bare

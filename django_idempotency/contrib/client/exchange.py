@@ -17,8 +17,8 @@ from functools import lru_cache
 from asgiref.sync import sync_to_async
 
 from ...core.concurrency import new_lock, run_to_completion
+from ...engine.deadlines import remaining
 from ...errors import CallWithoutName, ConfigurationError, DeadlinePassed, StreamedRequest
-from ...functions.deadlines import remaining
 from ...stores.base import utcnow
 from . import rules
 from .ledger import Ledger, Started

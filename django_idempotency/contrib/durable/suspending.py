@@ -27,11 +27,11 @@ from ...core.policy import Duration, seconds
 from ...core.records import Outcome, Record, Settlement, Status, Ticket
 from ...core.rules import Busy, Verdict
 from ...engine.commands import Commands, Pause, Settle, adrive, drive
+from ...engine.deadlines import LONGEST
 from ...engine.lease import LeaseOperation
 from ...engine.operation import Operation
 from ...engine.settling import Settling
 from ...errors import StoreUnavailable
-from ...functions.deadlines import LONGEST
 from ...functions.executions import EXECUTION
 from ...stores.base import Audit, BaseStore, audited
 

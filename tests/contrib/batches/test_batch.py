@@ -17,6 +17,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from django_idempotency import deadline, idempotent_function
 from django_idempotency.contrib.batches import BatchReport, aprocess_batch, process_batch
+from django_idempotency.engine import deadlines
 from django_idempotency.errors import (
     BatchFailed,
     ConfigurationError,
@@ -26,7 +27,6 @@ from django_idempotency.errors import (
     ResponseNotStored,
     StoreUnavailable,
 )
-from django_idempotency.functions import deadlines
 from django_idempotency.runtime.registry import stores
 from tests.functions.helpers import CardDeclined, NetworkDown, Runs
 

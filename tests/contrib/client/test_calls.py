@@ -26,6 +26,7 @@ from django_idempotency.contrib.client.messages import unpack_answer
 from django_idempotency.contrib.client.models import OutgoingCall
 from django_idempotency.contrib.client.requests import IdempotentAdapter
 from django_idempotency.contrib.client.rules import CallState
+from django_idempotency.engine.deadlines import deadline
 from django_idempotency.errors import (
     CallChanged,
     CallHeld,
@@ -38,7 +39,6 @@ from django_idempotency.errors import (
     StepNamesOneCall,
     StreamedRequest,
 )
-from django_idempotency.functions.deadlines import deadline
 from django_idempotency.runtime.current_step import CURRENT_STEP, RunningStep
 from django_idempotency.stores.base import utcnow
 

@@ -412,7 +412,7 @@ def test_a_deadline_that_passes_meanwhile(guard: Any) -> None:
     with (
         ours(),
         deadline(60),
-        patch("django_idempotency.functions.call.FunctionCall.is_late", return_value=True),
+        patch("django_idempotency.engine.deadlines.remaining", side_effect=[60.0, 0.0]),
         pytest.raises(DeadlinePassed),
     ):
         charge(17)

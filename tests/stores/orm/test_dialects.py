@@ -13,8 +13,8 @@ from django_idempotency.core.records import Ticket
 from django_idempotency.errors import ConfigurationError
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.base import BaseStore
-from django_idempotency.stores.orm import ORMStore
-from django_idempotency.stores.orm.dialects import Dialect, dialect, register_dialect, registry
+from django_idempotency.stores.orm import ORMStore, dialects
+from django_idempotency.stores.orm.dialects import Dialect, dialect, register_dialect
 from django_idempotency.testing import StoreContract
 from django_idempotency.testing.clock import elapse
 from django_idempotency.testing.tickets import make_ticket
@@ -27,9 +27,9 @@ from .plain_database.dialect import Plain
 @pytest.fixture
 def registered(monkeypatch: pytest.MonkeyPatch) -> list[type[Dialect]]:
     """Return the dialects, which are put back afterwards."""
-    dialects = list(registry._DIALECTS)
-    monkeypatch.setattr(registry, "_DIALECTS", dialects)
-    return dialects
+    known = list(dialects._DIALECTS)
+    monkeypatch.setattr(dialects, "_DIALECTS", known)
+    return known
 
 
 @pytest.fixture
