@@ -60,10 +60,12 @@ def readable(outcome: Outcome) -> Outcome | None:
 
     `None`: it is damaged, or a later version has written it. Its headers are neither all a response's nor a mark of ours.
     """
+    names = "".join(map(itemgetter(0), outcome.headers))
+    if _NAMES.fullmatch(names):
+        return outcome
     if is_sealed(outcome):
         return Outcome(status=outcome.status, body=MISSING)
-    names = "".join(map(itemgetter(0), outcome.headers))
-    return outcome if _NAMES.fullmatch(names) or says_nothing(outcome) else None
+    return outcome if says_nothing(outcome) else None
 
 
 def says_nothing(outcome: Outcome) -> bool:

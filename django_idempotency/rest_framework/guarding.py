@@ -12,7 +12,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from asgiref.sync import iscoroutinefunction
@@ -30,6 +30,7 @@ from ..http.atomic_requests import (
     NON_ATOMIC,
     NONE_OPENED,
     AllAliases,
+    OpenedTransactions,
     atomic_requests,
     exclude_aliases,
     non_atomic_aliases,
@@ -173,19 +174,19 @@ class ViewTerms:
 # ---------------------------------------------------------------------------------------------- the way of a request
 
 
+@dataclass(slots=True, eq=False)
 class ViewEntry:
     """One request on its way through a view."""
 
-    def __init__(self, non_atomic: AbstractSet[str]) -> None:
-        #: The databases without a transaction of ours, and the transactions of the others.
-        self.non_atomic = non_atomic
-        self.opened = NONE_OPENED
-        self.call: Call | None = None
-        self.view: Any = None
-        #: How many transactions were open on each database before the view's dispatch.
-        self.depths: dict[str, int] = {}
-        #: Has the call ended already, inside a transaction around that dispatch?
-        self.ended = False
+    #: The databases without a transaction of ours, and the transactions of the others.
+    non_atomic: AbstractSet[str]
+    opened: OpenedTransactions = NONE_OPENED
+    call: Call | None = None
+    view: Any = None
+    #: How many transactions were open on each database before the view's dispatch.
+    depths: dict[str, int] = field(default_factory=dict)
+    #: Has the call ended already, inside a transaction around that dispatch?
+    ended: bool = False
 
     def respond_to(self, problem: Problem) -> HttpResponseBase:
         """Return the response to a problem: from the project's exception handler, or a problem document."""
@@ -256,10 +257,6 @@ def dispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run) -> Htt
         again = functools.partial(dispatch, view, request, terms, run)
         return enter(request, again, non_atomic=ALL_ALIASES)
     entry.view = view
-    return _dispatch(view, request, terms, run, entry)
-
-
-def _dispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run, entry: ViewEntry) -> HttpResponseBase:
     name = (request.method or "").lower()
     handler = getattr(view, name, None) if name in view.http_method_names else None
     if handler is None or request.method in SAFE_METHODS or getattr(handler, MARK, UNMARKED).exempt:
@@ -325,19 +322,19 @@ def _leave(request: HttpRequest, *, exempt: bool) -> None:
         note(request, HeaderStatus.REFUSED)
 
 
+@dataclass(eq=False)
 class _GuardedHandler:
     """Replaces one handler, for one request."""
 
-    def __init__(self, entry: ViewEntry, terms: ViewTerms, handler: Any) -> None:
-        self._entry = entry
-        self._terms = terms
-        self.handler = handler
-        #: Has the view called it? Before that, DRF may refuse the request.
-        self.reached = False
-        #: The problem that went to the project's own exception handler.
-        self.problem: Problem | None = None
-        #: Ends the call, inside a transaction of the project's around the view's dispatch.
-        self.inside: Inside | None = None
+    _entry: ViewEntry
+    _terms: ViewTerms
+    handler: Any
+    #: Has the view called it? Before that, DRF may refuse the request.
+    reached: bool = False
+    #: The problem that went to the project's own exception handler.
+    problem: Problem | None = None
+    #: Ends the call, inside a transaction of the project's around the view's dispatch.
+    inside: Inside | None = None
 
     def __call__(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         self.reached = True

@@ -80,7 +80,7 @@ def found() -> dict[str, list[int]]:
 def main() -> None:
     path = program("initdb")
     assert path is not None, "PostgreSQL's server is not installed"
-    programs = Path(path).parent
+    programs = Path(path).resolve().parent  # where the others are
     with postgresql(programs, *SETTINGS) as primary:
         place = {"HOST": "127.0.0.1", "PORT": str(primary.port), "USER": "postgres", "PASSWORD": "", "OPTIONS": "{}"}
         os.environ.update({f"POSTGRESQL_{part}": value for part, value in place.items()})

@@ -35,7 +35,7 @@ __all__ = ["connect", "entry_point"]  # fixtures
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
 ALL = (
-    *("claimed", "replayed", "busy", "mismatched", "unreadable", "taken_over", "resumed"),
+    *("claimed", "replayed", "busy", "mismatched", "late", "unreadable", "taken_over", "resumed"),
     *("completed", "released", "suspended", "deferred", "lost"),
     *("unavailable", "unguarded", "observed", "flooded", "suspected"),
 )
@@ -341,6 +341,7 @@ LEVELS = {
     "busy": logging.INFO,
     "released": logging.INFO,
     "mismatched": logging.WARNING,
+    "late": logging.INFO,
     "taken_over": logging.WARNING,
     "lost": logging.ERROR,
     "unreadable": logging.ERROR,
