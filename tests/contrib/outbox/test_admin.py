@@ -26,7 +26,7 @@ from .helpers import sent
 pytestmark = pytest.mark.django_db
 
 LIST = "admin:idempotency_outbox_message_changelist"
-LATER = datetime.now(timezone.utc) + timedelta(minutes=5)
+LATER = datetime.now(timezone.utc) + timedelta(days=1)
 
 
 def client_with(*codenames: str) -> Client:
