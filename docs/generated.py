@@ -100,11 +100,15 @@ BY_TABLE = frozenset(range(200, 500)) - DROPPED_STATUSES
 _CLASSES = {first: range(first * 100, first * 100 + 100) for first in (2, 3, 4, 5)}
 
 
+_SPELLED = {"either": "bare or quoted", "bare": "bare", "quoted": "a string of RFC 9651", "opaque": "bare, with commas"}
+_ERRORS = {"problem": "problem document", "page": "page"}
+
+
 def names() -> Iterator[Row]:
     yield "profile", "the key is in", "spelled", "characters", "format"
     for profile in PROFILES.values():
         where = "" if profile.carrier == "header" else f"member `{profile.field}` of the {profile.carrier}"
-        spelled = {"either": "bare or quoted", "bare": "bare", "quoted": "a string of RFC 9651"}[profile.spelling]
+        spelled = _SPELLED[profile.spelling]
         yield (
             f"`{profile.name}`",
             where or f"`{profile.field}`",
@@ -121,7 +125,7 @@ def statuses() -> Iterator[Row]:
         yield (
             f"`{profile.name}`",
             *map(str, found),
-            "problem document" if profile.errors == "problem" else f"`{profile.errors}`",
+            _ERRORS.get(str(profile.errors), "the API's own"),
             ", ".join(f"`{name}`" for name in profile.retry_headers),
         )
 

@@ -222,10 +222,12 @@ FORM = Profile(
 )
 
 _DIALECTS = ("stripe", "adyen", "paypal", "square", "repeatability", "aip155", "zalando", "iceberg")
+_COMMERCE = ("acp", "ucp", "adcp", "mastodon", "gocardless", "mollie")
 #: By name: a profile, or the dotted path of one.
 SHIPPED: Mapping[str, Profile | str] = {
     "default": DEFAULT,
     "ietf": IETF,
     **{name: f"django_idempotency.contrib.dialects.{name.upper()}" for name in _DIALECTS},
+    **{name: f"django_idempotency.contrib.dialects.commerce.{name.upper()}" for name in _COMMERCE},
     "form": FORM,
 }

@@ -40,34 +40,22 @@ class LambdaContext(Protocol):
 
 
 @contextmanager
-def deadline(limit: float | timedelta | datetime | LambdaContext) -> Iterator[None]:
-    """Set the deadline of this host: seconds from now, an aware `datetime`, or an AWS Lambda context (a durable one, too).
+def deadline(limit: float | timedelta | datetime | LambdaContext, *, stops_host: bool = True) -> Iterator[None]:
+    """Set a deadline: seconds from now, an aware `datetime`, or an AWS Lambda context (a durable one, too).
 
-    Inside it, a `lease` lasts until the deadline and is not renewed: if the host stops at its limit, the next call
-    takes over at once. No call waits beyond the deadline, none begins after it (`DeadlinePassed`), and a batch stops
-    before it. The earlier of two nested deadlines counts. Raises `TypeError` or `ValueError` for an invalid deadline.
+    Inside it, no call waits beyond the deadline, none begins after it (`DeadlinePassed`), and a batch stops before it. A
+    `lease` lasts until then and is not renewed: if the host stops at its limit, the next call takes over at once. With
+    `stops_host=False` only nobody waits for the result any more, as at the deadline of a request: a lease is renewed beyond it
+    while its work runs, so that no retry runs beside it. The earlier of two nested deadlines counts. Raises `TypeError` or
+    `ValueError` for an invalid deadline.
     """
-    with _within(limit, stops=True):
-        yield
-
-
-@contextmanager
-def caller_deadline(limit: float | timedelta | datetime) -> Iterator[None]:
-    """Set the deadline of a caller, such as of a request: nobody waits for the result after it, but the host works on.
-
-    As `deadline()`, except that a lease is renewed beyond it while its work runs: a retry never runs beside it.
-    """
-    with _within(limit, stops=False):
-        yield
-
-
-@contextmanager
-def _within(limit: float | timedelta | datetime | LambdaContext, *, stops: bool) -> Iterator[None]:
     left = _left(limit)
     if not left <= LONGEST:  # also for NaN
-        raise ValueError(f"A deadline in {limit!r} is too far away: without a limit there is no need for one.")
+        raise ValueError(
+            f"deadline({limit!r}) is too long: leases would last until then. A host without a limit needs no deadline."
+        )
     ends, outer = time.monotonic() + left, ENDS.get() or Ends(math.inf, math.inf)
-    token = ENDS.set(Ends(min(ends, outer.begins), min(ends, outer.host) if stops else outer.host))
+    token = ENDS.set(Ends(min(ends, outer.begins), min(ends, outer.host) if stops_host else outer.host))
     try:
         yield
     finally:

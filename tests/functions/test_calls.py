@@ -25,7 +25,6 @@ from jmespath.functions import signature
 from django_idempotency import idempotent_function
 from django_idempotency.core.canonical import digest
 from django_idempotency.core.selectors import Functions, Selector
-from django_idempotency.engine.deadlines import caller_deadline
 from django_idempotency.errors import (
     CalledItself,
     ConfigurationError,
@@ -587,9 +586,9 @@ def test_the_deadline_of_a_caller(guard: Any, clock: Clock) -> None:
         assert (record.lease_until - clock.now).total_seconds() > 500
 
     charge = guard(runs := Runs(work), key="order", lease=600)
-    with caller_deadline(3):
+    with deadline(3, stops_host=False):
         charge(1)
-    with caller_deadline(0), pytest.raises(DeadlinePassed):
+    with deadline(0, stops_host=False), pytest.raises(DeadlinePassed):
         charge(2)
     assert runs.count == 1
 

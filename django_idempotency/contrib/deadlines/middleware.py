@@ -11,7 +11,7 @@ from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from ...engine.deadlines import caller_deadline
+from ...engine.deadlines import deadline
 from ...errors import DeadlinePassed, Problem
 from ...http.problems import aproblem_response, problem_response
 from .headers import left
@@ -65,4 +65,4 @@ def _deadline_of(request: HttpRequest) -> AbstractContextManager[None]:
     seconds = left(request.headers, datetime.now(timezone.utc))
     if seconds == 0:
         raise DeadlinePassed
-    return nullcontext() if seconds is None else caller_deadline(seconds)
+    return nullcontext() if seconds is None else deadline(seconds, stops_host=False)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ...core.profiles import DEFAULT, FORM, IETF, Profile
 from . import errors
+from .commerce import COMMERCE
 
 _SUCCESS = frozenset(range(200, 400))
 _CLIENT_ERRORS = frozenset(range(400, 500))
@@ -99,5 +100,18 @@ ICEBERG = Profile(
 #: By name, with those of the core.
 PROFILES: dict[str, Profile] = {
     profile.name: profile
-    for profile in (DEFAULT, IETF, STRIPE, ADYEN, PAYPAL, SQUARE, REPEATABILITY, AIP155, ZALANDO, ICEBERG, FORM)
+    for profile in (
+        DEFAULT,
+        IETF,
+        STRIPE,
+        ADYEN,
+        PAYPAL,
+        SQUARE,
+        REPEATABILITY,
+        AIP155,
+        ZALANDO,
+        ICEBERG,
+        *COMMERCE,
+        FORM,
+    )
 }

@@ -190,7 +190,7 @@ def parameters(
 def _schema(terms: dict[str, Any], profile: Profile) -> dict[str, Any]:
     """Return the schema of a parameter: of what is sent, which in quotes is longer than the key."""
     wanted = terms["format"]
-    if profile.carrier == "query":
+    if profile.carrier == "query" or profile.spelling == "opaque":
         return {**_TEXT, "pattern": _PLAIN, **wanted}
     if profile.spelling == "quoted":
         return {**_TEXT, "pattern": f"^{_QUOTED}$"}

@@ -122,8 +122,9 @@ def test_what_slows_and_refuses_is_published() -> None:
 
 def test_problems_are_those_of_the_code() -> None:
     """Each code that a guarded request may get is published, with its status."""
-    #: Of a request about a key; of the middleware alone; of a view's own rows; and those that share the code of another.
-    others = {"key-not-issued", "key-unknown", "replay-unchecked", "already-created"}
+    #: Of a request about a key; of a middleware alone; of a view's own rows; and those that share the code of another.
+    others = {"key-not-issued", "key-unknown", "replay-unchecked", "deadline-passed", "deadline-malformed"}
+    others |= {"already-created"}
     ours = (problem for problem in every(Problem) if problem.__module__.startswith("django_idempotency."))
     known = {problem.code: problem.status for problem in ours if hasattr(problem, "code")}
     assert {problem.code for problem in published_problems()} == set(known) - others

@@ -96,6 +96,12 @@ STATUSES = {
     "aip155": (400, 400, 400, 409, 201),
     "zalando": (400, 400, 400, 409, 201),
     "iceberg": (400, 400, 422, 409, 201),
+    "acp": (400, 400, 422, 409, 201),
+    "ucp": (400, 400, 409, 409, 201),
+    "adcp": (400, 400, 409, 409, 201),
+    "mastodon": (400, 400, 422, 409, 201),
+    "gocardless": (400, 400, 422, 409, 201),
+    "mollie": (400, 400, 422, 409, 201),
     "form": (400, 400, 422, 409, 201),
 }
 
@@ -116,7 +122,8 @@ def test_statuses(name: str) -> None:
     answers = (required.send(), api.send("\x7f"), api.send(key, amount=2), api.inside, api.send(key))
     assert tuple(answer.status_code for answer in answers) == STATUSES[name]
     assert (first.status_code, api.ran, required.ran, stored()) == (201, 1, 0, 1)
-    assert json.loads(answers[-1].content) == {"run": 1}
+    marked = {} if api.profile.marker_member is None else {api.profile.marker_member: True}
+    assert json.loads(answers[-1].content) == {"run": 1, **marked}
 
 
 def test_a_replay_is_marked(api: Api) -> None:
@@ -180,6 +187,12 @@ REMEMBERED = {
     "aip155": {201, 303},
     "zalando": _TABLE,
     "iceberg": _TABLE | {400, 409, 415},
+    "acp": _TABLE,
+    "ucp": _TABLE,
+    "adcp": {201},
+    "mastodon": _TABLE,
+    "gocardless": _TABLE,
+    "mollie": _TABLE,
     "form": {201, 303},
 }
 
@@ -233,6 +246,32 @@ BODIES: dict[str, tuple[Callable[[Any], Any], str, str]] = {
         "422 RequestMismatchException",
         "409 InProgressException",
     ),
+    "acp": (
+        lambda body: f"{body['type']} {body['code']}",
+        "invalid_request idempotency_conflict",
+        "invalid_request idempotency_in_flight",
+    ),
+    "ucp": (lambda body: body["code"], "request_mismatch", "in_progress"),
+    "adcp": (
+        lambda body: f"{body['adcp_error']['code']} {body['errors'][0]['recovery']}",
+        "IDEMPOTENCY_CONFLICT correctable",
+        "IDEMPOTENCY_IN_FLIGHT transient",
+    ),
+    "mastodon": (
+        lambda body: body["error"],
+        "This idempotency key was used for a different request. Repeat that request unchanged, or use a new key.",
+        "The first request with this idempotency key is still running. Ask again after the time in Retry-After.",
+    ),
+    "gocardless": (
+        lambda body: f"{body['error']['code']} {body['error']['type']} {body['error']['errors'][0]['reason']}",
+        "422 invalid_api_usage request_mismatch",
+        "409 invalid_state in_progress",
+    ),
+    "mollie": (
+        lambda body: f"{body['status']} {body['title']}",
+        "422 Idempotency key was used for a different request",
+        "409 A request with this idempotency key is running",
+    ),
     "form": (_code, "request-mismatch", "in-progress"),  # for a program: a person gets a page
 }
 
@@ -251,6 +290,47 @@ def test_the_bodies_of_errors(name: str) -> None:
         assert answer["Content-Type"] == kind
         assert read(json.loads(answer.content)) == expected
         assert key not in answer.content.decode()
+
+
+def test_keys_of_an_endpoint() -> None:
+    """ACP: one key at two endpoints is two keys, and is echoed by each response."""
+    api = Api("acp")
+    key = new_key(api.profile)
+    for path, runs in (("/sessions", 1), ("/sessions/1/complete", 2), ("/sessions", 2)):
+        answer = api.view(FACTORY.post(path, b"{}", content_type="application/json", headers={"Idempotency-Key": key}))
+        assert (answer.status_code, answer["Idempotency-Key"], api.ran) == (201, key, runs)
+
+
+@pytest.mark.parametrize(
+    ("sent", "back"), [({"context": {"id": 7}}, {"id": 7}), ({"context": None}, None), ({}, ...), ([], ...)]
+)
+def test_the_context_of_a_buyer(sent: Any, back: Any) -> None:
+    """AdCP: an error has the context of its request, and how long to wait if that helps."""
+    view = Api("adcp", required=True).view
+    body = json.loads(view(FACTORY.post("/", json.dumps(sent), content_type="application/json")).content)
+    assert body.get("context", ...) == back
+    assert (body["adcp_error"]["code"], "retry_after" in body["adcp_error"]) == ("INVALID_REQUEST", False)
+    api = Api("adcp", lease=30)
+    key = new_key(api.profile)
+    api.meanwhile = lambda: api.send(key)
+    api.send(key)
+    assert api.inside is not None
+    assert json.loads(api.inside.content)["errors"][0]["retry_after"] == 30
+
+
+def test_a_key_of_adcp_that_was_seen_and_has_expired() -> None:
+    """With `seen_for`, it says so: the buyer looks up what became of it."""
+    api = Api("adcp", ttl=60, seen_for=3600)
+    key = new_key(api.profile)
+    api.send(key)
+    store: Any = stores["default"]
+    store._clock = lambda: datetime.now(timezone.utc) + timedelta(seconds=61)
+    try:
+        answer = api.send(key)
+    finally:
+        del store._clock
+    assert (answer.status_code, api.ran) == (409, 1)
+    assert json.loads(answer.content)["adcp_error"]["code"] == "IDEMPOTENCY_EXPIRED"
 
 
 def test_a_body_of_the_projects_own() -> None:

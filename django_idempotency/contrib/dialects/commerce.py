@@ -1,0 +1,121 @@
+"""Profiles of agentic commerce, where a key is compulsory, and of three APIs whose clients are found in many projects.
+
+A profile does not say everything: the page of keys has the policy that each of the first three wants beside it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.http import HttpRequest
+from django.http.request import RawPostDataException
+
+from ...core.profiles import Profile
+from ...errors import Problem
+from ...http.error_bodies import detail, docs_url
+
+
+def _named(problem: Problem, names: dict[str, str]) -> str:
+    return names.get(problem.code) or problem.code.replace("-", "_")
+
+
+# ----------------------------------------------------------------------------------------------------- agentic commerce
+
+_ACP = {
+    "key-missing": "idempotency_key_required",
+    "request-mismatch": "idempotency_conflict",
+    "in-progress": "idempotency_in_flight",
+}
+
+
+def _acp(problem: Problem, status: int, _request: object) -> dict[str, Any]:
+    kind = "invalid_request" if status < 500 else "service_unavailable"
+    return {"type": kind, "code": _named(problem, _ACP), "message": detail(problem)}
+
+
+def _ucp(problem: Problem, _status: int, _request: object) -> dict[str, Any]:
+    return {"code": _named(problem, {}), "content": detail(problem)}
+
+
+_ADCP = {
+    "request-mismatch": "IDEMPOTENCY_CONFLICT",
+    "key-expired": "IDEMPOTENCY_EXPIRED",
+    "in-progress": "IDEMPOTENCY_IN_FLIGHT",
+    "key-missing": "INVALID_REQUEST",
+    "key-malformed": "INVALID_REQUEST",
+    "too-many-keys": "RATE_LIMITED",
+    "store-unavailable": "SERVICE_UNAVAILABLE",
+}
+
+
+def _adcp(problem: Problem, status: int, request: HttpRequest | None) -> dict[str, Any]:
+    again = problem.retry_in
+    recovery = "transient" if again is not None else "correctable" if status < 500 else "terminal"
+    error = {"code": _named(problem, _ADCP).upper(), "message": detail(problem), "recovery": recovery}
+    hint = {} if again is None else {"retry_after": min(max(again, 1), 3600)}
+    return {"adcp_error": error | hint, "errors": [error | hint], **_context(request)}
+
+
+def _context(request: HttpRequest | None) -> dict[str, Any]:
+    """Return what the buyer wants back, as it was sent."""
+    try:
+        body = None if request is None else json.loads(request.body)
+    except (ValueError, RawPostDataException):
+        return {}
+    return {"context": body["context"]} if isinstance(body, dict) and "context" in body else {}
+
+
+#: Agentic Commerce Protocol (OpenAI, Stripe), RFC "Agentic Checkout", section 6. Its keys are those of an endpoint.
+ACP = Profile(name="acp", spelling="opaque", keys_per="endpoint", echoes=frozenset(range(100, 600)), errors=_acp)
+
+#: Universal Commerce Protocol (Google, Shopify), its REST binding. Both conflicts are 409.
+UCP = Profile(name="ucp", spelling="opaque", mismatch_status=409, errors=_ucp)
+
+#: Ad Context Protocol 3, "Idempotency", over HTTP with JSON. Only a success is kept.
+ADCP = Profile(
+    name="adcp",
+    carrier="body",
+    field="idempotency_key",
+    pattern=r"[A-Za-z0-9_.:-]{16,255}",
+    mismatch_status=409,
+    late_status=409,
+    remembers=frozenset(range(200, 300)),
+    marker_member="replayed",
+    errors=_adcp,
+)
+
+#: The members that AdCP's equivalence leaves out, for `json_body(exclude=ADCP_EXCLUDED)`.
+ADCP_EXCLUDED = (
+    *("idempotency_key", "context", "governance_context"),
+    "push_notification_config.authentication.credentials",
+)
+
+# ------------------------------------------------------------------------------------------------- three well-known APIs
+
+
+def _mastodon(problem: Problem, _status: int, _request: object) -> dict[str, Any]:
+    return {"error": detail(problem)}
+
+
+def _gocardless(problem: Problem, status: int, _request: object) -> dict[str, Any]:
+    kind = "gocardless" if status >= 500 else "invalid_state" if status == 409 else "invalid_api_usage"
+    reason = {"reason": _named(problem, {}), "message": detail(problem)}
+    return {"error": {"code": status, "type": kind, "message": detail(problem), "errors": [reason]}}
+
+
+def _mollie(problem: Problem, status: int, _request: object) -> dict[str, Any]:
+    link = {"href": docs_url(problem) or "https://www.rfc-editor.org/rfc/rfc9457", "type": "text/html"}
+    return {"status": status, "title": problem.title, "detail": detail(problem), "_links": {"documentation": link}}
+
+
+#: Mastodon, `POST /api/v1/statuses`.
+MASTODON = Profile(name="mastodon", spelling="opaque", errors=_mastodon)
+
+#: GoCardless. There a repeat is a 409 that names the resource; a replay spares its client the second request.
+GOCARDLESS = Profile(name="gocardless", spelling="opaque", max_length=128, errors=_gocardless)
+
+#: Mollie, v2.
+MOLLIE = Profile(name="mollie", spelling="opaque", errors=_mollie)
+
+COMMERCE = (ACP, UCP, ADCP, MASTODON, GOCARDLESS, MOLLIE)
