@@ -15,6 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 from ... import conf
 from ...core.policy import MIN_SHARED_KEY, Policy
 from ...errors import ConfigurationError, IdempotencyError, KeyMalformed, KeyTooShort, ScopeRequired
+from ...functions.call import plan_of
 from ...functions.deadlines import LONGEST, deadline
 from ...functions.decorator import idempotent_function
 from ...functions.handle import Answer
@@ -56,9 +57,10 @@ class Guards:
             self._function_of(method)
 
     def checked(self, server: Any) -> Any:
-        """Return the server for `add_…Servicer_to_server`, which then raises `ImproperlyConfigured` at start.
+        """Return the server for `add_…Servicer_to_server`, which then raises at start what is wrong with a listed method.
 
-        Namely for a listed method that its service does not have, or that streams although its policy requires a key.
+        `ImproperlyConfigured`: its service does not have it, or it streams although a key is required, or it is of the
+        other kind. `ConfigurationError`: its policy contradicts the settings.
         """
         return _Checked(server, self)
 
@@ -66,9 +68,11 @@ class Guards:
         """See checked()."""
         for method in self._listed:
             handler = service.service(SimpleNamespace(method=method, invocation_metadata=()))
-            if handler is None and method.startswith(f"/{service.service_name()}/"):
+            named = isinstance(service, grpc.ServiceRpcHandler) and method.startswith(f"/{service.service_name()}/")
+            if handler is None and named:
                 raise ImproperlyConfigured(f"{method} is to be guarded, but its service has no such method.")
-            self.guard_of(method, handler)
+            if (function := self.guard_of(method, handler)) is not None:
+                plan_of(function.idempotency._terms)  # noqa: SLF001 - ours
 
     def guard_of(self, method: str, handler: Any) -> Any:
         """Return the guarded function of a method; `None`: it is not guarded. Raises `ImproperlyConfigured`."""
@@ -152,9 +156,10 @@ class Messages:
 
     #: What the method has returned.
     response: Any = None
+    _received: bytes | None = None
 
     def __init__(self, method: str, handler: Any) -> None:
-        self._method, self._handler, self._received = method, handler, b""
+        self._method, self._handler = method, handler
 
     def receive(self, data: bytes) -> Any:
         """Return the request in some bytes."""
@@ -168,8 +173,11 @@ class Messages:
 
     def compared(self, request: Any) -> bytes:
         """Return what a retry shares with the request: the bytes, of a message of protobuf's in their deterministic form."""
-        write = getattr(request, "SerializeToString", None)
-        return self._received if write is None else write(deterministic=True)
+        write = getattr(request, "SerializePartialToString", None)  # what else serializes to text has no such form
+        found = self._received if write is None else write(deterministic=True)
+        if found is None:
+            raise ConfigurationError("An interceptor reads the requests itself: put it behind this one.")
+        return found
 
     def answered(self, answer: Answer, context: Any) -> Any:
         """Return the response; of a replay, with its metadata and as a message, if protobuf knows the class."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,9 +20,10 @@ from google.protobuf.struct_pb2 import Struct
 
 from django_idempotency import Policy
 from django_idempotency.contrib.grpc import AsyncIdempotencyInterceptor, IdempotencyInterceptor
+from django_idempotency.errors import ConfigurationError
 
 from ...test_architecture import ROOT
-from .shop import CHARGE, WATCH, Client, Shop, caller, serving
+from .shop import CHARGE, ECHO, WATCH, Client, Shop, caller, serving
 
 LEASE = Policy(guarantee="lease")
 
@@ -79,17 +81,32 @@ def test_what_can_never_work(make: Callable[[], Any], says: str) -> None:
         make()
 
 
+def test_what_the_settings_contradict() -> None:
+    """What can only be known with the settings is refused when a service is added, not by the first call."""
+    interceptor = AsyncIdempotencyInterceptor({CHARGE: Policy()}, caller=None)  # "atomic", as the settings say
+    with pytest.raises(ConfigurationError, match="is async"):
+        add_payments_to_server(interceptor, is_async=True)
+
+
 def test_whose_keys_they_are_must_be_said() -> None:
     """There is no default that two callers could share by accident."""
     with pytest.raises(TypeError, match="caller"):
         IdempotencyInterceptor({CHARGE: Policy()})  # type: ignore[call-arg]
 
 
+class Unnamed(grpc.GenericRpcHandler):
+    """Handlers of no service that has a name."""
+
+    def service(self, handler_call_details: Any) -> Any:
+        return None
+
+
 def test_what_works() -> None:
     """A service is added to the server, and so is one of which nothing is guarded."""
     interceptor = IdempotencyInterceptor({WATCH: Policy(), "/bank.Payouts/Pay": Policy(required=True)}, caller=None)
     server = add_payments_to_server(interceptor)
-    assert (len(server.services), server.names) == (1, ["shop.Payments"])
+    interceptor.checked(server).add_generic_rpc_handlers([Unnamed()])
+    assert (len(server.services), server.names) == (2, ["shop.Payments"])
 
 
 # ----------------------------------------------------------------------------------------------- what stands in front of it
@@ -136,6 +153,28 @@ def test_another_interceptor(generated: None) -> None:
     (request, response), again = watching.seen
     assert isinstance(response, Struct)
     assert (request, response) == again
+
+
+class Reading(grpc.ServerInterceptor):
+    """Reads the requests itself, as one that decrypts them may."""
+
+    def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
+        handler = continuation(handler_call_details)
+
+        def respond(request: Any, context: Any) -> Any:
+            return handler.unary_unary(json.loads(request), context)
+
+        return grpc.unary_unary_rpc_method_handler(respond, None, handler.response_serializer)
+
+
+def test_an_interceptor_that_reads() -> None:
+    """Where the bytes of a request are not seen, it cannot be compared: it is refused, not taken for a retry."""
+    shop, policies = Shop(), {ECHO: LEASE}
+    with serving(shop, (Reading(), IdempotencyInterceptor(policies, caller=caller))) as port:
+        client = Client(port)
+        replied = client(b"[5]", method=ECHO)
+        client.channel.close()
+    assert (replied.code, shop.runs) == (grpc.StatusCode.INTERNAL, [])
 
 
 @pytest.mark.slow
