@@ -60,8 +60,8 @@ def test_another_request(client: Client, shop: Shop) -> None:
 
 def test_the_same_request_in_another_order(client: Client) -> None:
     """Protobuf may write the entries of a map in any order."""
-    amount, currency = (struct(**each).SerializeToString() for each in ({"amount": 5}, {"currency": "eur"}))
-    replies = [client(amount + currency), client(currency + amount)]
+    entries = [struct(**{f"item{number}": 5}).SerializeToString() for number in range(20)]
+    replies = [client(b"".join(entries)), client(b"".join(reversed(entries)))]
     assert [each.value for each in replies] == [1, 1]
 
 
@@ -287,6 +287,18 @@ def test_a_client_that_hangs_up(client: Client, shop: Shop) -> None:
     shop.released.set()
     assert client(struct(do="wait")).problem == (StatusCode.ABORTED, "in-progress")
     assert len(shop.runs) == 1
+
+
+@pytest.mark.parametrize("kind", ["sync"], indirect=True)
+def test_old_connections(serve: Serve, guarding: Any, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are closed before a method and after it, as around a request: the threads of a server live long."""
+    runs: list[int] = []
+    module = "django_idempotency.contrib.grpc.interceptors"
+    monkeypatch.setattr(f"{module}.close_old_connections", lambda: runs.append(len(shop.runs)))
+    client = serve(guarding())
+    client()
+    client(struct(do="raise"), key="b")
+    assert runs == [0, 1, 1, 2]
 
 
 # ------------------------------------------------------------------------------------------------------------- guarantees
