@@ -82,6 +82,7 @@ OTHERS = {
     "contrib.debug_toolbar": "debug_toolbar django",
     "contrib.fingerprints": "django rfc8785",
     "contrib.graphql": "asgiref django graphql",
+    "contrib.grpc": "django google grpc",
     "contrib.issued_keys.rest": "rest_framework",
     "contrib.metrics": "opentelemetry prometheus_client",
     "contrib.modern_rest": "asgiref django dmr",

@@ -1,0 +1,235 @@
+"""What guards a method in either kind of server: its policy as a guarded function, its key, and its messages as bytes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from inspect import iscoroutinefunction
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import grpc
+from django.core.exceptions import ImproperlyConfigured
+
+from ... import conf
+from ...core.policy import MIN_SHARED_KEY, Policy
+from ...engine.deadlines import LONGEST, deadline
+from ...errors import ConfigurationError, IdempotencyError, KeyMalformed, KeyTooShort, ScopeRequired
+from ...functions.call import plan_of
+from ...functions.decorator import idempotent_function
+from ...functions.handle import Answer
+from ...functions.names import validate_key
+from .statuses import REPLAYED, add_trailing
+
+#: The metadata that may hold the key.
+KEYS = ("x-idempotency-key", "idempotency-key")
+#: The fields of a policy that mean something here: those of a guarded function.
+FIELDS = {
+    *("required", "ttl", "guarantee", "lease", "store", "on_busy", "wait", "on_failure", "on_store_failure"),
+    *("max_body", "store_body", "on_takeover", "undo_on"),
+}
+_METHOD = re.compile(r"/[\w.]+/\w+")
+
+Methods = Mapping[str, Policy] | Callable[[str], Policy | None]
+Caller = Callable[[Any], str | Awaitable[str | None] | None]
+
+
+class Guards:
+    """The guarded methods: policies by full name, or a function from a full name to a policy, or to `None`.
+
+    `caller(context)` names whose a key is, and must have authenticated them: a replay asks nothing else. It may abort; for
+    `None` the call is refused. Without it (`caller=None`) all callers share their keys, of 20 characters or more. Raises
+    `ImproperlyConfigured` for what can never work.
+    """
+
+    is_async: ClassVar[bool]
+
+    def __init__(self, methods: Methods, *, caller: Caller | None) -> None:
+        self._caller = caller
+        #: Those that are known from the start.
+        self._listed = methods if isinstance(methods, Mapping) else {}
+        self._policy_of = methods.get if isinstance(methods, Mapping) else methods
+        self._functions: dict[str, Any] = {}
+        for method in self._listed:
+            if not _METHOD.fullmatch(method):
+                raise ImproperlyConfigured(f'{method!r} is no full name of a method, such as "/shop.Payments/Charge".')
+            self._function_of(method)
+
+    def checked(self, server: Any) -> Any:
+        """Return the server for `add_…Servicer_to_server`, which then raises at start what is wrong with a listed method.
+
+        `ImproperlyConfigured`: its service does not have it, or it streams although a key is required, or it is of the
+        other kind. `ConfigurationError`: its policy contradicts the settings.
+        """
+        return _Checked(server, self)
+
+    def check(self, service: Any) -> None:
+        """See checked()."""
+        for method in self._listed:
+            handler = service.service(SimpleNamespace(method=method, invocation_metadata=()))
+            named = isinstance(service, grpc.ServiceRpcHandler) and method.startswith(f"/{service.service_name()}/")
+            if handler is None and named:
+                raise ImproperlyConfigured(f"{method} is to be guarded, but its service has no such method.")
+            if (function := self.guard_of(method, handler)) is not None:
+                plan_of(function.idempotency._terms)  # noqa: SLF001 - ours
+
+    def guard_of(self, method: str, handler: Any) -> Any:
+        """Return the guarded function of a method; `None`: it is not guarded. Raises `ImproperlyConfigured`."""
+        if handler is None or (function := self._function_of(method)) is None:
+            return None
+        if handler.request_streaming or handler.response_streaming:
+            if conf.resolve(self._policy_of(method) or Policy()).required is True:
+                raise ImproperlyConfigured(f"{method} streams, so no key can guard it: leave it out.")
+            return None
+        if iscoroutinefunction(handler.unary_unary) is not self.is_async:
+            raise ImproperlyConfigured(f"{method} is of the other kind: guard coroutine functions by the async class.")
+        return function
+
+    def _function_of(self, method: str) -> Any:
+        if method not in self._functions and (policy := self._policy_of(method)) is not None:
+            self._functions[method] = guarded(method, policy, is_async=self.is_async, shared=self._caller is None)
+        return self._functions.get(method)
+
+    def named(self, key: str | None, context: Any) -> Any:
+        """Return whom `caller` names, perhaps to be awaited. Without a key it is not asked."""
+        return None if key is None or self._caller is None else self._caller(context)
+
+    def owner(self, key: str | None, named: Any) -> str | None:
+        """Return whose a key is; `None`: nobody's. Raises `ScopeRequired`, `KeyTooShort`, `ConfigurationError`."""
+        if not isinstance(named, str | None):
+            raise ConfigurationError(f"caller must return text or None, not {type(named).__name__}.")
+        if key is not None and self._caller is None and len(key) < MIN_SHARED_KEY:
+            raise KeyTooShort
+        if key is not None and self._caller is not None and not named:
+            raise ScopeRequired
+        return named
+
+
+class _Checked:
+    def __init__(self, server: Any, guards: Guards) -> None:
+        self._server, self._guards = server, guards
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._server, name)
+
+    def add_generic_rpc_handlers(self, services: Iterable[grpc.GenericRpcHandler]) -> None:
+        for service in (services := tuple(services)):
+            self._guards.check(service)
+        self._server.add_generic_rpc_handlers(services)
+
+
+def guarded(method: str, policy: Policy, *, is_async: bool, shared: bool) -> Any:
+    """Return what does a method's `work` under a key, as a guarded function. Its result is the response as bytes."""
+    given = dict(policy.given())
+    if strange := sorted(given.keys() - FIELDS):
+        raise ImproperlyConfigured(f"{method}: a method takes no {', '.join(strange)}. Leave it out of the policy.")
+    if "ttl" in given:
+        given["expires_after"] = given.pop("ttl")
+
+    def run(caller: Any, key: Any, request: bytes, work: Callable[[], bytes]) -> bytes:  # noqa: ARG001 - they identify it
+        return work()
+
+    async def arun(caller: Any, key: Any, request: bytes, work: Callable[[], Awaitable[bytes]]) -> bytes:  # noqa: ARG001
+        return await work()
+
+    key = "key" if shared else "[caller, key]"
+    decorate: Any = idempotent_function(key_prefix=f"grpc:{method}", key=key, validate="request", **given)
+    return decorate(arun if is_async else run)
+
+
+# ------------------------------------------------------------------------------------------------------------- one call
+
+
+class Aborted(IdempotencyError):
+    """The method ended with another status than OK, so nothing is stored."""
+
+
+class Stored(bytes):
+    """A stored response whose class is not known: it is sent as it is."""
+
+    __slots__ = ()
+
+
+class Messages:
+    """The messages of one call."""
+
+    #: What the method has returned.
+    response: Any = None
+    _received: bytes | None = None
+
+    def __init__(self, method: str, handler: Any) -> None:
+        self._method, self._handler = method, handler
+
+    def receive(self, data: bytes) -> Any:
+        """Return the request in some bytes."""
+        self._received, read = data, self._handler.request_deserializer
+        return data if read is None else read(data)
+
+    def send(self, response: Any) -> bytes:
+        """Return the bytes of a response."""
+        write = self._handler.response_serializer
+        return bytes(response) if write is None or isinstance(response, Stored) else write(response)
+
+    def compared(self, request: Any) -> bytes:
+        """Return what a retry shares with the request: the bytes, of a message of protobuf's in their deterministic form."""
+        write = getattr(request, "SerializePartialToString", None)  # what else serializes to text has no such form
+        found = self._received if write is None else write(deterministic=True)
+        if found is None:
+            raise ConfigurationError("An interceptor reads the requests itself: put it behind this one.")
+        return found
+
+    def answered(self, answer: Answer, context: Any) -> Any:
+        """Return the response; of a replay, with its metadata and as a message, if protobuf knows the class."""
+        if not answer.replayed:
+            return self.response
+        add_trailing(context, REPLAYED)
+        message = response_class(self._method)
+        return Stored(answer.result) if message is None else message.FromString(answer.result)
+
+    def aborted(self, by: Aborted) -> Any:
+        """Return the response with which a method failed, or raise what it raised."""
+        if by.__cause__ is not None:
+            raise by.__cause__
+        return self.response
+
+
+def key_of(context: Any) -> str | None:
+    """Return the key of a call; `None`: it has none. Raises `KeyMalformed`."""
+    found = {value for name, value in context.invocation_metadata() or () if name in KEYS}
+    if len(found) > 1:
+        raise KeyMalformed
+    return validate_key(found.pop()) if found else None
+
+
+def hurrying(context: Any) -> AbstractContextManager[None]:
+    """Return the context in which the client's deadline counts, if it has set one."""
+    left = context.time_remaining()
+    return nullcontext() if left is None or left > LONGEST else deadline(left, stops_host=False)
+
+
+@contextmanager
+def failing(context: Any) -> Iterator[None]:
+    """Raise `Aborted` where a method aborts, or another guarded call in it was refused: neither is an answer of this one."""
+    error: Exception | None = None
+    try:
+        yield
+    except Exception as raised:
+        # abort() raises a bare Exception; that of aio has a class. A refusal names the record that it is about.
+        aborts = type(raised) is Exception or isinstance(raised, grpc.aio.AbortError)
+        if not aborts and not (isinstance(raised, IdempotencyError) and raised.key is not None):
+            raise
+        error = raised
+    if error is not None or context.code() not in (None, 0, grpc.StatusCode.OK):
+        raise Aborted from error
+
+
+def response_class(method: str) -> Any:
+    """Return the class of a method's responses, if protobuf knows its service."""
+    service, _, name = method[1:].rpartition("/")
+    with suppress(ImportError, KeyError):
+        from google.protobuf import descriptor_pool, message_factory
+
+        found = descriptor_pool.Default().FindServiceByName(service)
+        return message_factory.GetMessageClass(found.methods_by_name[name].output_type)
+    return None

@@ -1,0 +1,86 @@
+"""The interceptors of sync and of `grpc.aio` servers: they differ in what is awaited.
+
+Only unary methods are guarded: one that streams runs as if it were not listed. Metadata that a method sends is not replayed.
+"""
+
+from __future__ import annotations
+
+from inspect import isawaitable
+from typing import Any
+
+import grpc
+from django.db import close_old_connections
+
+from ...errors import IdempotencyError
+from .guarding import Aborted, Guards, Messages, failing, hurrying, key_of
+from .statuses import refused
+
+
+class IdempotencyInterceptor(Guards, grpc.ServerInterceptor):
+    """Guards methods of a `grpc.server()`, and closes connections as around a request. See `Guards`."""
+
+    is_async = False
+
+    def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
+        """Return the handler of a method, guarded if it is to be."""
+        method, handler = handler_call_details.method, continuation(handler_call_details)
+        if (function := self.guard_of(method, handler)) is None:
+            return handler
+        messages = Messages(method, handler)
+
+        def respond(request: Any, context: Any) -> Any:
+            def work() -> bytes:
+                with failing(context):
+                    messages.response = handler.unary_unary(request, context)
+                return messages.send(messages.response)
+
+            close_old_connections()
+            try:
+                with hurrying(context):
+                    key = key_of(context)
+                    owner = self.owner(key, self.named(key, context))
+                    call = {"caller": owner, "key": key, "request": messages.compared(request), "work": work}
+                    return messages.answered(function.idempotency.answer(**call), context)
+            except IdempotencyError as raised:
+                error = raised
+            finally:
+                close_old_connections()
+            if isinstance(error, Aborted):
+                return messages.aborted(error)
+            return context.abort(*refused(context, error))
+
+        return grpc.unary_unary_rpc_method_handler(respond, messages.receive, messages.send)
+
+
+class AsyncIdempotencyInterceptor(Guards, grpc.aio.ServerInterceptor):
+    """Guards coroutine functions of a `grpc.aio.server()`, whose policies say `guarantee="lease"`; `caller` may be one."""
+
+    is_async = True
+
+    async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
+        """See IdempotencyInterceptor."""
+        method, handler = handler_call_details.method, await continuation(handler_call_details)
+        if (function := self.guard_of(method, handler)) is None:
+            return handler
+        messages = Messages(method, handler)
+
+        async def respond(request: Any, context: Any) -> Any:
+            async def work() -> bytes:
+                with failing(context):
+                    messages.response = await handler.unary_unary(request, context)
+                return messages.send(messages.response)
+
+            try:
+                with hurrying(context):
+                    key = key_of(context)
+                    named = self.named(key, context)
+                    owner = self.owner(key, await named if isawaitable(named) else named)
+                    call = {"caller": owner, "key": key, "request": messages.compared(request), "work": work}
+                    return messages.answered(await function.idempotency.aanswer(**call), context)
+            except IdempotencyError as raised:
+                error = raised
+            if isinstance(error, Aborted):
+                return messages.aborted(error)
+            return await context.abort(*refused(context, error))
+
+        return grpc.unary_unary_rpc_method_handler(respond, messages.receive, messages.send)
