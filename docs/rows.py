@@ -229,7 +229,7 @@ DECORATOR = (
         "how-to/functions.md#results-and-exceptions",
         "tests/functions/test_endings.py::test_a_kept_exception "
         "tests/entry_points/test_outcomes.py::test_a_failure_runs_again_as_the_next_attempt",
-        "A function names such exceptions. A view's is rolled back, so its retry may succeed; a stored 500 could not.",
+        "A function names such exceptions. A view's 500 frees its key, so that a retry may succeed.",
     ),
     Row(
         "Without a key a request passes; header names ignore case.",
@@ -302,9 +302,11 @@ ESSAY = (
         "tests/faults/test_leases.py::test_a_living_owner_is_not_taken_over",
     ),
     Row(
-        "Another body gets 409 or 422; a pending one, or waits.",
+        "Another body gets 409 or 422; a pending duplicate 409, or waits.",
         "how-to/keys.md#refusals",
-        "tests/core/profiles/test_on_the_wire.py::test_statuses tests/entry_points/test_busy.py::test_a_duplicate_may_wait",
+        "tests/core/profiles/test_on_the_wire.py::test_statuses "
+        "tests/entry_points/test_busy.py::test_a_duplicate_may_wait",
+        "409 for another body takes a profile of your own, with `mismatch_status`.",
     ),
     Row(
         "The hash leaves out time stamps and trace ids.",
@@ -581,7 +583,7 @@ def _place(where: str) -> str:
     page, _, anchor = where.partition("#")
     title, *headings = re.findall(r"^#+ (.+)$", (DOCS / page).read_text(encoding="utf-8"), re.MULTILINE)
     below = [heading for heading in headings if anchor and _slug(heading) == anchor][:1]
-    return f"[{': '.join([title, *below])}](../{where})"
+    return f"[{' → '.join([title, *below])}](../{where})"
 
 
 def _slug(heading: str) -> str:
