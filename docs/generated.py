@@ -1,4 +1,4 @@
-"""Tables that are made from the code when the site is built: checks, commands, errors, profiles.
+"""Tables that are made from the code when the site is built: checks, commands, errors, profiles, what is tested.
 
 A page has `<!-- generated: routes -->` where its table belongs. Nothing of this is written down, so nothing goes stale.
 """
@@ -19,6 +19,7 @@ from django.conf import settings
 from django.core.management import find_commands, load_command_class
 from django.core.management.base import CommandParser
 from reading import reading
+from rows import asked
 
 from django_idempotency import contrib, errors
 from django_idempotency.contrib.dialects import PROFILES
@@ -239,4 +240,5 @@ TABLES: dict[str, Callable[[], str]] = {
     "attributes": lambda: written(attributes()),
     "commands": commands,
     "reading": reading,
+    "rows": asked,
 }

@@ -88,6 +88,6 @@ def reading() -> str:
         took = minutes(sum(length(path) for _, path in chosen))
         rows = [f"| `{name}.py` | {length(path)} | {decides(path)} |" for name, path in chosen]
         sections.append(
-            "\n".join([f"## {number}. {title} ({took} min)", "", "| file | lines | |", "|---|---|---|", *rows])
+            "\n".join([f"### {number}. {title} ({took} min)", "", "| file | lines | |", "|---|---|---|", *rows])
         )
     return "\n\n".join(sections)

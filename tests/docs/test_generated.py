@@ -38,7 +38,7 @@ OURS = {name: str(app) for name, app in get_commands().items() if str(app).start
 def generated(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return the module that mkdocs loads from its folder."""
     monkeypatch.syspath_prepend(str(DOCS))
-    for name in ("generated", "reading"):
+    for name in ("generated", "reading", "rows"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     return import_module("generated")
 
@@ -91,7 +91,7 @@ def test_every_table_has_its_place(generated: Any) -> None:
 
 def test_the_source_in_reading_order(generated: Any) -> None:
     """Each file of the core has its place, says what it decides, and all of it is read in eleven hours."""
-    page = generated.filled(text("explanation/reading-the-source.md"))
+    page = generated.filled(text("explanation/for-reviewers.md"))
     rows = re.findall(r"^\| `([\w/]+)\.py` \| (\d+) \| (.+) \|$", page, re.MULTILINE)
     source = sys.modules["reading"]
     assert sorted(name for name, _, _ in rows) == sorted(source.files())
