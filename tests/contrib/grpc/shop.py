@@ -42,18 +42,27 @@ class Shop:
     def __init__(self) -> None:
         #: Of each run: its attempt (0: unguarded), and the seconds that were left of a deadline.
         self.runs: list[tuple[int, float | None]] = []
-        self.begun, self.released = Event(), Event()
+        self.begun, self.released, self.cancelled = Event(), Event(), Event()
 
     def _begin(self) -> None:
         operation = current_operation()
         self.runs.append((0 if operation is None else operation.attempt, remaining()))
-        Effect(label="charge").save()
+        if operation is not None:  # nothing closes the connections of a method that is not guarded
+            Effect(label="charge").save()
+
+    def _wait(self) -> None:
+        self.begun.set()
+        assert self.released.wait(PATIENCE)
+
+    async def _await(self) -> None:
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, self._wait)
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
 
     def _end(self, request: Any) -> Struct:
         match said(request):
-            case "wait":
-                self.begun.set()
-                assert self.released.wait(PATIENCE)
             case "raise":
                 raise NetworkDown("no route")
             case "book":
@@ -70,6 +79,8 @@ class Shop:
             case "status":
                 context.set_code(grpc.StatusCode.NOT_FOUND)
                 context.set_details("no such card")
+            case "wait":
+                self._wait()
         return self._end(request)
 
     async def acharge(self, request: Any, context: Any) -> Any:
@@ -81,7 +92,9 @@ class Shop:
             case "status":
                 context.set_code(grpc.StatusCode.NOT_FOUND)
                 context.set_details("no such card")
-        return await sync_to_async(self._end, thread_sensitive=False)(request)
+            case "wait":
+                await self._await()
+        return await sync_to_async(self._end)(request)
 
     def watch(self, request: Any, context: Any) -> Iterator[Struct]:
         self.runs.append((0, None))

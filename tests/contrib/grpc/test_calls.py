@@ -8,6 +8,7 @@ from threading import Event
 from typing import Any
 
 import pytest
+from django.db import close_old_connections
 from django.db.models import F
 
 pytest.importorskip("grpc")
@@ -284,8 +285,9 @@ def test_a_client_that_hangs_up(client: Client, shop: Shop) -> None:
     call = method.future(struct(do="wait").SerializeToString(), metadata=metadata)
     assert shop.begun.wait(PATIENCE)
     call.cancel()
-    shop.released.set()
+    assert shop.cancelled.wait(PATIENCE)
     assert client(struct(do="wait")).problem == (StatusCode.ABORTED, "in-progress")
+    shop.released.set()
     assert len(shop.runs) == 1
 
 
@@ -293,8 +295,12 @@ def test_a_client_that_hangs_up(client: Client, shop: Shop) -> None:
 def test_old_connections(serve: Serve, guarding: Any, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are closed before a method and after it, as around a request: the threads of a server live long."""
     runs: list[int] = []
-    module = "django_idempotency.contrib.grpc.interceptors"
-    monkeypatch.setattr(f"{module}.close_old_connections", lambda: runs.append(len(shop.runs)))
+
+    def close() -> None:
+        runs.append(len(shop.runs))
+        close_old_connections()
+
+    monkeypatch.setattr("django_idempotency.contrib.grpc.interceptors.close_old_connections", close)
     client = serve(guarding())
     client()
     client(struct(do="raise"), key="b")
