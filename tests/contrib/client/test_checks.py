@@ -62,6 +62,7 @@ def test_valid(configure: Configure, options: dict[str, Any]) -> None:
         ({"stripe": {"LIFETIME": timedelta(0)}}, '"LIFETIME"'),
         ({"stripe": {"LIFETIME": DAY, "RETENTION": timedelta(hours=1)}}, "is shorter than"),
         ({"stripe": {"LIFETIME": DAY, "HEADER": ""}}, '"HEADER"'),
+        ({"stripe": {"LIFETIME": DAY, "DEADLINE_HEADER": ""}}, '"DEADLINE_HEADER" names a header'),
         ({"stripe": {"LIFETIME": DAY, "MAX_BODY": True}}, '"MAX_BODY"'),
         ({"stripe": {"LIFETIME": DAY, "CLIENT": client}}, '"CLIENT" is a dotted path'),
         ({"stripe": {"LIFETIME": DAY, "CLIENT": f"{HERE}.clint"}}, "cannot be imported"),
