@@ -1,8 +1,9 @@
-"""Checks of the client half. Nothing here connects: a client's function is imported, not called."""
+"""Checks of the client half. Nothing here connects: functions are imported, not called."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from inspect import iscoroutinefunction
 from typing import Any
 
 from django.core.checks import CheckMessage
@@ -30,16 +31,16 @@ def check_client(**_: Any) -> Iterator[CheckMessage]:
         yield E120(problem=f"it is a {type_named(providers)}, not a dict")
         return
     for alias, options in providers.items():
-        problem = problem_of(alias, options) or _client(options.get("CLIENT"))
-        if problem is not None:
+        if problem := problem_of(alias, options) or _path("CLIENT", options) or _path("LOOKUP", options):
             yield E120(problem=f"{shown(alias)}: {problem}")
 
 
-def _client(path: str | None) -> str | None:
-    if path is None:
+def _path(option: str, options: Mapping[str, Any]) -> str | None:
+    if (path := options.get(option)) is None:
         return None
     try:
         found = import_string(path)
     except Exception as error:  # noqa: BLE001 - importing runs the project's code
-        return f'"CLIENT" {shown(path)} cannot be imported: {one_line(error)}'
-    return None if callable(found) else f'"CLIENT" {shown(path)} is not a function that returns a client'
+        return f'"{option}" {shown(path)} cannot be imported: {one_line(error)}'
+    sync = callable(found) and not iscoroutinefunction(found)
+    return None if sync else f'"{option}" {shown(path)} is not a function without "async"'

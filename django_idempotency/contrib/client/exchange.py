@@ -22,6 +22,7 @@ from ...errors import CallWithoutName, ConfigurationError, DeadlinePassed, Strea
 from ...stores.base import utcnow
 from . import rules
 from .ledger import Ledger, Started
+from .lookup import look_up
 from .messages import Answer, CallFacts, OutgoingRequest, is_replayed, reference_of
 from .names import CallName, name_of
 from .providers import LONGEST_DEADLINE, provider
@@ -38,16 +39,8 @@ MOST_HOSTS = 1000
 class RetryBudget:
     """A token bucket. Thread safe; `clock` returns seconds."""
 
-    def __init__(
-        self,
-        *,
-        capacity: float = CAPACITY,
-        per_success: float = PER_SUCCESS,
-        per_second: float = PER_SECOND,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, *, capacity: float = CAPACITY, clock: Callable[[], float] = time.monotonic) -> None:
         self._capacity = self._tokens = capacity
-        self._per_success, self._per_second = per_success, per_second
         self._clock = clock
         self._filled_at = clock()
         self._lock = new_lock()
@@ -64,11 +57,11 @@ class RetryBudget:
     def earn(self) -> None:
         """Note a success."""
         with self._lock:
-            self._fill(self._per_success)
+            self._fill(PER_SUCCESS)
 
     def _fill(self, earned: float) -> None:
         now = self._clock()
-        earned += (now - self._filled_at) * self._per_second
+        earned += (now - self._filled_at) * PER_SECOND
         self._tokens, self._filled_at = min(self._capacity, self._tokens + earned), now
 
 
@@ -167,7 +160,7 @@ class Exchange:
                 "would be made twice. Nothing was sent."
             )
         self._terms, self._errors, self._name = terms, errors, name
-        self._ledger = Ledger(provider(terms.provider), name, request, margin=terms.deadline)
+        self._ledger = Ledger(provider(terms.provider), name, request, margin=terms.deadline, look_up=look_up)
         self._budget = budget_of(request.host) if terms.budget is None else terms.budget
         self._began, left = time.monotonic(), remaining()
         self._ends = self._began + shorter(left, terms.deadline)

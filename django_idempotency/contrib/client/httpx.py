@@ -116,8 +116,8 @@ def _read(request: httpx.Request) -> OutgoingRequest | None:
 
 
 def _prepare(request: httpx.Request, terms: Terms, key: str, left: float) -> None:
-    """Give an attempt its key, and no more time than is left."""
-    request.headers[provider(terms.provider).header] = key
+    """Give an attempt its key and its deadline, and no more time than is left."""
+    request.headers.update(provider(terms.provider).headers(key, left))
     given = request.extensions.get("timeout", {})
     timeout = {part: shorter(given.get(part), left) for part in ("connect", "read", "write", "pool")}
     request.extensions = {**request.extensions, "timeout": timeout}

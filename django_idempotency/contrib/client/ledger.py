@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -30,6 +31,7 @@ CALLS = Metric("outgoing.calls", "Calls to providers by how they ended.", ("prov
 
 #: Tries of a start that others overtake.
 TRIES = 10
+LookUp = Callable[[OutgoingCall, Provider, str], CallState | None]
 #: How long after its attempt was written down a call may be on its way: longer than any transport's deadline.
 ON_ITS_WAY = timedelta(seconds=LONGEST_DEADLINE)
 
@@ -45,10 +47,13 @@ class Started:
 
 
 class Ledger:
-    """The row of one call. `margin` is how long an attempt may take."""
+    """The row of one call. `margin` is how long an attempt may take; `look_up` is that of `lookup.py`."""
 
-    def __init__(self, provider: Provider, name: CallName, request: OutgoingRequest, *, margin: float) -> None:
-        self._provider, self._name, self._request = provider, name, request
+    def __init__(
+        self, provider: Provider, name: CallName, request: OutgoingRequest, *, margin: float, look_up: LookUp
+    ) -> None:
+        self._provider, self._name, self._request, self._look_up = provider, name, request, look_up
+        self._asks = provider.lookup is not None
         self._margin = timedelta(seconds=margin)
         self._digest = request.digest
         self._id = id_of(provider.alias, name.name)
@@ -68,7 +73,8 @@ class Ledger:
             raise CallInTransaction
         for _ in range(TRIES):
             row: Any = self._rows.defer("request").annotate(read_at=Clock()).first()
-            step = next_for(_known(row), digest=self._digest, lifetime=self._provider.lifetime, margin=self._margin)
+            times = {"lifetime": self._provider.lifetime, "margin": self._margin}
+            step = next_for(_known(row), digest=self._digest, **times, asks=self._asks)
             self._refuse_others_resumption(row, step)
             if step is Next.MISMATCH:
                 raise CallChanged
@@ -76,12 +82,18 @@ class Ledger:
                 answer = self._stored(row)
                 CALLS.record(provider=self._provider.alias, outcome="replayed")
                 return answer
+            if row is not None and step is Next.ASK:
+                self._asks = False
+                if self._look_up(row, self._provider, self._using) is CallState.HELD:
+                    raise CallHeld
+                continue  # that took time, and may have settled it
             if row is not None and step is Next.HOLD:
                 hold(row, self._using)
                 raise CallHeld
             if step is Next.STOP:
                 raise OperationCancelled
             if started := self._first(row) if step is Next.FIRST or row is None else self._again(row):
+                self._asks = False  # a retry knows what its own attempts came to
                 self._refuse_given_up(started)
                 return started
         raise LostRace
@@ -122,10 +134,8 @@ class Ledger:
             del values["id"]
             written = self._rows.filter(key=row.key, attempts=row.attempts, state=row.state).update(**values)
             return Started(key=new.key, attempts=1, clean=True) if written else None
-        try:
-            with transaction.atomic(
-                using=self._using
-            ):  # in a test, another's row must not break the test's transaction
+        try:  # in a test, another's row must not break the test's transaction
+            with transaction.atomic(using=self._using):
                 new.save(force_insert=True, using=self._using)
         except IntegrityError:
             return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
@@ -43,24 +43,19 @@ class CallName:
 _NAME: ContextVar[str | Resumption | None] = ContextVar("django_idempotency_outgoing", default=None)
 
 
-@contextmanager
-def outgoing(name: str) -> Iterator[None]:
+def outgoing(name: str) -> AbstractContextManager[None]:
     """Name the call to a provider that this block makes.
 
-    `with outgoing("order-17"): session.post(...)`. A name is one call, for each provider. The same request again gets the response of the first; another one raises
-    `CallChanged`. Raises `ValueError` for a name that is empty or longer than 255 characters.
+    `with outgoing("order-17"): session.post(...)`. A name is one call, for each provider. The same request again gets the
+    response of the first; another one raises `CallChanged`. Raises `ValueError` for a name that is empty or longer than 255 characters.
     """
-    token = _NAME.set(checked(name))
-    try:
-        yield
-    finally:
-        _NAME.reset(token)
+    return naming(checked(name))
 
 
 @contextmanager
-def resuming(resumption: Resumption) -> Iterator[None]:
-    """Let the call of this block be one that was made before, and that nobody waits for."""
-    token = _NAME.set(resumption)
+def naming(name: str | Resumption | None) -> Iterator[None]:
+    """Name the call of this block; or let it be one that was made before, and that nobody waits for."""
+    token = _NAME.set(name)
     try:
         yield
     finally:

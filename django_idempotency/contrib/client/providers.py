@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
@@ -21,8 +22,16 @@ def _is_span(value: Any) -> bool:
     return isinstance(value, timedelta) and value > timedelta(0)
 
 
+def _is_header(value: Any) -> bool:
+    return isinstance(value, str) and value.isascii() and value != ""
+
+
+def _is_path(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and "." in value)
+
+
 def _option(default: Any, valid: Callable[[Any], bool], words: str) -> Any:
-    """Declare an option: its default, is a value valid, and what to say if not."""
+    """Declare an option: its default, is a value valid, and what it is, if not."""
     return field(default=default, metadata={"valid": valid, "words": words})
 
 
@@ -32,27 +41,29 @@ class Provider:
 
     alias: str
     #: How long it remembers a key, at least: what it publishes.
-    lifetime: timedelta = _option(
-        None, _is_span, '"LIFETIME" is what the provider publishes, such as timedelta(hours=24)'
-    )
+    lifetime: timedelta = _option(None, _is_span, "is what the provider publishes, such as timedelta(hours=24)")
     #: The header that carries the key.
-    header: str = _option(
-        "Idempotency-Key",
-        lambda value: isinstance(value, str) and value.isascii() and value != "",
-        '"HEADER" names a header',
-    )
+    header: str = _option("Idempotency-Key", _is_header, "names a header")
+    #: The header that says how long the caller waits; `None`: none does. See `headers()`.
+    deadline_header: str | None = _option(None, lambda value: value is None or _is_header(value), "names a header")
     #: Dotted path of a function that returns a client whose transport is ours; `None`: its calls cannot be resumed.
-    client: str | None = _option(
-        None, lambda value: value is None or (isinstance(value, str) and "." in value), '"CLIENT" is a dotted path'
-    )
+    client: str | None = _option(None, _is_path, "is a dotted path")
+    #: Dotted path of a function that finds out what became of a call, before it is sent again; `None`: nobody does.
+    lookup: str | None = _option(None, _is_path, "is a dotted path")
     #: How long an ended call is kept, and its name is used up.
-    retention: timedelta = _option(
-        timedelta(days=30), _is_span, '"RETENTION" is a timedelta, such as timedelta(days=30)'
-    )
+    retention: timedelta = _option(timedelta(days=30), _is_span, "is a timedelta, such as timedelta(days=30)")
     #: The largest response body that is stored (bytes).
-    max_body: int = _option(
-        1024 * 1024, lambda value: type(value) is int and value >= 0, '"MAX_BODY" is a number of bytes'
-    )
+    max_body: int = _option(1024 * 1024, lambda value: type(value) is int and value >= 0, "is a number of bytes")
+
+    def headers(self, key: str, left: float) -> dict[str, str]:
+        """Return what an attempt carries: its key, and when nobody waits for it any more, if that is `left` seconds from now.
+
+        A header whose name says that it is a deadline gets that as Unix time, and any other the seconds.
+        """
+        if (name := self.deadline_header) is None:
+            return {self.header: key}
+        since = time.time() if "deadline" in name.lower() else 0.0
+        return {self.header: key, name: f"{since + max(left, 0.0):.3f}"}
 
     def new_client(self) -> Any:
         """Return a new sync client. Raises `ImproperlyConfigured` without one, and what importing or calling it raises."""
@@ -94,5 +105,5 @@ def problem_of(alias: Any, options: Any) -> str | None:
     given = {**OPTIONS, **options}
     for name, option in _DECLARED.items():
         if not option["valid"](given[name]):
-            return str(option["words"])
+            return f'"{name}" {option["words"]}'
     return None if given["RETENTION"] >= given["LIFETIME"] else '"RETENTION" is shorter than "LIFETIME"'

@@ -62,7 +62,7 @@ class IdempotentAdapter(HTTPAdapter):
             return self._wrapped.send(request, stream=stream, timeout=timeout, **how)
 
         def send(key: str, left: float) -> Answer:
-            request.headers[provider(self._terms.provider).header] = key
+            request.headers.update(provider(self._terms.provider).headers(key, left))
             ends = time.monotonic() + left
             response = self._wrapped.send(request, stream=True, timeout=_shorter(timeout, left), **how)
             try:

@@ -16,7 +16,7 @@ from ...errors import CallHeld, LostRace
 from ...stores.orm.clock import Clock
 from .messages import OutgoingRequest, unpack_request
 from .models import OutgoingCall
-from .names import Resumption, resuming
+from .names import Resumption, naming
 from .providers import provider
 from .rules import UNFINISHED, CallState
 
@@ -72,7 +72,7 @@ def resume(call: OutgoingCall, client: Any, *, using: str) -> Resumed:
     request = unpack_request(call.pk, bytes(call.request))
     resumption = Resumption(name=call.name, key=call.key, provider=call.provider, attempts=call.attempts)
     try:
-        with resuming(resumption):
+        with naming(resumption):
             send(client, request)
     except CallHeld:
         return Resumed.HELD
@@ -93,9 +93,7 @@ def send(client: Any, request: OutgoingRequest) -> None:
         client.request(request.method, request.url, headers=list(request.headers), content=request.body)
         return
     headers: dict[str, str] = {}
-    for (
-        name,
-        value,
-    ) in request.headers:  # requests takes a dict, and a list of values is the same header (RFC 9110, 5.3)
+    # requests takes a dict, and a list of values is the same header (RFC 9110, 5.3)
+    for name, value in request.headers:
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     client.request(request.method, request.url, headers=headers, data=request.body)

@@ -135,6 +135,8 @@ class Next(Enum):
     AGAIN = "again"
     #: Return the stored response, and send nothing.
     REPLAY = "replay"
+    #: Look it up first: the project can find out what became of it.
+    ASK = "ask"
     #: Refuse it: this name belongs to another request.
     MISMATCH = "mismatch"
     #: Refuse it: the provider may have forgotten the key, so a person decides.
@@ -154,10 +156,13 @@ class KnownCall:
     age: timedelta
 
 
-def next_for(known: KnownCall | None, *, digest: bytes, lifetime: timedelta, margin: timedelta) -> Next:
+def next_for(
+    known: KnownCall | None, *, digest: bytes, lifetime: timedelta, margin: timedelta, asks: bool = False
+) -> Next:
     """Say what a request with this digest does under a name of which `known` is stored.
 
-    `lifetime` is how long the provider remembers a key; `margin`, how long an attempt that begins now may take.
+    `lifetime` is how long the provider remembers a key; `margin`, how long an attempt that begins now may take; `asks`, can
+    an outcome that is unknown be looked up, and has it not been?
     """
     if known is None or known.state is CallState.VOID:
         return Next.FIRST
@@ -168,6 +173,7 @@ def next_for(known: KnownCall | None, *, digest: bytes, lifetime: timedelta, mar
         return Next.STOP
     if known.state is CallState.SUCCEEDED:
         return Next.REPLAY
-    if known.state is CallState.HELD or not remembered(known.age, lifetime=lifetime, margin=margin):
-        return Next.HOLD
-    return Next.AGAIN
+    if asks and known.state in UNFINISHED:
+        return Next.ASK
+    forgotten = not remembered(known.age, lifetime=lifetime, margin=margin)
+    return Next.HOLD if known.state is CallState.HELD or forgotten else Next.AGAIN

@@ -34,6 +34,8 @@ class Failure:
     #: Set by the provider when the request has arrived; then it waits for `proceed`.
     arrived: threading.Event | None = None
     proceed: threading.Event | None = None
+    #: Set when the work is done.
+    done: threading.Event = field(default_factory=threading.Event)
     #: Seconds between two bytes of its body.
     drips: float = 0
 
@@ -82,6 +84,8 @@ class Handler(BaseHTTPRequestHandler):
         replayed, answer = False, b""
         if failure is None or failure.works:
             replayed, answer = self.work(key, body)
+        if failure is not None:
+            failure.done.set()
         if failure is None or (failure.works and failure.status == 200):
             marks = {"Idempotent-Replayed": "true", "Original-Request": "req_first"} if replayed else {}
             self.respond(200, {"Request-Id": f"req_{len(provider.seen)}", "Set-Cookie": "a=b", **marks}, answer)

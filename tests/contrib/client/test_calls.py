@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -16,6 +16,7 @@ import httpx
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import InterfaceError, connection, transaction
+from django.utils.datastructures import CaseInsensitiveMapping
 from requests.adapters import HTTPAdapter
 from urllib3 import Retry
 
@@ -24,8 +25,10 @@ from django_idempotency.contrib.client.exchange import RetryBudget
 from django_idempotency.contrib.client.ledger import Ledger
 from django_idempotency.contrib.client.messages import unpack_answer
 from django_idempotency.contrib.client.models import OutgoingCall
+from django_idempotency.contrib.client.providers import Provider as ProviderOptions
 from django_idempotency.contrib.client.requests import IdempotentAdapter
 from django_idempotency.contrib.client.rules import CallState
+from django_idempotency.contrib.deadlines.headers import left
 from django_idempotency.engine.deadlines import deadline
 from django_idempotency.errors import (
     CallChanged,
@@ -301,6 +304,56 @@ def test_another_header(call: Call, provider: Provider, providers: dict[str, Any
     call("POST", provider.url, "order-17", json=AMOUNT)
     assert provider.seen[0][2]["paypal-request-id"] == row().key
     assert provider.keys == [None]
+
+
+@pytest.mark.parametrize("header", ["Request-Timeout", "X-Request-Deadline", "Our-Deadline"])
+def test_the_deadline_is_handed_on(
+    call: Call, provider: Provider, providers: dict[str, Any], monkeypatch: pytest.MonkeyPatch, header: str
+) -> None:
+    """Each attempt says how long it is waited for, as seconds or as Unix time: what is left of the block, not of the client."""
+    past, now = [0.0], 0 if header == "Request-Timeout" else 1_800_000_000
+
+    class Late(RetryBudget):
+        def spend(self) -> bool:
+            past[0] += 5
+            return True
+
+    clock = SimpleNamespace(monotonic=lambda: past[0], sleep=lambda seconds: None, time=lambda: 1_800_000_000 + past[0])
+    monkeypatch.setattr("django_idempotency.contrib.client.exchange.time", clock)
+    monkeypatch.setattr("django_idempotency.contrib.client.providers.time", clock)
+    providers["DEADLINE_HEADER"] = header
+    provider.plan = [Failure(status=503)]
+    with deadline(20):
+        call("POST", provider.url, "order-17", json=AMOUNT, terms={"budget": Late()})
+    first, second = (float(headers[header.lower()]) for _, _, headers in provider.seen)
+    assert now + 19 < first <= now + 20
+    assert second - first == pytest.approx(
+        0 if now else -5, abs=0.002
+    )  # the instant is the same, and the time that is left is shorter
+
+
+def test_without_a_deadline_around_it(call: Call, provider: Provider, providers: dict[str, Any]) -> None:
+    """A client's own limit counts; and our receiver reads what is sent."""
+    providers["DEADLINE_HEADER"] = "X-Request-Deadline"
+    call("POST", provider.url, "order-17", json=AMOUNT, terms={"deadline": 7})
+    sent = CaseInsensitiveMapping(provider.seen[0][2])
+    read = left(sent, datetime.now(timezone.utc))
+    assert read is not None
+    assert 0 < read <= 7
+
+
+def test_no_deadline_is_handed_on_unless_asked_for(call: Call, provider: Provider) -> None:
+    with deadline(20):
+        call("POST", provider.url, "order-17", json=AMOUNT)
+    assert not any("deadline" in name or "timeout" in name for name in provider.seen[0][2])
+
+
+@pytest.mark.parametrize("seconds", [-0.2, 0, 1e-9])
+def test_a_deadline_that_passes_as_it_is_sent(seconds: float) -> None:
+    """It is a number that receivers read, whose time is over."""
+    called = ProviderOptions(alias="fake", lifetime=timedelta(hours=1), deadline_header="Request-Timeout")
+    sent = CaseInsensitiveMapping(called.headers("k", seconds))
+    assert left(sent, utcnow()) == 0
 
 
 def test_unnamed(call: Call, provider: Provider) -> None:

@@ -20,6 +20,9 @@ DAY = timedelta(hours=24)
 def client() -> Any: ...
 
 
+async def alookup(call: Any) -> Any: ...
+
+
 nothing = 7
 HERE = __name__
 
@@ -33,7 +36,14 @@ def test_none(configure: Configure) -> None:
     "options",
     [
         {"LIFETIME": DAY},
-        {"LIFETIME": DAY, "CLIENT": f"{HERE}.client", "HEADER": "X-Key", "RETENTION": DAY, "MAX_BODY": 0},
+        {
+            "LIFETIME": DAY,
+            "CLIENT": f"{HERE}.client",
+            "LOOKUP": f"{HERE}.client",
+            "HEADER": "X-Key",
+            "RETENTION": DAY,
+            "MAX_BODY": 0,
+        },
     ],
 )
 def test_valid(configure: Configure, options: dict[str, Any]) -> None:
@@ -52,10 +62,13 @@ def test_valid(configure: Configure, options: dict[str, Any]) -> None:
         ({"stripe": {"LIFETIME": timedelta(0)}}, '"LIFETIME"'),
         ({"stripe": {"LIFETIME": DAY, "RETENTION": timedelta(hours=1)}}, "is shorter than"),
         ({"stripe": {"LIFETIME": DAY, "HEADER": ""}}, '"HEADER"'),
+        ({"stripe": {"LIFETIME": DAY, "DEADLINE_HEADER": ""}}, '"DEADLINE_HEADER" names a header'),
         ({"stripe": {"LIFETIME": DAY, "MAX_BODY": True}}, '"MAX_BODY"'),
         ({"stripe": {"LIFETIME": DAY, "CLIENT": client}}, '"CLIENT" is a dotted path'),
         ({"stripe": {"LIFETIME": DAY, "CLIENT": f"{HERE}.clint"}}, "cannot be imported"),
         ({"stripe": {"LIFETIME": DAY, "CLIENT": f"{HERE}.nothing"}}, "is not a function"),
+        ({"stripe": {"LIFETIME": DAY, "LOOKUP": client}}, '"LOOKUP" is a dotted path'),
+        ({"stripe": {"LIFETIME": DAY, "LOOKUP": f"{HERE}.alookup"}}, 'is not a function without "async"'),
         ({"stripe": {"LIFETIME": DAY, "TTL": 1}}, "'TTL' is not one of its options"),
     ],
 )

@@ -103,6 +103,47 @@ def test_the_command_finishes_it(provider: Provider, point: str) -> None:
     assert len(provider.seen) == sent
 
 
+def lookup(call: Any) -> Any:
+    """Find what the provider has done. What is on its way is not found."""
+    (provider,) = SEARCHED
+    body = provider.responses.get(call.key)
+    return call.run() if body is None else call.found(body)
+
+
+SEARCHED: list[Provider] = []
+
+
+@pytest.mark.parametrize("by", ["caller", "command"])
+@pytest.mark.parametrize(("point", "more"), [("committed", 1), ("received", 0), ("on its way", 1)])
+def test_it_is_looked_up(provider: Provider, settings: Settings, point: str, more: int, by: str) -> None:
+    """What is found is not sent; what is not may be on its way, and its key makes the second request harmless."""
+    SEARCHED[:] = [provider]
+    settings.IDEMPOTENCY = {"PROVIDERS": {"fake": {**PROVIDERS["fake"], "LOOKUP": f"{__name__}.lookup"}}}
+    slow = Failure(works=True, status=200, arrived=threading.Event(), proceed=threading.Event())
+    if point == "on its way":
+        provider.plan = [slow]
+        process = start("never", provider)
+        assert slow.arrived is not None
+        assert slow.arrived.wait(PATIENCE)
+        process.kill()
+        process.communicate(timeout=PATIENCE)
+    else:
+        kill(point, provider)
+    sent = len(provider.seen)
+    if by == "command":
+        call_command("idempotency_resume", "--send", "--older-than", "0s", stdout=StringIO())
+    with new_client() as client:
+        response = client.post(provider.url, json=AMOUNT, extensions={"idempotency": "order-17"})
+    assert response.json()["id"] == "ch_1"
+    assert len(provider.seen) - sent == more
+    if point == "on its way":
+        assert slow.proceed is not None
+        slow.proceed.set()
+        assert slow.done.wait(PATIENCE)
+    assert list(provider.effects.values()) == [1]
+    assert len(set(provider.keys)) == 1
+
+
 def test_several_workers(provider: Provider) -> None:
     """Each call is sent by one of them, and each is sent."""
     provider.plan = [Failure(status=503, headers={"x-should-retry": "false"})] * 12

@@ -198,5 +198,29 @@ def test_next_for(state: CallState, digest: bytes, age: timedelta, step: Next) -
     assert next_for(known, digest=MINE, lifetime=DAY, margin=MARGIN) is step
 
 
+@pytest.mark.parametrize(
+    ("state", "digest", "age", "step"),
+    [
+        (
+            OPEN,
+            MINE,
+            timedelta(0),
+            Next.ASK,
+        ),  # it may be on its way: within the lifetime the key makes another harmless
+        (UNKNOWN, MINE, timedelta(0), Next.ASK),
+        (OPEN, MINE, DAY, Next.ASK),  # before a person must
+        (REFUSED, MINE, timedelta(0), Next.AGAIN),
+        (SUCCEEDED, MINE, DAY, Next.REPLAY),
+        (HELD, MINE, timedelta(0), Next.HOLD),  # a person has begun
+        (VOID, MINE, timedelta(0), Next.FIRST),
+        (GIVEN_UP, MINE, timedelta(0), Next.STOP),
+        (OPEN, b"another", timedelta(0), Next.MISMATCH),
+    ],
+)
+def test_who_is_asked_about(state: CallState, digest: bytes, age: timedelta, step: Next) -> None:
+    known = KnownCall(state=state, digest=digest, age=age)
+    assert next_for(known, digest=MINE, lifetime=DAY, margin=MARGIN, asks=True) is step
+
+
 def test_a_new_name() -> None:
     assert next_for(None, digest=MINE, lifetime=DAY, margin=MARGIN) is Next.FIRST

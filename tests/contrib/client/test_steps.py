@@ -15,7 +15,7 @@ from django_idempotency.functions import current_operation
 from ...functions.helpers import LEASES, Clock
 from ..steps.work import Crash
 from .callers import client
-from .provider import LOST, Provider
+from .provider import LOST, Failure, Provider
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -80,6 +80,38 @@ def test_a_lost_response(clock: Clock, provider: Provider) -> None:
     assert book("visa") == "200"
     assert len(provider.keys) == 2
     assert set(provider.effects.values()) == {1}
+
+
+def lookup(call: Any) -> Any:
+    return call.found({}) if call.key in RESPONSES else call.run()
+
+
+RESPONSES: dict[str, bytes] = {}
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_a_takeover_looks_it_up(
+    clock: Clock, provider: Provider, settings: Settings, monkeypatch: pytest.MonkeyPatch, works: bool
+) -> None:
+    """An operation that begins again asks before it sends: what is found is the step's, and not sent."""
+    monkeypatch.setattr(f"{__name__}.RESPONSES", provider.responses)
+    settings.IDEMPOTENCY["PROVIDERS"]["fake"]["LOOKUP"] = f"{__name__}.lookup"
+    provider.plan = [LOST if works else Failure(status=503)] * 4
+    monkeypatch.setattr("django_idempotency.contrib.client.ledger.Ledger.end", lambda *_: dies())
+    with pytest.raises(Crash):
+        book("visa")
+    monkeypatch.undo()
+    monkeypatch.setattr(f"{__name__}.RESPONSES", provider.responses)
+    sent = len(provider.seen)
+    provider.plan.clear()
+    clock.go(31)
+    assert book("visa") == "200"
+    assert len(provider.seen) - sent == (0 if works else 1)
+    assert (len(set(provider.keys)), list(provider.effects.values())) == (1, [1])
+
+
+def dies() -> None:
+    raise Crash
 
 
 def test_the_undo_has_a_key_of_its_own(clock: Clock, provider: Provider) -> None:

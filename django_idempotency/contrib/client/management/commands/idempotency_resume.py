@@ -12,10 +12,11 @@ from django.db import Error, router
 
 from .....management.arguments import duration, positive
 from .....management.base import ProgressCommand
-from ...ledger import hold
+from ...lookup import end_forgotten
 from ...models import OutgoingCall
 from ...providers import provider
 from ...resuming import Resumed, due, expired, paged, resume
+from ...rules import CallState
 
 #: The most reasons, and the most calls, that are printed.
 MOST_REASONS, MOST_LINES = 5, 50
@@ -69,10 +70,10 @@ class Command(ProgressCommand):
         self.report()
 
     def hold(self, where: dict[str, Any]) -> None:
-        """Hold what its provider may have forgotten, however its process ended."""
+        """Hold what its provider may have forgotten, however its process ended, unless `LOOKUP` finds it."""
         for call in expired(**where):
-            if hold(call, self.using):
-                self.counted[Resumed.HELD] += 1
+            if state := end_forgotten(call, self.using):
+                self.counted[Resumed.HELD if state is CallState.HELD else Resumed.FINISHED] += 1
 
     def resume(self, where: dict[str, Any], clients: ExitStack, *, unanswered: bool) -> None:
         """Send one call after the other. One that another worker takes first is its own."""
