@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
 from collections.abc import Callable, Iterator
+from datetime import date
+from pathlib import PurePath
 from typing import Any
+from unittest.mock import Mock
+from uuid import UUID
 
 import pytest
 
-from django_idempotency import conf
+from django_idempotency import conf, errors, idempotent_function
+from django_idempotency.contrib.batches import process_batch
+from django_idempotency.core.canonical import UnhashableValue, canonical_bytes, is_missing
+from django_idempotency.core.records import OutcomeKind
+from django_idempotency.functions.handle import Handle
+from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.dynamodb import DynamoDBStore
 from django_idempotency.stores.dynamodb.items import Schema
 from django_idempotency.stores.redis import RedisStore
@@ -72,6 +82,158 @@ def test_keywords(table_: str) -> None:
     found = list(keywords(table_))
     assert len(found) >= 2
     assert [(called, keyword) for called, keyword in found if keyword not in CALLED[called]] == []
+
+
+def test_the_handle() -> None:
+    """What a guarded function's handle is asked for, it has."""
+    asked = re.findall(r"charge\.idempotency\.(\w+)\(", " ".join(shown(POWERTOOLS)))
+    assert asked == ["lookup", "forget"]
+    assert [name for name in asked if not hasattr(Handle, name)] == []
+
+
+def test_names_of_theirs() -> None:
+    """What is said to be called there is called so there."""
+    layer = pytest.importorskip("aws_lambda_powertools.utilities.idempotency").DynamoDBPersistenceLayer
+    called = re.findall(r"`layer\.(\w+)\(", text(PAGE))
+    assert called == ["get_record", "delete_record", "save_inprogress", "save_success"]
+    assert [name for name in called if not hasattr(layer, name)] == []
+
+
+def said(pattern: str) -> tuple[list[str], ...]:
+    """Return the `code` in each group of a pattern on the page, whose lines are joined."""
+    found = re.search(pattern, re.sub(r"\s+", " ", text(PAGE)))
+    assert found, pattern
+    return tuple([code for _, code in _CODE.findall(group)] for group in found.groups())
+
+
+def test_falsy_keys() -> None:
+    """Which are keys, and which are missing: here and there."""
+    theirs = pytest.importorskip("aws_lambda_powertools.utilities.idempotency.persistence.base").BasePersistenceLayer
+    keys, missing = said(r"contract\]\(\S+\)\. (.+?) are keys; (.+?) are missing\.")
+    assert (len(keys), len(missing)) == (3, 4)
+    for found, is_so in ((keys, False), (missing, True)):
+        for value in map(ast.literal_eval, found):
+            assert (is_missing(value), theirs.is_missing_idempotency_key(value)) == (is_so, is_so)
+
+
+#: What the page says that a key may hold → one of them.
+HELD = {
+    "bytes": b"x",
+    "dates": date(2026, 1, 1),
+    "UUIDs": UUID(int=1),
+    "sets": {1},
+    "enums": OutcomeKind.HELD,
+    "paths": PurePath("/x"),
+    "saved model instances": IdempotencyRecord(pk=UUID(int=1)),
+}
+
+
+def test_what_a_key_may_hold() -> None:
+    """Each has a value here, and none there."""
+    encoder = pytest.importorskip("aws_lambda_powertools.shared.json_encoder").Encoder
+    (listed,) = re.findall(r"more than JSON\*\*: (.+?)\. Nothing else", re.sub(r"\s+", " ", text(PAGE)))
+    assert listed.split(", ") == list(HELD)
+    for value in HELD.values():
+        assert canonical_bytes(value)
+        with pytest.raises(TypeError):
+            json.dumps(value, cls=encoder)
+    with pytest.raises(UnhashableValue):
+        canonical_bytes(test_falsy_keys)
+
+
+def test_exceptions() -> None:
+    """What their exceptions become exists."""
+    for name in (
+        "InProgress",
+        "RequestMismatch",
+        "KeyMissing",
+        "StoreUnavailable",
+        "ResponseNotStored",
+        "DeadlinePassed",
+    ):
+        assert f"`{name}`" in text(PAGE)
+        assert hasattr(errors, name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "record", "of_it"),
+    [
+        ("SQS", {"messageId": "m", "body": "{}", "eventSource": "aws:sqs"}, "messageId"),
+        ("KinesisDataStreams", {"kinesis": {"sequenceNumber": "m"}, "eventID": "shard:m"}, "kinesis.sequenceNumber"),
+        ("DynamoDBStreams", {"dynamodb": {"SequenceNumber": "m"}, "eventID": "e"}, "dynamodb.SequenceNumber"),
+    ],
+)
+@pytest.mark.any_database
+@pytest.mark.django_db
+def test_batches(kind: str, record: dict[str, Any], of_it: str) -> None:
+    """Their processor calls our function, and our batch reports the same id."""
+    batch = pytest.importorskip("aws_lambda_powertools.utilities.batch")
+    done = []
+
+    @idempotent_function(key=f"record.{of_it}", key_prefix=f"batch-{kind}", required=True)
+    def handler(record: Any) -> None:
+        done.append(record)
+        raise LookupError
+
+    processor = batch.BatchProcessor(event_type=batch.EventType[kind], raise_on_entire_batch_failure=False)
+    found = batch.process_partial_response({"Records": [record]}, handler, processor)
+    assert found == process_batch([record], handler, ordered=True).batch_item_failures()
+    assert found == {"batchItemFailures": [{"itemIdentifier": "m"}]}
+    assert len(done) == 2
+
+
+@pytest.mark.any_database
+@pytest.mark.django_db
+def test_what_unwraps_the_event() -> None:
+    """It stands above the guard, which sees what it has unwrapped."""
+    done = []
+
+    def unwrapped(handler: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda event, context: handler(event["detail"], context)
+
+    @unwrapped
+    @idempotent_function(data_keyword_argument="event", key="order", key_prefix="unwrapped", required=True)
+    def handler(event: Any, context: Any) -> None:
+        done.append(event)
+
+    for sent in ("first", "again"):
+        handler({"id": sent, "detail": {"order": 7}}, None)
+    assert done == [{"order": 7}]
+
+
+class Unstorable: ...
+
+
+@pytest.mark.any_database
+@pytest.mark.django_db
+def test_a_result_that_cannot_be_stored(caplog: pytest.LogCaptureFixture) -> None:
+    """There the decorator refuses the annotation, here the first call logs what to type."""
+    theirs = pytest.importorskip("aws_lambda_powertools.utilities.idempotency.serialization.pydantic")
+    with pytest.raises(Exception, match="not inherited from pydantic"):
+        theirs.PydanticSerializer.instantiate(Unstorable)
+
+    @idempotent_function(key="order", key_prefix="unstorable")
+    def charge(order: int) -> Unstorable:
+        return Unstorable()
+
+    charge(order=7)
+    assert "serializer=(dump, load)" in caplog.text
+
+
+def test_the_size_of_a_record() -> None:
+    """Beside the response theirs takes a tenth of a KB; what ours takes is tested with its store."""
+    theirs = pytest.importorskip("aws_lambda_powertools.utilities.idempotency")
+    written: dict[str, Any] = {}
+
+    class Table(Mock):
+        def put_item(self, **given: Any) -> None:
+            written.update(given["Item"])
+
+    layer = theirs.DynamoDBPersistenceLayer(table_name="t", boto3_client=Table())
+    layer.configure(theirs.IdempotencyConfig(), "shop.orders.charge")
+    layer.save_inprogress({"order": 7}, remaining_time_in_millis=1000)
+    assert 100 <= sum(len(name) + len(next(iter(value.values()))) for name, value in written.items()) < 200
+    assert "beside the response a record takes 0.4 KB, there 0.1" in re.sub(r"\s+", " ", text(PAGE))
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,57 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
+import pytest
+from django.http import HttpRequest, HttpResponse
+from django.test import Client, override_settings
+from django.urls import path
+
+from django_idempotency import idempotent
 from django_idempotency.contrib.dialects import PROFILES, REPEATABILITY
 
 from .pages import code, table, text
+
+#: Those that remember a 500, and carry their key in a header.
+REMEMBERING = [name for name, each in PROFILES.items() if 500 in (each.remembers or ()) and each.carrier != "body"]
+RUNS: list[str] = []
+
+
+def breaks(request: HttpRequest) -> HttpResponse:
+    RUNS.append("raised")
+    raise RuntimeError
+
+
+def refuses(request: HttpRequest) -> HttpResponse:
+    RUNS.append("returned")
+    return HttpResponse(status=500)
+
+
+urlpatterns = [
+    path(f"{name}/{view.__name__}", idempotent(profile=name, scope=lambda _: "all")(view))
+    for name in REMEMBERING
+    for view in (breaks, refuses)
+]
+
+
+@pytest.mark.any_database
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("name", REMEMBERING)
+def test_an_exception_is_not_remembered(name: str) -> None:
+    """A 500 that was returned is replayed; after one of an exception the retry runs."""
+    profile, key, client = PROFILES[name], str(uuid4()), Client(raise_request_exception=False)
+    sent = {profile.field: f'"{key}"' if profile.spelling == "quoted" else key}
+    RUNS.clear()
+    with override_settings(ROOT_URLCONF=__name__):
+        for view in ("breaks", "refuses"):
+            assert {client.post(f"/{name}/{view}", headers=sent).status_code for _ in range(2)} == {500}
+            sent = {profile.field: sent[profile.field].replace(key, key := str(uuid4()))}
+    assert RUNS == ["raised", "raised", "returned"]
+
+
+def test_who_remembers() -> None:
+    assert "stripe" in REMEMBERING
 
 
 def test_the_guide_names_every_profile() -> None:
