@@ -50,6 +50,11 @@ def _expires(terms: Any) -> bool:
     return _dated(terms) or terms.seen_for > 0
 
 
+#: The same request with the same key; with a new key, if it is still wanted; look for its effect before any other request;
+#: or nothing until somebody has acted.
+RETRIES = ("same-key", "new-key", "look-first", "never")
+
+
 class Problem(IdempotencyError):
     """An error with an HTTP response of its own. Its class says all that is known of it, and a subclass what differs."""
 
@@ -58,6 +63,8 @@ class Problem(IdempotencyError):
     title: ClassVar[str]
     #: Sent with the response where nothing more precise is known.
     retry_after: ClassVar[str | None] = None
+    #: What the client does next, for a program: one of `RETRIES`. `safe_new_key` says what is known of another key.
+    retry: ClassVar[str] = "look-first"
     #: The field of a profile that may name another status.
     status_field: ClassVar[str | None] = None
     #: The value of the header `Idempotency-Status`; `None`: it is about a request without a key.
@@ -98,19 +105,17 @@ class Problem(IdempotencyError):
 class KeyMissing(Problem):
     """This request needs an idempotency key. Generate a new key for each operation, and reuse it for retries."""
 
-    status, code, title = 400, "key-missing", "Idempotency key is missing"
+    status, code, title, retry = 400, "key-missing", "Idempotency key is missing", "new-key"
     status_field, header_status, outcome, nothing_done = "missing_status", None, "missing", True
-    arises = staticmethod(lambda terms: terms.required is True)
-    delivery = "never"
+    arises, delivery = staticmethod(lambda terms: terms.required is True), "never"
 
 
 class KeyMalformed(Problem):
     """The idempotency key is malformed. Send one header of 1 to 255 printable ASCII characters, such as a UUID."""
 
-    status, code, title = 400, "key-malformed", "Idempotency key is malformed"
+    status, code, title, retry = 400, "key-malformed", "Idempotency key is malformed", "new-key"
     status_field, outcome, nothing_done = "invalid_status", "invalid", True
-    arises = staticmethod(_always)
-    delivery = "never"
+    arises, delivery = staticmethod(_always), "never"
 
 
 class KeyTooShort(KeyMalformed):
@@ -131,7 +136,7 @@ class KeyForeign(KeyMalformed):
 class KeyNotIssued(Problem):
     """No idempotency key was issued: send nothing, or name the method and the path of the request that it is for."""
 
-    status, code, title = 400, "key-not-issued", "No idempotency key was issued"
+    status, code, title, retry = 400, "key-not-issued", "No idempotency key was issued", "never"
     header_status, nothing_done = None, True
 
 
@@ -149,7 +154,7 @@ class KeyExpired(Problem):
 class KeyAhead(Problem):
     """This idempotency key is dated ahead, so its age cannot be known. Set your clock, and make a new key."""
 
-    status, code, title = 412, "key-ahead", "Idempotency key is dated ahead"
+    status, code, title, retry = 412, "key-ahead", "Idempotency key is dated ahead", "new-key"
     status_field, outcome, nothing_done = "late_status", "invalid", True
     arises = staticmethod(_dated)
 
@@ -157,7 +162,7 @@ class KeyAhead(Problem):
 class KeyUnsupported(Problem):
     """This method takes no idempotency key. The request was not carried out; send it without a key."""
 
-    status, code, title = 501, "key-unsupported", "Idempotency key is not supported"
+    status, code, title, retry = 501, "key-unsupported", "Idempotency key is not supported", "never"
     status_field, outcome, nothing_done = "unsupported_status", "invalid", True
     arises = staticmethod(lambda terms: terms.profile.unsupported_status is not None)
 
@@ -165,16 +170,15 @@ class KeyUnsupported(Problem):
 class ScopeRequired(Problem):
     """It is unknown which client owns this idempotency key. Authenticate, or send the request without a key."""
 
-    status, code, title = 400, "scope-required", "Idempotency key without a principal"
-    nothing_done = True
+    status, code, title, retry = 400, "scope-required", "Idempotency key without a principal", "never"
+    nothing_done, delivery = True, "never"
     arises = staticmethod(lambda terms: terms.anonymous == "refuse")
-    delivery = "never"
 
 
 class RequestTooLarge(Problem):
     """This request is too large to compare with its retries. It was not carried out; send less at once."""
 
-    status, code, title = 413, "request-too-large", "The request is too large"
+    status, code, title, retry = 413, "request-too-large", "The request is too large", "never"
     arises = staticmethod(lambda terms: terms.max_request_body is not None and terms.fingerprint != "headers")
 
 
@@ -191,7 +195,7 @@ class RequestMismatch(Problem):
 class InProgress(Problem):
     """The first request with this idempotency key is still running. Ask again after the time in Retry-After."""
 
-    status, code, title = 409, "in-progress", "A request with this idempotency key is running"
+    status, code, title, retry = 409, "in-progress", "A request with this idempotency key is running", "same-key"
     status_field, header_status, operation_state, outcome = "running_status", "in-progress", "running", "running"
     retry_after = "1"
     arises = staticmethod(_always)
@@ -201,7 +205,7 @@ class InProgress(Problem):
 class TooManyKeys(Problem):
     """This client makes too many new idempotency keys. Repeat a request with its own key; a new one must wait."""
 
-    status, code, title = 429, "too-many-keys", "Too many new idempotency keys"
+    status, code, title, retry = 429, "too-many-keys", "Too many new idempotency keys", "same-key"
     operation_state, outcome = "unknown", "flooded"  # this request did nothing, but an earlier one may have
     retry_after = "1"
     arises = staticmethod(lambda terms: terms.fresh_keys is not None)
@@ -232,7 +236,7 @@ class ResponseNotStored(Problem):
 class OperationHeld(Problem):
     """An earlier attempt broke off, and a person is finding out how far it came. Do not send it again with a new key."""
 
-    status, code, title = 409, "operation-held", "The outcome is being looked into"
+    status, code, title, retry = 409, "operation-held", "The outcome is being looked into", "never"
     header_status, operation_state, outcome = "held", "held", "held"
     arises = staticmethod(lambda terms: terms.on_takeover is not None and terms.guarantee == "lease")
 
@@ -251,7 +255,7 @@ class KeyTooOld(OperationHeld):
 class ReplayRefused(Problem):
     """You are no longer allowed to see the response to this request."""
 
-    status, code, title = 403, "replay-refused", "Replay is refused"
+    status, code, title, retry = 403, "replay-refused", "Replay is refused", "never"
     operation_state = "completed"
     arises = staticmethod(_always)
     delivery = "never"
@@ -260,7 +264,7 @@ class ReplayRefused(Problem):
 class ReplayUnchecked(ReplayRefused):
     """The request was carried out, but your permission to see its response cannot be checked. Look up its result."""
 
-    code, title = "replay-unchecked", "Replay cannot be checked"
+    code, title, retry = "replay-unchecked", "Replay cannot be checked", "look-first"
 
 
 class OperationCancelled(Problem):
@@ -280,7 +284,7 @@ class OperationUndone(OperationCancelled):
     No later request with its key is carried out. Send it with a new key to try again.
     """
 
-    code, title = "operation-undone", "The operation was undone"
+    code, title, retry = "operation-undone", "The operation was undone", "new-key"
     operation_state = "undone"
     arises = staticmethod(lambda terms: terms.guarantee == "lease")
 
@@ -307,9 +311,8 @@ class NotSelectable(IdempotencyError, ValueError):
 class DeadlinePassed(Problem):
     """The deadline passed before this call or request began, so nothing ran. Call it again with more time."""
 
-    status, code, title = 504, "deadline-passed", "Deadline has passed"
-    operation_state = "unknown"  # an earlier attempt may have run
-    delivery = "later"
+    status, code, title, retry = 504, "deadline-passed", "Deadline has passed", "same-key"
+    operation_state, delivery = "unknown", "later"  # an earlier attempt may have run
 
 
 class CallChanged(IdempotencyError):
@@ -369,7 +372,7 @@ class RecordUnreadable(Problem):
 class StoreUnavailable(Problem):
     """The idempotency store cannot be reached. The request was not carried out; send it again."""
 
-    status, code, title = 503, "store-unavailable", "Idempotency store is unavailable"
+    status, code, title, retry = 503, "store-unavailable", "Idempotency store is unavailable", "same-key"
     operation_state, outcome = "unknown", "store_error"  # this request did nothing, but an earlier one may have
     retry_after = "1"
     arises = staticmethod(lambda terms: terms.on_store_failure == "closed")
@@ -400,7 +403,7 @@ class OperationUnknown(StoreUnavailable):
 class OutcomeUnknown(Problem):
     """The result could not be written down, or the connection broke meanwhile. Send the request again with the same key to find out."""
 
-    status, code, title = 503, "outcome-unknown", "The outcome is unknown"
+    status, code, title, retry = 503, "outcome-unknown", "The outcome is unknown", "same-key"
     header_status, operation_state = "unknown", "unknown"
     retry_after = "1"
     arises = staticmethod(_always)

@@ -30,6 +30,7 @@ def problem_document(problem: Problem, status: int, _request: object = None) -> 
         "status": status,
         "detail": detail(problem),
         "code": problem.code,
+        "retry": problem.retry,
         **problem.extensions,
     }
 

@@ -53,8 +53,13 @@ def test_status_title_and_error() -> None:
 
 def test_the_states() -> None:
     """The page has every state, and what each code says."""
+    assert [code(retry) for retry, _ in checked(PAGE, "Retries")] == list(errors.RETRIES)
     assert [code(state) for state, _ in checked(PAGE, "States")] == [state.value for state in OperationState]
-    shown = {code(name): state for name, _, state in checked(PAGE, "Standings") if state != "-"}
+    rows = list(checked(PAGE, "Standings"))
+    assert {code(name): code(retry) for name, _, retry, _ in rows} == {
+        name: each.retry for name, each in problems().items()
+    }
+    shown = {code(name): state for name, _, _, state in rows if state != "-"}
     known = {name: kind.operation_state for name, kind in problems().items() if kind.operation_state is not None}
     assert list(shown) == list(known)
     assert [name for name, found in known.items() if f"`{found}`" not in shown[name]] == []

@@ -59,7 +59,7 @@ def test_a_project_without_a_handler_gets_problem_documents(rest_entry_point: Se
     assert (answer.status_code, answer["Content-Type"]) == (422, "application/problem+json")
     assert set(document) == {
         *("type", "title", "status", "detail", "code"),
-        *("operation_ref", "operation_state", "safe_new_key"),
+        *("retry", "operation_ref", "operation_state", "safe_new_key"),
     }
     assert (document["code"], document["status"]) == ("request-mismatch", 422)
     assert document["type"] == f"{PAGE}#request-mismatch"

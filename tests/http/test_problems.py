@@ -136,7 +136,10 @@ def test_a_problem_is_answered_as_rfc_9457_asks(kind: type[Problem], expected: t
     response = problem_response(kind(), HttpRequest())
     document = json.loads(response.content)
     assert (response.status_code, response["Content-Type"]) == (status, "application/problem+json")
-    assert set(document) == {"type", "title", "status", "detail", "code"}
+    assert set(document) == {"type", "title", "status", "detail", "code", "retry"}
+    assert document["retry"] == kind.retry
+    assert kind.retry in errors.RETRIES
+    assert (kind.retry == "same-key") >= (kind.retry_after is not None)  # what helps is the same again, later
     assert (document["status"], document["code"]) == (status, code)
     assert document["type"] == f"urn:django-idempotency:problem:{code}"
     assert "Link" not in response

@@ -28,9 +28,8 @@ _UNITS = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 class DeadlineMalformed(Problem):
     """A deadline of this request is malformed, so nothing was done."""
 
-    status, code, title = 400, "deadline-malformed", "Deadline is malformed"
-    header_status = None
-    delivery = "never"
+    status, code, title, retry = 400, "deadline-malformed", "Deadline is malformed", "never"
+    header_status, delivery = None, "never"
 
 
 def left(headers: Mapping[str, str], now: datetime) -> float | None:

@@ -13,7 +13,7 @@ from ... import conf
 from ...core.policy import Policy
 from ...core.profiles import DEFAULT, Profile
 from ...core.standings import OperationState
-from ...errors import Problem
+from ...errors import RETRIES, Problem
 from ...http import exchange, problems
 from ...http.error_bodies import DOCUMENTS
 from ...http.problems import example_of
@@ -45,6 +45,7 @@ PROBLEM = {
         "status": {"type": "integer"},
         "detail": _TEXT,
         "code": {**_TEXT, "description": "Stable, for programs."},
+        "retry": {**_TEXT, "enum": list(RETRIES), "description": "What the client does next."},
         "operation_ref": {
             **_TEXT,
             "description": "Names the operation to support. On every problem about a known key, with the two below.",
