@@ -1,0 +1,9 @@
+"""Tools that agents call: a call that is repeated is carried out once."""
+
+from .calls import idempotent_tool_calls
+from .decorator import idempotent_tool
+from .hints import hints
+from .recovery import RECOVERY, recovery_of
+from .sdk import authenticated, session
+
+__all__ = ["RECOVERY", "authenticated", "hints", "idempotent_tool", "idempotent_tool_calls", "recovery_of", "session"]
