@@ -6,9 +6,10 @@ import asyncio
 import functools
 import inspect
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from asgiref.sync import iscoroutinefunction, sync_to_async
@@ -26,6 +27,7 @@ from .keys import well_formed
 from .recovery import problem_of, refusal
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 #: Names whose a key is, from the SDK's `Context`.
 Caller = Callable[[Any], str | None]
 
@@ -44,6 +46,7 @@ class Asked(IdempotencyError):
 class Call(NamedTuple):
     """One call of a tool."""
 
+    terms: FunctionTerms
     #: `None`: it runs unguarded.
     key: str | None = None
     #: The realm of its key: that of the caller.
@@ -55,6 +58,8 @@ class Call(NamedTuple):
 
 
 CALL: ContextVar[Call] = ContextVar("django_idempotency_tool_call")
+#: An event loop itself holds its tasks weakly.
+_AT_WORK: set[asyncio.Future[Any]] = set()
 
 
 def idempotent_tool(
@@ -125,6 +130,10 @@ class Tool:
             )
         guarded: Any = idempotent_function(key=lambda _: None, validate=self.compared, **terms)(self.body())
         self.terms: FunctionTerms = guarded.idempotency._terms  # noqa: SLF001 - ours
+        #: Those of derived keys, which are as new when their window has passed.
+        self.derived = replace(
+            self.terms, name=f"{self.terms.name}:derived", policy=replace(self.terms.policy, seen_for=0)
+        )
 
     @functools.cached_property
     def convert(self) -> Callable[[Any], Any]:
@@ -144,16 +153,17 @@ class Tool:
     def read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
         """Return a call. Raises `KeyMalformed`, `ScopeRequired`, and what hashing and `caller` raise."""
         arguments = self.terms.payload(args, kwargs)
-        context, window = arguments.get(self.context), None
+        context, window, terms = arguments.get(self.context), None, self.terms
         sent = sdk.sent_key(context)
         if sent is None and self.argument is not None:
             sent = arguments.get(self.argument)
         if sent is not None:
             key = well_formed(sent)
         elif self.window is not None:
-            key, window = f"derived:{derive_key(sdk.session(context), self.compared(arguments))}", self.window
+            key, window = derive_key(sdk.session(context), self.compared(arguments)), self.window
+            terms = self.derived
         else:
-            return Call(around=SAID.get())
+            return Call(terms, around=SAID.get())
         named: Any = self.caller(context)
         if named is None:
             raise ScopeRequired
@@ -161,17 +171,17 @@ class Tool:
             raise ConfigurationError(f"{self.terms.name}: caller returns text, or None, not {named!r}.")
         tenant = realm_of(self.terms.resolved(), None)
         realm = f"caller:{named}" if tenant is None else json.dumps([tenant, named])
-        return Call(key, realm, window, SAID.get())
+        return Call(terms, key, realm, window, SAID.get())
 
     @contextmanager
-    def calling(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[str | None]:
-        """Enter the realm of a call's caller, and yield its key."""
+    def calling(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[Call]:
+        """Read a call, and enter the realm of its caller."""
         call = self.read(args, kwargs)
         token = CALL.set(call)
         if call.key is not None:
             SAID.set((call.realm,))
         try:
-            yield call.key
+            yield call
         finally:
             SAID.set(call.around)
             CALL.reset(token)
@@ -183,8 +193,8 @@ class Tool:
         refuse_event_loop(self.terms.name)
         close_old_connections()  # no request begins or ends in a thread of the SDK's
         try:
-            with self.calling(args, kwargs) as key:
-                result, replayed = run(self.terms, args, kwargs, key)
+            with self.calling(args, kwargs) as call:
+                result, replayed = run(call.terms, args, kwargs, call.key)
         except IdempotencyError as error:
             return answered(error)
         finally:
@@ -192,11 +202,11 @@ class Tool:
         return sdk.marked(self.convert(result)) if replayed else result
 
     async def acall(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """See call()."""
+        """See call(). It goes on when its caller no longer waits: where a stream breaks, the SDK cancels the call."""
         await sync_to_async(close_old_connections)()
         try:
-            with self.calling(args, kwargs) as key:
-                result, replayed = await arun(self.terms, args, kwargs, key)
+            with self.calling(args, kwargs) as call:
+                result, replayed = await to_the_end(arun(call.terms, args, kwargs, call.key))
         except IdempotencyError as error:
             return answered(error)
         finally:
@@ -230,6 +240,14 @@ def working() -> Iterator[None]:
         yield
     finally:
         SAID.set(caller)
+
+
+async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Await work, which goes on if this task is cancelled: its effect would be had again by the call that comes next."""
+    task = asyncio.ensure_future(work)
+    _AT_WORK.add(task)
+    task.add_done_callback(_AT_WORK.discard)
+    return await asyncio.shield(task)
 
 
 def final(result: Any) -> Any:
