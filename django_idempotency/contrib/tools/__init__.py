@@ -1,8 +1,8 @@
 """Tools that agents call: a call that is repeated is carried out once."""
 
+from .annotations import hints
 from .calls import idempotent_tool_calls
 from .decorator import idempotent_tool
-from .hints import hints
 from .recovery import RECOVERY, recovery_of
 from .sdk import authenticated, session
 

@@ -15,7 +15,6 @@ from django.test import override_settings
 from django.utils import timezone
 
 pytest.importorskip("mcp")
-pytest.importorskip("fastmcp")
 
 from mcp.server.auth.middleware.auth_context import auth_context_var
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
@@ -38,6 +37,7 @@ pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True)]
 
 @pytest.fixture(params=["mcp", "fastmcp"])
 def sdk(request: pytest.FixtureRequest) -> str:
+    pytest.importorskip(request.param)  # fastmcp needs Python 3.11
     return str(request.param)
 
 
