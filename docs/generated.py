@@ -22,6 +22,7 @@ from reading import reading
 
 from django_idempotency import contrib, errors
 from django_idempotency.contrib.dialects import PROFILES
+from django_idempotency.contrib.tools import RECOVERY
 from django_idempotency.core.conclusions import DROPPED_STATUSES
 from django_idempotency.core.profiles import Profile
 from django_idempotency.stores.check_messages import PREFIX, Finding
@@ -167,6 +168,16 @@ def written(rows: Iterable[Row]) -> str:
     return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]])
 
 
+# --------------------------------------------------------------------------------------------------------- tools
+
+
+def recoveries() -> Iterator[Row]:
+    """What an agent does about a problem."""
+    yield "`recovery`", "problems"
+    for word in dict.fromkeys(RECOVERY.values()):
+        yield f"`{word}`", ", ".join(f"`{code}`" for code, said in RECOVERY.items() if said == word)
+
+
 # --------------------------------------------------------------------------------------------------------- commands
 
 
@@ -233,6 +244,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "statuses": lambda: written(statuses()),
     "memory": lambda: written(memory()),
     "attributes": lambda: written(attributes()),
+    "recoveries": lambda: written(recoveries()),
     "commands": commands,
     "reading": reading,
 }
