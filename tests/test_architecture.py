@@ -94,6 +94,8 @@ OTHERS = {
     "contrib.outbox.publishers.webhooks": "django httpx standardwebhooks",
     "contrib.publishing.spectacular": "drf_spectacular",
     "contrib.screening": "django django_ratelimit",
+    "contrib.tools": "asgiref django",
+    "contrib.tools.sdk": "django fastmcp mcp",
 }
 
 #: Stores that are named by BACKEND: nothing imports them, so that each can be deleted.

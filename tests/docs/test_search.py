@@ -76,7 +76,7 @@ def search(site: Path) -> Search:
         ("IdempotentViewMixin", "how-to/drf/"),
         ("required key missing", "how-to/troubleshooting/"),
         ("charged twice", "how-to/unknown-outcome/"),
-        ("graphql", "how-to/graphql/"),
+        ("graphql", "how-to/ninja-and-graphql/"),
         ("celery", "how-to/tasks-and-messages/"),
         ("E035", "reference/checks/"),
         ("purge_idempotency", "reference/commands/"),

@@ -140,6 +140,7 @@ def test_a_problem_is_answered_as_rfc_9457_asks(kind: type[Problem], expected: t
     assert document["retry"] == kind.retry
     assert kind.retry in errors.RETRIES
     assert (kind.retry == "same-key") >= (kind.retry_after is not None)  # what helps is the same again, later
+    assert kind.retry != "new-key" or kind.nothing_done or kind is errors.OperationUndone
     assert (document["status"], document["code"]) == (status, code)
     assert document["type"] == f"urn:django-idempotency:problem:{code}"
     assert "Link" not in response

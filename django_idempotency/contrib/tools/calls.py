@@ -1,0 +1,203 @@
+"""The decorator `@idempotent_tool_calls()`: for views that take MCP's JSON-RPC over HTTP.
+
+It is made of a policy's hooks: the key, the fingerprint and the replay are those of a `tools/call`, not of its HTTP request.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+from django.core.exceptions import ImproperlyConfigured
+from django.http import HttpRequest, JsonResponse
+from django.http.response import HttpResponseBase
+
+from ... import conf
+from ...core.canonical import canonical_bytes
+from ...core.profiles import DEFAULT
+from ...core.selectors.functions import Unpackable, from_json
+from ...decorators import idempotent
+from ...errors import Problem
+from ...http.exchange import HeaderStatus, noted
+from ...http.keys import parse_key
+from ...http.responses import StoredResponse
+from .keys import well_formed
+from .refusals import refusal
+from .sdk import META_KEY, REPLAYED
+
+METHOD = "tools/call"
+#: What of a call's parameters may differ in a retry: besides its metadata, what answers a question of the server.
+NOT_COMPARED = frozenset({"_meta", "inputResponses", "requestState"})
+#: Codes of JSON-RPC.
+PARSE_ERROR, INVALID_REQUEST = -32700, -32600
+
+
+class ToolCall(NamedTuple):
+    """A `tools/call`: `request.tool_call`."""
+
+    id: str | int | None
+    params: Mapping[str, Any]
+    #: Its key, as it was sent in the message, and in the header; `None`: it was not.
+    key: Any
+    header: Any
+
+
+class Refused(Exception):
+    """What is no message of MCP gets a JSON-RPC error (JSON-RPC 2.0 section 5.1)."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        envelope = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
+        self.response = JsonResponse(envelope, status=400)
+
+
+def has_call(request: HttpRequest, tools: Collection[str] | None, argument: str | None) -> bool:
+    """Is it a call of one of these tools? Then it has that as its `tool_call`. Raises `Refused`.
+
+    The header is taken away: it would be one key of all tools, and come before that of the message.
+    """
+    if request.method != "POST":
+        return False
+    header = request.META.pop(conf.meta_name(conf.get("HEADER")), None)
+    try:
+        message = from_json(request.body)
+    except Unpackable:
+        raise Refused(PARSE_ERROR, "This is not JSON.") from None
+    if isinstance(message, list) and any(_is_call(each) for each in message):  # MCP 2025-06-18 has removed batches
+        raise Refused(INVALID_REQUEST, "A batch may not call tools. Send each call as a request of its own.")
+    if not _is_call(message):
+        return False
+    params = _member(message, "params")
+    key = _member(params, "_meta").get(META_KEY)
+    if key is None and argument is not None:
+        key = _member(params, "arguments").get(argument)
+    named = message.get("id")
+    request.tool_call = ToolCall(named if isinstance(named, (str, int)) else None, params, key, header)  # type: ignore[attr-defined]
+    return tools is None or params.get("name") in list(tools)
+
+
+def _is_call(message: Any) -> bool:
+    return isinstance(message, Mapping) and message.get("method") == METHOD
+
+
+def _member(params: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = params.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+# ------------------------------------------------------------------------------------------------ the hooks of its policy
+
+
+def call_key(request: Any) -> list[str] | None:
+    """Return what makes the key: two tools share none. Raises `KeyMalformed`."""
+    call: ToolCall = request.tool_call
+    if call.key is None and call.header is None:
+        return None
+    key = parse_key(call.header, DEFAULT) if call.key is None else well_formed(call.key)
+    return [str(call.params.get("name")), key]
+
+
+def call_digest(request: Any) -> bytes:
+    """Return what must stay the same for a key: all parameters but `NOT_COMPARED`."""
+    call: ToolCall = request.tool_call
+    return canonical_bytes({name: value for name, value in call.params.items() if name not in NOT_COMPARED})
+
+
+def is_final(response: Any) -> bool | None:
+    """Is a response kept? Not a question to the client: the call goes on with the answer, under its key."""
+    result = _member(_envelope(response), "result")
+    return False if result.get("resultType") == "input_required" else None
+
+
+def renamed(request: HttpRequest, response: Any) -> Any:
+    """Return a replay under the id of the call that it answers now, marked as a replay."""
+    if envelope := _envelope(response):
+        call: ToolCall = request.tool_call  # type: ignore[attr-defined]
+        envelope["id"] = call.id
+        if isinstance(result := envelope.get("result"), dict):
+            result["_meta"] = {**_member(result, "_meta"), REPLAYED: True}
+        response.content = json.dumps(envelope)
+    return response
+
+
+def _envelope(response: Any) -> dict[str, Any]:
+    """Return the JSON-RPC response in the body of an HTTP one; {}: there is none."""
+    try:
+        found = {} if response.streaming else json.loads(response.content)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def as_result(problem: Problem, _status: int, request: Any) -> dict[str, Any]:
+    """Return the body of a problem: the JSON-RPC response with the result of the tool."""
+    call: ToolCall | None = getattr(request, "tool_call", None)
+    return {"jsonrpc": "2.0", "id": None if call is None else call.id, "result": refusal(problem)}
+
+
+def told(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+    """Return a response; a problem with status 200, since it is a result. Clients read no result of an HTTP error."""
+    if isinstance(response, StoredResponse) and noted(request) is not HeaderStatus.REPLAYED:
+        response.status_code = 200
+    return response
+
+
+#: What clients of MCP expect on the wire.
+MCP = replace(DEFAULT, name="mcp", errors=as_result)
+
+
+# -------------------------------------------------------------------------------------------------------- the decorator
+
+
+def idempotent_tool_calls(
+    *, tools: Collection[str] | None = None, argument: str | None = None, **fields: Any
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make the `tools/call` requests of a view safe to retry. It goes below what authenticates the client.
+
+    The key is `params._meta["idempotency-key"]`, or the argument of the tool that is named by `argument`, or the header.
+    Whatever else the view takes passes, and so do calls of other tools than `tools`, if that is given; a batch with a call is
+    refused. A problem is the result of the tool, with `isError` and what to do (`retry`), and status 200. A
+    replay has the id of its own request. `fields` are those of `Policy`, such as `required`, `scope` and `guarantee`.
+
+    Takes a function, or what REST framework's `as_view()` returns. Raises what `idempotent()` raises.
+    """
+
+    def decorate(view: Any) -> Any:
+        if inspect.isclass(view):
+            raise ImproperlyConfigured(
+                f"@idempotent_tool_calls() takes a view: {view.__name__}.as_view(), not the class."
+            )
+        hooks = {"key": call_key, "fingerprint": call_digest, "keep": is_final, "on_replay": renamed}
+        guarded: Callable[..., Any] = idempotent(**hooks, **fields, profile=MCP)(view)
+        kept = {name: fields[name] for name in ("guarantee", "store") if name in fields}
+        bare: Callable[..., Any] = idempotent(key=None, required=False, profile=MCP, **kept)(
+            view
+        )  # its transactions are as in `guarded`
+
+        def chosen(request: HttpRequest) -> Callable[..., Any]:
+            return guarded if has_call(request, tools, argument) else bare
+
+        @functools.wraps(guarded)
+        def calls(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+            try:
+                response = chosen(request)(request, *args, **kwargs)
+            except Refused as refused:
+                return refused.response
+            return told(request, response)
+
+        @functools.wraps(guarded)
+        async def acalls(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+            try:
+                response = await chosen(request)(request, *args, **kwargs)
+            except Refused as refused:
+                return refused.response
+            return told(request, response)
+
+        return markcoroutinefunction(acalls) if iscoroutinefunction(guarded) else calls
+
+    return decorate
