@@ -99,7 +99,7 @@ POWERTOOLS = (
         "The message's id is the key of a batch record.",
         "how-to/batches-and-durable-functions.md#use-batches",
         "tests/contrib/batches/test_batch.py::test_the_batch_processor_of_powertools "
-        "tests/contrib/batches/test_batch.py::test_ordered",
+        "tests/docs/test_moving_over.py::test_batches",
     ),
     Row(
         "A call that timed out runs again once its deadline has passed.",
@@ -166,7 +166,9 @@ POWERTOOLS = (
     Row(
         "Falsy payloads are keys, or missing.",
         "how-to/keys.md#keys-from-the-payload",
-        "tests/functions/test_calls.py::test_falsy_keys_are_keys tests/functions/test_calls.py::test_a_missing_key",
+        "tests/functions/test_calls.py::test_falsy_keys_are_keys "
+        "tests/functions/test_calls.py::test_a_missing_key "
+        "tests/docs/test_moving_over.py::test_falsy_keys",
     ),
     Row(
         "The record's own times decide, not when DynamoDB deletes it.",
@@ -182,6 +184,11 @@ POWERTOOLS = (
         "A store of one's own has few methods, and dangers.",
         "how-to/your-own-store.md#what-you-write-three-methods",
         "tests/docs/test_your_own_store.py::test_the_page",
+    ),
+    Row(
+        "What validates or unwraps the event stands outside.",
+        "explanation/compared.md#from-aws-lambda-powertools",
+        "tests/docs/test_moving_over.py::test_what_unwraps_the_event",
     ),
     Row(
         "An environment variable switches it off, in tests too.",
@@ -228,7 +235,7 @@ DECORATOR = (
         "A failure is stored, and replayed as a 500.",
         "how-to/functions.md#results-and-exceptions",
         "tests/functions/test_endings.py::test_a_kept_exception "
-        "tests/entry_points/test_outcomes.py::test_a_failure_runs_again_as_the_next_attempt",
+        "tests/docs/test_profiles.py::test_an_exception_is_not_remembered",
         "A function names such exceptions. A view's 500 frees its key, so that a retry may succeed.",
     ),
     Row(
@@ -359,10 +366,18 @@ ESSAY = (
         "New keys are counted, by client or card. Attempts with a card belong to a limiter.",
     ),
     Row(
+        "gRPC has the key in its metadata, as x-idempotency-key.",
+        "how-to/functions.md#grpc-methods",
+        "tests/contrib/grpc/test_calls.py::test_once "
+        "tests/contrib/grpc/test_calls.py::test_another_request "
+        "tests/contrib/grpc/test_calls.py::test_in_flight",
+    ),
+    Row(
         "A retry after its deadline is refused; pending waits end there.",
         "reference/http.md#deadlines",
         "tests/contrib/deadlines/test_middleware.py::test_a_late_request "
-        "tests/contrib/deadlines/test_middleware.py::test_a_busy_key",
+        "tests/contrib/deadlines/test_middleware.py::test_a_busy_key "
+        "tests/contrib/client/test_calls.py::test_the_deadline_is_handed_on",
         "What has begun runs on under its lease: a retry beside it would be the double charge.",
     ),
     Row(
@@ -370,6 +385,12 @@ ESSAY = (
         "how-to/steps.md#undo",
         "tests/contrib/client/test_steps.py::test_the_undo_has_a_key_of_its_own "
         "tests/contrib/steps/test_undoing.py::test_an_undo_that_breaks_off",
+    ),
+    Row(
+        "The id of Temporal's activity is the key.",
+        "how-to/tasks-and-messages.md#temporal",
+        "tests/messages/test_temporal.py::test_the_second_attempt_is_a_replay "
+        "tests/messages/test_temporal.py::test_another_activity_runs",
     ),
     Row(
         "Two-phase commit and exactly-once delivery are myths.",
@@ -452,6 +473,12 @@ ARCHITECTURE = (
         "tests/contrib/outbox/brokers/test_aws.py::test_a_message "
         "tests/contrib/outbox/brokers/test_aws.py::test_a_duplicate "
         "tests/entry_points/test_request_idempotency.py::test_the_downstream_key_is_the_same_at_every_attempt",
+    ),
+    Row(
+        "PayPal: written down first, and looked up after a restart.",
+        "how-to/calling-providers.md#look-it-up-first",
+        "tests/contrib/client/test_kills.py::test_it_is_looked_up "
+        "tests/contrib/client/test_lookup.py::test_what_it_decides",
     ),
     Row(
         "Ten million a day: operations, bytes and memory follow.",
