@@ -56,10 +56,10 @@ def test_the_states() -> None:
     assert [code(retry) for retry, _ in checked(PAGE, "Retries")] == list(errors.RETRIES)
     assert [code(state) for state, _ in checked(PAGE, "States")] == [state.value for state in OperationState]
     rows = list(checked(PAGE, "Standings"))
-    assert {code(name): code(retry) for name, _, retry, _ in rows} == {
+    assert {code(name): code(retry) for name, retry, _ in rows} == {
         name: each.retry for name, each in problems().items()
     }
-    shown = {code(name): state for name, _, _, state in rows if state != "-"}
+    shown = {code(name): state for name, _, state in rows if state != "-"}
     known = {name: kind.operation_state for name, kind in problems().items() if kind.operation_state is not None}
     assert list(shown) == list(known)
     assert [name for name, found in known.items() if f"`{found}`" not in shown[name]] == []
