@@ -6,7 +6,7 @@ from django.urls import include, path
 from rest_framework.routers import SimpleRouter
 
 from testproject.metrics import metrics
-from testproject.payments import bank, views
+from testproject.payments import bank, tools, views
 from testproject.payments.webhooks import webhook
 
 api = SimpleRouter()
@@ -27,6 +27,8 @@ urlpatterns = [
     # The middleware alone: the same views, undecorated
     path("middleware/charges/", views.bare_charges),
     path("middleware/api/charges/", views.BareChargeView.as_view()),
+    # A tool that agents call
+    path("mcp/", tools.mcp),
     # A function under the id of a signed message
     path("webhook/", webhook),
     # How often the work really ran, for staff

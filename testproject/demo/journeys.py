@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import threading
 import time
@@ -33,7 +34,13 @@ class Players:
 
 def journeys(players: Players) -> Iterator[Row]:
     """Run everything, and yield a row for each step."""
-    alice, bob, watched = players.alice, players.bob, _Watched(players.admin)
+    watched = _Watched(players.admin)
+    yield from _charges(players, watched)
+    yield from _elsewhere(players.alice, watched)
+
+
+def _charges(players: Players, watched: _Watched) -> Iterator[Row]:
+    alice, bob = players.alice, players.bob
 
     # One key, one charge.
     first, effects = watched(lambda: alice.charge(PRICE, key="order-1"))
@@ -88,6 +95,8 @@ def journeys(players: Players) -> Iterator[Row]:
     said = _unequal(first, still)
     yield _row("and alice", "alice: order-1, 24.99", Promise(answers=(REPLAYED,)), [still], effects, complaints=said)
 
+
+def _elsewhere(alice: Client, watched: _Watched) -> Iterator[Row]:
     # A bank over HTTP. The worker is killed when the bank has sent the money, and before anybody knows.
     lost, effects = watched(lambda: alice.transfer(UNLUCKY, key="order-5"))
     promise = Promise(answers=(NO_ANSWER,), effects=(1,))
@@ -96,6 +105,16 @@ def journeys(players: Players) -> Iterator[Row]:
     paid, effects = watched(lambda: _until_done(lambda: alice.transfer(UNLUCKY, key="order-5")))
     promise = Promise(answers=(NEW,), besides=(BUSY,))
     yield _row("and once more", "the same again", promise, paid, effects)
+
+    # An agent whose stream breaks after the charge must call its tool again, under another id.
+    broken, effects = watched(lambda: alice.call_tool(PRICE, key="order-6", call=1, breaks=True))
+    promise = Promise(answers=(NO_ANSWER,), effects=(1,))
+    yield _row("agent's tool", "alice's agent: order-6, 24.99\nits stream breaks", promise, [broken], effects)
+
+    again, effects = watched(lambda: alice.call_tool(PRICE, key="order-6", call=2))
+    said = () if json.loads(again.body)["id"] == 2 else ("the result of another call",)
+    promise = Promise(answers=("200 replayed",))
+    yield _row("and once more", "the same, as call 2", promise, [again], effects, complaints=said)
 
 
 class _Watched:
