@@ -21,6 +21,7 @@ from ...engine.deadlines import remaining
 from ...errors import CallWithoutName, ConfigurationError, DeadlinePassed, StreamedRequest
 from ...stores.base import utcnow
 from . import rules
+from .adaptive import Turns, pace_of
 from .ledger import Ledger, Started
 from .lookup import look_up
 from .messages import Answer, CallFacts, OutgoingRequest, is_replayed, reference_of
@@ -90,6 +91,8 @@ class Terms:
     require_names: bool = True
     #: Shared by all clients of the process that call the same host; `None`: that one.
     budget: RetryBudget | None = None
+    #: Does the process send less to a host that throttles, with all its clients that are adaptive? See `adaptive.py`.
+    adaptive: bool = False
 
     def __post_init__(self) -> None:
         if self.retries < 0 or not 0 < self.deadline <= LONGEST_DEADLINE or self.base < 0 or self.longest < 0:
@@ -109,28 +112,19 @@ class Errors:
     broken: tuple[type[Exception], ...]
 
 
-def exchange_for(
-    terms: Terms,
-    errors: Errors,
-    *,
-    method: str,
-    name: str | None,
-    key: str | None,
-    read: Callable[[], OutgoingRequest | None],
-) -> Exchange | None:
-    """Return the call that a request makes; `None`: it passes as it is. `read` returns `None` for a stream.
+def exchange_for(terms: Terms, errors: Errors, request: OutgoingRequest, name: str | None = None) -> Exchange | None:
+    """Return the call that a request makes; `None`: it passes as it is. `name` is what the request itself has.
 
-    `name` and `key` are what the request itself has. Raises `CallWithoutName`, `StreamedRequest`, and what `name_of()`
-    raises.
+    Raises `CallWithoutName`, `StreamedRequest`, and what `name_of()` raises.
     """
-    if method in SAFE_METHODS:
+    if request.method in SAFE_METHODS:
         return None
-    found = name_of(name, key)
+    found = name_of(name, request.header(provider(terms.provider).header))
     if found is None:
         if terms.require_names:
             raise CallWithoutName
         return None
-    if (request := read()) is None:
+    if request.streamed:
         raise StreamedRequest
     return Exchange(terms, errors, found, request)
 
@@ -162,6 +156,7 @@ class Exchange:
         self._terms, self._errors, self._name = terms, errors, name
         self._ledger = Ledger(provider(terms.provider), name, request, margin=terms.deadline, look_up=look_up)
         self._budget = budget_of(request.host) if terms.budget is None else terms.budget
+        self._turns = Turns(pace_of(request.host) if terms.adaptive else None)
         self._began, left = time.monotonic(), remaining()
         self._ends = self._began + shorter(left, terms.deadline)
         self._retries = 0
@@ -180,6 +175,8 @@ class Exchange:
                 started = self._start()
                 if isinstance(started, Answer):
                     return self._answered(started)
+                while wait := self._turns.wait(time.monotonic(), self._left()):
+                    time.sleep(wait)
                 self._require_time()
                 self._verdict = BROKEN  # until its response is here
                 try:
@@ -202,6 +199,8 @@ class Exchange:
                 started = await run_to_completion(sync_to_async(self._start)())
                 if isinstance(started, Answer):
                     return self._answered(started)
+                while wait := self._turns.wait(time.monotonic(), self._left()):  # noqa: ASYNC110 - no event says that
+                    await asyncio.sleep(wait)
                 self._require_time()
                 self._verdict = BROKEN  # until its response is here
                 try:
@@ -250,6 +249,7 @@ class Exchange:
     def _judged(self, answer: Answer) -> float | None:
         """See _failed(), for a response."""
         self._verdict, self._answer = rules.judge(answer.status, answer.by_name), answer
+        self._turns.heard(answer.status, time.monotonic())
         if self._verdict.state is CallState.SUCCEEDED:
             self._budget.earn()
         if not self._verdict.retry:
@@ -257,7 +257,7 @@ class Exchange:
         return self._pause(rules.retry_after(answer.by_name.get("retry-after"), now=utcnow()))
 
     def _pause(self, floor: float) -> float | None:
-        if self._retries >= self._terms.retries:
+        if self._retries >= self._terms.retries or not self._turns.comes(time.monotonic(), self._left()):
             return None
         base, longest = self._terms.base, self._terms.longest
         pause = rules.pause(self._retries, floor=floor, base=base, longest=longest, random=random.random)

@@ -43,7 +43,7 @@ class IdempotentClient(httpx.Client):
 
     def send(self, request: httpx.Request, **how: Any) -> httpx.Response:
         """Send a request, again if it makes sense, and return its response; or one that is stored."""
-        exchange, send = _exchange_for(request, self._terms), super().send
+        exchange, send = _exchange_for(self._terms, request), super().send
         if exchange is None:
             return send(request, **how)
         how = {**how, "stream": True, "follow_redirects": False}
@@ -73,7 +73,7 @@ class AsyncIdempotentClient(httpx.AsyncClient):
 
     async def send(self, request: httpx.Request, **how: Any) -> httpx.Response:
         """See IdempotentClient.send()."""
-        exchange, send = _exchange_for(request, self._terms), super().send
+        exchange, send = _exchange_for(self._terms, request), super().send
         if exchange is None:
             return await send(request, **how)
         how = {**how, "stream": False, "follow_redirects": False}
@@ -95,24 +95,16 @@ def _split(provider: str, options: dict[str, Any]) -> tuple[Terms, dict[str, Any
     return Terms(provider=provider, **ours), {name: value for name, value in options.items() if name not in _TERMS}
 
 
-def _exchange_for(request: httpx.Request, terms: Terms) -> Exchange | None:
-    return exchange_for(
-        terms,
-        _ERRORS,
-        method=request.method,
-        name=request.extensions.get(EXTENSION),
-        key=request.headers.get(provider(terms.provider).header),
-        read=lambda: _read(request),
-    )
+def _exchange_for(terms: Terms, request: httpx.Request) -> Exchange | None:
+    return exchange_for(terms, _ERRORS, _read(request), request.extensions.get(EXTENSION))
 
 
-def _read(request: httpx.Request) -> OutgoingRequest | None:
+def _read(request: httpx.Request) -> OutgoingRequest:
+    headers, url = tuple(request.headers.multi_items()), str(request.url)
     try:
-        body = request.content
+        return OutgoingRequest(method=request.method, url=url, headers=headers, body=request.content)
     except httpx.RequestNotRead:
-        return None
-    headers = tuple(request.headers.multi_items())
-    return OutgoingRequest(method=request.method, url=str(request.url), headers=headers, body=body)
+        return OutgoingRequest(method=request.method, url=url, headers=headers, body=b"", streamed=True)
 
 
 def _prepare(request: httpx.Request, terms: Terms, key: str, left: float) -> None:

@@ -25,12 +25,18 @@ _OF_THE_WIRE: Final = frozenset({"content-encoding", "content-length", "transfer
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class OutgoingRequest:
-    """A request whose body is known."""
+    """A request, whose body is known unless it is a stream."""
 
     method: str
     url: str
     headers: Headers
     body: bytes
+    #: Can its body be read only once? Then it is not here.
+    streamed: bool = False
+
+    def header(self, name: str) -> str | None:
+        """Return a header; `None`: it has none of that name."""
+        return next((value for each, value in self.headers if each.lower() == name.lower()), None)
 
     @property
     def digest(self) -> bytes:

@@ -12,7 +12,7 @@ import urllib3
 from requests.adapters import HTTPAdapter
 
 from ...errors import ConfigurationError
-from .exchange import Errors, Exchange, Terms, exchange_for, shorter
+from .exchange import Errors, Terms, exchange_for, shorter
 from .messages import Answer, OutgoingRequest, wire_free
 from .providers import provider
 
@@ -57,7 +57,7 @@ class IdempotentAdapter(HTTPAdapter):
         self, request: requests.PreparedRequest, stream: bool = False, timeout: Any = None, **how: Any
     ) -> requests.Response:
         """Send a request, again if it makes sense, and return its response; or one that is stored."""
-        exchange = self._exchange_for(request)
+        exchange = exchange_for(self._terms, _ERRORS, _read(request))
         if exchange is None:
             return self._wrapped.send(request, stream=stream, timeout=timeout, **how)
 
@@ -78,16 +78,6 @@ class IdempotentAdapter(HTTPAdapter):
     def close(self) -> None:
         super().close()
         self._wrapped.close()
-
-    def _exchange_for(self, request: requests.PreparedRequest) -> Exchange | None:
-        return exchange_for(
-            self._terms,
-            _ERRORS,
-            method=request.method or "GET",
-            name=None,
-            key=_text(request.headers.get(provider(self._terms.provider).header)),
-            read=lambda: _read(request),
-        )
 
     def _response(self, request: requests.PreparedRequest, answer: Answer) -> requests.Response:
         raw = urllib3.HTTPResponse(
@@ -113,17 +103,17 @@ def _body(response: requests.Response, ends: float) -> bytes:
     return bytes(body)
 
 
-def _read(request: requests.PreparedRequest) -> OutgoingRequest | None:
+def _read(request: requests.PreparedRequest) -> OutgoingRequest:
     body: Any = request.body or b""
     if isinstance(body, str):
         body = body.encode()
-    if not isinstance(body, (bytes, bytearray)):
-        return None
-    headers = tuple((name, _text(value) or "") for name, value in request.headers.items())
-    return OutgoingRequest(method=request.method or "", url=request.url or "", headers=headers, body=bytes(body))
+    streamed = not isinstance(body, (bytes, bytearray))
+    headers = tuple((name, _text(value)) for name, value in request.headers.items())
+    method, url, body = request.method or "GET", request.url or "", b"" if streamed else bytes(body)
+    return OutgoingRequest(method=method, url=url, headers=headers, body=body, streamed=streamed)
 
 
-def _text(value: str | bytes | None) -> str | None:
+def _text(value: str | bytes) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else value
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
+from django_idempotency.contrib.client.adaptive import pace_of
 from django_idempotency.contrib.client.exchange import budget_of
 
 from .callers import CALLERS, Reply
@@ -34,5 +35,6 @@ def call(request: pytest.FixtureRequest, db: None, provider: Provider) -> Callab
 
 @pytest.fixture(autouse=True)
 def own_budgets() -> None:
-    """Forget the budgets of other tests: ports are used again."""
+    """Forget the budgets and paces of other tests: ports are used again."""
     budget_of.cache_clear()
+    pace_of.cache_clear()
