@@ -462,6 +462,13 @@ ARCHITECTURE = (
         "tests/admin/test_listing.py::TestSearch::test_the_id_of_a_request",
     ),
     Row(
+        "Retries: throttling, network, 5xx; a rate that adapts to throttling.",
+        "how-to/calling-providers.md#retries",
+        "tests/contrib/client/test_calls.py::test_retried "
+        "tests/contrib/client/test_adaptive.py::test_it_falls_as_throttling_grows_and_comes_back "
+        "tests/contrib/client/test_adaptive.py::test_the_next_call_waits",
+    ),
+    Row(
         "What has no key is not retried; safe methods are.",
         "how-to/calling-providers.md#names",
         "tests/contrib/client/test_calls.py::test_unnamed tests/contrib/client/test_calls.py::test_safe_methods_pass",

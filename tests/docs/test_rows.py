@@ -21,7 +21,7 @@ NUMBERS = {
     "AWS Lambda Powertools' idempotency utility": 31,
     "A stateful decorator on DynamoDB": 11,
     "An essay on idempotency keys, sagas and outboxes": 19,
-    "An architecture with scenarios and numbers": 24,
+    "An architecture with scenarios and numbers": 25,
     "A dialogue on EventBridge": 5,
 }
 
