@@ -14,6 +14,8 @@ from pathlib import Path
 
 from generated import filled
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
 
 def on_config(config: MkDocsConfig) -> None:
@@ -45,3 +47,18 @@ def _picture(found: re.Match[str]) -> str:
 def on_post_template(output: str, *, template_name: str, config: MkDocsConfig, **_: object) -> str:
     """Leave the sitemap out while the site has no address: it would name no page."""
     return "" if template_name == "sitemap.xml" and not config.site_url else output
+
+
+def on_env(_env: object, *, config: MkDocsConfig, files: Files, **_: object) -> None:
+    """Make llms.txt (llmstxt.org): every page with its first sentence, for programs that read for people."""
+    pages = [page for file in files.documentation_pages() if (page := file.page) is not None]
+    lines = [f"# {config.site_name}", "", f"> {config.site_description}", ""]
+    lines += [f"- [{page.title}]({page.canonical_url or page.url or '.'}): {_first_sentence(page)}" for page in pages]
+    files.append(File.generated(config, "llms.txt", content="\n".join(lines) + "\n"))
+
+
+def _first_sentence(page: Page) -> str:
+    paragraphs = re.split(r"\n{2,}", page.markdown or "")
+    text = next((each for each in paragraphs if re.match(r"[\w*\[]|`(?!`)", each)), "")
+    words = re.sub(r"\[([^\]]*)\]\([^)]*\)|[*`]", r"\1", " ".join(text.split()))
+    return re.split(r"(?<=[.?]) ", words, maxsplit=1)[0]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ..checks.test_catalogue import KINDS
-from .pages import ROOT
+from .pages import ROOT, pages
 
 pytestmark = pytest.mark.slow  # it builds the site
 
@@ -95,3 +95,10 @@ def test_the_tables_of_the_code_are_on_the_site(site: Path) -> None:
     assert [kind.__name__ for kind in KINDS if f"<code>{kind.__name__}</code>" not in checks] == []
     assert '<h2 id="purge_idempotency">' in commands
     assert "generated:" not in checks + commands
+
+
+def test_programs_find_every_page(site: Path) -> None:
+    """llms.txt names each page once, with a sentence about it."""
+    lines = [line for line in (site / "llms.txt").read_text(encoding="utf-8").splitlines() if line.startswith("- [")]
+    assert len(lines) == len(set(lines)) == len(pages())
+    assert [line for line in lines if not re.fullmatch(r"- \[[^\]]+\]\([^)]+\): \S.{10,}", line)] == []
