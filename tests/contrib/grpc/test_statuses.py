@@ -15,7 +15,7 @@ from django_idempotency import errors
 from django_idempotency.contrib.grpc.statuses import refused
 
 #: Every class, so that a new one has to be thought of.
-STATUSES: dict[type[Exception], StatusCode] = {
+STATUSES: dict[type[errors.IdempotencyError], StatusCode] = {
     # The call is wrong.
     errors.KeyMissing: StatusCode.INVALID_ARGUMENT,
     errors.KeyMalformed: StatusCode.INVALID_ARGUMENT,
