@@ -106,7 +106,7 @@ def test_other_arguments(made: Any) -> None:
 
 
 def test_while_it_runs(sdk: str, kind: str) -> None:
-    """A call that is repeated meanwhile is told to come again, and then gets the result."""
+    """A call that is repeated meanwhile is to be repeated, and then gets the result."""
     shop = Shop(sdk, is_async=kind == "async", guarantee="lease")
     shop.held.set()
 
@@ -273,7 +273,7 @@ def test_what_is_injected_is_left_out() -> None:
 
 
 def test_a_sync_tool_on_an_event_loop() -> None:
-    """It is told so in our words: Django would only say that it cannot be used there."""
+    """The error is ours, and says what to do: Django would only say that it cannot be used there."""
 
     @idempotent_tool(key_prefix="blocking", caller=agent_of)
     def charge(amount: int, ctx: Context) -> int:
