@@ -201,14 +201,11 @@ class Tool:
 
     async def acall(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """See call(). It goes on when its caller no longer waits: where a stream breaks, the SDK cancels the call."""
-        await sync_to_async(close_old_connections)()
         try:
             with self.calling(args, kwargs) as call:
                 result, replayed = await to_the_end(arun(call.terms, args, kwargs, call.key))
         except IdempotencyError as error:
             return answered(error)
-        finally:
-            await sync_to_async(close_old_connections)()
         return sdk.marked(self.convert(result)) if replayed else result
 
     def body(self) -> Callable[..., Any]:
@@ -243,7 +240,15 @@ def working() -> Iterator[None]:
 
 async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
     """Await work, which goes on if this task is cancelled: its effect would be had again by the call that comes next."""
-    task = asyncio.ensure_future(work)
+
+    async def worked() -> T:
+        await sync_to_async(close_old_connections)()
+        try:
+            return await work
+        finally:
+            await sync_to_async(close_old_connections)()
+
+    task = asyncio.ensure_future(worked())
     _AT_WORK.add(task)
     task.add_done_callback(_AT_WORK.discard)
     return await asyncio.shield(task)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+from contextvars import copy_context
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from asgiref.sync import async_to_sync
+from asgiref.sync import async_to_sync, sync_to_async
 from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 from django.utils import timezone
@@ -290,6 +291,25 @@ def test_a_sync_tool_on_an_event_loop() -> None:
 
 async def call_async(amount: int, ctx: Context) -> int:
     return amount
+
+
+def test_a_coroutine_that_is_closed() -> None:
+    """It leaves quietly, also where another context closes it, and the tool is finished."""
+
+    async def work(amount: int, ctx: Context) -> int:
+        await asyncio.sleep(0)
+        return (await sync_to_async(write)(amount))["id"]
+
+    guarded = idempotent_tool(key_prefix="closed", guarantee="lease", caller=agent_of)(work)
+
+    async def run() -> None:
+        coroutine = guarded(1, context_of())
+        copy_context().run(coroutine.send, None)
+        coroutine.close()
+        await polled(lambda: not [each for each in asyncio.all_tasks() if each is not asyncio.current_task()])
+
+    async_to_sync(run)()
+    assert (effects(), IdempotencyRecord.objects.get().status) == (1, Status.COMPLETED.value)
 
 
 def test_a_caller_that_is_no_name() -> None:
