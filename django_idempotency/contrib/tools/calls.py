@@ -26,9 +26,8 @@ from ...errors import Problem
 from ...http.exchange import HeaderStatus, noted
 from ...http.keys import parse_key
 from ...http.responses import StoredResponse
-from .keys import well_formed
 from .refusals import refusal
-from .sdk import META_KEY, REPLAYED
+from .sdk import META_KEY, REPLAYED, well_formed
 
 METHOD = "tools/call"
 #: What of a call's parameters may differ in a retry: besides its metadata, what answers a question of the server.
@@ -48,12 +47,11 @@ class ToolCall(NamedTuple):
 
 
 class Refused(Exception):
-    """What is no message of MCP gets a JSON-RPC error (JSON-RPC 2.0 section 5.1)."""
+    """A message that would pass by the guard: a JSON-RPC error (JSON-RPC 2.0 section 5.1)."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
-        envelope = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
-        self.response = JsonResponse(envelope, status=400)
+        self.envelope = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
 
 
 def has_call(request: HttpRequest, tools: Collection[str] | None, argument: str | None) -> bool:
@@ -140,8 +138,8 @@ def as_result(problem: Problem, _status: int, request: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": None if call is None else call.id, "result": refusal(problem)}
 
 
-def told(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-    """Return a response; a problem with status 200, since it is a result. Clients read no result of an HTTP error."""
+def with_status(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+    """Return a response; a problem with status 200, since clients read no result of an HTTP error."""
     if isinstance(response, StoredResponse) and noted(request) is not HeaderStatus.REPLAYED:
         response.status_code = 200
     return response
@@ -169,34 +167,30 @@ def idempotent_tool_calls(
 
     def decorate(view: Any) -> Any:
         if inspect.isclass(view):
-            raise ImproperlyConfigured(
-                f"@idempotent_tool_calls() takes a view: {view.__name__}.as_view(), not the class."
-            )
+            raise ImproperlyConfigured(f"@idempotent_tool_calls() takes {view.__name__}.as_view(), not the class.")
         hooks = {"key": call_key, "fingerprint": call_digest, "keep": is_final, "on_replay": renamed}
         guarded: Callable[..., Any] = idempotent(**hooks, **fields, profile=MCP)(view)
+        # What passes has no guard, but the transactions of ATOMIC_REQUESTS.
         kept = {name: fields[name] for name in ("guarantee", "store") if name in fields}
-        bare: Callable[..., Any] = idempotent(key=None, required=False, profile=MCP, **kept)(
-            view
-        )  # its transactions are as in `guarded`
+        bare: Callable[..., Any] = idempotent(key=None, required=False, profile=MCP, **kept)(view)
 
-        def chosen(request: HttpRequest) -> Callable[..., Any]:
-            return guarded if has_call(request, tools, argument) else bare
-
-        @functools.wraps(guarded)
-        def calls(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-            try:
-                response = chosen(request)(request, *args, **kwargs)
-            except Refused as refused:
-                return refused.response
-            return told(request, response)
+        def begin(request: HttpRequest, *given: Any, **more: Any) -> Any:
+            """Return the response to a request, or what is awaited for it."""
+            return (guarded if has_call(request, tools, argument) else bare)(request, *given, **more)
 
         @functools.wraps(guarded)
-        async def acalls(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        def calls(request: HttpRequest, *given: Any, **more: Any) -> Any:
             try:
-                response = await chosen(request)(request, *args, **kwargs)
+                return with_status(request, begin(request, *given, **more))
             except Refused as refused:
-                return refused.response
-            return told(request, response)
+                return JsonResponse(refused.envelope, status=400)
+
+        @functools.wraps(guarded)
+        async def acalls(request: HttpRequest, *given: Any, **more: Any) -> Any:
+            try:
+                return with_status(request, await begin(request, *given, **more))
+            except Refused as refused:
+                return JsonResponse(refused.envelope, status=400)
 
         return markcoroutinefunction(acalls) if iscoroutinefunction(guarded) else calls
 

@@ -23,7 +23,6 @@ from ...functions.running import arun, run
 from ...functions.terms import FunctionTerms
 from ...realms import SAID, realm_of
 from . import sdk
-from .keys import well_formed
 from .refusals import problem_of, refusal
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -57,7 +56,7 @@ class Call(NamedTuple):
     around: tuple[str | None] | None = None
 
 
-CALL: ContextVar[Call] = ContextVar("django_idempotency_tool_call")
+CALL: ContextVar[Call | None] = ContextVar("django_idempotency_tool_call")
 #: An event loop itself holds its tasks weakly.
 _AT_WORK: set[asyncio.Future[Any]] = set()
 
@@ -130,10 +129,9 @@ class Tool:
             )
         guarded: Any = idempotent_function(key=lambda _: None, validate=self.compared, **terms)(self.body())
         self.terms: FunctionTerms = guarded.idempotency._terms  # noqa: SLF001 - ours
-        #: Those of derived keys, which are as new when their window has passed.
-        self.derived = replace(
-            self.terms, name=f"{self.terms.name}:derived", policy=replace(self.terms.policy, seen_for=0)
-        )
+        if window is not None:  # of derived keys, which are as new when it has passed
+            policy = replace(self.terms.policy, seen_for=0)
+            self.derived = replace(self.terms, name=f"{self.terms.name}:derived", policy=policy)
 
     @functools.cached_property
     def convert(self) -> Callable[[Any], Any]:
@@ -153,15 +151,14 @@ class Tool:
     def read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
         """Return a call. Raises `KeyMalformed`, `ScopeRequired`, and what hashing and `caller` raise."""
         arguments = self.terms.payload(args, kwargs)
-        context, window, terms = arguments.get(self.context), None, self.terms
+        context, terms = arguments.get(self.context), self.terms
         sent = sdk.sent_key(context)
         if sent is None and self.argument is not None:
             sent = arguments.get(self.argument)
         if sent is not None:
-            key = well_formed(sent)
+            key = sdk.well_formed(sent)
         elif self.window is not None:
-            key, window = derive_key(sdk.session(context), self.compared(arguments)), self.window
-            terms = self.derived
+            key, terms = derive_key(sdk.session(context), self.compared(arguments)), self.derived
         else:
             return Call(terms, around=SAID.get())
         named: Any = self.caller(context)
@@ -171,20 +168,21 @@ class Tool:
             raise ConfigurationError(f"{self.terms.name}: caller returns text, or None, not {named!r}.")
         tenant = realm_of(self.terms.resolved(), None)
         realm = f"caller:{named}" if tenant is None else json.dumps([tenant, named])
-        return Call(terms, key, realm, window, SAID.get())
+        return Call(terms, key, realm, self.window if sent is None else None, SAID.get())
 
     @contextmanager
     def calling(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[Call]:
         """Read a call, and enter the realm of its caller."""
         call = self.read(args, kwargs)
-        token = CALL.set(call)
+        outer = CALL.get(None)
+        CALL.set(call)
         if call.key is not None:
             SAID.set((call.realm,))
         try:
             yield call
         finally:
-            SAID.set(call.around)
-            CALL.reset(token)
+            SAID.set(call.around)  # no token: a coroutine may be closed in another context
+            CALL.set(outer)
 
     # ----------------------------------------------------------------------------------------------------- how it is run
 
@@ -203,14 +201,11 @@ class Tool:
 
     async def acall(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """See call(). It goes on when its caller no longer waits: where a stream breaks, the SDK cancels the call."""
-        await sync_to_async(close_old_connections)()
         try:
             with self.calling(args, kwargs) as call:
                 result, replayed = await to_the_end(arun(call.terms, args, kwargs, call.key))
         except IdempotencyError as error:
             return answered(error)
-        finally:
-            await sync_to_async(close_old_connections)()
         return sdk.marked(self.convert(result)) if replayed else result
 
     def body(self) -> Callable[..., Any]:
@@ -233,6 +228,7 @@ class Tool:
 def working() -> Iterator[None]:
     """Let a tool work in the realm around its call: what it calls has keys of its own, whoever asks for it."""
     call, caller = CALL.get(), SAID.get()
+    assert call is not None, "it is made by Tool.call()"
     if call.window is not None and (current := current_operation()) is not None:
         current.ttl = call.window
     SAID.set(call.around)
@@ -244,7 +240,15 @@ def working() -> Iterator[None]:
 
 async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
     """Await work, which goes on if this task is cancelled: its effect would be had again by the call that comes next."""
-    task = asyncio.ensure_future(work)
+
+    async def worked() -> T:
+        await sync_to_async(close_old_connections)()
+        try:
+            return await work
+        finally:
+            await sync_to_async(close_old_connections)()
+
+    task = asyncio.ensure_future(worked())
     _AT_WORK.add(task)
     task.add_done_callback(_AT_WORK.discard)
     return await asyncio.shield(task)

@@ -8,10 +8,24 @@ from typing import Any, get_args, get_type_hints
 
 from django.core.exceptions import ImproperlyConfigured
 
+from ...errors import KeyMalformed
+from ...functions.names import MAX_KEY, validate_key
+
 #: The member of a call's `_meta` that is its key, and the one that marks a replay in the result's.
 META_KEY, REPLAYED = "idempotency-key", "idempotent-replayed"
 
 _SDKS = ("mcp", "fastmcp")
+
+
+def well_formed(sent: Any) -> str:
+    """Return a key that a client has sent. Raises `KeyMalformed`."""
+    try:
+        return validate_key(sent)
+    except KeyMalformed:
+        raise KeyMalformed(
+            f'The idempotency key is malformed. Send 1 to {MAX_KEY} printable ASCII characters as _meta["{META_KEY}"], such '
+            "as a UUID."
+        ) from None
 
 
 def context_argument(function: Callable[..., Any]) -> tuple[str, str]:

@@ -203,7 +203,7 @@ def test_in_the_transactions_of_a_project(agent: Any, url: str, monkeypatch: pyt
 
 @pytest.mark.parametrize("url", URLS)
 def test_while_it_runs(agent: Any, url: str) -> None:
-    """A call that is repeated meanwhile is told when to come again."""
+    """A call that is repeated meanwhile gets the time after which it is repeated again."""
     sent(agent, url, message(1))
     soon = timezone.now() + timedelta(seconds=20)
     IdempotencyRecord.objects.update(status=Status.RUNNING.value, lease_until=soon)

@@ -49,7 +49,7 @@ def served(shop: Shop) -> Iterator[str]:
 @pytest.mark.parametrize("sdk", ["mcp", "fastmcp"])
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_a_stream_breaks_after_the_effect(sdk: str, kind: str) -> None:
-    """The client calls again, under a new id: while the first call runs it is told to wait, and then it has its result."""
+    """The client calls again, under a new id: it gets "same-key" while the first call runs, and then its result."""
     pytest.importorskip(sdk)
     shop = Shop(sdk, is_async=kind == "async", guarantee="lease")
     shop.held.set()
@@ -93,7 +93,7 @@ def test_a_worker_is_killed() -> None:
                 await call(session)
 
     async def retried() -> tuple[Any, Any]:
-        """Call until it is not told to come again, and once more."""
+        """Call while it is to be repeated, and once more."""
         async with client("mcp", program, read_timeout_seconds=60) as session:
             answer = await call(session)
             while answer.is_error and answer.said == ("in-progress", "same-key"):

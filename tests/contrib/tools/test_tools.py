@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+from contextvars import copy_context
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from asgiref.sync import async_to_sync
+from asgiref.sync import async_to_sync, sync_to_async
 from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 from django.utils import timezone
@@ -106,7 +107,7 @@ def test_other_arguments(made: Any) -> None:
 
 
 def test_while_it_runs(sdk: str, kind: str) -> None:
-    """A call that is repeated meanwhile is told to come again, and then gets the result."""
+    """A call that is repeated meanwhile is to be repeated, and then gets the result."""
     shop = Shop(sdk, is_async=kind == "async", guarantee="lease")
     shop.held.set()
 
@@ -273,7 +274,7 @@ def test_what_is_injected_is_left_out() -> None:
 
 
 def test_a_sync_tool_on_an_event_loop() -> None:
-    """It is told so in our words: Django would only say that it cannot be used there."""
+    """The error is ours, and says what to do: Django would only say that it cannot be used there."""
 
     @idempotent_tool(key_prefix="blocking", caller=agent_of)
     def charge(amount: int, ctx: Context) -> int:
@@ -290,6 +291,25 @@ def test_a_sync_tool_on_an_event_loop() -> None:
 
 async def call_async(amount: int, ctx: Context) -> int:
     return amount
+
+
+def test_a_coroutine_that_is_closed() -> None:
+    """It leaves quietly, also where another context closes it, and the tool is finished."""
+
+    async def work(amount: int, ctx: Context) -> int:
+        await asyncio.sleep(0)
+        return (await sync_to_async(write)(amount))["id"]
+
+    guarded = idempotent_tool(key_prefix="closed", guarantee="lease", caller=agent_of)(work)
+
+    async def run() -> None:
+        coroutine = guarded(1, context_of())
+        copy_context().run(coroutine.send, None)
+        coroutine.close()
+        await polled(lambda: not [each for each in asyncio.all_tasks() if each is not asyncio.current_task()])
+
+    async_to_sync(run)()
+    assert (effects(), IdempotencyRecord.objects.get().status) == (1, Status.COMPLETED.value)
 
 
 def test_a_caller_that_is_no_name() -> None:
