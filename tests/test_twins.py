@@ -40,6 +40,7 @@ DIFFERENT = {
     "contrib/operations.py OperationCall._open": "a request knows its user by another name in async code",
     "runtime/transactions.py refuse_open_transactions": "the async one hands over to the thread of the request",
     "contrib/steps/actions.py Call.run": "each refuses, or drives, the other's functions",
+    "contrib/tools/decorator.py Tool.call": _ENTERS,
     "stores/layered/store.py LayeredStore.claim": "a front in this process is asked without a thread",
     "stores/layered/store.py LayeredStore.settle": "a front in this process is asked without a thread",
     "stores/redis/client.py RedisClient.ask": _DRIVES,
