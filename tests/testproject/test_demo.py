@@ -117,6 +117,6 @@ def test_the_demo() -> None:
             output, errors = demo.communicate(timeout=60)
     assert demo.returncode == 0, output + errors
     assert "steps are as promised." in output
-    assert output.count("✔") == 13
+    assert output.count("✔") == 15
     assert "✘" not in output
     assert errors == ""

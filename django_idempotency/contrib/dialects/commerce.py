@@ -9,10 +9,10 @@ import json
 from typing import Any
 
 from django.http import HttpRequest
-from django.http.request import RawPostDataException
 
 from ...core.profiles import Profile
 from ...errors import Problem
+from ...http.bodies import is_kept
 from ...http.error_bodies import detail, docs_url
 
 
@@ -58,10 +58,10 @@ def _adcp(problem: Problem, status: int, request: HttpRequest | None) -> dict[st
 
 
 def _context(request: HttpRequest | None) -> dict[str, Any]:
-    """Return what the buyer wants back, as it was sent."""
+    """Return what the buyer wants back, as it was sent. For a request that was refused unread, nothing is read."""
     try:
-        body = None if request is None else json.loads(request.body)
-    except (ValueError, RawPostDataException):
+        body = json.loads(request.body) if request is not None and is_kept(request) else None
+    except (ValueError, RecursionError):
         return {}
     return {"context": body["context"]} if isinstance(body, dict) and "context" in body else {}
 

@@ -302,12 +302,14 @@ def test_keys_of_an_endpoint() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "back"), [({"context": {"id": 7}}, {"id": 7}), ({"context": None}, None), ({}, ...), ([], ...)]
+    ("sent", "back"),
+    [({"context": {"id": 7}}, {"id": 7}), ({"context": None}, None), ({}, ...), ([], ...), ("[" * 100_000, ...)],
 )
 def test_the_context_of_a_buyer(sent: Any, back: Any) -> None:
     """AdCP: an error has the context of its request, and how long to wait if that helps."""
     view = Api("adcp", required=True).view
-    body = json.loads(view(FACTORY.post("/", json.dumps(sent), content_type="application/json")).content)
+    posted = sent if isinstance(sent, str) else json.dumps(sent)
+    body = json.loads(view(FACTORY.post("/", posted, content_type="application/json")).content)
     assert body.get("context", ...) == back
     assert (body["adcp_error"]["code"], "retry_after" in body["adcp_error"]) == ("INVALID_REQUEST", False)
     api = Api("adcp", lease=30)
