@@ -129,7 +129,7 @@ class KeyForeign(KeyMalformed):
     """This idempotency key was issued to another client, or for another address. Ask for one of your own."""
 
     code, title = "key-foreign", "Idempotency key was issued for something else"
-    outcome = "refused"
+    outcome, retry = "refused", "look-first"
     arises = staticmethod(lambda terms: terms.key_format == "issued")
 
 
@@ -284,7 +284,7 @@ class OperationUndone(OperationCancelled):
     No later request with its key is carried out. Send it with a new key to try again.
     """
 
-    code, title, retry = "operation-undone", "The operation was undone", "new-key"
+    code, title = "operation-undone", "The operation was undone"
     operation_state = "undone"
     arises = staticmethod(lambda terms: terms.guarantee == "lease")
 
@@ -308,11 +308,10 @@ class NotSelectable(IdempotencyError, ValueError):
     delivery = "never"
 
 
-class DeadlinePassed(Problem):
-    """The deadline passed before this call or request began, so nothing ran. Call it again with more time."""
+class DeadlinePassed(IdempotencyError):
+    """This host's deadline passed before the call began, so nothing ran. Call it again elsewhere."""
 
-    status, code, title, retry = 504, "deadline-passed", "Deadline has passed", "same-key"
-    operation_state, delivery = "unknown", "later"  # an earlier attempt may have run
+    delivery = "later"
 
 
 class CallChanged(IdempotencyError):

@@ -18,7 +18,7 @@ from ..core.rules import Busy, Execute, Verdict
 from ..errors import StoreUnavailable
 from ..stores.base import BaseStore
 from .commands import adrive, drive
-from .deadlines import ENDS, host_remaining, time_for
+from .deadlines import ENDS, remaining, time_for
 from .deferring import deferring
 from .heartbeat import Lease, heartbeat
 from .operation import EVENT_OF_STATE, EventSink, Operation, event_of
@@ -44,7 +44,7 @@ class LeaseOperation(Operation):
     def __init__(self, store: BaseStore, ticket: Ticket, sink: EventSink, *, on_failure: str = "free") -> None:
         super().__init__(store, ticket, sink, on_failure=on_failure)
         #: Does the heartbeat renew its lease? Not if the host stops when the lease ends.
-        self._renews = ENDS.get() is None or host_remaining() is None
+        self._renews = ENDS.get() is None
         self._shorten_lease()
 
     def is_lost(self) -> bool:
@@ -102,7 +102,7 @@ class LeaseOperation(Operation):
 
     def _shorten_lease(self) -> None:
         """Let the lease end with the host, even after the claim had to wait."""
-        if not self._renews and (left := host_remaining()) is not None:
+        if not self._renews and (left := remaining()) is not None:
             self.ticket = self.ticket._replace(lease=max(left, LEAST_LEASE))
 
     def _judge(self, record: Record) -> Verdict:

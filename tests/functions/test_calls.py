@@ -578,21 +578,6 @@ def test_a_deadline(guard: Any, clock: Clock) -> None:
     assert work.count == 0
 
 
-def test_the_deadline_of_a_caller(guard: Any, clock: Clock) -> None:
-    """Nobody waits for the result beyond it, but the work may run on: its lease is the policy's, and no retry runs beside it."""
-
-    def work(*_: Any) -> None:
-        (record,) = stores["default"]._records.values()  # type: ignore[attr-defined]
-        assert (record.lease_until - clock.now).total_seconds() > 500
-
-    charge = guard(runs := Runs(work), key="order", lease=600)
-    with deadline(3, stops_host=False):
-        charge(1)
-    with deadline(0, stops_host=False), pytest.raises(DeadlinePassed):
-        charge(2)
-    assert runs.count == 1
-
-
 def test_a_deadline_that_passes_while_the_store_is_asked(guard: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """No call begins after the deadline, and the key is free."""
     stores._built["default"] = recording = RecordingStore(stores["default"])

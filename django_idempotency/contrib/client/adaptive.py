@@ -107,7 +107,9 @@ class Turns:
         place = self._pace.stand(now, left) if self._place is None else self._place
         wait = None if place is None else self._pace.look(place, now, left)
         if wait is None:
-            raise DeadlinePassed("Its host throttles, and its turn comes after the deadline. It was not sent.")
+            raise DeadlinePassed(
+                "Its host throttles, and the turn of this attempt comes after the deadline: the attempt was not sent."
+            )
         self._place = place if wait else None
         return min(wait, LOOKS)
 

@@ -12,6 +12,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
 from ... import conf
+from ...engine.deadlines import CALLER_ENDS
 from .models import LONGEST
 
 #: The longest deadline of a transport (seconds).
@@ -56,13 +57,15 @@ class Provider:
     max_body: int = _option(1024 * 1024, lambda value: type(value) is int and value >= 0, "is a number of bytes")
 
     def headers(self, key: str, left: float) -> dict[str, str]:
-        """Return what an attempt carries: its key, and when nobody waits for it any more, if that is `left` seconds from now.
+        """Return what an attempt carries: its key, and when nobody waits for it any more: `left` seconds from now, or earlier.
 
         A header whose name says that it is a deadline gets that as Unix time, and any other the seconds.
         """
         if (name := self.deadline_header) is None:
             return {self.header: key}
-        since = time.time() if "deadline" in name.lower() else 0.0
+        now, caller = time.time(), CALLER_ENDS.get()
+        left = left if caller is None else min(left, caller - now)
+        since = now if "deadline" in name.lower() else 0.0
         return {self.header: key, name: f"{since + max(left, 0.0):.3f}"}
 
     def new_client(self) -> Any:

@@ -25,6 +25,13 @@ _TIMEOUT = re.compile(r"([0-9]{1,8})([HMSmun])")
 _UNITS = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 
 
+class RequestLate(Problem):
+    """The deadline of this request passed before it arrived, so nothing was done. Send it again with more time."""
+
+    status, code, title, retry = 504, "deadline-passed", "Deadline has passed", "same-key"
+    header_status, delivery = None, "later"
+
+
 class DeadlineMalformed(Problem):
     """A deadline of this request is malformed, so nothing was done."""
 

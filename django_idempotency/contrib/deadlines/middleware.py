@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timezone
 from typing import Any
 
@@ -11,18 +10,18 @@ from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from ...engine.deadlines import deadline
-from ...errors import DeadlinePassed, Problem
+from ...engine.deadlines import CALLER_ENDS
+from ...errors import Problem
 from ...http.problems import aproblem_response, problem_response
-from .headers import left
+from .headers import RequestLate, left
 
 
 class DeadlineMiddleware:
     """Begins nothing for a client that waits no longer. Put it first in MIDDLEWARE, or behind what measures.
 
     It reads `X-Request-Deadline`, `Request-Timeout` and `grpc-timeout`, of which the earliest counts. A request that
-    arrives too late gets 504 `deadline-passed`, whether its key was ever seen or not. Inside one that is in time no guarded
-    view or function begins, waits or is sent out beyond its deadline. What has begun runs on, under a lease that is renewed.
+    arrives too late gets 504 `deadline-passed`, whether its key was ever seen or not. One that is in time runs to its end:
+    no deadline of a client ends a lease, or breaks work off between two of its effects.
     """
 
     sync_capable = async_capable = True
@@ -38,31 +37,34 @@ class DeadlineMiddleware:
         if self.is_async:
             return self._acall(request)
         try:
-            within = _deadline_of(request)
+            ends = _ends(request)
         except Problem as problem:
             return problem_response(problem, request)
-        with within:
+        CALLER_ENDS.set(ends)
+        try:
             response: HttpResponseBase = self.get_response(request)
+        finally:
+            CALLER_ENDS.set(None)
         return response
 
     async def _acall(self, request: HttpRequest) -> HttpResponseBase:
         """See __call__()."""
         try:
-            within = _deadline_of(request)
+            ends = _ends(request)
         except Problem as problem:
             return await aproblem_response(problem, request)
-        with within:
+        CALLER_ENDS.set(ends)
+        try:
             response: HttpResponseBase = await self.get_response(request)
+        finally:
+            CALLER_ENDS.set(None)
         return response
 
-    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
-        """Respond for a view without a guard that has called a guarded function too late."""
-        return problem_response(exception, request) if isinstance(exception, DeadlinePassed) else None
 
-
-def _deadline_of(request: HttpRequest) -> AbstractContextManager[None]:
-    """Return the context in which a request is handled. Raises `DeadlinePassed` and `DeadlineMalformed`."""
-    seconds = left(request.headers, datetime.now(timezone.utc))
+def _ends(request: HttpRequest) -> float | None:
+    """Return when the client stops waiting (Unix seconds); `None`: unknown. Raises `RequestLate`, `DeadlineMalformed`."""
+    now = datetime.now(timezone.utc)
+    seconds = left(request.headers, now)
     if seconds == 0:
-        raise DeadlinePassed
-    return nullcontext() if seconds is None else deadline(seconds, stops_host=False)
+        raise RequestLate
+    return None if seconds is None else now.timestamp() + seconds

@@ -49,10 +49,15 @@ _ADCP = {
 }
 
 
-def _adcp(problem: Problem, status: int, request: HttpRequest | None) -> dict[str, Any]:
-    again = problem.retry_in
-    recovery = "transient" if again is not None else "correctable" if status < 500 else "terminal"
-    error = {"code": _named(problem, _ADCP).upper(), "message": detail(problem), "recovery": recovery}
+#: AdCP's own word for these is as wide as ours is narrow: the buyer looks first, or sends what it sent before.
+_CORRECTABLE = ("IDEMPOTENCY_CONFLICT", "IDEMPOTENCY_EXPIRED", "INVALID_REQUEST")
+_RECOVERY = {"same-key": "transient", "new-key": "correctable"}
+
+
+def _adcp(problem: Problem, _status: int, request: HttpRequest | None) -> dict[str, Any]:
+    again, code = problem.retry_in, _named(problem, _ADCP).upper()
+    recovery = "correctable" if code in _CORRECTABLE else _RECOVERY.get(problem.retry, "terminal")
+    error = {"code": code, "message": detail(problem), "recovery": recovery}
     hint = {} if again is None else {"retry_after": min(max(again, 1), 3600)}
     return {"adcp_error": error | hint, "errors": [error | hint], **_context(request)}
 

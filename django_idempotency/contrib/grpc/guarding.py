@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from inspect import iscoroutinefunction
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -14,8 +14,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from ... import conf
 from ...core.policy import MIN_SHARED_KEY, Policy
-from ...engine.deadlines import LONGEST, deadline
-from ...errors import ConfigurationError, IdempotencyError, KeyMalformed, KeyTooShort, ScopeRequired
+from ...errors import ConfigurationError, DeadlinePassed, IdempotencyError, KeyMalformed, KeyTooShort, ScopeRequired
 from ...functions.call import plan_of
 from ...functions.decorator import idempotent_function
 from ...functions.handle import Answer
@@ -154,8 +153,9 @@ class Stored(bytes):
 class Messages:
     """The messages of one call."""
 
-    #: What the method has returned.
+    #: What the method has returned, once it has run here.
     response: Any = None
+    _ran = False
     _received: bytes | None = None
 
     def __init__(self, method: str, handler: Any) -> None:
@@ -168,6 +168,7 @@ class Messages:
 
     def send(self, response: Any) -> bytes:
         """Return the bytes of a response."""
+        self._ran = True
         write = self._handler.response_serializer
         return bytes(response) if write is None or isinstance(response, Stored) else write(response)
 
@@ -180,10 +181,11 @@ class Messages:
         return found
 
     def answered(self, answer: Answer, context: Any) -> Any:
-        """Return the response; of a replay, with its metadata and as a message, if protobuf knows the class."""
-        if not answer.replayed:
+        """Return the response; if it was made elsewhere, as a message, if protobuf knows the class."""
+        if self._ran:
             return self.response
-        add_trailing(context, REPLAYED)
+        if answer.replayed:
+            add_trailing(context, REPLAYED)
         message = response_class(self._method)
         return Stored(answer.result) if message is None else message.FromString(answer.result)
 
@@ -202,22 +204,21 @@ def key_of(context: Any) -> str | None:
     return validate_key(found.pop()) if found else None
 
 
-def hurrying(context: Any) -> AbstractContextManager[None]:
-    """Return the context in which the client's deadline counts, if it has set one."""
-    left = context.time_remaining()
-    return nullcontext() if left is None or left > LONGEST else deadline(left, stops_host=False)
+def require_time(context: Any) -> None:
+    """Raise `DeadlinePassed` for a call whose client has stopped waiting: nothing begins for it. What has begun runs on."""
+    if (left := context.time_remaining()) is not None and left <= 0:
+        raise DeadlinePassed
 
 
 @contextmanager
 def failing(context: Any) -> Iterator[None]:
-    """Raise `Aborted` where a method aborts, or another guarded call in it was refused: neither is an answer of this one."""
+    """Raise `Aborted` where a method aborts, or what it calls was refused: neither is an answer of this call."""
     error: Exception | None = None
     try:
         yield
     except Exception as raised:
-        # abort() raises a bare Exception; that of aio has a class. A refusal names the record that it is about.
-        aborts = type(raised) is Exception or isinstance(raised, grpc.aio.AbortError)
-        if not aborts and not (isinstance(raised, IdempotencyError) and raised.key is not None):
+        # abort() raises a bare Exception; that of aio has a class.
+        if type(raised) is not Exception and not isinstance(raised, (grpc.aio.AbortError, IdempotencyError)):
             raise
         error = raised
     if error is not None or context.code() not in (None, 0, grpc.StatusCode.OK):

@@ -11,8 +11,9 @@ from typing import Any
 import grpc
 from django.db import close_old_connections
 
+from ...core.concurrency import run_to_completion
 from ...errors import IdempotencyError
-from .guarding import Aborted, Guards, Messages, failing, hurrying, key_of
+from .guarding import Aborted, Guards, Messages, failing, key_of, require_time
 from .statuses import refused
 
 
@@ -36,11 +37,11 @@ class IdempotencyInterceptor(Guards, grpc.ServerInterceptor):
 
             close_old_connections()
             try:
-                with hurrying(context):
-                    key = key_of(context)
-                    owner = self.owner(key, self.named(key, context))
-                    call = {"caller": owner, "key": key, "request": messages.compared(request), "work": work}
-                    return messages.answered(function.idempotency.answer(**call), context)
+                key = key_of(context)
+                owner = self.owner(key, self.named(key, context))
+                require_time(context)
+                call = {"caller": owner, "key": key, "request": messages.compared(request), "work": work}
+                return messages.answered(function.idempotency.answer(**call), context)
             except IdempotencyError as raised:
                 error = raised
             finally:
@@ -71,12 +72,13 @@ class AsyncIdempotencyInterceptor(Guards, grpc.aio.ServerInterceptor):
                 return messages.send(messages.response)
 
             try:
-                with hurrying(context):
-                    key = key_of(context)
-                    named = self.named(key, context)
-                    owner = self.owner(key, await named if isawaitable(named) else named)
-                    call = {"caller": owner, "key": key, "request": messages.compared(request), "work": work}
-                    return messages.answered(await function.idempotency.aanswer(**call), context)
+                key = key_of(context)
+                named = self.named(key, context)
+                owner = self.owner(key, await named if isawaitable(named) else named)
+                require_time(context)
+                call = {"caller": owner, "key": key, "request": messages.compared(request), "work": work}
+                # At the client's deadline aio cancels what serves it: a retry must not run beside what has begun.
+                return messages.answered(await run_to_completion(function.idempotency.aanswer(**call)), context)
             except IdempotencyError as raised:
                 error = raised
             if isinstance(error, Aborted):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -32,6 +33,8 @@ from .sdk import META_KEY, REPLAYED, well_formed
 METHOD = "tools/call"
 #: What of a call's parameters may differ in a retry: besides its metadata, what answers a question of the server.
 NOT_COMPARED = frozenset({"_meta", "inputResponses", "requestState"})
+#: A response may be a stream of server-sent events, each on one line here.
+_EVENTS, _EVENT = "text/event-stream", re.compile(rb"^data: ?(.*?)\r?$", re.MULTILINE)
 #: Codes of JSON-RPC.
 PARSE_ERROR, INVALID_REQUEST = -32700, -32600
 
@@ -61,7 +64,8 @@ def has_call(request: HttpRequest, tools: Collection[str] | None, argument: str 
     """
     if request.method != "POST":
         return False
-    header = request.META.pop(conf.meta_name(conf.get("HEADER")), None)
+    sent = [request.META.pop(conf.meta_name(name), None) for name in dict.fromkeys((conf.get("HEADER"), MCP.field))]
+    header = next((each for each in sent if each is not None), None)
     try:
         message = from_json(request.body)
     except Unpackable:
@@ -119,17 +123,25 @@ def renamed(request: HttpRequest, response: Any) -> Any:
         envelope["id"] = call.id
         if isinstance(result := envelope.get("result"), dict):
             result["_meta"] = {**_member(result, "_meta"), REPLAYED: True}
-        response.content = json.dumps(envelope)
+        before, _, after = _parts(response)
+        response.content = b"".join((before, json.dumps(envelope).encode(), after))
     return response
 
 
 def _envelope(response: Any) -> dict[str, Any]:
     """Return the JSON-RPC response in the body of an HTTP one; {}: there is none."""
     try:
-        found = {} if response.streaming else json.loads(response.content)
+        found = {} if response.streaming else json.loads(_parts(response)[1])
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _parts(response: Any) -> tuple[bytes, bytes, bytes]:
+    """Return what stands before the JSON of a response, the JSON, and what follows: a stream of events ends with it."""
+    events = list(_EVENT.finditer(response.content)) if response.get("Content-Type", "").startswith(_EVENTS) else []
+    begins, ends = events[-1].span(1) if events else (0, len(response.content))
+    return response.content[:begins], response.content[begins:ends], response.content[ends:]
 
 
 def as_result(problem: Problem, _status: int, request: Any) -> dict[str, Any]:
@@ -170,13 +182,17 @@ def idempotent_tool_calls(
             raise ImproperlyConfigured(f"@idempotent_tool_calls() takes {view.__name__}.as_view(), not the class.")
         hooks = {"key": call_key, "fingerprint": call_digest, "keep": is_final, "on_replay": renamed}
         guarded: Callable[..., Any] = idempotent(**hooks, **fields, profile=MCP)(view)
+        # A call that has a key, and nobody whose it is, is refused.
+        keyed: Callable[..., Any] = idempotent(**{**hooks, **fields, "required": True}, profile=MCP)(view)
         # What passes has no guard, but the transactions of ATOMIC_REQUESTS.
         kept = {name: fields[name] for name in ("guarantee", "store") if name in fields}
         bare: Callable[..., Any] = idempotent(key=None, required=False, profile=MCP, **kept)(view)
 
         def begin(request: HttpRequest, *given: Any, **more: Any) -> Any:
             """Return the response to a request, or what is awaited for it."""
-            return (guarded if has_call(request, tools, argument) else bare)(request, *given, **more)
+            call: Any = request.tool_call if has_call(request, tools, argument) else None  # type: ignore[attr-defined]
+            has_key = call is not None and (call.key is not None or call.header is not None)
+            return (bare if call is None else keyed if has_key else guarded)(request, *given, **more)
 
         @functools.wraps(guarded)
         def calls(request: HttpRequest, *given: Any, **more: Any) -> Any:

@@ -42,6 +42,10 @@ class Asked(IdempotencyError):
         self.result = result
 
 
+class Failed(Exception):
+    """The tool itself has failed by an error of ours, such as of a call that it makes: no problem of its own call."""
+
+
 class Call(NamedTuple):
     """One call of a tool."""
 
@@ -193,7 +197,7 @@ class Tool:
         try:
             with self.calling(args, kwargs) as call:
                 result, replayed = run(call.terms, args, kwargs, call.key)
-        except IdempotencyError as error:
+        except (IdempotencyError, Failed) as error:
             return answered(error)
         finally:
             close_old_connections()
@@ -204,7 +208,7 @@ class Tool:
         try:
             with self.calling(args, kwargs) as call:
                 result, replayed = await to_the_end(arun(call.terms, args, kwargs, call.key))
-        except IdempotencyError as error:
+        except (IdempotencyError, Failed) as error:
             return answered(error)
         return sdk.marked(self.convert(result)) if replayed else result
 
@@ -234,6 +238,10 @@ def working() -> Iterator[None]:
     SAID.set(call.around)
     try:
         yield
+    except Asked:
+        raise
+    except IdempotencyError as error:
+        raise Failed from error
     finally:
         SAID.set(caller)
 
@@ -261,8 +269,11 @@ def final(result: Any) -> Any:
     return result
 
 
-def answered(error: IdempotencyError) -> Any:
-    """Return the result for an error of the guard. Raises it if it is the server's own fault."""
+def answered(error: IdempotencyError | Failed) -> Any:
+    """Return the result for an error of the guard. Raises it if it is the server's own fault, or the tool's."""
+    if isinstance(error, Failed):
+        assert error.__cause__ is not None, "see working()"
+        raise error.__cause__
     if isinstance(error, Asked):
         return error.result
     if (problem := problem_of(error)) is None:

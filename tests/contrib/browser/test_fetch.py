@@ -41,7 +41,6 @@ VERDICTS = {
     "operation-cancelled": "keep",
     "operation-undone": "drop",
     "key-unknown": "drop",
-    "deadline-passed": "again",
     "record-unreadable": "keep",
     "store-unavailable": "again",
     "transaction-lost": "again",

@@ -29,7 +29,7 @@ from django_idempotency.contrib.client.providers import Provider as ProviderOpti
 from django_idempotency.contrib.client.requests import IdempotentAdapter
 from django_idempotency.contrib.client.rules import CallState
 from django_idempotency.contrib.deadlines.headers import left
-from django_idempotency.engine.deadlines import deadline
+from django_idempotency.engine.deadlines import CALLER_ENDS, deadline
 from django_idempotency.errors import (
     CallChanged,
     CallHeld,
@@ -354,6 +354,18 @@ def test_a_deadline_that_passes_as_it_is_sent(seconds: float) -> None:
     called = ProviderOptions(alias="fake", lifetime=timedelta(hours=1), deadline_header="Request-Timeout")
     sent = CaseInsensitiveMapping(called.headers("k", seconds))
     assert left(sent, utcnow()) == 0
+
+
+def test_the_deadline_of_its_own_caller() -> None:
+    """What a request says of its client is handed on, if that stops waiting earlier."""
+    called = ProviderOptions(alias="fake", lifetime=timedelta(hours=1), deadline_header="Request-Timeout")
+    token = CALLER_ENDS.set(time.time() + 5)
+    try:
+        sent = [float(called.headers("k", seconds)["Request-Timeout"]) for seconds in (30.0, 1.0)]
+    finally:
+        CALLER_ENDS.reset(token)
+    assert 4 < sent[0] <= 5
+    assert sent[1] == 1
 
 
 def test_unnamed(call: Call, provider: Provider) -> None:

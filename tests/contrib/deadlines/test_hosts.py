@@ -12,7 +12,7 @@ from django.test import override_settings
 
 from django_idempotency import deadline, idempotent_function
 from django_idempotency.contrib.deadlines.hosts import limited_by
-from django_idempotency.engine.deadlines import host_remaining
+from django_idempotency.engine.deadlines import remaining
 from django_idempotency.errors import DeadlinePassed
 
 from ...functions.helpers import LEASES
@@ -40,12 +40,12 @@ def test_its_limit(given: Any) -> None:
 
     @limited_by("context")
     def handler(event: Any, context: Any) -> float | None:
-        return host_remaining()
+        return remaining()
 
     for left in (handler({}, given), handler(event={}, context=given)):
         assert left is not None
         assert 4 < left <= 5
-    assert host_remaining() is None
+    assert remaining() is None
     with deadline(1):
         assert (handler({}, given) or 9) <= 1
 
@@ -61,7 +61,7 @@ def test_a_guarded_handler(is_async: bool) -> None:
         @idempotent_function(data_keyword_argument="event", key="order", key_prefix="ahandler")
         async def ahandler(event: Any, context: Any) -> float | None:
             ran.append(event)
-            return host_remaining()
+            return remaining()
 
         handler, call = ahandler, async_to_sync(ahandler)
     else:
@@ -70,7 +70,7 @@ def test_a_guarded_handler(is_async: bool) -> None:
         @idempotent_function(data_keyword_argument="event", key="order", key_prefix="handler", guarantee="lease")
         def shandler(event: Any, context: Any) -> float | None:
             ran.append(event)
-            return host_remaining()
+            return remaining()
 
         handler = call = shandler  # type: ignore[assignment]
 

@@ -16,6 +16,7 @@ from django.db import connections
 from google.protobuf.struct_pb2 import Struct
 
 from django_idempotency import current_operation, idempotent_function
+from django_idempotency.errors import KeyMissing
 from django_idempotency.functions import remaining
 from testproject.payments.models import Effect
 
@@ -42,7 +43,7 @@ class Shop:
     def __init__(self) -> None:
         #: Of each run: its attempt (0: unguarded), and the seconds that were left of a deadline.
         self.runs: list[tuple[int, float | None]] = []
-        self.begun, self.released, self.cancelled = Event(), Event(), Event()
+        self.begun, self.released = Event(), Event()
 
     def _begin(self) -> None:
         operation = current_operation()
@@ -54,17 +55,12 @@ class Shop:
         self.begun.set()
         assert self.released.wait(PATIENCE)
 
-    async def _await(self) -> None:
-        try:
-            await asyncio.get_running_loop().run_in_executor(None, self._wait)
-        except asyncio.CancelledError:
-            self.cancelled.set()
-            raise
-
     def _end(self, request: Any) -> Struct:
         match said(request):
             case "raise":
                 raise NetworkDown("no route")
+            case "inner":
+                raise KeyMissing
             case "book":
                 book("o-1", 1)
                 book("o-1", 2)
@@ -93,7 +89,7 @@ class Shop:
                 context.set_code(grpc.StatusCode.NOT_FOUND)
                 context.set_details("no such card")
             case "wait":
-                await self._await()
+                await asyncio.get_running_loop().run_in_executor(None, self._wait)
         return await sync_to_async(self._end)(request)
 
     def watch(self, request: Any, context: Any) -> Iterator[Struct]:
