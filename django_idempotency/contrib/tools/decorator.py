@@ -45,6 +45,10 @@ class Asked(IdempotencyError):
 class Failed(Exception):
     """The tool itself has failed by an error of ours, such as of a call that it makes: no problem of its own call."""
 
+    def __init__(self, error: IdempotencyError) -> None:
+        super().__init__()
+        self.error = error
+
 
 class Call(NamedTuple):
     """One call of a tool."""
@@ -241,7 +245,7 @@ def working() -> Iterator[None]:
     except Asked:
         raise
     except IdempotencyError as error:
-        raise Failed from error
+        raise Failed(error) from None
     finally:
         SAID.set(caller)
 
@@ -272,8 +276,7 @@ def final(result: Any) -> Any:
 def answered(error: IdempotencyError | Failed) -> Any:
     """Return the result for an error of the guard. Raises it if it is the server's own fault, or the tool's."""
     if isinstance(error, Failed):
-        assert error.__cause__ is not None, "see working()"
-        raise error.__cause__
+        raise error.error
     if isinstance(error, Asked):
         return error.result
     if (problem := problem_of(error)) is None:

@@ -12,6 +12,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from django.test import Client
 from django.utils import timezone
+from pytest_django import Settings
 from rest_framework.test import APIClient
 
 from django_idempotency.contrib.tools import hints, idempotent_tool_calls
@@ -103,6 +104,9 @@ def test_nobody_calls() -> None:
     """A key without a client is refused; REST framework has refused that client before."""
     client = Client()
     assert said(sent(client, "/plain", message(1))) == (200, 1, "scope-required", "never")
+    assert said(sent(client, "/async", message(1))) == (200, 1, "scope-required", "never")
+    by_header = sent(client, "/async", message(1, key=None), **{"Idempotency-Key": KEY})
+    assert said(by_header) == (200, 1, "scope-required", "never")
     assert sent(client, "/rest", message(1)).status_code == 401
     assert not Effect.objects.exists()
 
@@ -125,6 +129,26 @@ def test_where_the_key_is(agent: Any, url: str) -> None:
     refused = sent(agent, url, message(4, key=None), **{"Idempotency-Key": "a,b"})
     assert said(refused) == (200, 4, "key-malformed", "new-key")
     assert Effect.objects.count() == 1
+
+
+@pytest.mark.parametrize("name", ["Idempotency-Key", "X-Idem"])
+def test_a_header_of_another_name(agent: Any, settings: Settings, name: str) -> None:
+    """No header is one key of two tools, whatever it is called, and none comes before `_meta`."""
+    settings.IDEMPOTENCY = {"HEADER": "X-Idem"}
+    header = {name: "b2b9a1a0-0000-4000-8000-000000000000"}
+    for tool in ("charge", "refund"):
+        assert sent(agent, "/plain", message(1, tool=tool, key=None), **header)["Idempotency-Status"] == "created"
+    assert sent(agent, "/plain", message(2), **header)["Idempotency-Status"] == "created"
+    assert Effect.objects.count() == 3
+
+
+def test_events(agent: Any) -> None:
+    """A response in the form of server-sent events is replayed under the id of its own call."""
+    first, again = (sent(agent, "/plain", message(each, arguments={"events": True})) for each in (1, 2))
+    before, _, after = first.content.partition(b'"id": 1')
+    assert again.content.startswith(before + b'"id": 2')
+    assert (again["Idempotency-Status"], again.content.endswith(b"\r\n\r\n"), after != b"") == ("replayed", True, True)
+    assert b'"idempotent-replayed": true' in again.content
 
 
 def test_a_key_among_the_arguments(agent: Any) -> None:

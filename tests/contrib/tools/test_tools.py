@@ -26,7 +26,7 @@ from pytest_django import Settings
 from django_idempotency import idempotent_function, realm
 from django_idempotency.contrib.tools import authenticated, hints, idempotent_tool
 from django_idempotency.core.records import Status
-from django_idempotency.errors import ConfigurationError, StoreUnavailable
+from django_idempotency.errors import ConfigurationError, KeyMissing, StoreUnavailable
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.runtime.registry import stores
 from testproject.payments.models import Effect
@@ -94,6 +94,19 @@ def test_nobodys_key(made: Any) -> None:
     for key in ("", "ключ", 7, {"a": 1}, "x" * 256):
         assert shop.call(key=key).said == ("key-malformed", "new-key")
     assert effects() == 0
+
+
+def test_an_error_of_what_it_calls(made: Any) -> None:
+    """It is the tool's failure: no word says that nothing was done."""
+
+    def work(amount: int) -> Any:
+        write(amount)
+        raise KeyMissing
+
+    answer = made(work=work, guarantee="lease").call()
+    assert answer.is_error
+    assert "retry" not in (answer.content or {})
+    assert effects() == 1
 
 
 def test_other_arguments(made: Any) -> None:

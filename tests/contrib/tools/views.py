@@ -36,6 +36,9 @@ def answer(message: dict[str, Any]) -> HttpResponse:
     envelope = {"jsonrpc": "2.0", "id": message["id"], "result": {**result, "_meta": {"trace": "first"}}}
     if arguments.get("stream"):
         return StreamingHttpResponse([f"data: {json.dumps(envelope)}\n\n"], content_type="text/event-stream")  # type: ignore[return-value]
+    if arguments.get("events"):
+        events = f"event: message\r\ndata: {json.dumps(envelope)}\r\n\r\n"
+        return HttpResponse(events, content_type="text/event-stream")
     return JsonResponse(envelope)
 
 
