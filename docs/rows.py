@@ -376,7 +376,7 @@ ESSAY = (
         "A retry after its deadline is refused; pending waits end there.",
         "reference/http.md#deadlines",
         "tests/contrib/deadlines/test_middleware.py::test_a_late_request "
-        "tests/contrib/deadlines/test_middleware.py::test_a_busy_key "
+        "tests/contrib/deadlines/test_middleware.py::test_what_has_begun_runs_on "
         "tests/contrib/client/test_calls.py::test_the_deadline_is_handed_on",
         "What has begun runs on under its lease: a retry beside it would be the double charge.",
     ),
