@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +23,7 @@ from mcp import MCPError, StdioServerParameters
 
 from testproject.payments.models import Effect
 
-from .servers import KEY, Shop, called, client
+from .servers import KEY, PAUSE, Shop, called, client
 
 pytestmark = [pytest.mark.slow, pytest.mark.either_server, pytest.mark.django_db(transaction=True)]
 
@@ -39,6 +40,8 @@ def served(shop: Shop) -> Iterator[str]:
         thread = threading.Thread(target=server.run, args=([listening],))
         thread.start()
         try:
+            while thread.is_alive() and not server.started:
+                time.sleep(PAUSE)
             yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
         finally:
             shop.held.clear()
