@@ -26,7 +26,7 @@ SLOWEST, LEAST = 0.5, 0.1
 MEASURED, SETTLES = 2.0, 1.0
 #: How long nobody in the row sleeps without looking again (seconds): the rate changes.
 LOOKS = 1.0
-#: Hosts that are remembered. A process that calls more forgets the one that was called the longest ago.
+#: Hosts that are remembered, here and by the retry budgets. A process that calls more forgets the one called the longest ago.
 MOST_HOSTS = 1000
 
 

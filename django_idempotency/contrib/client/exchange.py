@@ -21,7 +21,7 @@ from ...engine.deadlines import remaining
 from ...errors import CallWithoutName, ConfigurationError, DeadlinePassed, StreamedRequest
 from ...stores.base import utcnow
 from . import rules
-from .adaptive import Turns, pace_of
+from .adaptive import MOST_HOSTS, Turns, pace_of
 from .ledger import Ledger, Started
 from .lookup import look_up
 from .messages import Answer, CallFacts, OutgoingRequest, is_replayed, reference_of
@@ -33,8 +33,6 @@ from .rules import BROKEN, ENDED, NOT_SENT, SAFE_METHODS, CallState
 CAPACITY = 10.0
 PER_SUCCESS = 0.1
 PER_SECOND = 0.1
-#: Hosts that are remembered. A process that calls more forgets the budget of the one that was called the longest ago.
-MOST_HOSTS = 1000
 
 
 class RetryBudget:

@@ -47,7 +47,7 @@ class LostCall:
     def found(self, result: Any, *, status: int = 200, content_type: str = "application/json") -> Decision:
         """It was carried out, and this is its response: `result` is a body, or a value for JSON.
 
-        Raises `ValueError` for a status that is no success, and `TypeError` for what JSON cannot hold.
+        Raises `ValueError` for a status that is not a success, and `TypeError` for what JSON cannot hold.
         """
         if not 200 <= status < 300:
             raise ValueError(f"found(status={status}): only a success was carried out. Return call.run() otherwise.")

@@ -52,7 +52,7 @@ def of_endpoint(key: str, path: str) -> str:
 def require_timely(sent: object, meta: Mapping[str, Any], profile: Profile, *, now: datetime) -> None:
     """Refuse a request outside the window of its profile. `sent` is its key; `None`: there is none.
 
-    Raises `KeyMalformed` for what is no date and for one header without the other, `KeyExpired` and `KeyAhead`.
+    Raises `KeyMalformed` for what is not a date and for one header without the other, `KeyExpired` and `KeyAhead`.
     """
     assert profile.first_sent_field is not None, "the caller has looked"
     first_sent = meta.get(meta_name(profile.first_sent_field))

@@ -52,7 +52,9 @@ class Guards:
         self._functions: dict[str, Any] = {}
         for method in self._listed:
             if not _METHOD.fullmatch(method):
-                raise ImproperlyConfigured(f'{method!r} is no full name of a method, such as "/shop.Payments/Charge".')
+                raise ImproperlyConfigured(
+                    f'{method!r} is not a full name of a method, such as "/shop.Payments/Charge".'
+                )
             self._function_of(method)
 
     def checked(self, server: Any) -> Any:

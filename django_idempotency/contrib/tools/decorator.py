@@ -234,7 +234,7 @@ class Tool:
 
 @contextmanager
 def working() -> Iterator[None]:
-    """Let a tool work in the realm around its call: what it calls has keys of its own, whoever asks for it."""
+    """Let a tool work in the realm around its call: what it calls has keys of its own, for every caller."""
     call, caller = CALL.get(), SAID.get()
     assert call is not None, "it is made by Tool.call()"
     if call.window is not None and (current := current_operation()) is not None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from django_idempotency.contrib.client.exchange import CAPACITY, MOST_HOSTS, RetryBudget, budget_of
+from django_idempotency.contrib.client.adaptive import MOST_HOSTS
+from django_idempotency.contrib.client.exchange import CAPACITY, RetryBudget, budget_of
 
 
 class Clock:

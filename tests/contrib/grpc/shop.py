@@ -17,7 +17,6 @@ from google.protobuf.struct_pb2 import Struct
 
 from django_idempotency import current_operation, idempotent_function
 from django_idempotency.errors import KeyMissing
-from django_idempotency.functions import remaining
 from testproject.payments.models import Effect
 
 SERVICE = "shop.Payments"
@@ -41,13 +40,13 @@ class Shop:
     """A request says by `do` how it ends."""
 
     def __init__(self) -> None:
-        #: Of each run: its attempt (0: unguarded), and the seconds that were left of a deadline.
-        self.runs: list[tuple[int, float | None]] = []
+        #: Of each run: its attempt (0: unguarded).
+        self.runs: list[int] = []
         self.begun, self.released = Event(), Event()
 
     def _begin(self) -> None:
         operation = current_operation()
-        self.runs.append((0 if operation is None else operation.attempt, remaining()))
+        self.runs.append(0 if operation is None else operation.attempt)
         if operation is not None:  # nothing closes the connections of a method that is not guarded
             Effect(label="charge").save()
 
@@ -93,15 +92,15 @@ class Shop:
         return await sync_to_async(self._end)(request)
 
     def watch(self, request: Any, context: Any) -> Iterator[Struct]:
-        self.runs.append((0, None))
+        self.runs.append(0)
         yield struct(number=len(self.runs))
 
     async def awatch(self, request: Any, context: Any) -> Any:
-        self.runs.append((0, None))
+        self.runs.append(0)
         yield struct(number=len(self.runs))
 
     def echo(self, request: list[int], context: Any) -> list[int]:
-        self.runs.append((0, None))
+        self.runs.append(0)
         return [*request, len(self.runs)]
 
     async def aecho(self, request: list[int], context: Any) -> list[int]:

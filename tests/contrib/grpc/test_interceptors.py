@@ -53,7 +53,7 @@ def add_payments_to_server(interceptor: Any, *, is_async: bool = False) -> Serve
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: IdempotencyInterceptor({"shop.Payments/Charge": Policy()}, caller=None), "no full name"),
+        (lambda: IdempotencyInterceptor({"shop.Payments/Charge": Policy()}, caller=None), "not a full name"),
         (
             lambda: IdempotencyInterceptor({CHARGE: Policy(scope=str, fingerprint="raw")}, caller=None),
             "fingerprint, scope",

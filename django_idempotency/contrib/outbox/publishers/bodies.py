@@ -24,7 +24,7 @@ class Bodies:
         return json.dumps(message.payload), JSON
 
     def headers(self, message: Message) -> dict[str, str]:
-        """Return a message's headers as text: what is no text as JSON."""
+        """Return a message's headers as text: what is not text as JSON."""
         return {name: value if isinstance(value, str) else json.dumps(value) for name, value in message.headers.items()}
 
 

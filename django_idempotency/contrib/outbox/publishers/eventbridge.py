@@ -1,6 +1,6 @@
 """EventBridge, over boto3: `pip install "django-idempotency[eventbridge]"`.
 
-EventBridge gives an event a new `id` each time it is published, and it ignores a detail that is no object. So the detail is
+EventBridge gives an event a new `id` each time it is published, and it ignores a detail that is not an object. So the detail is
 a CloudEvent always: consumers recognise a duplicate by `detail.[source, id]`. EventBridge keeps no order.
 """
 
