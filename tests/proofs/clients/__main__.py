@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
+from ..environments import ROOT, Unavailable
 from . import environment
 from .clients import HERE
 
@@ -21,7 +22,7 @@ from .clients import HERE
 def main(arguments: Sequence[str]) -> int:
     try:
         environment.build()
-    except environment.Unavailable as error:
+    except Unavailable as error:
         print(error, file=sys.stderr)
         return 1
     with tempfile.TemporaryDirectory() as folder:
@@ -29,11 +30,11 @@ def main(arguments: Sequence[str]) -> int:
             **{name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")},
             "CLIENTS_DATABASE": f"{folder}/db.sqlite3",
             "DJANGO_SETTINGS_MODULE": "tests.proofs.clients.api.settings",
-            "PYTHONPATH": str(environment.ROOT),
+            "PYTHONPATH": str(ROOT),
         }
         ini = HERE / "pytest.ini"
         command = [str(environment.PYTHON), "-m", "pytest", "-q", "-c", str(ini), str(HERE / "cases")]
-        return subprocess.run([*command, *arguments], cwd=environment.ROOT, env=variables, check=False).returncode
+        return subprocess.run([*command, *arguments], cwd=ROOT, env=variables, check=False).returncode
 
 
 if __name__ == "__main__":

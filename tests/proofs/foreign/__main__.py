@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
+from ..environments import Unavailable
 from . import environment, shop_run
 from .explained import EXPLAINED
 from .recorded import Recorded, Stale, load, recorded_of, save
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     suites = [suite for suite in SUITES if not chosen or suite.name in chosen]
     try:
         environment.build({suite.archive for suite in suites}, started + LIMIT)
-    except environment.Unavailable as error:
+    except Unavailable as error:
         print(error, file=sys.stderr)
         return 1
     print(f"Environment and sources: {time.monotonic() - started:.0f} s.", flush=True)

@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from .environment import CACHE, PYTHON, inherited
+from ..environments import inherited
+from .environment import CACHE, PYTHON
 from .reports import Outcomes, read
 from .suites import HERE, Suite
 

@@ -7,7 +7,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from .environment import PYTHON, inherited
+from ..environments import inherited
+from .environment import PYTHON
 from .running import RESULTS, Cut, call, tail
 from .suites import HERE
 
