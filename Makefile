@@ -12,7 +12,7 @@ INSTALL := $(if $(shell command -v uv),uv pip install --python $(BIN)/python,$(B
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := test
-.PHONY: quick test foreign clients reach chaos browser lint format demo bench docs pictures screenshots
+.PHONY: quick test foreign clients commerce reach chaos browser lint format demo bench docs pictures screenshots
 
 # Run this after each change: it takes less than a minute, and needs no service.
 quick: $(VENV)/dev
@@ -25,7 +25,7 @@ quick: $(VENV)/dev
 test: $(VENV)/dev
 	$(BIN)/python -m tests.run $(TEST)
 
-# These five are in tests/proofs/, whose README.md says what each proves, and what it needs.
+# These six are in tests/proofs/, whose README.md says what each proves, and what it needs.
 
 # Other projects' suites, in an environment of their own; FOREIGN="djangorestframework" runs one of them.
 foreign: $(VENV)/dev
@@ -34,6 +34,10 @@ foreign: $(VENV)/dev
 # Official clients of APIs against guarded views, in an environment of their own; CLIENTS="-k stripe" runs some of them.
 clients: $(VENV)/dev
 	$(BIN)/python -m tests.proofs.clients $(CLIENTS)
+
+# Suites of protocols of agentic commerce against shops, in environments of their own; COMMERCE="ucp -k rules" runs some of them.
+commerce: $(VENV)/dev
+	$(BIN)/python -m tests.proofs.commerce $(COMMERCE)
 
 # Other servers and drivers: PostgreSQL 15 to 18, psycopg 2, gevent, PgBouncer, Valkey, Redis Cluster, Sentinel. REACH="pgbouncer" runs one of them.
 reach: $(VENV)/dev
