@@ -74,8 +74,8 @@ def _context(request: HttpRequest | None) -> dict[str, Any]:
 #: Agentic Commerce Protocol (OpenAI, Stripe), RFC "Agentic Checkout", section 6. Its keys are those of an endpoint.
 ACP = Profile(name="acp", spelling="opaque", keys_per="endpoint", echoes=frozenset(range(100, 600)), errors=_acp)
 
-#: Universal Commerce Protocol (Google, Shopify), its REST binding. Both conflicts are 409.
-UCP = Profile(name="ucp", spelling="opaque", mismatch_status=409, errors=_ucp)
+#: Universal Commerce Protocol (Google, Shopify), its REST binding. Both conflicts are 409. A key is one of an operation.
+UCP = Profile(name="ucp", spelling="opaque", keys_per="endpoint", mismatch_status=409, errors=_ucp)
 
 #: Ad Context Protocol 3, "Idempotency", over HTTP with JSON. Only a success is kept.
 ADCP = Profile(

@@ -163,3 +163,12 @@ def test_no_key(operation: Operation, done: Callable[[], int]) -> None:
     """Without a key nothing is carried out."""
     operation.key = None
     assert (refusal(operation.send()), done()) == ((400, "key_missing"), 0)
+
+
+def test_a_key_of_another_operation(server: Proxy, stage: ShopStage) -> None:
+    """A key is one of an agent and a kind of operation: the same key may complete what it has created."""
+    url, key = f"http://127.0.0.1:{server.port}", str(uuid4())
+    before = effects()
+    created = Operation.sent("POST", f"{url}/checkout-sessions", ROSES, key)
+    completed = Operation.sent("POST", f"{url}/checkout-sessions/{created.json()['id']}/complete", CARD, key)
+    assert (created.status_code, completed.status_code, effects() - before) == (201, 200, 2)
