@@ -71,8 +71,16 @@ def _context(request: HttpRequest | None) -> dict[str, Any]:
     return {"context": body["context"]} if isinstance(body, dict) and "context" in body else {}
 
 
-#: Agentic Commerce Protocol (OpenAI, Stripe), RFC "Agentic Checkout", section 6. Its keys are those of an endpoint.
-ACP = Profile(name="acp", spelling="opaque", keys_per="endpoint", echoes=frozenset(range(100, 600)), errors=_acp)
+#: Agentic Commerce Protocol (OpenAI, Stripe), RFC "Agentic Checkout", section 6. Its keys are those of an endpoint, and each
+#: response is the key's, but a 5xx. What asks for another identity or a later time is not yet the operation's.
+ACP = Profile(
+    name="acp",
+    spelling="opaque",
+    keys_per="endpoint",
+    remembers=frozenset(range(200, 500)) - {401, 403, 408, 425, 429},
+    echoes=frozenset(range(100, 600)),
+    errors=_acp,
+)
 
 #: Universal Commerce Protocol (Google, Shopify), its REST binding. Both conflicts are 409. A key is one of an operation.
 UCP = Profile(name="ucp", spelling="opaque", keys_per="endpoint", mismatch_status=409, errors=_ucp)

@@ -106,6 +106,16 @@ def test_the_requests_of_the_examples(name: str) -> None:
     assert (first["Idempotency-Key"], again["Idempotency-Key"], effects()) == (KEY, KEY, 1)
 
 
+@pytest.mark.parametrize("status", [400, 404, 409, 412])
+def test_a_refusal_is_the_original_response(status: int) -> None:
+    """6.3, 6.4: the seller's own refusal is replayed as well, and its key is no other body's."""
+    seller.statuses = [status]
+    first, again = seller.send(), seller.send()
+    assert (first.status_code, again.status_code, first.content) == (status, status, again.content)
+    assert (again["Idempotent-Replayed"], effects()) == ("true", 1)
+    assert refusal(seller.send(body={"currency": "eur"})) == (422, "invalid_request", "idempotency_conflict")
+
+
 def test_the_errors_of_the_examples() -> None:
     """6.4: `error_400_idempotency_key_required`, `error_422_idempotency_conflict`, `error_409_idempotency_in_flight`."""
     assert refusal(seller.send(key=None)) == (400, "invalid_request", "idempotency_key_required")

@@ -187,7 +187,7 @@ REMEMBERED = {
     "aip155": {201, 303},
     "zalando": _TABLE,
     "iceberg": _TABLE | {400, 409, 415},
-    "acp": _TABLE,
+    "acp": _TABLE | {400, 409, 415},
     "ucp": _TABLE,
     "adcp": {201},
     "mastodon": _TABLE,
