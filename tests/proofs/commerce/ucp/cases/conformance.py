@@ -12,10 +12,11 @@ import pytest
 
 from .....faults.proxy import Proxy
 from ....foreign.reports import Outcome, complaints, differences, read
-from ..differences import DIFFERENCES
+from ..differences import DIFFERENCES, TESTS
 from ..program import SUITE, python
 
-FILES = sorted(path.stem for path in SUITE.glob("*_test.py"))
+#: How many tests each of its files has.
+FILES = {path.stem: path.read_text(encoding="utf-8").count("\n  def test_") for path in sorted(SUITE.glob("*_test.py"))}
 
 
 def free_ports(count: int) -> list[int]:
@@ -44,10 +45,11 @@ def test_the_suite(name: str, server: Proxy, tmp_path: Path) -> None:
     assert report.exists(), done.stderr
     outcomes = {test.rpartition(".")[2]: outcome for test, outcome in read(report).items()}
     found = differences(dict.fromkeys(outcomes, Outcome(state="passed")), outcomes)
-    assert outcomes
+    assert len(outcomes) == FILES[name]
     assert complaints(found, [each for each in DIFFERENCES if each.suite == name]) == []
 
 
 def test_the_list_is_of_this_suite() -> None:
-    """Each difference is of a file that there is."""
+    """It counts the suite's tests, and names none of its files that is not there."""
+    assert sum(FILES.values()) == TESTS
     assert {each.suite for each in DIFFERENCES} <= set(FILES)
