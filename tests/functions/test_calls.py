@@ -621,6 +621,26 @@ def test_without_a_store(guard: Any, policy: str, monkeypatch: pytest.MonkeyPatc
         assert work.attempts == [0]
 
 
+def test_a_deadline_that_passes_while_the_store_fails(guard: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With on_store_failure="open", too, no call begins after the deadline."""
+    failed: list[bool] = []
+
+    def unreachable(*_: Any) -> Any:
+        failed.append(True)
+        raise StoreUnavailable
+
+    async def aunreachable(*_: Any) -> Any:
+        unreachable()
+
+    monkeypatch.setattr(stores["default"], "claim", unreachable)
+    monkeypatch.setattr(stores["default"], "aclaim", aunreachable)
+    monkeypatch.setattr("django_idempotency.engine.deadlines.remaining", lambda: 0.0 if failed else 5.0)
+    work = Runs(lambda *_: "done")
+    with deadline(60), pytest.raises(DeadlinePassed):
+        guard(work, on_store_failure="open")(1)
+    assert work.count == 0
+
+
 def test_an_async_receiver_hears_that_the_store_is_gone(guard: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The receiver is called, and changes nothing."""
 
