@@ -390,7 +390,7 @@ def draws_many(ctx: Context) -> dict[str, list[Image] | None]:
     return {}
 
 
-def unannotated(ctx: Context):  # type: ignore[no-untyped-def]
+def unannotated(ctx: Context):
     return Image(data=b"")
 
 

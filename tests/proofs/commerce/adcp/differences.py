@@ -1,8 +1,8 @@
 """Where a run differs from a storyboard in which each step is graded and passes, and why.
 
-`storyboards/` is from adcontextprotocol/adcp (Apache License 2.0), commit 4439b1871329488ce24b213e88d855849fb41187: AdCP 3.2. The runner, version
-6.11, is for 3.0: it grades by the schemas of that, and leaves ungraded what it does not know. One request is adapted to it
-(`START` in `run.cjs`).
+`storyboards/` is from adcontextprotocol/adcp (Apache License 2.0), commit 4439b1871329488ce24b213e88d855849fb41187: AdCP 3.2.
+The runner, version 6.11, is for 3.0: it grades by the schemas of that, and leaves ungraded what it does not know. One request
+is adapted to it (`START` in `run.cjs`).
 """
 
 from __future__ import annotations
