@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
+from math import inf
 from typing import Any, ClassVar
 
 import pytest
@@ -566,6 +567,23 @@ def test_derived_keys_while_disabled(guard: Any) -> None:
         charge(None)
     assert derived[1] == derived[2]
     assert len(set(derived)) == 4
+
+
+@pytest.mark.parametrize(
+    ("terms", "settings", "seconds"),
+    [
+        ({}, {}, inf),
+        ({"longest_run": timedelta(minutes=10)}, {}, 600),
+        ({}, {"LONGEST_RUN": 600}, 600),
+        ({"longest_run": None}, {"LONGEST_RUN": 600}, inf),
+    ],
+)
+def test_a_longest_run(guard: Any, terms: dict[str, Any], settings: dict[str, Any], seconds: float) -> None:
+    """It is that of the policy, or else of the settings; a call knows it before it claims its key."""
+    found: list[float] = []
+    with override_settings(IDEMPOTENCY={**LEASES, **settings}):
+        guard(lambda *_: found.append(current_operation()._operation.ticket.longest_run), **terms)(1)
+    assert found == [seconds]
 
 
 def test_a_deadline(guard: Any, clock: Clock) -> None:
