@@ -581,8 +581,13 @@ def test_derived_keys_while_disabled(guard: Any) -> None:
 def test_a_longest_run(guard: Any, terms: dict[str, Any], settings: dict[str, Any], seconds: float) -> None:
     """It is that of the policy, or else of the settings; a call knows it before it claims its key."""
     found: list[float] = []
+
+    def work(*_: Any) -> None:
+        current: Any = current_operation()
+        found.append(current._operation.ticket.longest_run)
+
     with override_settings(IDEMPOTENCY={**LEASES, **settings}):
-        guard(lambda *_: found.append(current_operation()._operation.ticket.longest_run), **terms)(1)
+        guard(work, **terms)(1)
     assert found == [seconds]
 
 
