@@ -209,6 +209,7 @@ def resolve(policy: Policy) -> Resolved:
             "on_failure": terms.on_failure if terms.on_failure == ON_FAILURE[guarantee] else "free",
             "profile": profile_of(terms.profile, project_settings()),
             **{name: seconds(getattr(terms, name)) for name in ("ttl", "seen_for", "lease", "wait", "within")},
+            "longest_run": None if terms.longest_run is None else seconds(terms.longest_run),
             "derive_secret": get("DERIVE_SECRET"),
             "request_id_header": meta_name(get("REQUEST_ID_HEADER") or ""),
             "claim_lease": claim_lease() if guarantee is Guarantee.ATOMIC else seconds(terms.lease),

@@ -54,13 +54,17 @@ class WorkResult(Enum):
 DROPPED_STATUSES = frozenset({400, 401, 403, 408, 409, 412, 415, 425, 428, 429})
 
 
-def classify_status(status: int, wanted: bool | None = None, remembers: Collection[int] | None = None) -> WorkResult:
+def classify_status(
+    status: int, wanted: bool | WorkResult | None = None, remembers: Collection[int] | None = None
+) -> WorkResult:
     """Classify an HTTP status. `wanted` is what the policy's `keep` says about the response; `None`: nothing.
 
-    `remembers` are the statuses that the profile stores; `None`: all below 500 but `DROPPED_STATUSES`.
+    A `keep` of ours may know the kind itself, where a protocol reports failures with status 200. `remembers` are the statuses that the profile stores; `None`: all below 500 but `DROPPED_STATUSES`.
     """
     if wanted is None and remembers is not None and status in remembers:
         return WorkResult.KEPT
+    if isinstance(wanted, WorkResult):
+        return wanted
     if status >= 500:
         return WorkResult.FAILED
     if wanted is None:

@@ -170,6 +170,11 @@ class Policy:
     )
     #: `lease` only: how long an owner may be silent before another may take over.
     lease: Duration = _duration(30)
+    #: `lease` only: how long work may run before its lease is no longer renewed, so that another may take over; `None`: as
+    #: long as its process lives.
+    longest_run: Duration | None = _field(
+        None, lambda value: value is None or is_duration(value), f"{DURATION}, or None", needs_lease=True
+    )
     #: "atomic" or "lease".
     guarantee: Guarantee | str = _one_of("atomic", "lease")
     #: An alias of `IDEMPOTENCY["STORES"]`.
@@ -293,6 +298,9 @@ class Policy:
         bounded = self.guarantee != Guarantee.ATOMIC and MISSING not in (self.lease, self.ttl)
         if bounded and seconds(self.lease) >= seconds(self.ttl):
             raise ValueError(f"Policy(lease={self.lease!r}, ttl={self.ttl!r}): make lease shorter than ttl.")
+        lease, longest = given.get("lease"), given.get("longest_run")
+        if lease is not None and longest is not None and seconds(longest) <= seconds(lease):
+            raise ValueError(f"Policy(lease={lease!r}, longest_run={longest!r}): make longest_run longer than lease.")
         if self.anonymous == "shared" and given.get("key") is not None:
             raise ValueError(
                 f'Policy(key={self.key!r}, anonymous="shared"): equal payloads of two clients would get one response. '
@@ -326,6 +334,7 @@ class Resolved(Policy):
 
     ttl: float
     lease: float
+    longest_run: float | None
     wait: float
     within: float
     seen_for: float

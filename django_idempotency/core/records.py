@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 from enum import Enum, IntEnum
+from math import inf
 from typing import Final, NamedTuple, TypeVar, final
 from uuid import UUID
 
@@ -190,6 +191,8 @@ class Ticket(NamedTuple):
     location: str | None = None
     #: The last part of its `ttl`, in which the key is remembered and its response is no longer given (seconds).
     seen_for: float = 0.0
+    #: How long its work may run before its lease is no longer renewed (seconds).
+    longest_run: float = inf
 
     @property
     def original_request(self) -> str:

@@ -29,6 +29,8 @@ logger = logging.getLogger("django_idempotency")
 PART = 3
 #: Seconds without work after which the thread ends; the next operation starts another.
 IDLE = 60.0
+#: Why a lease was lost that has not been renewed.
+OVERRUN = "The work ran for longer than longest_run, so its lease was not renewed: another may be running it by now."
 
 
 class Leased(Subject, Protocol):
@@ -46,19 +48,20 @@ class Leased(Subject, Protocol):
 class Lease(ref[Leased]):
     """An operation's lease, held weakly: if the operation is abandoned without a settle, the lease simply ends."""
 
-    __slots__ = ("due", "ends")
-    #: When it has certainly ended, and when it is next renewed.
+    __slots__ = ("due", "ends", "until")
+    #: When it has certainly ended, when it is next renewed, and from when on it is no longer: then it is looked at once more.
     ends: float
     due: float
+    until: float
 
     @property
     def early(self) -> float:
         """How early it may be renewed along with another of its store, to save a connection: a sixth of the lease."""
         return (self.ends - self.due) / 4
 
-    def begin(self, now: float, seconds: float) -> None:
-        self.ends = now + seconds
-        self.due = now + seconds / PART
+    def begin(self, now: float, seconds: float, until: float = inf) -> None:
+        self.ends, self.until = now + seconds, until
+        self.due = due if (due := now + seconds / PART) < until else self.ends
 
 
 class Heartbeat(Background):
@@ -89,7 +92,7 @@ class Heartbeat(Background):
         thread announces its check before it looks (see _pause()). So at least one of the two sees the other.
         """
         lease, now, seconds = Lease(operation), self._clock(), operation.ticket.lease
-        lease.begin(now, seconds)
+        lease.begin(now, seconds, now + operation.ticket.longest_run)
         if id(operation) in self._watched:  # an abandoned one's with the same id, which the thread may be removing
             with self._lock:
                 self._watched[id(operation)] = lease
@@ -155,18 +158,20 @@ class Heartbeat(Background):
                         self._lost(operation, LeaseLost())
 
     def _due(self, now: float) -> list[Leased]:
-        """Return the leases to renew, including nearly due ones of the same stores; forget abandoned ones."""
-        found, soon = [], []
+        """Return the leases to renew, including nearly due ones of the same stores; forget abandoned and stuck ones."""
+        found, soon, stuck = list[Leased](), list[Leased](), list[Leased]()
         with self._lock:
             for name, lease in self._watched.copy().items():
                 if lease.due <= now:
                     operation = lease()
                     if operation is not None:
-                        found.append(operation)
+                        (found if now < lease.until else stuck).append(operation)
                     elif self._watched.get(name) is lease:  # or another operation has it by now
                         self._watched.pop(name, None)
                 elif lease.due <= now + lease.early and (operation := lease()) is not None:
                     soon.append(operation)
+        for operation in stuck:
+            self._lost(operation, LeaseLost(OVERRUN))
         stores = {operation.store for operation in found}
         return [*found, *(operation for operation in soon if operation.store in stores)]
 
@@ -174,7 +179,7 @@ class Heartbeat(Background):
         with self._lock:
             for operation in operations:
                 if (lease := self._watched.get(id(operation))) is not None:
-                    lease.begin(now, operation.ticket.lease)
+                    lease.begin(now, operation.ticket.lease, lease.until)
 
     def _missed(self, operations: list[Leased], now: float, error: Exception) -> None:
         """Handle a failed renewal: retry soon, until a lease has certainly ended."""

@@ -18,6 +18,7 @@ from ..core.policy import async_contradiction
 from ..core.records import CALL_METHOD, Guarantee
 from ..core.rules import Verdict
 from ..engine.atomic import AtomicOperation
+from ..engine.deadlines import time_for
 from ..engine.lease import LeaseOperation
 from ..engine.operation import Operation
 from ..errors import CalledItself, ConfigurationError, IdempotencyError, KeyMissing, StoreUnavailable, UnhashablePayload
@@ -201,7 +202,10 @@ class FunctionCall:
         return error
 
     def go_without_store(self, error: StoreUnavailable) -> None:
-        """Report that the store is not responding; raise the error unless the call may run without the store."""
+        """Report that the store is not responding; raise the error unless the call may run without the store.
+
+        Raises `DeadlinePassed` if the store has taken so long that nothing may begin.
+        """
         self.plan.observer("unavailable", self.operation, error)
         self._count_missing_store(error)
 
@@ -214,6 +218,8 @@ class FunctionCall:
         # The store has just said that this execution is suspended here: it must not run a second time.
         suspended = self.execution is not None and self.execution.is_suspended_in(self.operation)
         refused = suspended or self.plan.policy.on_store_failure == "closed"
+        if not refused:
+            time_for(0)  # the store may have taken longer than the host has
         if self.plan.source is not None:
             count(self.plan.source, error.outcome if refused else DEGRADED, self.operation)
         if refused:

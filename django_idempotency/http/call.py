@@ -25,6 +25,7 @@ from ..core.failures import failed_with
 from ..core.records import MISSING, Outcome, Ticket
 from ..core.rules import Execute, Replay, Verdict
 from ..engine.atomic import AtomicOperation
+from ..engine.deadlines import time_for
 from ..engine.operation import Operation
 from ..errors import (
     ConfigurationError,
@@ -132,7 +133,7 @@ class Call:
         the record's database is taken over, and ends in those.
 
         Raises `InProgress`, `RequestMismatch`, `ResponseNotStored`, `OperationHeld`, `ReplayRefused` or
-        `StoreUnavailable`; `LeaseInTransaction` inside a transaction whose rollback the record would survive; and what
+        `StoreUnavailable`; `DeadlinePassed`; `LeaseInTransaction` inside a transaction whose rollback the record would survive; and what
         listeners, `on_replay` and `on_takeover` raise.
         """
         for each in self._listeners:
@@ -279,6 +280,7 @@ class Call:
         self._observer("unavailable", self.operation, error)
         if self.terms.on_store_failure == "closed":
             raise error
+        time_for(0)  # the store may have taken longer than the host has
         self.degraded, self.atomic_alias = True, None
         self._begin(None)
 

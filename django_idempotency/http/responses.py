@@ -55,7 +55,7 @@ FINAL = {"Stripe-Should-Retry": "false"}
 _DEFAULT = Spoken(DEFAULT)
 
 
-def wanted_by(policy: Policy, response: HttpResponseBase) -> bool | None:
+def wanted_by(policy: Policy, response: HttpResponseBase) -> bool | WorkResult | None:
     """Return whether the policy's `keep` stores a response; `None`: it does not say."""
     keep = policy.keep
     if callable(keep):

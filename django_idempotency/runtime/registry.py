@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from math import inf
 from typing import Any
 
 from django.conf import settings
@@ -163,6 +164,7 @@ def issuing(policy: Resolved, **given: Any) -> Callable[..., Ticket]:
         lease=policy.claim_lease,
         ttl=policy.ttl + policy.seen_for,
         seen_for=policy.seen_for,
+        longest_run=policy.longest_run or inf,
         guarantee=policy.guarantee,
         secret_id=secret_id(policy.derive_secret or settings.SECRET_KEY),
         **given,

@@ -487,6 +487,8 @@ def test_atomic_is_the_innermost_stores_to_give(
         ({"store": "outsid"}, "It has 'default', 'outside'. Type one"),
         ({"store": "outside"}, 'guarantee="lease"'),
         ({"on_takeover": print}, 'guarantee="lease"'),
+        ({"longest_run": 600}, 'guarantee="lease"'),
+        ({"longest_run": 30, "guarantee": "lease"}, "make longest_run longer than lease"),  # LEASE is 30
         ({"undo_on": [LookupError]}, 'guarantee="lease"'),
         ({"fresh_keys_by": "body.card"}, 'fresh_keys="60/m"'),
     ],

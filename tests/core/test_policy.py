@@ -41,6 +41,7 @@ FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {
     ),
     "seen_for": ([0, 5, timedelta(days=7)], [-5, None, False, "1d"], "0, or a positive number of seconds"),
     "lease": ([30, timedelta(seconds=30)], [0, -1, None, "30", False], "a positive number of seconds"),
+    "longest_run": ([None, 600, timedelta(hours=1)], [0, -1, "600", True], "at most ten years, or None"),
     "guarantee": (["atomic", "lease", Guarantee.LEASE], ["Atomic", "steps", None, ""], '"atomic" or "lease"'),
     "store": (["default", "redis"], ["", None, 1, b"default"], "an alias of STORES"),
     "scope": ([None, str], ["user", 1], "a function of the request, or None"),
@@ -155,6 +156,15 @@ def test_lease_and_ttl(lease: Any, ttl: Any, fits: bool) -> None:
     else:
         with pytest.raises(ValueError, match="make lease shorter than ttl"):
             Policy(lease=lease, ttl=ttl)
+
+
+@pytest.mark.parametrize("longest_run", [30, timedelta(seconds=29)])
+def test_a_run_that_is_as_short_as_the_lease(longest_run: Any) -> None:
+    """A lease that is never renewed needs no longest run."""
+    with pytest.raises(ValueError, match="make longest_run longer than lease"):
+        Policy(lease=30, longest_run=longest_run)
+    Policy(lease=30, longest_run=31)
+    Policy(longest_run=longest_run)
 
 
 @pytest.mark.parametrize("key", ["body.order_id", str])

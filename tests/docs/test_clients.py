@@ -16,9 +16,9 @@ def version_of(client: Client) -> str:
     return {name.lower(): version for name, version in pins.items()}[client.package]
 
 
-def refusal(error: tuple[str, int, str]) -> str:
+def refusal(error: tuple[str, int, str | None]) -> str:
     name, status, code = error
-    return f"{status} `{code}`: `{name}`"
+    return f"{status}{'' if code is None else f' `{code}`'}: `{name}`"
 
 
 def test_the_clients() -> None:

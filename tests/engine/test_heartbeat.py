@@ -14,8 +14,8 @@ from uuid import UUID
 import pytest
 
 from django_idempotency.core.conclusions import WorkResult
-from django_idempotency.core.records import Guarantee, Outcome, Ticket
-from django_idempotency.core.rules import Busy, Execute
+from django_idempotency.core.records import Guarantee, Outcome, Status, Ticket
+from django_idempotency.core.rules import Busy, Execute, Replay
 from django_idempotency.engine.atomic import AtomicOperation
 from django_idempotency.engine.heartbeat import Heartbeat, Lease, heartbeat
 from django_idempotency.engine.lease import LeaseOperation
@@ -94,6 +94,53 @@ def test_a_silent_owner_is_overtaken(world: World) -> None:
     assert isinstance(late.lost, LeaseLost)
     late.settle(WorkResult.KEPT, Outcome(status=201))
     assert world.events == ["claimed", "taken_over", "lost"]
+
+
+def test_work_that_runs_for_too_long(world: World, calls: list[int]) -> None:
+    """After `longest_run` its lease is renewed no more: it ends, the work learns of it, and another takes over."""
+    stuck = world.operation(longest_run=100.0)
+    stuck.open()
+    world.run(until=119)
+    assert isinstance(world.operation().open(), Busy)
+    assert (stuck.is_lost(), len(calls)) == (False, 9)  # the last at 90
+    world.seconds += 1
+    assert stuck.is_lost()
+    world.heartbeat.beat(world.seconds)
+    assert "longest_run" in str(stuck.lost)
+    assert isinstance(world.operation().open(), Execute)
+    stuck.settle(WorkResult.KEPT, Outcome(status=201))
+    assert world.events == ["claimed", "busy", "lost", "taken_over"]
+
+
+def test_work_that_ends_in_time(world: World) -> None:
+    """Its response is remembered, also when it ends after its last renewal."""
+    slow = world.operation(longest_run=100.0)
+    slow.open()
+    world.run(until=115)
+    slow.settle(WorkResult.KEPT, Outcome(status=201))
+    world.run(until=200)
+    assert world.events == ["claimed", "completed"]
+
+
+def test_a_store_that_does_not_answer_meanwhile(
+    world: World, calls: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Work that has run for too long is not renewed either by a beat that was missed before."""
+    stuck = world.operation(longest_run=100.0)
+    stuck.open()
+    world.run(until=89)
+
+    def fails(tickets: Sequence[Ticket]) -> set[UUID]:
+        raise StoreUnavailable
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.store, "renew", fails)
+        world.run(until=99)
+    before = len(calls)
+    world.run(until=120)
+    assert len(calls) == before
+    assert world.events == ["claimed", "lost"]
+    assert stuck.is_lost()
 
 
 def test_what_is_settled_is_forgotten(world: World) -> None:
@@ -465,6 +512,33 @@ def test_the_thread_on_a_real_database() -> None:
     assert renewed.is_set()
     slow.settle(WorkResult.KEPT, Outcome(status=201))
     assert slow.lost is None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_work_that_runs_for_too_long_on_a_real_database(world: World) -> None:
+    """Its record is taken over as that of a killed worker, and it settles nothing any more."""
+    from django_idempotency.models import IdempotencyRecord
+    from django_idempotency.stores.orm import ORMStore
+
+    world.store = ORMStore()  # type: ignore[assignment]
+    stuck, second = (world.operation(longest_run=100.0) for _ in range(2))
+    stuck.open()
+    records = IdempotencyRecord.objects
+    world.run(until=99)
+    renewed = records.get().lease_until
+    world.run(until=130)
+    assert records.get().lease_until == renewed
+    records.update(lease_until=records.get().created_at)  # as much later
+    verdict = second.open()
+    assert isinstance(verdict, Execute)
+    assert (verdict.takeover, verdict.attempt) == (True, 2)
+    stuck.settle(WorkResult.KEPT, Outcome(status=201, body=b"stuck"))
+    assert records.get().status == Status.RUNNING.value
+    second.settle(WorkResult.KEPT, Outcome(status=201, body=b"second"))
+    replay = world.operation().open()
+    assert isinstance(replay, Replay)
+    assert replay.outcome.body == b"second"
+    assert world.events == ["claimed", "lost", "taken_over", "completed", "replayed"]
 
 
 def test_a_beat_that_hangs(world: World) -> None:

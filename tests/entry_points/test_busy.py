@@ -15,6 +15,7 @@ from django.urls import path
 from django_idempotency import idempotent
 from django_idempotency.core.records import Ticket
 from django_idempotency.errors import StoreUnavailable
+from django_idempotency.functions import deadline
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore
 
@@ -130,6 +131,24 @@ def test_an_unreachable_store_may_leave_it_open(user: User, connect: Connect) ->
     answer = connect("/open/", user)()
     assert (answer.status_code, answer["Idempotency-Degraded"]) == (201, "true")
     assert effects() == 1
+
+
+@pytest.mark.django_db
+def test_a_deadline_that_passes_while_the_store_fails(
+    user: User, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With on_store_failure="open", too, no view begins after the deadline of its host."""
+    failed: list[bool] = []
+
+    def claim(self: ORMStore, ticket: Any) -> Any:
+        failed.append(True)
+        raise StoreUnavailable
+
+    monkeypatch.setattr(ORMStore, "claim", claim)
+    monkeypatch.setattr("django_idempotency.engine.deadlines.remaining", lambda: 0.0 if failed else 5.0)
+    with deadline(60):
+        answer = connect("/open/", user)()
+    assert (answer.status_code, failed, effects()) == (500, [True], 0)
 
 
 @pytest.mark.django_db

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
+from math import inf
 from typing import Any, ClassVar
 
 import pytest
@@ -568,6 +569,28 @@ def test_derived_keys_while_disabled(guard: Any) -> None:
     assert len(set(derived)) == 4
 
 
+@pytest.mark.parametrize(
+    ("terms", "settings", "seconds"),
+    [
+        ({}, {}, inf),
+        ({"longest_run": timedelta(minutes=10)}, {}, 600),
+        ({}, {"LONGEST_RUN": 600}, 600),
+        ({"longest_run": None}, {"LONGEST_RUN": 600}, inf),
+    ],
+)
+def test_a_longest_run(guard: Any, terms: dict[str, Any], settings: dict[str, Any], seconds: float) -> None:
+    """It is that of the policy, or else of the settings; a call knows it before it claims its key."""
+    found: list[float] = []
+
+    def work(*_: Any) -> None:
+        current: Any = current_operation()
+        found.append(current._operation.ticket.longest_run)
+
+    with override_settings(IDEMPOTENCY={**LEASES, **settings}):
+        guard(work, **terms)(1)
+    assert found == [seconds]
+
+
 def test_a_deadline(guard: Any, clock: Clock) -> None:
     """The lease lasts as long as the host; no call begins after the deadline."""
     charge = guard(work := Runs(), lease=600)
@@ -619,6 +642,26 @@ def test_without_a_store(guard: Any, policy: str, monkeypatch: pytest.MonkeyPatc
     else:
         assert charge(1) == "done"
         assert work.attempts == [0]
+
+
+def test_a_deadline_that_passes_while_the_store_fails(guard: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With on_store_failure="open", too, no call begins after the deadline."""
+    failed: list[bool] = []
+
+    def unreachable(*_: Any) -> Any:
+        failed.append(True)
+        raise StoreUnavailable
+
+    async def aunreachable(*_: Any) -> Any:
+        unreachable()
+
+    monkeypatch.setattr(stores["default"], "claim", unreachable)
+    monkeypatch.setattr(stores["default"], "aclaim", aunreachable)
+    monkeypatch.setattr("django_idempotency.engine.deadlines.remaining", lambda: 0.0 if failed else 5.0)
+    work = Runs(lambda *_: "done")
+    with deadline(60), pytest.raises(DeadlinePassed):
+        guard(work, on_store_failure="open")(1)
+    assert work.count == 0
 
 
 def test_an_async_receiver_hears_that_the_store_is_gone(guard: Any, monkeypatch: pytest.MonkeyPatch) -> None:

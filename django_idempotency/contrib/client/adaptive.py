@@ -4,7 +4,7 @@ Requests stand in a row, and each has its turn at the rate of the host: a token 
 host throttles, and grows evenly in time (AIMD); both count for those that stand there, too. Until a host throttles for the
 first time it has no limit, and after an hour without throttling as good as none.
 
-Each process finds its own part of what the host takes. Who is cut while it stands in the row lets its turn pass.
+Each process finds its own part of what the host takes. A call that ends while it stands in the row gives its place up.
 """
 
 from __future__ import annotations
@@ -56,13 +56,15 @@ class Pace:
             return place
 
     def look(self, place: float, now: float, most: float) -> float | None:
-        """Return in how many seconds it is a place's turn, at the rate of now; 0: send. `None`: it is given up, as above."""
+        """Return in how many seconds it is a place's turn, at the rate of now; 0: send. `None`: too late, as above."""
         with self._lock:
             self._advance(now)
-            if (wait := self._until(place)) >= most:
-                insort(self._gone, place)  # those behind it move up
-                return None
-            return wait
+            return None if (wait := self._until(place)) >= most else wait
+
+    def leave(self, place: float) -> None:
+        """Give a place up. Those behind it move up."""
+        with self._lock:
+            insort(self._gone, place)
 
     def throttled(self, now: float) -> None:
         """Note that the host has throttled. What was sent together counts once."""
@@ -104,14 +106,23 @@ class Turns:
         """Return for how long to wait before asking again; 0: send. Raises `DeadlinePassed` if that is too long."""
         if self._pace is None:
             return 0.0
-        place = self._pace.stand(now, left) if self._place is None else self._place
-        wait = None if place is None else self._pace.look(place, now, left)
+        if self._place is None:
+            self._place = self._pace.stand(now, left)
+        wait = None if self._place is None else self._pace.look(self._place, now, left)
         if wait is None:
+            self.leave()
             raise DeadlinePassed(
                 "Its host throttles, and the turn of this attempt comes after the deadline: the attempt was not sent."
             )
-        self._place = place if wait else None
+        if not wait:
+            self._place = None
         return min(wait, LOOKS)
+
+    def leave(self) -> None:
+        """Give the place of an attempt up that is not sent."""
+        if self._pace is not None and self._place is not None:
+            self._pace.leave(self._place)
+            self._place = None
 
     def heard(self, status: int, now: float) -> None:
         """Note a response."""

@@ -187,6 +187,7 @@ class Exchange:
                         return self._answered(answer, started)
                 time.sleep(pause)
         finally:
+            self._turns.leave()
             self._end()
 
     async def arun(self, send: Callable[[str, float], Awaitable[Answer]]) -> Answer:
@@ -214,6 +215,7 @@ class Exchange:
             self._open = None  # nothing can be awaited any more: its row stays open, as that of a dead process
             raise
         finally:
+            self._turns.leave()
             if self._open is not None:
                 await run_to_completion(sync_to_async(self._end)())
 

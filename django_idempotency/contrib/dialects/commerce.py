@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 
 from ...core.profiles import Profile
 from ...errors import Problem
@@ -57,9 +57,12 @@ _RECOVERY = {"same-key": "transient", "new-key": "correctable"}
 def _adcp(problem: Problem, _status: int, request: HttpRequest | None) -> dict[str, Any]:
     again, code = problem.retry_in, _named(problem, _ADCP).upper()
     recovery = "correctable" if code in _CORRECTABLE else _RECOVERY.get(problem.retry, "terminal")
-    error = {"code": code, "message": detail(problem), "recovery": recovery}
-    hint = {} if again is None else {"retry_after": min(max(again, 1), 3600)}
-    return {"adcp_error": error | hint, "errors": [error | hint], **_context(request)}
+    error: dict[str, Any] = {"code": code, "message": detail(problem), "recovery": recovery}
+    if again is not None:
+        error["retry_after"] = min(max(again, 1), 3600)
+    # To AdCP's own tests, all but two members of a conflict are a leak; `errors` is as in the example of its specification.
+    brief = {name: error[name] for name in ("code", "message")} if code == "IDEMPOTENCY_CONFLICT" else error
+    return {"adcp_error": brief, "errors": [error], **_context(request)}
 
 
 def _context(request: HttpRequest | None) -> dict[str, Any]:
@@ -69,6 +72,14 @@ def _context(request: HttpRequest | None) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return {"context": body["context"]} if isinstance(body, dict) and "context" in body else {}
+
+
+def adcp_replay(request: HttpRequest, response: HttpResponse) -> HttpResponse:
+    """Return a replay with the `context` of its own request, as AdCP wants it: for a policy's `on_replay`."""
+    body = json.loads(response.content)
+    body.pop("context", None)
+    response.content = json.dumps(body | _context(request)).encode()
+    return response
 
 
 #: Agentic Commerce Protocol (OpenAI, Stripe), RFC "Agentic Checkout", section 6. Its keys are those of an endpoint, and each

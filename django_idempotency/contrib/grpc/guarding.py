@@ -26,7 +26,7 @@ KEYS = ("x-idempotency-key", "idempotency-key")
 #: The fields of a policy that mean something here: those of a guarded function.
 FIELDS = {
     *("required", "ttl", "guarantee", "lease", "store", "on_busy", "wait", "on_failure", "on_store_failure"),
-    *("max_body", "store_body", "on_takeover", "undo_on"),
+    *("longest_run", "max_body", "store_body", "on_takeover", "undo_on"),
 }
 _METHOD = re.compile(r"/[\w.]+/\w+")
 

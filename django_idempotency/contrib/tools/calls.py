@@ -20,6 +20,7 @@ from django.http.response import HttpResponseBase
 
 from ... import conf
 from ...core.canonical import canonical_bytes
+from ...core.conclusions import WorkResult
 from ...core.profiles import DEFAULT
 from ...core.selectors.functions import Unpackable, from_json
 from ...decorators import idempotent
@@ -110,9 +111,12 @@ def call_digest(request: Any) -> bytes:
     return canonical_bytes({name: value for name, value in call.params.items() if name not in NOT_COMPARED})
 
 
-def is_final(response: Any) -> bool | None:
-    """Is a response kept? Not a question to the client: the call goes on with the answer, under its key."""
-    result = _member(_envelope(response), "result")
+def is_kept(response: Any) -> bool | WorkResult | None:
+    """Is a response kept? Not a question to the client: the call goes on with the answer, under its key. Nor a failure."""
+    envelope = _envelope(response)
+    result = _member(envelope, "result")
+    if "error" in envelope or result.get("isError") is True:
+        return WorkResult.FAILED
     return False if result.get("resultType") == "input_required" else None
 
 
@@ -172,7 +176,8 @@ def idempotent_tool_calls(
     The key is `params._meta["idempotency-key"]`, or the argument of the tool that is named by `argument`, or the header.
     Whatever else the view takes passes, and so do calls of other tools than `tools`, if that is given; a batch with a call is
     refused. A problem is the result of the tool, with `isError` and what to do (`retry`), and status 200. A
-    replay has the id of its own request. `fields` are those of `Policy`, such as `required`, `scope` and `guarantee`.
+    replay has the id of its own request. A result with `isError`, or a JSON-RPC error, is a failure, as a 5xx is: the key is
+    free for the same call, and with `atomic` its writes are rolled back. `fields` are those of `Policy`, such as `required`, `scope` and `guarantee`.
 
     Takes a function, or what REST framework's `as_view()` returns. Raises what `idempotent()` raises.
     """
@@ -180,7 +185,7 @@ def idempotent_tool_calls(
     def decorate(view: Any) -> Any:
         if inspect.isclass(view):
             raise ImproperlyConfigured(f"@idempotent_tool_calls() takes {view.__name__}.as_view(), not the class.")
-        hooks = {"key": call_key, "fingerprint": call_digest, "keep": is_final, "on_replay": renamed}
+        hooks = {"key": call_key, "fingerprint": call_digest, "keep": is_kept, "on_replay": renamed}
         guarded: Callable[..., Any] = idempotent(**hooks, **fields, profile=MCP)(view)
         # A call that has a key, and nobody whose it is, is refused.
         keyed: Callable[..., Any] = idempotent(**{**hooks, **fields, "required": True}, profile=MCP)(view)

@@ -6,17 +6,19 @@ import asyncio
 import functools
 import inspect
 import json
+from abc import ABCMeta
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.core.exceptions import ImproperlyConfigured
 from django.db import close_old_connections
 
 from ...core.policy import Duration, Policy, seconds
+from ...core.serialization.codecs import BUILTINS, codec_of, name_of
 from ...errors import ConfigurationError, IdempotencyError, ScopeRequired
 from ...functions import current_operation, derive_key, idempotent_function
 from ...functions.running import arun, run
@@ -34,8 +36,8 @@ Caller = Callable[[Any], str | None]
 TOOL = "_idempotent_tool"
 
 
-class Asked(IdempotencyError):
-    """The tool asks its client for more. Its key is free for the same call with the answer."""
+class NotFinal(IdempotencyError):
+    """The tool asks its client for more, or says that it has failed. Its key is free for the same call."""
 
     def __init__(self, result: Any) -> None:
         super().__init__()
@@ -65,6 +67,8 @@ class Call(NamedTuple):
 
 
 CALL: ContextVar[Call | None] = ContextVar("django_idempotency_tool_call")
+#: Types whose values are stored as they are.
+_STORED: tuple[type, ...] = (str, bool, list, type(None), *BUILTINS)
 #: An event loop itself holds its tasks weakly.
 _AT_WORK: set[asyncio.Future[Any]] = set()
 
@@ -135,6 +139,8 @@ class Tool:
             raise ImproperlyConfigured(
                 f"@idempotent_tool() on {function.__qualname__}: it has no argument {', '.join(sorted(unknown))}."
             )
+        if terms.get("serializer") is None:
+            refuse_unstorable(function)
         guarded: Any = idempotent_function(key=lambda _: None, validate=self.compared, **terms)(self.body())
         self.terms: FunctionTerms = guarded.idempotency._terms  # noqa: SLF001 - ours
         if window is not None:  # of derived keys, which are as new when it has passed
@@ -232,6 +238,26 @@ class Tool:
         return abody if iscoroutinefunction(self.function) else body
 
 
+def refuse_unstorable(function: Callable[..., Any]) -> None:
+    """Raise `ImproperlyConfigured` for a tool whose return annotation names a class that cannot be stored."""
+    for cls in unstorable_in(get_type_hints(function).get("return")):
+        raise ImproperlyConfigured(
+            f"@idempotent_tool() on {function.__qualname__}: it returns a {name_of(cls)}, which cannot be stored, so no repeated "
+            "call would get it. Return plain data or a pydantic model, or give serializer=(dump, load)."
+        )
+
+
+def unstorable_in(annotation: Any) -> Iterator[type]:
+    """Yield the classes in an annotation of which no instance can be stored."""
+    for part in get_args(annotation):
+        yield from unstorable_in(part)
+    if get_origin(annotation) is not None or not isinstance(annotation, type) or annotation in (Any, object):
+        return
+    stands_for_others = isinstance(annotation, ABCMeta)
+    if not stands_for_others and not issubclass(annotation, _STORED) and codec_of(annotation) is None:
+        yield annotation
+
+
 @contextmanager
 def working() -> Iterator[None]:
     """Let a tool work in the realm around its call: what it calls has keys of its own, for every caller."""
@@ -242,7 +268,7 @@ def working() -> Iterator[None]:
     SAID.set(call.around)
     try:
         yield
-    except Asked:
+    except NotFinal:
         raise
     except IdempotencyError as error:
         raise Failed(error) from None
@@ -267,9 +293,9 @@ async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
 
 
 def final(result: Any) -> Any:
-    """Return a result. Raises `Asked` for a question to the client (MCP 2026-07-28), which is not the end of its call."""
-    if sdk.asks(result):
-        raise Asked(result)
+    """Return a result. Raises `NotFinal` for a question to the client (MCP 2026-07-28), and for one that is an error."""
+    if not sdk.is_final(result):
+        raise NotFinal(result)
     return result
 
 
@@ -277,7 +303,7 @@ def answered(error: IdempotencyError | Failed) -> Any:
     """Return the result for an error of the guard. Raises it if it is the server's own fault, or the tool's."""
     if isinstance(error, Failed):
         raise error.error
-    if isinstance(error, Asked):
+    if isinstance(error, NotFinal):
         return error.result
     if (problem := problem_of(error)) is None:
         raise error

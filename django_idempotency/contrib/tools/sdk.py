@@ -15,6 +15,8 @@ from ...functions.names import MAX_KEY, validate_key
 META_KEY, REPLAYED = "idempotency-key", "idempotent-replayed"
 
 _SDKS = ("mcp", "fastmcp")
+#: Their classes of results that may say that the tool has failed.
+_RESULTS = ("CallToolResult", "ToolResult")
 
 
 def well_formed(sent: Any) -> str:
@@ -80,11 +82,12 @@ def authenticated(context: Any) -> str | None:
     return None if token is None else json.dumps([token.client_id, (token.claims or {}).get("iss"), token.subject])
 
 
-def asks(result: Any) -> bool:
-    """Is a result a question to the client, which calls again with the answer?"""
+def is_final(result: Any) -> bool:
+    """Does a call end with a result? Not with a question to the client, which calls again with the answer, nor with a failure."""
     from mcp.types import InputRequiredResult
 
-    return isinstance(result, InputRequiredResult)
+    fails = getattr(result, "is_error", None) is True and type(result).__name__ in _RESULTS
+    return not fails and not isinstance(result, InputRequiredResult)
 
 
 def refused(result: Mapping[str, Any]) -> Any:

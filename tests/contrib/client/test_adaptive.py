@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from django_idempotency.contrib.client.adaptive import LOOKS, MOST_HOSTS, SLOWEST, Pace, Turns, pace_of
+from django_idempotency.contrib.client.exchange import RetryBudget
 from django_idempotency.contrib.client.models import OutgoingCall
 from django_idempotency.errors import DeadlinePassed
 
@@ -241,6 +242,16 @@ def test_a_retry_that_would_come_too_late(call: Callable[..., Reply], provider: 
     reply = call("POST", provider.url, "order-17", json=AMOUNT, terms={"adaptive": True, "deadline": 1.0})
     assert reply.status == 429
     assert slept == []
+
+
+@calls
+def test_a_retry_that_the_budget_refuses(call: Callable[..., Reply], provider: Provider, slept: list[float]) -> None:
+    """It leaves the row: the next call waits for its own turn, and for nobody else's."""
+    provider.plan = [Failure(status=429)]
+    terms = {"adaptive": True, "budget": RetryBudget(capacity=0)}
+    assert call("POST", provider.url, "first", json=AMOUNT, terms=terms).status == 429
+    assert call("POST", provider.url, "second", json=AMOUNT, terms=terms).status == 200
+    assert 0.8 / SLOWEST < sum(slept) < 1 / SLOWEST
 
 
 @calls

@@ -214,6 +214,20 @@ def test_a_server_error(agent: Any, url: str) -> None:
     assert IdempotencyRecord.objects.get().attempt == 2
 
 
+@pytest.mark.parametrize("url", URLS)
+@pytest.mark.parametrize("how", ["result", "error", "events"])
+def test_a_failure_with_status_200(agent: Any, url: str, how: str) -> None:
+    """The tool says that it has failed: that is not stored, its writes are rolled back, and the key is free for the same call."""
+    failing = message(1, arguments={"refuse": how, "events": how == "events"})
+    for _ in range(2):
+        response = sent(agent, url, failing)
+        assert (response.status_code, response["Idempotency-Status"]) == (200, "failed")
+        assert b'"isError": true' in response.content or b'"error"' in response.content
+    assert Effect.objects.count() == (2 if url == "/async" else 0)  # under a lease nothing is rolled back
+    assert IdempotencyRecord.objects.get().attempt == 2
+    assert said(sent(agent, url, message(3)))[2:] == ("request-mismatch", "look-first")
+
+
 @pytest.mark.parametrize("url", ["/plain", "/rest"])
 def test_in_the_transactions_of_a_project(agent: Any, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With ATOMIC_REQUESTS a call is guarded as without it, and what passes runs in a transaction of its own."""

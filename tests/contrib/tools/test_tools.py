@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+from collections.abc import Sequence
 from contextvars import copy_context
 from datetime import timedelta
+from decimal import Decimal
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
@@ -19,8 +21,8 @@ pytest.importorskip("mcp")
 
 from mcp.server.auth.middleware.auth_context import auth_context_var
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
-from mcp.server.mcpserver import Context
-from mcp.types import InputRequiredResult, ToolAnnotations
+from mcp.server.mcpserver import Context, Image
+from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pytest_django import Settings
 
 from django_idempotency import idempotent_function, realm
@@ -225,6 +227,26 @@ def test_a_question_to_the_client(sdk: str, kind: str) -> None:
     assert call(1, context).meta == {"idempotent-replayed": True}
 
 
+def test_a_result_that_is_an_error(sdk: str, kind: str) -> None:
+    """It is a failure, as an exception is: what was written is rolled back, and the key is free for the same call."""
+    rounds: list[int] = []
+    cls: Any = CallToolResult if sdk == "mcp" else importlib.import_module("fastmcp.tools").ToolResult
+    failed = cls(content=[], is_error=True)
+
+    def work(amount: int) -> Any:
+        rounds.append(amount)
+        made = write(amount)
+        return made if len(rounds) > 1 else failed
+
+    shop = Shop(sdk, is_async=kind == "async", work=work)
+    call = async_to_sync(shop.guarded) if kind == "async" else shop.guarded
+    assert call(1, context_of()) is failed
+    assert effects() == (1 if kind == "async" else 0)  # under a lease nothing is rolled back
+    assert call(1, context_of())["amount"] == 1
+    record = IdempotencyRecord.objects.get()
+    assert (record.status, record.attempt) == (Status.COMPLETED.value, 2)
+
+
 # ------------------------------------------------------------------------------------------------- without a client
 
 
@@ -360,6 +382,35 @@ def unresolvable(amount: Nowhere, ctx: Context) -> int:  # type: ignore[name-def
     return 1
 
 
+def draws(ctx: Context) -> Image:
+    return Image(data=b"")
+
+
+def draws_many(ctx: Context) -> dict[str, list[Image] | None]:
+    return {}
+
+
+def unannotated(ctx: Context):
+    return Image(data=b"")
+
+
+def storable(ctx: Context) -> Sequence[CallToolResult | dict[str, Any]] | tuple[Decimal, ...] | Literal["none"] | None:
+    return None
+
+
+@pytest.mark.parametrize(
+    ("function", "terms"),
+    [
+        (storable, {}),
+        (unannotated, {}),
+        (draws, {"serializer": (lambda image: image.data, lambda data: Image(data=data))}),
+    ],
+)
+def test_what_is_stored(function: Any, terms: dict[str, Any]) -> None:
+    """A class of the SDK that has fields, what is abstract, what no annotation says, and what is given a serializer."""
+    assert idempotent_tool(**terms)(function)
+
+
 @pytest.mark.parametrize(
     ("function", "terms", "says"),
     [
@@ -371,6 +422,8 @@ def unresolvable(amount: Nowhere, ctx: Context) -> int:  # type: ignore[name-def
         (call_async, {"caller": call_async}, "takes a sync function"),
         (call_async, {"derived_for": 0}, "ttl"),
         (call_async, {"key": "amount"}, "key"),
+        (draws, {"guarantee": "lease"}, r"it returns a [\w.]+Image, which cannot be stored"),
+        (draws_many, {"guarantee": "lease"}, r"it returns a [\w.]+Image, which cannot be stored"),
     ],
 )
 def test_what_never_works(function: Any, terms: dict[str, Any], says: str) -> None:

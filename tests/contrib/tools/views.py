@@ -32,8 +32,12 @@ def answer(message: dict[str, Any]) -> HttpResponse:
     made = Effect.objects.create(label=params["name"], attempt=0)
     if arguments.get("break"):
         raise Broken
+    if arguments.get("refuse") == "error":
+        return JsonResponse({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32603, "message": "No."}})
     result = {"content": [{"type": "text", "text": str(made.pk)}], "structuredContent": {"id": made.pk, "rate": 1.10}}
     envelope = {"jsonrpc": "2.0", "id": message["id"], "result": {**result, "_meta": {"trace": "first"}}}
+    if arguments.get("refuse"):
+        envelope["result"]["isError"] = True
     if arguments.get("stream"):
         return StreamingHttpResponse([f"data: {json.dumps(envelope)}\n\n"], content_type="text/event-stream")  # type: ignore[return-value]
     if arguments.get("events"):

@@ -18,7 +18,9 @@ from hypothesis import strategies as st
 
 from django_idempotency import idempotent
 from django_idempotency.contrib.dialects import PROFILES, REPEATABILITY
+from django_idempotency.contrib.dialects.commerce import ADCP_EXCLUDED, adcp_replay
 from django_idempotency.contrib.dialects.wire import require_timely
+from django_idempotency.contrib.fingerprints.json import json_body
 from django_idempotency.core.profiles import IETF, Profile
 from django_idempotency.errors import KeyAhead, KeyExpired, KeyMalformed
 from django_idempotency.http.keys import parse_key
@@ -319,6 +321,37 @@ def test_the_context_of_a_buyer(sent: Any, back: Any) -> None:
     api.send(key)
     assert api.inside is not None
     assert json.loads(api.inside.content)["errors"][0]["retry_after"] == 30
+
+
+@pytest.mark.parametrize("context", [{"correlation_id": "second"}, None], ids=["another", "none"])
+def test_a_replay_of_adcp_has_the_context_of_its_own_request(context: Any) -> None:
+    """With `adcp_replay`: the buyer finds its correlation id, not that of the first request."""
+
+    @idempotent(
+        profile="adcp",
+        scope=lambda request: "buyer",
+        fingerprint=json_body(exclude=ADCP_EXCLUDED),
+        on_replay=adcp_replay,
+    )
+    def buy(request: HttpRequest) -> HttpResponse:
+        return JsonResponse({"id": 1, "context": json.loads(request.body)["context"]})
+
+    key = {"idempotency_key": str(uuid4())}
+    own = {} if context is None else {"context": context}
+    first, second = (
+        buy(FACTORY.post("/", json.dumps(key | sent), content_type="application/json"))
+        for sent in ({"context": {"correlation_id": "first"}}, own)
+    )
+    assert json.loads(first.content)["context"] == {"correlation_id": "first"}
+    assert json.loads(second.content) == {"id": 1, "replayed": True} | own
+
+
+def test_a_conflict_of_adcp_says_little() -> None:
+    """AdCP's own tests take any member of a conflict's `adcp_error` but these two for a leak of the first request."""
+    api = Api("adcp")
+    key = new_key(api.profile)
+    api.send(key)
+    assert set(json.loads(api.send(key, amount=2).content)["adcp_error"]) == {"code", "message"}
 
 
 def test_a_key_of_adcp_that_was_seen_and_has_expired() -> None:

@@ -44,13 +44,15 @@ class Client:
     profile: str
     pay: Pay
     #: The client's error for a key of another request, and for one whose request still runs.
-    mismatch: tuple[str, int, str]
-    running: tuple[str, int, str]
+    mismatch: tuple[str, int, str | None]
+    running: tuple[str, int, str | None]
     #: Does it retry by itself: after a lost answer, and while the first request runs?
     after_loss: bool
     while_running: bool
     #: Does it make up a key of its own, if its user names none, and send it with each of its retries?
     own_key: bool = False
+    #: Does it retry by itself after a failure of the server (503)?
+    after_failure: bool = False
 
 
 def stripe_python(url: str, key: str, amount: int, retries: int) -> str:
@@ -195,6 +197,54 @@ def azure(url: str, key: str, amount: int, retries: int) -> str:
     return str(made["id"])
 
 
+def gocardless(url: str, key: str, amount: int, retries: int) -> str:
+    import requests
+    from gocardless_pro import Client, errors
+
+    payments = Client(access_token="t", base_url=url).payments
+    payments.max_network_retries, payments.retry_delay_in_seconds = retries + 1, 0.1
+    payment = {"amount": amount, "currency": "EUR", "links": {"mandate": "MD1"}}
+    try:
+        made = payments.create(payment, {"Idempotency-Key": key} if key else None)
+    except requests.ConnectionError as error:
+        raise Lost from error
+    except errors.ApiError as error:
+        raise Refused(type(error).__name__, error.code, error.errors[0]["reason"]) from error
+    return str(made.id)
+
+
+def mollie(url: str, key: str, amount: int, retries: int) -> str:
+    from mollie.api.client import Client
+    from mollie.api.error import RequestError, ResponseError
+
+    client = Client(f"{url}/mollie", retry=retries)
+    client.set_api_key("test_1")
+    payment = {"amount": {"currency": "EUR", "value": f"{amount}.00"}, "description": "order 17"}
+    try:
+        made = client.payments.create(payment, idempotency_key=key)
+    except RequestError as error:
+        raise Lost from error
+    except ResponseError as error:
+        raise Refused(type(error).__name__, int(error.status or 0), error.field) from error
+    return str(made.id)
+
+
+def svix(url: str, key: str, amount: int, retries: int) -> str:
+    import httpx
+    from svix.api import MessageCreateOptions, MessageIn, Svix, SvixOptions
+    from svix.api.errors.http_error import HttpError
+
+    client = Svix("t", SvixOptions(server_url=url, retry_schedule=[0.1] * retries))
+    message = MessageIn(event_type="invoice.paid", payload={"amount": amount})
+    try:
+        made = client.message.create("app_1", message, MessageCreateOptions(idempotency_key=key or None))
+    except httpx.TransportError as error:
+        raise Lost from error
+    except HttpError as error:
+        raise Refused(type(error).__name__, error.status_code, error.code) from error
+    return str(made.id)
+
+
 CLIENTS = (
     Client(
         package="stripe",
@@ -227,6 +277,7 @@ CLIENTS = (
         running=("ApiError", 409, "CONFLICT"),
         after_loss=False,
         while_running=True,
+        after_failure=True,
     ),
     Client(
         package="adyen",
@@ -258,6 +309,7 @@ CLIENTS = (
         after_loss=True,
         while_running=True,
         own_key=True,
+        after_failure=True,
     ),
     Client(
         package="azure-communication-email",
@@ -268,5 +320,40 @@ CLIENTS = (
         running=("ResourceExistsError", 409, "InProgress"),
         after_loss=True,
         while_running=True,
+        after_failure=True,
+    ),
+    Client(
+        package="gocardless-pro",
+        index="PyPI",
+        profile="gocardless",
+        pay=gocardless,
+        mismatch=("InvalidApiUsageError", 422, "request_mismatch"),
+        running=("InvalidStateError", 409, "in_progress"),
+        after_loss=True,
+        while_running=False,
+        own_key=True,
+    ),
+    Client(
+        package="mollie-api-python",
+        index="PyPI",
+        profile="mollie",
+        pay=mollie,
+        mismatch=("UnprocessableEntityError", 422, None),
+        running=("ConflictError", 409, None),
+        after_loss=False,
+        while_running=False,
+    ),
+    Client(
+        package="svix",
+        index="PyPI",
+        profile="default",
+        pay=svix,
+        # Its client reads each 422 as one of FastAPI's, and fails at ours: the profile of its view says 409.
+        mismatch=("HttpError", 409, "request-mismatch"),
+        running=("HttpError", 409, "in-progress"),
+        after_loss=True,
+        while_running=False,
+        own_key=True,
+        after_failure=True,
     ),
 )

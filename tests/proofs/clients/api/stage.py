@@ -1,4 +1,4 @@
-"""What a test arranges on the server: a request that is held, and what has been answered."""
+"""What a test arranges on the server: a request that is held or fails, and what has been answered."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ class Stage:
         self.replays = 0
         self.entered, self.released = threading.Event(), threading.Event()
         self.holding = False
+        self.failing = False
+        #: Is a replay answered as GoCardless does: with a 409 that names the payment?
+        self.conflicting = False
         self.losing: Proxy | None = None
 
     def lose(self, proxy: Proxy) -> None:
@@ -29,6 +32,14 @@ class Stage:
     def hold(self) -> None:
         """Hold the next request in its view, until another one has been refused."""
         self.holding = True
+
+    def fail(self) -> None:
+        """Let the next request fail after its work (503)."""
+        self.failing = True
+
+    def fails(self) -> bool:
+        failing, self.failing = self.failing, False
+        return failing
 
     def in_view(self) -> None:
         """Wait, if this is the request to hold; or have its answer lost."""

@@ -10,7 +10,7 @@ import pytest
 
 from ....faults.proxy import Proxy
 from ..api.stage import Stage
-from ..clients import CLIENTS, Client, Lost, Refused
+from ..clients import CLIENTS, Client, Lost, Refused, gocardless, mollie
 
 
 def clients(chosen: Callable[[Client], bool] = lambda _: True) -> pytest.MarkDecorator:
@@ -107,3 +107,36 @@ def test_it_comes_back_by_itself(client: Client, url: str, stage: Stage) -> None
     first.join(30)
     assert [second] == made
     assert payments() == 1
+
+
+@clients(lambda client: client.after_failure)
+def test_it_comes_back_after_a_failure(client: Client, url: str, stage: Stage) -> None:
+    """The server fails after its work, which is undone. The client comes back by itself: one payment, and no replay."""
+    stage.fail()
+    client.pay(url, str(uuid4()), 500, 2)
+    assert payments() == 1
+    assert stage.statuses[0] == 503
+    assert len(stage.statuses) == 2
+    assert stage.replays == 0
+
+
+@pytest.mark.parametrize("conflicting", [False, True], ids=["as-stored", "as-gocardless-does"])
+def test_gocardless_gets_the_payment(conflicting: bool, url: str, stage: Stage, server: Proxy) -> None:
+    """After a lost answer its client takes the replay, or a 409 that names the payment, which it then gets."""
+    stage.conflicting = conflicting
+    stage.lose(server)
+    made = gocardless(url, str(uuid4()), 500, 2)
+    from ..api.models import Payment
+
+    assert made == str(Payment.objects.get().pk)
+    assert stage.statuses == [201, 409 if conflicting else 201]
+    assert stage.replays == 1
+
+
+def test_mollie_notices_a_replay(url: str, stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    """Its client reads `Idempotent-Replayed`, and warns of a key that was used before."""
+    key = str(uuid4())
+    mollie(url, key, 500, 0)
+    assert "Idempotent-Replayed" not in caplog.text
+    mollie(url, key, 500, 0)
+    assert f"the Idempotency-Key used in the request was '{key}'" in caplog.text

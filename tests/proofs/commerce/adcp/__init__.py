@@ -1,0 +1,1 @@
+"""AdCP's own storyboards against a seller: `python -m tests.proofs.commerce.adcp`."""
