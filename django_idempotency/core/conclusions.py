@@ -59,7 +59,8 @@ def classify_status(
 ) -> WorkResult:
     """Classify an HTTP status. `wanted` is what the policy's `keep` says about the response; `None`: nothing.
 
-    A `keep` of ours may know the kind itself, where a protocol reports failures with status 200. `remembers` are the statuses that the profile stores; `None`: all below 500 but `DROPPED_STATUSES`.
+    A `keep` of ours may know the kind itself, where a protocol reports failures with status 200. `remembers` are the statuses
+    that the profile stores; `None`: all below 500 but `DROPPED_STATUSES`.
     """
     if wanted is None and remembers is not None and status in remembers:
         return WorkResult.KEPT

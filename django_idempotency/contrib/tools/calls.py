@@ -177,7 +177,8 @@ def idempotent_tool_calls(
     Whatever else the view takes passes, and so do calls of other tools than `tools`, if that is given; a batch with a call is
     refused. A problem is the result of the tool, with `isError` and what to do (`retry`), and status 200. A
     replay has the id of its own request. A result with `isError`, or a JSON-RPC error, is a failure, as a 5xx is: the key is
-    free for the same call, and with `atomic` its writes are rolled back. `fields` are those of `Policy`, such as `required`, `scope` and `guarantee`.
+    free for the same call, and with `atomic` its writes are rolled back. `fields` are those of `Policy`, such as `required`,
+    `scope` and `guarantee`.
 
     Takes a function, or what REST framework's `as_view()` returns. Raises what `idempotent()` raises.
     """

@@ -1,1 +1,5 @@
-"""AdCP's own storyboards against a seller: `python -m tests.proofs.commerce.adcp`."""
+"""AdCP's own storyboards of idempotency, at a seller of this project."""
+
+from .program import main
+
+__all__ = ["main"]

@@ -13,22 +13,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ...environments import ROOT, Unavailable, call, is_outdated, note
+
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[3]
 NODE = ROOT / ".cache" / "adcp"
 PACKAGE = HERE / "package.json"
 #: Seconds for an installation, and until the seller is up.
 LIMIT, UP = 480, 30
 
 
-class Unavailable(Exception):
-    """What the storyboards need cannot be obtained."""
-
-
 def build() -> Path:
     """Install the runner, unless it is there, and return where. Raises `Unavailable`."""
-    built_with = NODE / "built-with.json"
-    if not built_with.exists() or built_with.read_bytes() != PACKAGE.read_bytes():
+    if is_outdated(NODE, PACKAGE):
         npm = shutil.which("npm")
         if npm is None or shutil.which("node") is None:
             raise Unavailable("Install Node.js with npm: the runner of AdCP's storyboards is for it.")
@@ -36,11 +32,12 @@ def build() -> Path:
         NODE.mkdir(parents=True)
         shutil.copy(PACKAGE, NODE)
         options = ["--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts"]
-        install = [npm, "install", "--prefix", str(NODE), *options]
-        done = subprocess.run(install, capture_output=True, text=True, timeout=LIMIT, check=False)
-        if done.returncode:
-            raise Unavailable(f"The runner cannot be installed:\n{done.stdout}{done.stderr}".rstrip())
-        shutil.copy(PACKAGE, built_with)
+        call(
+            [npm, "install", "--prefix", str(NODE), *options],
+            time.monotonic() + LIMIT,
+            "The runner cannot be installed",
+        )
+        note(NODE, PACKAGE)
     return NODE / "node_modules"
 
 
