@@ -30,6 +30,7 @@ INSTALLED_APPS = [
     "django_idempotency",
     "django_idempotency.contrib.browser",
     "django_idempotency.contrib.client",
+    "django_idempotency.contrib.erasing",
     "django_idempotency.contrib.forms",
     "django_idempotency.contrib.monitoring",
     "django_idempotency.contrib.outbox",

@@ -12,19 +12,19 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 
-from ... import conf
-from ...core import interventions
-from ...core.at_rest import hashed_scope
-from ...core.interventions import Intervention
-from ...core.records import Record, Status
-from ...errors import ConfigurationError
-from ...inspection.terminal import plain
-from ...instrumentation.trail import trail
-from ...runtime.registry import records_of, stores
-from ...runtime.wings import extensions
-from ...scopes import observed, spellings
-from ..base import ScanningCommand
-from ..output import operator
+from ..... import conf
+from .....core import interventions
+from .....core.at_rest import hashed_scope
+from .....core.interventions import Intervention
+from .....core.records import Record, Status
+from .....errors import ConfigurationError
+from .....inspection.terminal import plain
+from .....instrumentation.trail import trail
+from .....management.base import ScanningCommand
+from .....management.output import operator
+from .....runtime.registry import records_of, stores
+from .....runtime.wings import extensions
+from .....scopes import observed, spellings
 
 logger = logging.getLogger("django_idempotency")
 
