@@ -98,6 +98,11 @@ class Plan:
         return self.terms.wait if self.terms.on_busy == "wait" else 0.0
 
     @cached_property
+    def takeovers(self) -> Any:
+        """What asks `on_takeover`; `None`: nobody does. In `atomic` nothing of a crashed owner is left to ask about."""
+        return wing("takeovers") if self.leases and self.terms.on_takeover is not None else None
+
+    @cached_property
     def listeners(self) -> tuple[Listens, ...]:
         """What screens its requests: each makes a listener for a call."""
         terms = self.terms
@@ -124,18 +129,9 @@ class Plan:
 
     def compile(self) -> None:
         """Compile all of it. Raises what is wrong with the policy or the settings."""
-        for name in (
-            "terms",
-            "store",
-            "max_body",
-            "leases",
-            "patience",
-            "listeners",
-            "issue",
-            "counts_replays",
-            "exemptions",
-        ):
-            getattr(self, name)
+        for name, value in vars(Plan).items():
+            if isinstance(value, cached_property):
+                getattr(self, name)
 
     # ---------------------------------------------------------------------------------------------------- what is sent
 

@@ -118,6 +118,7 @@ setting_changed.connect(_forget)
 #: The options that ask for a wing → its module.
 WINGS = {
     "screening": ("fresh_keys or suspect", "django_idempotency.contrib.screening.screening"),
+    "takeovers": ("on_takeover", "django_idempotency.contrib.takeovers.asking"),
     "observe": ('mode="observe"', "django_idempotency.contrib.observe.observing"),
     "by_route": ('"ROUTES"', "django_idempotency.contrib.by_route.policies"),
     "dialects": ("profile=…", "django_idempotency.contrib.dialects.wire"),

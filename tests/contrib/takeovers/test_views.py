@@ -27,17 +27,16 @@ from rest_framework.views import APIView
 
 from django_idempotency import Policy, idempotent
 from django_idempotency.contrib.act_by_key.views import IdempotencyKeyView
+from django_idempotency.contrib.takeovers import Takeover
 from django_idempotency.core.interventions import released
 from django_idempotency.core.records import Status
 from django_idempotency.errors import ConfigurationError
-from django_idempotency.http.takeovers import Takeover
 from django_idempotency.inspection.status import next_answer
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.runtime.registry import stores
 from testproject.payments.models import Charge, Effect
-
-from ..support.factories import grant
-from .conftest import CHARGE, KEY, effects
+from tests.entry_points.conftest import CHARGE, KEY, effects
+from tests.support.factories import grant
 
 pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
