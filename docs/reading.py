@@ -37,7 +37,7 @@ PARTS = {
     "Views": "http/views http/kinds http/markers http/layers http/following http/exemptions",
     "Entry points of Django": "middleware decorators apps",
     "The entry point of REST framework": "rest_framework",
-    "What selects: expressions and canonical JSON": "http/selection core/selectors core/canonical http",
+    "What selects: expressions and canonical JSON": "core/selectors core/canonical http",
     "Functions": (
         "functions/decorator functions/terms functions/arguments functions/names functions/call functions/running "
         "functions/current functions/executions"

@@ -117,6 +117,7 @@ setting_changed.connect(_forget)
 
 #: The options that ask for a wing → its module.
 WINGS = {
+    "selecting": ("what selects a key or a fingerprint", "django_idempotency.contrib.selecting.selection"),
     "screening": ("fresh_keys or suspect", "django_idempotency.contrib.screening.screening"),
     "takeovers": ("on_takeover", "django_idempotency.contrib.takeovers.asking"),
     "observe": ('mode="observe"', "django_idempotency.contrib.observe.observing"),

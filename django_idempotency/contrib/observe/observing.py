@@ -41,7 +41,6 @@ from ...http.exchange import HeaderStatus, RequestIdempotency, hand_out, note, n
 from ...http.plan import Plan
 from ...http.problems import refusal_of
 from ...http.responses import ending_of, is_storable, wanted_by
-from ...http.selection import asks_request
 from ...http.unguarded import readable_key, report_unguarded
 from ...instrumentation.observer import notify_observed
 from ...instrumentation.outcomes import OBSERVED
@@ -51,6 +50,7 @@ from ...runtime.transactions import refuse_open_transactions
 from ...runtime.wings import extended
 from ...scopes import observed
 from ...stores.base import BaseStore
+from ..selecting.selection import asks_request
 
 #: Seconds for which a store that did not respond is left alone, so that it delays few responses.
 PAUSE = 10.0

@@ -32,9 +32,9 @@ from ...http.call import Call
 from ...http.counting import in_any_language
 from ...http.problems import note_record
 from ...http.responses import FINAL
-from ...http.selection import Document, selected_facts
 from ...realms import realm_of
 from ...stores.base import BaseStore
+from ..selecting.selection import Document, selected_facts
 
 logger = logging.getLogger("django_idempotency")
 

@@ -17,10 +17,10 @@ from pytest_django import Settings
 
 from django_idempotency import Policy
 from django_idempotency.conf import resolve
+from django_idempotency.contrib.selecting.selection import MAX_SELECTABLE, Document, compiled, selected_key
 from django_idempotency.core.selectors import Functions, Selector
 from django_idempotency.errors import ConfigurationError, KeyMissing
 from django_idempotency.http.admission import compile_expressions, fingerprint
-from django_idempotency.http.selection import MAX_SELECTABLE, Document, compiled, selected_key
 from django_idempotency.http.unguarded import report_unguarded
 
 JSON = "application/json"

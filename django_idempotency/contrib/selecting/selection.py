@@ -16,17 +16,26 @@ from django.http import HttpRequest
 from django.http.request import RawPostDataException
 from django.utils.datastructures import MultiValueDict
 
-from ..core.canonical import TooDeep, UnhashableValue, canonical_bytes, digest
-from ..core.key_formats import ANY, ISSUED
-from ..core.policy import DOCUMENT, FINGERPRINTS, SELECTING, WARN, Policy, Resolved
-from ..core.records import UnprintedBytes, prints
-from ..core.selectors import Selector
-from ..core.selectors.functions import Unpackable, from_json
-from ..errors import ConfigurationError, KeyMissing, NotSelectable
-from ..runtime.wings import wing
-from .bodies import CSRF_FIELD, FORMS, fits, form_fields, is_json, is_parsed_as_form, read_already, require_bounded
-from .keys import formatted, plain_key
-from .unguarded import KEYLESS, NO_KEY, leave_unguarded
+from ...core.canonical import TooDeep, UnhashableValue, canonical_bytes, digest
+from ...core.key_formats import ANY, ISSUED
+from ...core.policy import DOCUMENT, FINGERPRINTS, SELECTING, WARN, Policy, Resolved
+from ...core.records import UnprintedBytes, prints
+from ...core.selectors import Selector
+from ...core.selectors.functions import Unpackable, from_json
+from ...errors import ConfigurationError, KeyMissing, NotSelectable
+from ...http.bodies import (
+    CSRF_FIELD,
+    FORMS,
+    fits,
+    form_fields,
+    is_json,
+    is_parsed_as_form,
+    read_already,
+    require_bounded,
+)
+from ...http.keys import formatted, plain_key
+from ...http.unguarded import KEYLESS, NO_KEY, leave_unguarded
+from ...runtime.wings import wing
 
 #: JSON longer than this (bytes) is not selected from.
 MAX_SELECTABLE = 1024 * 1024
