@@ -33,7 +33,7 @@ PARTS = {
     "The way of a request": "http/run http/admission http/plan http/exchange",
     "One call: open, settle, fail": "http/call http/raised http/problems http/atomic_requests",
     "Key, scope and fingerprint": "http/keys scopes realms http/bodies",
-    "The response": ("http/responses http/error_bodies http/error_pages http/unguarded http/counting"),
+    "The response": ("http/responses http/error_bodies http/unguarded http/counting"),
     "Views": "http/views http/kinds http/markers http/layers http/following http/exemptions",
     "Entry points of Django": "middleware decorators apps",
     "The entry point of REST framework": "rest_framework",

@@ -380,7 +380,8 @@ def fingerprint(request: Any, policy: Policy, user: Any = None, document: Any = 
 
 def _chosen(request: Any, texts: list[bytes], policy: Policy, user: Any, document: Any) -> bytes | None:
     """Return the digest by what an expression or a function of the project chooses; `None`: all of the body is compared."""
-    selecting, rule = wing("selecting"), cast("Any", policy.fingerprint)
+    selecting = wing("selecting")
+    rule: Any = policy.fingerprint
     if not selecting.asks_request(rule):
         document = document or selecting.Document(request, user, policy.max_request_body)
         selected = selecting.selected_part(document, rule)

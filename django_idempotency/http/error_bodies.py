@@ -35,5 +35,5 @@ def problem_document(problem: Problem, status: int, _request: object = None) -> 
     }
 
 
-#: The names in a profile's `errors` under which a program gets a problem document; what is a page otherwise, too: see error_pages.
+#: The names in a profile's `errors` under which a program gets a problem document; what is a page otherwise, too: see contrib.forms.pages.
 DOCUMENTS = ("problem", "page")

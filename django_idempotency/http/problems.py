@@ -23,6 +23,7 @@ from ..core.profiles import Profile
 from ..core.rules import Busy, Late, Mismatch, Unreadable
 from ..core.standings import OperationState, standing
 from ..errors import InProgress, KeyExpired, Problem, RecordUnreadable, RequestMismatch
+from ..runtime.wings import wing
 from .counting import count_problem
 from .error_bodies import DOCUMENTS, docs_url, problem_document
 from .exchange import ORIGINAL, exchange_of, headers_of, note, noted_of, of_problem, spoken_to
@@ -107,10 +108,8 @@ def problem_response(problem: Problem, request: HttpRequest) -> HttpResponse:
     note_problem(request, problem)
     code, about = status_of(problem, profile), headers(problem, request)
     if profile.errors == "page":
-        from .error_pages import page_of  # not above: templates, for forms only
-
         about["Vary"] = "Accept"
-        if (page := page_of(problem, request, code)) is not None:
+        if (page := wing("forms").page_of(problem, request, code)) is not None:
             return StoredResponse(page, status=code, headers=about)
     return StoredResponse(
         json.dumps(document(problem, profile, request)),

@@ -12,6 +12,7 @@ from django.utils.encoding import escape_uri_path
 from .. import conf
 from ..core.records import shortened
 from ..engine.operation import Operation
+from ..runtime.wings import wing
 from ..signals import EVENTS, Event
 from .meters import LEASE_LOST, Source
 from .outcomes import short_id
@@ -84,9 +85,7 @@ class Observer:
             if self._source is not None:
                 LEASE_LOST.record(**self._source._asdict())
         elif operation.record is not None and (conf.get("COUNT_REPLAYS") if self._counts is None else self._counts):
-            from ..engine.repeating import repeats  # not above: few projects count them
-
-            repeats.add(operation.store, operation.record, replayed=event == "replayed")
+            wing("repeats").repeats.add(operation.store, operation.record, replayed=event == "replayed")
 
 
 def route_of(request: Any) -> str | None:

@@ -118,6 +118,9 @@ setting_changed.connect(_forget)
 #: The options that ask for a wing → its module.
 WINGS = {
     "selecting": ("what selects a key or a fingerprint", "django_idempotency.contrib.selecting.selection"),
+    "forms": ('profile="form"', "django_idempotency.contrib.forms.pages"),
+    "replay_through": ('"REPLAY_THROUGH"', "django_idempotency.contrib.replay_through.following"),
+    "repeats": ('"COUNT_REPLAYS"', "django_idempotency.contrib.repeats.counting"),
     "screening": ("fresh_keys or suspect", "django_idempotency.contrib.screening.screening"),
     "takeovers": ("on_takeover", "django_idempotency.contrib.takeovers.asking"),
     "observe": ('mode="observe"', "django_idempotency.contrib.observe.observing"),

@@ -24,7 +24,7 @@ from ..support.services import needs_prometheus, program
 
 #: Where metrics are declared.
 DECLARING = (
-    *("runtime.metered", "contrib.audit.writing", "contrib.suspects.searching"),
+    *("contrib.metrics.metered", "contrib.audit.writing", "contrib.suspects.searching"),
     *("contrib.outbox.relaying", "contrib.steps.journal", "contrib.client.ledger"),
     *("contrib.metrics.fronts", "contrib.monitoring.clients"),
 )

@@ -10,10 +10,10 @@ from uuid import UUID
 
 import pytest
 
+from django_idempotency.contrib.repeats import counting
+from django_idempotency.contrib.repeats.counting import RepeatCounter
 from django_idempotency.core import rules
 from django_idempotency.core.records import Counted, Record
-from django_idempotency.engine import repeating
-from django_idempotency.engine.repeating import RepeatCounter
 from django_idempotency.errors import StoreUnavailable
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.testing.tickets import NOW, make_ticket
@@ -74,7 +74,7 @@ def test_a_batch_that_fails_is_not_tried_again(counter: RepeatCounter) -> None:
 
 def test_memory_is_bounded(counter: RepeatCounter, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond `MOST` keys only those that wait already are counted."""
-    monkeypatch.setattr(repeating, "MOST", 2)
+    monkeypatch.setattr(counting, "MOST", 2)
     store = Store()
     for key in ("a", "b", "c", "a"):
         counter.add(store, record(key), replayed=True)

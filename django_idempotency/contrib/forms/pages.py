@@ -9,8 +9,8 @@ from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.utils.http import url_has_allowed_host_and_scheme
 
-from ..errors import Problem
-from .bodies import FORMS
+from ...errors import Problem
+from ...http.bodies import FORMS
 
 logger = logging.getLogger("django_idempotency")
 

@@ -9,10 +9,9 @@ from django.test import RequestFactory
 from django.utils import translation
 
 from django_idempotency import errors
+from django_idempotency.contrib.forms.pages import page_of
 from django_idempotency.errors import OperationCancelled, Problem
-from django_idempotency.http.error_pages import page_of
-
-from .test_problems import PROBLEMS
+from tests.http.test_problems import PROBLEMS
 
 
 class OfAProject(Problem):

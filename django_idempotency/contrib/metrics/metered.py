@@ -8,10 +8,10 @@ from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from uuid import UUID
 
-from ..core.records import Record, Settlement, Ticket
-from ..instrumentation.meters import QUICK, Metric
-from ..stores.base import BaseStore, Guard
-from ..stores.wrapper import WrappedStore
+from ...core.records import Record, Settlement, Ticket
+from ...instrumentation.meters import QUICK, Metric
+from ...stores.base import BaseStore, Guard
+from ...stores.wrapper import WrappedStore
 
 
 class MeteredStore(WrappedStore):

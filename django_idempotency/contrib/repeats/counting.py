@@ -17,11 +17,11 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ..core.records import Counted, Record, Repeats
-from .background import Background
+from ...core.records import Counted, Record, Repeats
+from ...engine.background import Background
 
 if TYPE_CHECKING:
-    from ..stores.base import BaseStore
+    from ...stores.base import BaseStore
 
 logger = logging.getLogger("django_idempotency")
 
