@@ -10,8 +10,8 @@ from django.urls import path, re_path
 from pytest_django import Settings
 
 from django_idempotency.checks.guards import rows
-from django_idempotency.checks.surprises import check_replays
 from django_idempotency.checks.urlconf import Route
+from django_idempotency.contrib.advice.surprises import check_replays
 
 from ..entry_points.test_asked_again import THROUGH, UNFOLLOWED
 from .conftest import Configure, hints

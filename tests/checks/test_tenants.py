@@ -9,8 +9,8 @@ from django.apps import apps as registered
 from django.db import connections
 from pytest_django import Settings
 
-from django_idempotency.checks.databases import check_databases, check_tenants
-from django_idempotency.checks.servers import check_hosts
+from django_idempotency.checks.databases import check_databases
+from django_idempotency.contrib.advice.tenants import check_hosts, check_tenants
 
 from .conftest import Configure, hints
 

@@ -20,8 +20,9 @@ from django.utils import timezone
 from django_tenants.utils import schema_context, tenant_context
 
 from django_idempotency import idempotent_function
-from django_idempotency.checks.databases import check_databases, check_tenants
+from django_idempotency.checks.databases import check_databases
 from django_idempotency.contrib import outbox
+from django_idempotency.contrib.advice.tenants import check_tenants
 from django_idempotency.contrib.outbox.models import Message
 from django_idempotency.contrib.outbox.relaying import Relay
 from django_idempotency.core.conclusions import WorkResult

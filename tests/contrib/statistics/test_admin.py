@@ -12,7 +12,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from django_idempotency.admin import statistics
+from django_idempotency.contrib.statistics import admin as statistics
 from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.failures import failed_with
 from django_idempotency.models import IdempotencyRecord

@@ -13,14 +13,14 @@ from django.http import HttpRequest, HttpResponse
 from django.template.defaultfilters import filesizeformat
 from django.utils.translation import gettext_lazy as _
 
-from .. import conf
-from ..errors import RecordUnreadable, StoreUnavailable
-from ..inspection.statistics import PERIODS, SAMPLE, Fact, Period, Series, over, repeated, share
-from ..inspection.status import HELD, DisplayStatus, Tally
-from ..inspection.terminal import span
-from ..models import IdempotencyRecord, RepeatCount
-from .columns import failure_of, record_of_row
-from .panels import rendered
+from ... import conf
+from ...admin.columns import failure_of, record_of_row
+from ...admin.panels import PAGES, Page, rendered
+from ...errors import RecordUnreadable, StoreUnavailable
+from ...inspection.status import HELD, DisplayStatus, Tally
+from ...inspection.terminal import span
+from ...models import IdempotencyRecord, RepeatCount
+from .figures import PERIODS, SAMPLE, Fact, Period, Series, over, repeated, share
 
 #: Rows that a purge would delete and that are counted.
 DUE = 10_000
@@ -89,3 +89,6 @@ def ages(of: Any, request: HttpRequest, tally: Tally, now: datetime | None) -> I
             yield _("To be purged"), f"{due:,}" if due < DUE else f"≥ {DUE:,}"
         if (size := store.size()) is not None:
             yield _("Size, with indexes"), filesizeformat(size)
+
+
+PAGES.insert(0, Page(name="statistics", title=_("Statistics"), view=statistics_view))

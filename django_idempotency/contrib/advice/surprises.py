@@ -9,16 +9,16 @@ from typing import Any
 
 from django.core.checks import CheckMessage
 
-from .. import conf
-from ..core.policy import Policy
-from ..http.following import unfollowed
-from ..http.markers import rest_class, view_class
-from ..http.views import route_of
-from ..stores.check_messages import Finding, and_more
-from .guards import guards_of, methods_of
-from .middleware import answering_exceptions, guards_every_view
-from .settings import after_settings
-from .urlconf import Route, has_operations, name_of, open_handlers, routes, seem_exempt, views
+from ... import conf
+from ...checks.guards import guards_of, methods_of
+from ...checks.middleware import answering_exceptions, guards_every_view
+from ...checks.settings import after_settings
+from ...checks.urlconf import Route, has_operations, name_of, open_handlers, routes, seem_exempt, views
+from ...core.policy import Policy
+from ...http.following import unfollowed
+from ...http.markers import rest_class, view_class
+from ...http.views import route_of
+from ...stores.check_messages import Finding, and_more
 
 
 class W077(Finding):

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from django_idempotency.inspection.statistics import PERIODS, Fact, Series, over, share
+from django_idempotency.contrib.statistics.figures import PERIODS, Fact, Series, over, share
 from django_idempotency.testing.tickets import NOW
 
 MINUTE = timedelta(minutes=1)

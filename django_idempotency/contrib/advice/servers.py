@@ -8,23 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
-from django.apps import apps
-from django.conf import settings
 from django.core.checks import CheckMessage
 from django.db import Error, connections
 
-from .. import conf
-from ..errors import StoreUnavailable
-from ..inspection.failures import reason
-from ..runtime.registry import records_of
-from ..stores.base import BaseStore
-from ..stores.check_messages import Finding, shown
-from ..stores.orm.dialects import Dialect, InnoDB, PostgreSQL, SQLite, dialect_class
-from ..stores.wrapper import layers
-from .databases import SCHEMA_PER_TENANT, W068, is_unmigrated, record_databases
-from .settings import after_settings
-from .stores import built, nested_in
-from .urlconf import policies, views
+from ... import conf
+from ...checks.databases import is_unmigrated, record_databases
+from ...checks.settings import after_settings
+from ...checks.stores import built, nested_in
+from ...checks.urlconf import policies, views
+from ...errors import StoreUnavailable
+from ...inspection.failures import reason
+from ...runtime.registry import records_of
+from ...stores.base import BaseStore
+from ...stores.check_messages import Finding, shown
+from ...stores.orm.dialects import Dialect, InnoDB, PostgreSQL, SQLite, dialect_class
+from ...stores.wrapper import layers
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
@@ -131,14 +129,6 @@ class W078(Finding):
 PATIENCE = 600
 #: Connections that our own threads open: the heartbeat's, and that of retried settles.
 APART = 2
-
-
-@after_settings
-def check_hosts(**_: Any) -> Iterator[CheckMessage]:
-    """Check that a wildcard domain has a realm. Not "*": it is common behind proxies."""
-    if conf.get("REALM") is None and not any(map(apps.is_installed, SCHEMA_PER_TENANT)):
-        for domain in [domain for domain in settings.ALLOWED_HOSTS if domain.startswith(".")][:1]:
-            yield W068(found=f'ALLOWED_HOSTS has "{domain}"', realm="host")
 
 
 @after_settings
