@@ -43,7 +43,7 @@ PARTS = {
         "functions/current functions/executions"
     ),
     "Their results": "functions core/serialization",
-    "What a work sees; stores by their names; events and figures": "runtime instrumentation signals messages",
+    "What a work sees; stores by their names; events and figures": "runtime instrumentation signals",
     "System checks": "checks",
     "Looking, and changing by hand": "inspection core admin",
     "Commands": "management __init__",

@@ -17,7 +17,6 @@ from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.failures import failed_with
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.base import utcnow
-from tests.admin.conftest import boss  # noqa: F401 - a fixture
 from tests.admin.helpers import LIST, completed, released, running, staff, text_of
 from tests.stores.helpers import Call, atomic_ticket
 from tests.support.factories import UserFactory

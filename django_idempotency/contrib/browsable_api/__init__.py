@@ -6,9 +6,9 @@ from typing import Any
 
 from rest_framework.renderers import BrowsableAPIRenderer
 
-from .. import conf
-from ..core.key_formats import ISSUED, UUID7
-from ..core.policy import Policy
+from ... import conf
+from ...core.key_formats import ISSUED, UUID7
+from ...core.policy import Policy
 
 
 class IdempotentBrowsableAPIRenderer(BrowsableAPIRenderer):

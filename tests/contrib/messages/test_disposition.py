@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from django_idempotency import errors
+from django_idempotency.contrib.messages import LIMIT, Acknowledge, DeadLetter, Disposition, Redeliver, disposition
 from django_idempotency.errors import IdempotencyError
-from django_idempotency.messages import LIMIT, Acknowledge, DeadLetter, Disposition, Redeliver, disposition
 from tests.docs.pages import checked, code
 
 

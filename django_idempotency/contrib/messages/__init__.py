@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .errors import IdempotencyError, is_answer
+from ...errors import IdempotencyError, is_answer
 
 #: Failures after which a message is dead-lettered.
 LIMIT = 5

@@ -16,11 +16,10 @@ from rest_framework.permissions import AllowAny
 from rest_framework.serializers import ModelSerializer
 
 from django_idempotency import Policy
+from django_idempotency.contrib.browsable_api import IdempotentBrowsableAPIRenderer
 from django_idempotency.rest_framework import IdempotentViewMixin
-from django_idempotency.rest_framework.renderers import IdempotentBrowsableAPIRenderer
 from testproject.payments.models import Effect
-
-from .conftest import KEY, effects
+from tests.entry_points.conftest import KEY, effects
 
 pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
