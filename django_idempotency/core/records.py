@@ -299,11 +299,6 @@ class Repeats(NamedTuple):
     mismatches: int
     last_seen: datetime
 
-    def plus(self, other: Repeats) -> Repeats:
-        """Return both together."""
-        replays, mismatches = self.replays + other.replays, self.mismatches + other.mismatches
-        return Repeats(replays, mismatches, max(self.last_seen, other.last_seen))
-
 
 class Counted(NamedTuple):
     """The retries of a record since the last batch. Nothing needs them after `purge_at`, when the record is purged."""

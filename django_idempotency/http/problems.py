@@ -9,16 +9,11 @@ from uuid import UUID
 
 from django.db import connections
 from django.http import HttpRequest, HttpResponse
-from django.http.response import HttpResponseBase
 from django.urls import NoReverseMatch, reverse
-from django.utils.decorators import method_decorator
-from django.views import View
-from django.views.decorators.cache import never_cache
 
 from .. import conf
 from ..core.concurrency import in_thread
 from ..core.hashing import operation_ref
-from ..core.policy import Policy
 from ..core.profiles import Profile
 from ..core.rules import Busy, Late, Mismatch, Unreadable
 from ..core.standings import OperationState, standing
@@ -26,12 +21,8 @@ from ..errors import InProgress, KeyExpired, Problem, RecordUnreadable, RequestM
 from ..runtime.wings import wing
 from .counting import count_problem
 from .error_bodies import DOCUMENTS, docs_url, problem_document
-from .exchange import ORIGINAL, exchange_of, headers_of, note, noted_of, of_problem, spoken_to
-from .markers import Mark
+from .exchange import ORIGINAL, headers_of, note, noted_of, of_problem, spoken_to
 from .responses import StoredResponse
-
-#: An example for schemas.
-EXAMPLE = "op_a4eascqlbqgq4dyqcejbgfavcylrqgi2dmob2hq7"
 
 
 def refusal_of(verdict: Busy | Mismatch | Late | Unreadable) -> Problem:
@@ -130,31 +121,7 @@ async def aproblem_response(problem: Problem, request: HttpRequest) -> HttpRespo
     )
 
 
-# --------------------------------------------------------------------------------------------------- on our own views
-
-
-@method_decorator(never_cache, name="dispatch")
-class OwnView(View):
-    """The middleware neither guards it nor requires a key. It responds to one of our errors with a problem document."""
-
-    policy = Policy()
-    idempotency_mark = Mark(exempt=True)
-
-    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Respond with a problem document to one of our errors."""
-        try:
-            return super().dispatch(request, *args, **kwargs)
-        except Problem as problem:
-            return problem_response(problem, request)
-
-
 # ---------------------------------------------------------------------------------------- which operation it is about
-
-
-def note_record(request: HttpRequest, record: UUID) -> None:
-    """Note on a request that it is about this record, which it has not claimed."""
-    exchange = exchange_of(request)
-    exchange.record, exchange.operation = record, None
 
 
 def describe(problem: Problem, request: HttpRequest) -> None:
@@ -165,19 +132,11 @@ def describe(problem: Problem, request: HttpRequest) -> None:
     record = None if exchange.operation is None else exchange.operation.record
     state = standing(problem, record=record)
     if state is not None:
-        problem.extensions |= _members(reference_to(exchange.record), state)
+        problem.extensions |= members(reference_to(exchange.record), state)
 
 
-def example_of(kind: type[Problem]) -> Problem:
-    """Return a problem for a schema."""
-    problem, state = kind(), standing(kind)
-    if state is not None:
-        problem.extensions |= _members(EXAMPLE, state)
-    return problem
-
-
-def _members(reference: str, state: OperationState) -> dict[str, str | int]:
-    """Nothing proves that a new key is safe: see `core.standings`."""
+def members(reference: str, state: OperationState) -> dict[str, str | int]:
+    """Return what a problem says about an operation. Nothing proves that a new key is safe: see `core.standings`."""
     return {"operation_ref": reference, "operation_state": state.value, "safe_new_key": False}
 
 

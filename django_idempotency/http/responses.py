@@ -76,7 +76,7 @@ def capture(response: Any, policy: Resolved, limit: int) -> Outcome:
     """
     if not policy.store_body:
         return Outcome(status=response.status_code, headers=tuple(_named(response, policy)), body=MISSING)
-    limit = 0 if _is_private(response) else limit
+    limit = 0 if is_private(response) else limit
     body: bytes | Missing = _stream(response, policy, limit) if response.streaming else response.content
     plain = None
     if body is not MISSING and "Content-Encoding" in response.headers:
@@ -116,16 +116,6 @@ def _without_coding(response: HttpResponseBase, body: bytes, limit: int) -> byte
     return None
 
 
-def is_storable(response: Any, policy: Policy, limit: int) -> bool:
-    """Would `capture()` store the body, as far as can be told without reading a stream or rendering?"""
-    if not policy.store_body:
-        return False
-    limit = 0 if _is_private(response) else limit
-    if response.streaming:
-        return _is_buffered(response, policy, limit)
-    return not getattr(response, "is_rendered", True) or len(response.content) <= limit
-
-
 def _named(response: HttpResponseBase, policy: Policy) -> Iterator[tuple[str, str]]:
     """Yield the headers that a policy names. Any other, such as Location, may be the secret."""
     wanted, keeps = policy.headers, _keeping(policy)
@@ -136,7 +126,8 @@ def _named(response: HttpResponseBase, policy: Policy) -> Iterator[tuple[str, st
             yield name, value
 
 
-def _is_private(response: HttpResponseBase) -> bool:
+def is_private(response: HttpResponseBase) -> bool:
+    """Does it say that no cache may store it?"""
     return "no-store" in response.headers.get("Cache-Control", "").lower()
 
 
@@ -164,7 +155,7 @@ def _is_of_response(name: str, *, csrf: str) -> bool:
 
 def _stream(response: Any, policy: Policy, limit: int) -> bytes | Missing:
     """Buffer a file of known, small length, or any stream if the policy says so; otherwise leave it alone."""
-    if not _is_buffered(response, policy, limit):
+    if not is_buffered(response, policy, limit):
         return MISSING
     chunks = iter(response.streaming_content)
     head, length = [], 0
@@ -178,8 +169,9 @@ def _stream(response: Any, policy: Policy, limit: int) -> bytes | Missing:
     return b"".join(head)
 
 
-def _is_buffered(response: Any, policy: Policy, limit: int) -> bool:
-    if _is_private(response):
+def is_buffered(response: Any, policy: Policy, limit: int) -> bool:
+    """Is a stream read into memory, to be stored?"""
+    if is_private(response):
         return False
     small_file = isinstance(response, FileResponse) and _declared_length(response) <= limit
     return not response.is_async and (small_file or policy.buffer_stream)
@@ -188,16 +180,6 @@ def _is_buffered(response: Any, policy: Policy, limit: int) -> bool:
 def _declared_length(response: StreamingHttpResponse) -> float:
     length = response.headers.get("Content-Length", "")
     return int(length) if length.isdecimal() else float("inf")
-
-
-def is_cancellation(outcome: Outcome | None) -> bool:
-    """Does it say that the operation was cancelled before it began?"""
-    return outcome in CANCELLATIONS
-
-
-def is_held(outcome: Outcome | None) -> bool:
-    """Does it say that a person must find out how far the work came?"""
-    return outcome == HELD
 
 
 def rebuild(outcome: Outcome, *, spoken: Spoken = _DEFAULT, original: str = "") -> HttpResponse:

@@ -181,8 +181,7 @@ def meter(chosen: str) -> Meter:
 
 meters = Meters()
 
-#: Seconds. A verb of a store takes a tenth of a millisecond in memory, and seconds while a server fails over.
-QUICK = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+#: Seconds.
 SLOW = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
 
 REQUESTS = Metric(

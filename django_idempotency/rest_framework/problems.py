@@ -6,14 +6,12 @@ from typing import Any
 
 from django.http import HttpRequest
 from rest_framework.exceptions import APIException
-from rest_framework.views import APIView, exception_handler
+from rest_framework.views import exception_handler
 
-from ..core.policy import Policy
 from ..errors import Problem
 from ..http import problems
 from ..http.error_bodies import detail
 from ..http.exchange import spoken_to
-from ..http.markers import Mark
 from ..http.problems import note_problem
 
 
@@ -43,16 +41,3 @@ def respond_to(view: Any, exception: IdempotencyException, request: HttpRequest)
         response.setdefault(name, value)
     response.exception = True
     return response
-
-
-class OwnView(APIView):
-    """A view of ours: the middleware neither guards it nor requires a key. It responds to our errors as a guard does."""
-
-    policy = Policy()
-    idempotency_mark = Mark(exempt=True)
-
-    def handle_exception(self, exc: Exception) -> Any:
-        """Respond to one of our errors as a guard does."""
-        if isinstance(exc, Problem):
-            return respond_to(self, IdempotencyException(exc, self.request._request), self.request._request)
-        return super().handle_exception(exc)

@@ -13,8 +13,9 @@ from ... import conf
 from ...checks.guards import guards_of, methods_of
 from ...checks.middleware import answering_exceptions, guards_every_view
 from ...checks.settings import after_settings
-from ...checks.urlconf import Route, has_operations, name_of, open_handlers, routes, seem_exempt, views
+from ...checks.urlconf import Route, are_exempt, has_operations, name_of, open_handlers, routes, views
 from ...core.policy import Policy
+from ...http.exemptions import exemptions
 from ...http.following import unfollowed
 from ...http.markers import rest_class, view_class
 from ...http.views import route_of
@@ -60,10 +61,42 @@ def check_replays(**_: Any) -> Iterator[CheckMessage]:
         return
     before: defaultdict[str, list[str]] = defaultdict(list)
     for callback, leading in views():
-        if not seem_exempt(leading) and (layer := _unfollowed(callback)) is not None:
+        if not _seem_exempt(leading) and (layer := _unfollowed(callback)) is not None:
             before[layer].append(f"{name_of(callback)} ({leading[0].path})")
     for layer, found in before.items():
         yield W077(view=found[0], others=and_more(found), layer=layer)
+
+
+#: The pieces of a pattern: an escaped character, a set, a count, a converter or a group's name, any other character.
+_PIECE = re.compile(r"\\.|\[(?:\\.|[^\]])+\]|\{[^}]*\}|<[^<>]*>|.")
+
+
+def _seem_exempt(leading: list[Route]) -> bool:
+    """Does EXEMPT cover these routes, if an expression that covers an example of one covers it all?
+
+    Not of a route that may serve every path.
+    """
+    expressions = [entry.test for entry in exemptions() if entry.kind == "regex"]
+    return all(
+        are_exempt([route]) or (not _serves_all(route) and any(test.search(example_of(route)) for test in expressions))
+        for route in leading
+    )
+
+
+def _serves_all(route: Route) -> bool:
+    """Does its path begin with a part that any text matches, also one with slashes?"""
+    return re.match(r"/\W*(<path:|(\(\?P<\w+>|\()?\.[*+])", route.path) is not None
+
+
+def example_of(route: Route) -> str:
+    """Return a path like those that a route matches, with an `x` for each part that varies."""
+    found, depth = [], 0
+    for piece in _PIECE.findall(route.path):
+        if not depth and piece[0] not in ")^$*+?|{":
+            varies = piece == "(" or (len(piece) > 1 and (piece[0] in "<[" or piece[1].isalnum()))
+            found.append("x" if varies else piece[-1])
+        depth += (piece == "(") - (piece == ")")
+    return "".join(found)
 
 
 def _unfollowed(callback: Any) -> str | None:

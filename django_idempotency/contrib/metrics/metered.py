@@ -9,7 +9,7 @@ from types import TracebackType
 from uuid import UUID
 
 from ...core.records import Record, Settlement, Ticket
-from ...instrumentation.meters import QUICK, Metric
+from ...instrumentation.meters import Metric
 from ...stores.base import BaseStore, Guard
 from ...stores.wrapper import WrappedStore
 
@@ -77,6 +77,8 @@ def measured(alias: str, operation: str) -> Iterator[None]:
         STORE_OPERATION.record(time.perf_counter() - began, store=alias, operation=operation)
 
 
+#: Seconds. A verb of a store takes a tenth of a millisecond in memory, and seconds while a server fails over.
+QUICK = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 STORE_OPERATION = Metric(
     "store.operation.duration", "How long the verbs of a store took.", ("store", "operation"), unit="s", buckets=QUICK
 )

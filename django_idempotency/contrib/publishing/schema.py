@@ -12,11 +12,11 @@ from typing import Any
 from ... import conf
 from ...core.policy import Policy
 from ...core.profiles import DEFAULT, Profile
-from ...core.standings import OperationState
+from ...core.standings import OperationState, standing
 from ...errors import RETRIES, Problem
 from ...http import exchange, problems
 from ...http.error_bodies import DOCUMENTS
-from ...http.problems import example_of
+from ...http.problems import members
 from .policies import problems_of, published
 
 _TEXT = {"type": "string"}
@@ -239,3 +239,15 @@ def is_required(terms: dict[str, Any]) -> bool:
 def _prefix(profile: Profile) -> str:
     """Return what distinguishes a profile's components from those of the default one."""
     return "" if profile.name == DEFAULT.name else "".join(filter(str.isalnum, profile.name.title()))
+
+
+#: The reference to an operation that does not exist.
+EXAMPLE = "op_a4eascqlbqgq4dyqcejbgfavcylrqgi2dmob2hq7"
+
+
+def example_of(kind: type[Problem]) -> Problem:
+    """Return a problem for a schema."""
+    problem, state = kind(), standing(kind)
+    if state is not None:
+        problem.extensions |= members(EXAMPLE, state)
+    return problem

@@ -51,7 +51,7 @@ class RepeatCounter(Background):
             known = self._waiting.get(key)
             if known is None and len(self._waiting) >= MOST:
                 return
-            repeats = once if known is None else known.repeats.plus(once)
+            repeats = once if known is None else _sum(known.repeats, once)
             self._waiting[key] = Counted(record.id, repeats, record.purge_at)
             with suppress(RuntimeError):  # the interpreter is ending: drain() writes it
                 self._start()
@@ -87,6 +87,11 @@ class RepeatCounter(Background):
 
     def _work(self) -> None:
         self.flush()
+
+
+def _sum(one: Repeats, other: Repeats) -> Repeats:
+    last_seen = max(one.last_seen, other.last_seen)
+    return Repeats(one.replays + other.replays, one.mismatches + other.mismatches, last_seen)
 
 
 repeats = RepeatCounter()
