@@ -230,12 +230,14 @@ def _cell(text: object) -> str:
 
 #: Mark → what makes its table.
 TABLES: dict[str, Callable[[], str]] = {
-    "settings-and-stores": lambda: checks(f"{CHECKS}.settings.", f"{CHECKS}.stores.", "django_idempotency.stores."),
+    "settings-and-stores": lambda: checks(
+        f"{CHECKS}.settings.", f"{CHECKS}.stores.", f"{ADVICE}.fronts.", "django_idempotency.stores."
+    ),
     "middleware": lambda: checks(f"{CHECKS}.middleware."),
     "routes": lambda: checks(f"{CHECKS}.routes.", f"{CHECKS}.policies.", f"{ADVICE}.surprises."),
-    "databases": lambda: checks(f"{CHECKS}.databases.", f"{ADVICE}.tenants."),
+    "databases": lambda: checks(f"{CHECKS}.databases.", f"{contrib.__name__}.tenants."),
     "deploy": lambda: checks(f"{ADVICE}.servers."),
-    "wings": lambda: checks(*(f"{wing}." for wing in wings(having="checks"))),
+    "wings": lambda: checks(*(f"{wing}." for wing in wings(having="checks") if not wing.endswith(".tenants"))),
     "errors": other_errors,
     "names": lambda: written(names()),
     "statuses": lambda: written(statuses()),

@@ -24,7 +24,8 @@ CHECKS: dict[str, tuple[str, ...]] = {
     f"{_OURS}databases.check_databases": (),
     f"{_OURS}policies.check_functions": (),
     f"{_OURS}routes.check_routes": _URLS,
-    f"{_WINGS}advice.tenants.check_tenants": (),
+    f"{_WINGS}tenants.checks.check_tenants": (),
+    f"{_WINGS}advice.fronts.check_fronts": (),
     f"{_WINGS}advice.surprises.check_replays": _URLS,
     f"{_WINGS}advice.surprises.check_exceptions": _URLS,
     f"{_WINGS}advice.surprises.check_secrets": _URLS,
@@ -37,7 +38,7 @@ CHECKS: dict[str, tuple[str, ...]] = {
 DEPLOYED = (
     f"{_OURS}settings.check_environment",
     f"{_WINGS}advice.servers.check_deployment",
-    f"{_WINGS}advice.tenants.check_hosts",
+    f"{_WINGS}tenants.checks.check_hosts",
     f"{_WINGS}advice.servers.check_servers",
 )
 #: With our tag, too, Django 6.1 would always connect for it.

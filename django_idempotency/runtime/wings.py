@@ -119,6 +119,7 @@ setting_changed.connect(_forget)
 WINGS = {
     "selecting": ("what selects a key or a fingerprint", "django_idempotency.contrib.selecting.selection"),
     "forms": ('profile="form"', "django_idempotency.contrib.forms.pages"),
+    "monitoring": ("--format textfile", "django_idempotency.contrib.monitoring.textfile"),
     "replay_through": ('"REPLAY_THROUGH"', "django_idempotency.contrib.replay_through.following"),
     "repeats": ('"COUNT_REPLAYS"', "django_idempotency.contrib.repeats.counting"),
     "screening": ("fresh_keys or suspect", "django_idempotency.contrib.screening.screening"),

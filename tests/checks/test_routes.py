@@ -559,7 +559,7 @@ def test_where_keys_are_counted(check: Check, settings: Settings, monkeypatch: p
     settings.RATELIMIT_USE_CACHE = "defualt"
     assert 'RATELIMIT_USE_CACHE = "default"' in check(view)["E096"]
     del settings.RATELIMIT_USE_CACHE
-    monkeypatch.setattr("django_idempotency.checks.policies.find_spec", lambda name: None)
+    monkeypatch.setattr("django_idempotency.contrib.screening.checks.find_spec", lambda name: None)
     assert "django-idempotency[throttle]" in check(view)["E095"]
     monkeypatch.undo()
     for field in ({"fresh_keys": "60/m"}, {"suspect": "body.card"}):

@@ -45,8 +45,6 @@ def test_by_annotation() -> None:
         results.dump(of.Owner("a"))
     with pytest.raises(Unreadable, match="Line, which is not allowed"):
         results_for(bare).load(results.dump(ORDER))
-    beside = results_for(bare, classes=[of.Owner])
-    assert beside.load(beside.dump(of.Owner("a"))) == of.Owner("a")
 
 
 def test_unresolved_names_are_reported() -> None:
@@ -146,11 +144,6 @@ def test_wrong_serializers(serializer: Any) -> None:
     """They are refused when the function is decorated."""
     with pytest.raises(ValueError, match="serializer takes"):
         results_for(bare, serializer)
-
-
-def test_wrong_classes() -> None:
-    with pytest.raises(ValueError, match=r"builtins.dict is not a dataclass"):
-        results_for(bare, classes=[dict])
 
 
 # ---------------------------------------------------------------------------------------------------------- exceptions

@@ -9,15 +9,16 @@ from django.apps import apps
 from django.conf import settings
 from django.core.checks import CheckMessage
 
-from ... import conf, realms, scopes
+from ... import conf, scopes
 from ...checks.databases import kept_in_tenants
 from ...checks.settings import after_settings
 from ...errors import ConfigurationError
 from ...stores.check_messages import Finding, shown
+from . import schema, tenants_alias
 
 
 class E063(Finding):
-    """IDEMPOTENCY["REALM"] is "django_idempotency.realms.schema", which cannot determine the tenant: %(problem)s.
+    """IDEMPOTENCY["REALM"] is "django_idempotency.contrib.tenants.schema", which cannot determine the tenant: %(problem)s.
 
     Type DATABASES["%(alias)s"]["ENGINE"] = "django_tenants.postgresql_backend", or "REALM": the dotted path of a
     function of your own.
@@ -34,7 +35,7 @@ class E064(Finding):
 class W068(Finding):
     """%(found)s, and no realm is set: a tenant that sends the same key as another gets the other's response.
 
-    Type "REALM": "django_idempotency.realms.%(realm)s", or the dotted path of a function that names the tenant. If
+    Type "REALM": "django_idempotency.contrib.tenants.%(realm)s", or the dotted path of a function that names the tenant. If
     there is only one tenant, or all requests and calls run inside django_idempotency.realm(…), type %(silence)s.
     """
 
@@ -63,11 +64,11 @@ def check_tenants(**_: Any) -> Iterator[CheckMessage]:
             yield W068(found=f'INSTALLED_APPS has "{app}"', realm="schema")
     if kept_in_tenants():
         yield W069()
-    if conf.imported("REALM") is realms.schema:
+    if conf.imported("REALM") is schema:
         try:
-            realms.schema(None)
+            schema(None)
         except ConfigurationError as error:
-            yield E063(problem=str(error).partition(":")[0], alias=realms.tenants_alias())
+            yield E063(problem=str(error).partition(":")[0], alias=tenants_alias())
     if conf.imported("SCOPE") is scopes.session:
         if settings.SESSION_ENGINE == _COOKIES:
             yield E064(problem=f"SESSION_ENGINE is {shown(_COOKIES)}, whose keys change", fix=_KEPT_SESSIONS)
