@@ -230,9 +230,7 @@ def _cell(text: object) -> str:
 
 #: Mark → what makes its table.
 TABLES: dict[str, Callable[[], str]] = {
-    "settings-and-stores": lambda: checks(
-        f"{CHECKS}.settings.", f"{CHECKS}.stores.", f"{ADVICE}.fronts.", "django_idempotency.stores."
-    ),
+    "settings-and-stores": lambda: checks(f"{CHECKS}.settings.", f"{CHECKS}.stores.", "django_idempotency.stores."),
     "middleware": lambda: checks(f"{CHECKS}.middleware."),
     "routes": lambda: checks(f"{CHECKS}.routes.", f"{CHECKS}.policies.", f"{ADVICE}.surprises."),
     "databases": lambda: checks(f"{CHECKS}.databases.", f"{contrib.__name__}.tenants."),

@@ -25,7 +25,6 @@ CHECKS: dict[str, tuple[str, ...]] = {
     f"{_OURS}policies.check_functions": (),
     f"{_OURS}routes.check_routes": _URLS,
     f"{_WINGS}tenants.checks.check_tenants": (),
-    f"{_WINGS}advice.fronts.check_fronts": (),
     f"{_WINGS}advice.surprises.check_replays": _URLS,
     f"{_WINGS}advice.surprises.check_exceptions": _URLS,
     f"{_WINGS}advice.surprises.check_secrets": _URLS,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
+from itertools import combinations
 from typing import Any
 
 from django.core.checks import CheckMessage
 from django.utils.module_loading import import_string
 
 from .. import conf
-from ..runtime.registry import stores
+from ..runtime.registry import records_of, stores
 from ..stores.base import BaseStore
 from ..stores.check_messages import Finding, closest, one_line, shown, type_named
 from ..stores.wrapper import innermost, layers
@@ -53,15 +54,27 @@ class E041(Finding):
     """
 
 
+class E042(Finding):
+    """IDEMPOTENCY["STORES"]: "%(alias)s" and "%(other)s" keep different records behind one front, %(front)s, so copies
+    of one's records would be replayed for the other.
+
+    Type "front": "front-%(other)s" in "%(other)s", and add "front-%(other)s": {"BACKEND":
+    "django_idempotency.stores.redis.RedisStore", "OPTIONS": {"cache": "%(cache)s", "prefix":
+    "idempotency-%(other)s"}} to "STORES".
+    """
+
+
 def check_stores() -> Iterator[CheckMessage]:
     """Check STORES."""
     configured = conf.get("STORES")
     if not isinstance(configured, dict):
         yield E010(problem=f"it is {type_named(configured)}")
         return
+    found: list[CheckMessage] = []
     for alias, entry in configured.items():
         problem = _malformed(alias, entry)
-        yield from _store(alias, entry) if problem is None else [E010(problem=problem)]
+        found += _store(alias, entry) if problem is None else [E010(problem=problem)]
+    yield from found or _shared_fronts()
 
 
 def built(alias: str) -> BaseStore | None:
@@ -178,3 +191,17 @@ def _reached(alias: str) -> set[str]:
             reached.add(name)
             pending += nested_in(name).values()
     return reached
+
+
+def _shared_fronts() -> Iterator[CheckMessage]:
+    """Find two stores of different records behind one front: a copy does not name its store."""
+    fronted = [
+        (alias, name, store)
+        for alias in conf.get("STORES")
+        if (name := nested_in(alias).get("front")) is not None and (store := built(alias)) is not None
+    ]
+    for (alias, front, store), (other, shared, another) in combinations(fronted, 2):
+        one, two = built(front), built(shared)
+        if one is None or two is None or records_of(one) != records_of(two) or records_of(store) == records_of(another):
+            continue
+        yield E042(alias=alias, other=other, front=shown(front), cache=getattr(one, "cache", "default"))

@@ -23,14 +23,13 @@ from ..realms import realm_of
 from ..runtime.takeovers import Decision
 from ..scopes import qualified
 from .arguments import Arguments
-from .current import Takeover
 
 OnReplay = Callable[[Any, Record], Any]
 #: The terms of every guarded function that still exists, for the checks.
 _DECLARED: WeakSet[FunctionTerms] = WeakSet()
 
 #: The hook of a coroutine function may also be one.
-OnTakeover = Callable[[Takeover], Decision | Awaitable[Decision]]
+OnTakeover = Callable[[Any], Decision | Awaitable[Decision]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

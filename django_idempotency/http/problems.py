@@ -20,9 +20,13 @@ from ..core.standings import OperationState, standing
 from ..errors import InProgress, KeyExpired, Problem, RecordUnreadable, RequestMismatch
 from ..runtime.wings import wing
 from .counting import count_problem
-from .error_bodies import DOCUMENTS, docs_url, problem_document
 from .exchange import ORIGINAL, headers_of, note, noted_of, of_problem, spoken_to
 from .responses import StoredResponse
+
+#: Begins the `type` of a problem while PROBLEM_DOCS names no page. A name, not an address: it resolves to nothing.
+NAMESPACE = "urn:django-idempotency:problem:"
+#: The names in a profile's `errors` under which a program gets a problem document; what is a page otherwise, too: see contrib.forms.pages.
+DOCUMENTS = ("problem", "page")
 
 
 def refusal_of(verdict: Busy | Mismatch | Late | Unreadable) -> Problem:
@@ -42,6 +46,30 @@ def status_of(problem: Problem | type[Problem], profile: Profile) -> int:
     """Return the status of a problem, or of a kind of problem, in a profile."""
     field = problem.status_field
     return problem.status if field is None else getattr(profile, field) or problem.status
+
+
+def docs_url(problem: Problem) -> str | None:
+    """Return the address of the section about a problem; `None`: the project has not set PROBLEM_DOCS."""
+    page = conf.get("PROBLEM_DOCS")
+    return None if page is None else f"{page}#{problem.code}"
+
+
+def detail(problem: Problem) -> str:
+    """Return the message of a problem on one line."""
+    return " ".join(str(problem).split())
+
+
+def problem_document(problem: Problem, status: int, _request: object = None) -> dict[str, Any]:
+    """Make a problem document (RFC 9457)."""
+    return {
+        "type": docs_url(problem) or NAMESPACE + problem.code,
+        "title": problem.title,
+        "status": status,
+        "detail": detail(problem),
+        "code": problem.code,
+        "retry": problem.retry,
+        **problem.extensions,
+    }
 
 
 def document(problem: Problem, profile: Profile, request: HttpRequest | None) -> Mapping[str, Any]:

@@ -8,11 +8,11 @@ import weakref
 from typing import Any
 
 from django.utils.encoding import escape_uri_path
+from django.utils.module_loading import import_string
 
 from .. import conf
 from ..core.records import shortened
 from ..engine.operation import Operation
-from ..runtime.wings import wing
 from ..signals import EVENTS, Event
 from .meters import LEASE_LOST, Source
 from .outcomes import short_id
@@ -20,6 +20,8 @@ from .trail import trail
 
 logger = logging.getLogger("django_idempotency")
 
+#: Counts replays and mismatches, where COUNT_REPLAYS asks for that.
+REPEATS = "django_idempotency.contrib.repeats.counting.repeats"
 #: The events of a key that comes again after its work (see COUNT_REPLAYS), and that of a lost lease.
 _MEASURED = ("replayed", "mismatched", "lost")
 
@@ -81,7 +83,7 @@ class Observer:
             if self._source is not None:
                 LEASE_LOST.record(**self._source._asdict())
         elif operation.record is not None and (conf.get("COUNT_REPLAYS") if self._counts is None else self._counts):
-            wing("repeats").repeats.add(operation.store, operation.record, replayed=event == "replayed")
+            import_string(REPEATS).add(operation.store, operation.record, replayed=event == "replayed")
 
 
 def route_of(request: Any) -> str | None:

@@ -10,9 +10,8 @@ from rest_framework.views import exception_handler
 
 from ..errors import Problem
 from ..http import problems
-from ..http.error_bodies import detail
 from ..http.exchange import spoken_to
-from ..http.problems import note_problem
+from ..http.problems import detail, note_problem
 
 
 class IdempotencyException(APIException):

@@ -13,7 +13,6 @@ from pytest_django import Settings
 from django_idempotency.checks import stores as store_checks
 from django_idempotency.checks.databases import check_memory
 from django_idempotency.checks.settings import check_settings
-from django_idempotency.contrib.advice.fronts import check_fronts
 from django_idempotency.contrib.advice.servers import check_servers
 from django_idempotency.stores.dynamodb import client
 from django_idempotency.stores.memory import MemoryStore
@@ -56,7 +55,7 @@ def found(settings: Settings) -> Any:
 
     def found(**stores: dict[str, Any]) -> list[CheckMessage]:
         settings.IDEMPOTENCY = {"STORES": {"default": ORM, **stores}}
-        return [*check_settings(), *check_fronts()]
+        return check_settings()
 
     return found
 

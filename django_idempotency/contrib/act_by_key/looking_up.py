@@ -16,7 +16,7 @@ from ...core.policy import Policy, Resolved
 from ...core.records import CANCELLATIONS, HELD, Guarantee, Record, Status
 from ...errors import KeyMalformed, KeyUnknown, LostRace, ScopeRequired
 from ...http.exchange import speak
-from ...http.keys import formatted
+from ...http.plan import formatted
 from ...runtime.registry import store_of
 from ...scopes import scope_of
 from ...stores.base import BaseStore

@@ -13,7 +13,7 @@ from django.http import HttpRequest
 from ...core.profiles import Profile
 from ...errors import Problem
 from ...http.bodies import is_in_memory
-from ...http.error_bodies import detail, docs_url
+from ...http.problems import detail, docs_url
 
 
 def _named(problem: Problem, names: dict[str, str]) -> str:

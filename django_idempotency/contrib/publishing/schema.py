@@ -15,8 +15,7 @@ from ...core.profiles import DEFAULT, Profile
 from ...core.standings import OperationState, standing
 from ...errors import RETRIES, Problem
 from ...http import exchange, problems
-from ...http.error_bodies import DOCUMENTS
-from ...http.problems import members
+from ...http.problems import DOCUMENTS, members
 from .policies import problems_of, published
 
 _TEXT = {"type": "string"}
@@ -141,7 +140,7 @@ Refer = Callable[[str, str, dict[str, Any]], dict[str, Any]]
 #: The version of a UUID → one.
 _EXAMPLES = {4: "8e03978e-40d5-43e8-bc93-6894a57f9324", 7: "019a9d3c-7c00-7e8d-bc93-6894a57f9324"}
 _TEXT = {"type": "string"}
-# What `http.keys` reads, for the validators of clients and gateways. A header has no comma outside quotes.
+# What `http.plan` reads, for the validators of clients and gateways. A header has no comma outside quotes.
 _PLAIN = "^[!-~]([ -~]*[!-~])?$"
 _BARE = r"[!-+\x2D-~]([ -+\x2D-~]*[!-+\x2D-~])?"
 _UNQUOTED = r"[!#-+\x2D-~]([ !#-+\x2D-~]*[!#-+\x2D-~])?"

@@ -33,7 +33,7 @@ from ...http.bodies import (
     read_already,
     require_bounded,
 )
-from ...http.keys import formatted, plain_key
+from ...http.plan import formatted, plain_key
 from ...http.unguarded import KEYLESS, NO_KEY, leave_unguarded
 from ...runtime.wings import wing
 

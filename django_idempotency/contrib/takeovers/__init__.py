@@ -1,5 +1,1 @@
-"""`on_takeover` of a view: what the project says about a request whose earlier owner crashed. Its policy asks for it."""
-
-from .asking import Takeover
-
-__all__ = ["Takeover"]
+"""`on_takeover`: what the project says about a request or a call whose earlier owner crashed. A policy or a function asks for it."""

@@ -27,7 +27,7 @@ from rest_framework.views import APIView
 
 from django_idempotency import Policy, idempotent
 from django_idempotency.contrib.act_by_key.views import IdempotencyKeyView
-from django_idempotency.contrib.takeovers import Takeover
+from django_idempotency.contrib.takeovers.views import Takeover
 from django_idempotency.core.interventions import released
 from django_idempotency.core.records import Status
 from django_idempotency.errors import ConfigurationError
