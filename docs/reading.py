@@ -31,7 +31,7 @@ PARTS = {
     ),
     "A policy and the settings": "core/policy core/profiles conf core/key_formats",
     "The way of a request": "http/run http/admission http/plan http/exchange",
-    "One call: open, settle, fail": "http/call http/raised http/problems http/atomic_requests",
+    "One call: open, settle, fail": "http/call http/problems http/atomic_requests",
     "Key, scope and fingerprint": "scopes realms http/bodies",
     "The response": ("http/responses http/unguarded http/counting"),
     "Views": "http/views http/kinds http/markers http/layers http/following http/exemptions",

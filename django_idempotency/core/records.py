@@ -191,11 +191,6 @@ class Ticket(NamedTuple):
     #: The last part of its `ttl`, in which the key is remembered and its response is no longer given (seconds).
     seen_for: float = 0.0
 
-    @property
-    def original_request(self) -> str:
-        """See `Record.original_request`."""
-        return self.request_id or str(self.owner)
-
 
 @prints("id", "status", "attempt")
 class Record(NamedTuple):

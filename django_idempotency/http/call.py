@@ -46,8 +46,7 @@ from .atomic_requests import NONE_OPENED, OpenedTransactions, asks_for_transacti
 from .exchange import OF_RECORD, Exchange, HeaderStatus, RequestIdempotency, of_problem, set_headers
 from .plan import Plan
 from .problems import refusal_of
-from .raised import response_to, status_of
-from .responses import capture, ending_of, rebuild, render, wanted_by
+from .responses import capture, ending_of, rebuild, render, response_to, status_of, wanted_by
 
 if TYPE_CHECKING:
     from ..engine.lease import LeaseOperation
@@ -71,8 +70,6 @@ class Call:
     #: What the view sees as `request.idempotency`, and what its course says of its end: once it runs.
     handle: RequestIdempotency
     course: Course
-    #: The id of this request, by which replays name it, once it runs; "" if it has no record.
-    _original = ""
 
     def __init__(
         self,
@@ -108,6 +105,8 @@ class Call:
             operates = AtomicOperation
         self.operation = operates(plan.store, ticket, self._observer, on_failure=self.terms.on_failure)
         exchange.record, exchange.operation = ticket.id, self.operation
+        #: The id of this request, by which replays name it if it runs; "": it has no record.
+        self.original = ticket.request_id or str(ticket.owner)
         assert exchange.spoken is not None, "its key was read"
         self.spoken = exchange.spoken
         self._handle = plan.handle  # before the claim: an app may raise
@@ -234,8 +233,6 @@ class Call:
         handle._exchange = self.exchange  # noqa: SLF001 - ours
         request: Any = self._request()
         request.idempotency, self.exchange.call = handle, self
-        if run is not None:
-            self._original = self.operation.ticket.original_request
         if meters.active:
             self.count(DEGRADED if run is None else outcome_of_verdict(run, self.operation))
 
@@ -279,7 +276,7 @@ class Call:
         self._observer("unavailable", self.operation, error)
         if self.terms.on_store_failure == "closed":
             raise error
-        self.degraded, self.atomic_alias = True, None
+        self.degraded, self.atomic_alias, self.original = True, None, ""
         self._begin(None)
 
     def count(self, outcome: str | None) -> None:
@@ -489,12 +486,12 @@ class Call:
         status = HeaderStatus.DEGRADED if self.degraded else OF_RECORD[self.operation.left_as]
         if self.course.problem is not None and status is HeaderStatus.CREATED:
             status = of_problem(self.course.problem) or status
-        exchange.status, exchange.original = status, self._original
+        exchange.status, exchange.original = status, self.original
         return status
 
     def _stamp(self, response: HttpResponseBase, status: HeaderStatus) -> HttpResponseBase:
         """Set the status header of the request, replacing one that its view has set."""
-        set_headers(status, response.headers, self.spoken, response.status_code, original=self._original)
+        set_headers(status, response.headers, self.spoken, response.status_code, original=self.original)
         self.exchange.stamped = weakref.ref(response)
         return response
 

@@ -135,7 +135,7 @@ def _conclude(call: Call, found: Found) -> HttpResponseBase:
         raise OperationHeld(headers=FINAL)
     call.authorize(found.outcome)
     call.count(TAKEN_OVER)
-    status, original = HeaderStatus.REPLAYED, call.operation.ticket.original_request
+    status, original = HeaderStatus.REPLAYED, call.original
     if call.operation.left_as is not SettledState.COMPLETED:
         status = HeaderStatus.LOST
     elif found.outcome.body is not MISSING:
