@@ -93,7 +93,7 @@ OTHERS = {
     "contrib.outbox.publishers.kafka": "confluent_kafka",
     "contrib.outbox.publishers.webhooks": "django httpx standardwebhooks",
     "contrib.publishing.spectacular": "drf_spectacular",
-    "contrib.rest": "rest_framework",
+    "contrib.rest": "django rest_framework",
     "contrib.screening": "django django_ratelimit",
     "contrib.tools": "asgiref django",
     "contrib.tools.sdk": "django fastmcp mcp",

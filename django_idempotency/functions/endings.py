@@ -17,7 +17,7 @@ from ..core.concurrency import run_to_completion
 from ..core.failures import failed_with
 from ..core.records import CANCELLATIONS, UNDONE, Outcome, OutcomeKind, kind_of
 from ..core.rules import Busy, Execute, Late, Mismatch, Replay, Verdict
-from ..core.serialization.results import Unreadable, Unstorable, dump_error, load_error
+from ..core.serialization.results import Unreadable, Unstorable
 from ..errors import (
     ConfigurationError,
     HeldForPerson,
@@ -36,6 +36,7 @@ from ..errors import (
     is_answer,
 )
 from ..instrumentation.outcomes import HELD, REFUSED, count, traced
+from ..runtime.wings import wing
 from .call import FunctionCall
 from .terms import FunctionTerms
 
@@ -113,7 +114,7 @@ def end_of_error(call: FunctionCall, error: BaseException) -> CallEnd:
         return _failed(error) if fails else CallEnd(work_result=WorkResult.CUT)
     call.operation.set_rollback()
     try:
-        outcome = _outcome(call, OutcomeKind.ERROR, dump_error(error, kept))
+        outcome = _outcome(call, OutcomeKind.ERROR, wing("kept_exceptions").dump_error(error, kept))
     except Exception as unstorable:  # noqa: BLE001 - as above
         outcome = _unstored(call, OutcomeKind.ERROR, unstorable)
     return CallEnd(work_result=WorkResult.KEPT, outcome=outcome, ttl=call.current.seconds)
@@ -242,7 +243,7 @@ def remembered(terms: FunctionTerms, stored: Outcome) -> Any:
     try:
         if kind is not OutcomeKind.ERROR:
             return terms.results.load(outcome.body)
-        error = load_error(outcome.body, terms.kept)
+        error: Exception = wing("kept_exceptions").load_error(outcome.body, terms.kept)
     except Unreadable as unreadable:
         raise ResponseNotStored(
             f"{terms.name} was carried out, but its result cannot be read: {unreadable}"

@@ -11,7 +11,7 @@ from rest_framework.views import exception_handler
 from ..errors import Problem
 from ..http import problems
 from ..http.exchange import spoken_to
-from ..http.problems import detail, note_problem
+from ..http.problems import detail
 
 
 class IdempotencyException(APIException):
@@ -26,17 +26,3 @@ class IdempotencyException(APIException):
 def has_own_handler(view: Any) -> bool:
     """Has the project set EXCEPTION_HANDLER? Then it makes the responses to problems."""
     return view.get_exception_handler() is not exception_handler
-
-
-def respond_to(view: Any, exception: IdempotencyException, request: HttpRequest) -> Any:
-    """Return the response to a problem: from the project's exception handler, or a problem document."""
-    if not has_own_handler(view):
-        return problems.problem_response(exception.problem, request)
-    note_problem(request, exception.problem)
-    response = view.get_exception_handler()(exception, view.get_exception_handler_context())
-    if response is None:
-        raise exception
-    for name, value in problems.headers(exception.problem, request).items():
-        response.setdefault(name, value)
-    response.exception = True
-    return response

@@ -119,6 +119,8 @@ setting_changed.connect(_forget)
 WINGS = {
     "selecting": ("what selects a key or a fingerprint", "django_idempotency.contrib.selecting.selection"),
     "forms": ('profile="form"', "django_idempotency.contrib.forms.pages"),
+    "kept_exceptions": ("keep_exceptions", "django_idempotency.contrib.kept_exceptions.storing"),
+    "below_api_view": ("@idempotent() below @api_view", "django_idempotency.contrib.below_api_view.running"),
     "monitoring": ("--format textfile", "django_idempotency.contrib.monitoring.textfile"),
     "replay_through": ('"REPLAY_THROUGH"', "django_idempotency.contrib.replay_through.following"),
     "screening": ("fresh_keys or suspect", "django_idempotency.contrib.screening.screening"),

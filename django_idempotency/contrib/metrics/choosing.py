@@ -17,9 +17,6 @@ SHIPPED: Mapping[str, tuple[str, str]] = {
 }
 
 
-WHAT_TO_TYPE = '"prometheus", "opentelemetry", the dotted path of a Meter, or a list of these'
-
-
 def meters_of(chosen: Any) -> list[Meter]:
     """Return new meters by name or dotted path, of one or of a list. Raises `ImproperlyConfigured` with what to do."""
     names = [chosen] if isinstance(chosen, str) else chosen
@@ -33,7 +30,8 @@ def _meter(chosen: str) -> Meter:
     try:
         made = import_string(path)()
     except ImportError as error:
-        hint = f"Type pip install 'django-idempotency[{extra}]'." if extra else f"Type {WHAT_TO_TYPE}."
+        others = 'Type "prometheus", "opentelemetry", the dotted path of a Meter, or a list of these.'
+        hint = f"Type pip install 'django-idempotency[{extra}]'." if extra else others
         raise ImproperlyConfigured(f"{chosen!r} cannot be imported: {error}. {hint}") from error
     if not isinstance(made, Meter):
         raise ImproperlyConfigured(f"{chosen!r} is not a subclass of django_idempotency.instrumentation.meters.Meter.")

@@ -13,14 +13,14 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Collection, Mapping
+from functools import cached_property
 from inspect import iscoroutinefunction
 from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple
 
 from .annotations import TypeCollector
-from .codecs import BUILTINS, Codec, codec_of, error_codec, name_of
+from .codecs import BUILTINS, Codec, codec_of, name_of
 
 #: The version, written before the JSON. Another format has another.
 VERSION = b"1:"
@@ -219,7 +219,7 @@ class FunctionResults:
             more[_Serialized] = Codec("serialized", tuple, self._serializer.load)
         return Results(
             collector.found,
-            unnamed=f"Name it in the function's return annotation, or give serializer=(dump, load).{_gaps(collector)}",
+            unnamed=f"Name it in the function's return annotation, or give serializer=(dump, load).{gaps(collector)}",
             unknown="Give serializer=(dump, load), or return plain data.",
             more=more,
         )
@@ -246,65 +246,7 @@ def results_for(function: Callable[..., Any], serializer: Any = None) -> Functio
     return FunctionResults(function, Serializer(*pair))
 
 
-def _gaps(collector: TypeCollector) -> str:
+def gaps(collector: TypeCollector) -> str:
+    """Say which names of the annotations stand for nothing; "" if all are known."""
     names = ", ".join(sorted(collector.unresolved))
     return names and f" Of the annotations, this could not be resolved: {names} (imported for the type checker only?)."
-
-
-# ---------------------------------------------------------------------------------------------------------- exceptions
-
-
-class _Raised(NamedTuple):
-    """An exception, and the class that it is stored as."""
-
-    cls: type[Exception]
-    error: BaseException
-
-
-def dump_error(error: BaseException, kept: Sequence[type[Exception]]) -> bytes:
-    """Return an exception as bytes: as the nearest class of its MRO that is kept, with args and attributes.
-
-    Raises `Unstorable`, also if its text would not be the same. Cause, context and traceback are not stored.
-    """
-    cls = next((cls for cls in type(error).__mro__ if cls in kept), None)
-    if cls is None:
-        raise Unstorable(f"{name_of(type(error))} is not among the exceptions to keep.")
-    data = _errors(tuple(kept)).dump(_Raised(cls, error))
-    try:
-        same = str(load_error(data, kept)) == str(error)
-    except Exception as failure:
-        raise Unstorable(f"{name_of(cls)} cannot be rebuilt from its args and attributes.") from failure
-    if not same:
-        raise Unstorable(f"{name_of(type(error))} would read differently, rebuilt as {name_of(cls)} without __init__.")
-    return data
-
-
-def load_error(data: bytes, kept: Sequence[type[Exception]]) -> Exception:
-    """Return what dump_error() was given, made without its `__init__`. Raises `Unreadable`, and nothing else."""
-    error = _errors(tuple(kept)).load(data)
-    if not isinstance(error, Exception):
-        raise Unreadable("The stored value is not an exception.")
-    return error
-
-
-@lru_cache(maxsize=256)
-def _errors(kept: tuple[type[Exception], ...]) -> Results:
-    """Return how these exceptions are stored. The annotations of their attributes say which classes may be in them."""
-    collector = TypeCollector()
-    for cls in kept:
-        collector.attributes(cls)
-        collector.arguments(cls.__init__)
-    codecs = {cls: error_codec(cls) for cls in kept}
-    named = {codec.tag: codec for codec in codecs.values()}
-    raised = Codec(
-        "error",
-        lambda raised: (codecs[raised.cls].tag, *codecs[raised.cls].encode(raised.error)),
-        lambda name, state: named[name].decode(state),
-    )
-    return Results(
-        collector.found,
-        root="error",
-        unnamed=f"Annotate the attribute of the exception, or the argument of its __init__, with it.{_gaps(collector)}",
-        unknown="An exception is kept with its args and attributes: have plain data in them.",
-        more={_Raised: raised},
-    )

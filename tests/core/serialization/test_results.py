@@ -10,7 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from django_idempotency.core.serialization.results import Unreadable, Unstorable, dump_error, load_error, results_for
+from django_idempotency.contrib.kept_exceptions.storing import dump_error, load_error
+from django_idempotency.core.serialization.results import Unreadable, Unstorable, results_for
 
 from ...support.naming import shown
 from . import result_types as of

@@ -89,17 +89,11 @@ class Command(ScanningCommand):
         finally:
             erased, left = counted[Intervention.DONE], counted[Intervention.BUSY]
             if counted and not options["dry_run"]:
-                facts = {
-                    "event": "erased_scope",
-                    "user": operator(),
-                    "store": self.alias,
-                    "erased": erased,
-                    "left": left,
-                }
+                facts = {"user": operator(), "store": self.alias, "erased": erased, "left": left}
                 logger.warning(
-                    "Erased by %s: %d records of one scope in the store %s; %d left.",
-                    *(facts[name] for name in ("user", "erased", "store", "left")),
-                    extra={"idempotency": facts},
+                    "Erased by %(user)s: %(erased)d records of one scope in the store %(store)s; %(left)d left.",
+                    facts,
+                    extra={"idempotency": {"event": "erased_scope", **facts}},
                 )
         self.report(f"The store {self.alias!r}: {erased:,} of {self.seen:,} records", left, "run or are held")
         if self.owed:

@@ -11,15 +11,15 @@ from django.db import connections
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
-from ..core.policy import SAFE_METHODS, Policy
-from ..errors import Problem
-from ..http.atomic_requests import ALL_ALIASES
-from ..http.exchange import call_on
-from ..http.plan import plan_of
-from ..http.run import run
-from . import problems
-from .guarding import finished
-from .problems import IdempotencyException
+from ...core.policy import SAFE_METHODS, Policy
+from ...errors import Problem
+from ...http.atomic_requests import ALL_ALIASES
+from ...http.exchange import call_on
+from ...http.plan import plan_of
+from ...http.run import run
+from ...rest_framework.guarding import finished
+from ...rest_framework.problems import IdempotencyException
+from ..rest import respond_to
 
 
 def run_inside(request: Any, policy: Policy, function: Callable[[], HttpResponseBase]) -> HttpResponseBase:
@@ -44,7 +44,7 @@ def run_inside(request: Any, policy: Policy, function: Callable[[], HttpResponse
         return done
 
     def respond(problem: Problem, http: HttpRequest) -> Any:
-        return problems.respond_to(view, IdempotencyException(problem, http), http)
+        return respond_to(view, IdempotencyException(problem, http), http)
 
     return run(
         request._request,
