@@ -26,9 +26,6 @@ from ..http.plan import plan_of
 from ..stores.check_messages import Finding
 from .settings import after_settings
 
-#: Checks what a policy says of fresh keys and suspects.
-SCREENING = "django_idempotency.contrib.screening.checks.problems"
-
 
 class E035(Finding):
     """The policy of %(view)s cannot be kept: %(error)s
@@ -57,7 +54,7 @@ def policy_errors(name: str, policy: Policy, *, coroutine: type[Finding] | None)
         yield coroutine(view=name)
     yield from unsealed_steps(name, policy, plan.terms)
     if (plan.terms.fresh_keys or plan.terms.suspect) is not None:
-        yield from import_string(SCREENING)(name, plan.terms)
+        yield from import_string("django_idempotency.contrib.screening.checks.problems")(name, plan.terms)
 
 
 def unsealed_steps(name: str, policy: Policy, terms: Resolved) -> Iterator[CheckMessage]:

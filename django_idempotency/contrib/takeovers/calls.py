@@ -14,7 +14,7 @@ from ...functions.call import FunctionCall
 from ...functions.current import CurrentOperation
 from ...functions.endings import CallEnd, asettle, end_of_error, end_of_result, leaving, settle
 from ...runtime.handle import HELD_FOR
-from ...runtime.takeovers import Deciding, HoldForReview, RunAgain, UseResult
+from .decisions import Deciding, HoldForReview, RunAgain, UseResult
 
 logger = logging.getLogger("django_idempotency")
 

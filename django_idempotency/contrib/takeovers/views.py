@@ -20,7 +20,7 @@ from ...http.exchange import HeaderStatus, set_headers
 from ...http.responses import FINAL, capture, rebuild, render
 from ...instrumentation.outcomes import TAKEN_OVER
 from ...runtime.handle import HELD_FOR
-from ...runtime.takeovers import Deciding, Decision, HoldForReview, RunAgain, UseResult
+from .decisions import Deciding, Decision, HoldForReview, RunAgain, UseResult
 
 logger = logging.getLogger("django_idempotency")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.records import Record
-from .handle import OperationHandle
+from ...core.records import Record
+from ...runtime.handle import OperationHandle
 
 
 @dataclass(frozen=True, slots=True)
