@@ -28,7 +28,7 @@ from .http.kinds import Reason
 from .http.markers import view_class
 from .http.plan import EVERY_VIEW, Plan, asking, may_refuse, plan_of
 from .http.problems import aproblem_response, problem_response
-from .http.raised import Raising
+from .http.responses import Raising
 from .http.run import aconclude, arun_call, conclude, run_call
 from .http.unguarded import (
     EXEMPT,

@@ -10,9 +10,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from django.conf import settings
-from django.http.request import split_domain_port
-
 from .core.policy import Policy
 from .errors import ConfigurationError
 
@@ -53,34 +50,3 @@ def realm_of(policy: Policy, request: HttpRequest | None) -> str | None:
         return named
     found = "an empty one" if named == "" else type(named).__name__
     raise ConfigurationError(f"Policy.realm must return text or None, not {found}.")
-
-
-def schema(_request: HttpRequest | None) -> str:
-    """Return the schema of the database connection, as django-tenants has set it."""
-    from django.db import connections  # not above: importing the package must not need a database
-
-    alias = tenants_alias()
-    found = getattr(connections[alias], "schema_name", None)
-    if not isinstance(found, str):
-        raise ConfigurationError(
-            f'realms.schema needs the database backend of django-tenants: type DATABASES["{alias}"]["ENGINE"] = '
-            '"django_tenants.postgresql_backend".'
-        )
-    return found
-
-
-def tenants_alias() -> str:
-    """Return the database whose schemas are the tenants, as django-tenants finds it."""
-    return str(getattr(settings, "TENANT_DB_DATABASE", "default"))
-
-
-def host(request: HttpRequest | None) -> str:
-    """Return the host that a request was sent to, in lower case, without its port and the dot of a full name.
-
-    A call has none: see realm().
-    """
-    if request is None:
-        raise ConfigurationError(
-            "realms.host needs a request, and there is none. Call the function inside: with django_idempotency.realm(…)."
-        )
-    return split_domain_port(request.get_host())[0]

@@ -29,7 +29,7 @@ from django_idempotency.stores.check_messages import PREFIX, Finding
 
 Row = tuple[str, ...]
 
-CHECKS = "django_idempotency.checks"
+CHECKS, ADVICE = "django_idempotency.checks", "django_idempotency.contrib.advice"
 _MARK = re.compile(r"^<!-- generated: ([\w-]+) -->$", re.MULTILINE)
 
 
@@ -232,10 +232,10 @@ def _cell(text: object) -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "settings-and-stores": lambda: checks(f"{CHECKS}.settings.", f"{CHECKS}.stores.", "django_idempotency.stores."),
     "middleware": lambda: checks(f"{CHECKS}.middleware."),
-    "routes": lambda: checks(*(f"{CHECKS}.{name}." for name in ("routes", "policies", "functions", "surprises"))),
-    "databases": lambda: checks(f"{CHECKS}.databases."),
-    "deploy": lambda: checks(f"{CHECKS}.servers."),
-    "wings": lambda: checks(f"{contrib.__name__}."),
+    "routes": lambda: checks(f"{CHECKS}.routes.", f"{CHECKS}.policies.", f"{ADVICE}.surprises."),
+    "databases": lambda: checks(f"{CHECKS}.databases.", f"{contrib.__name__}.tenants."),
+    "deploy": lambda: checks(f"{ADVICE}.servers."),
+    "wings": lambda: checks(*(f"{wing}." for wing in wings(having="checks") if not wing.endswith(".tenants"))),
     "errors": other_errors,
     "names": lambda: written(names()),
     "statuses": lambda: written(statuses()),

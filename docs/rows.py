@@ -577,7 +577,7 @@ DIALOGUE = (
     Row(
         "A duplicate is reported as success to the bus.",
         "how-to/tasks-and-messages.md#what-becomes-of-a-message",
-        "tests/test_messages.py::test_the_table tests/messages/test_consumer.py::test_a_duplicate_is_acknowledged",
+        "tests/contrib/messages/test_disposition.py::test_the_table tests/messages/test_consumer.py::test_a_duplicate_is_acknowledged",
     ),
     Row(
         "Records are kept for 30 days.",

@@ -10,7 +10,7 @@ from celery.exceptions import Reject, TaskPredicate
 from celery.signals import worker_init
 from kombu import Queue
 
-from django_idempotency.messages import Acknowledge, DeadLetter, Redeliver, disposition
+from django_idempotency.contrib.messages import Acknowledge, DeadLetter, Redeliver, disposition
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "testproject.settings")
 

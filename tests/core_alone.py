@@ -27,7 +27,6 @@ FOLDERS = (
 #: Modules of these folders that import a package more: the core's meeting with it is what they test.
 NEED_MORE = {
     "entry_points/test_shapes.py": "adrf",
-    "entry_points/test_takeovers.py": "adrf",
     "entry_points/test_traced.py": "wrapt",
     "entry_points/test_unguarded.py": "graphql",
     "entry_points/test_unprinted.py": "sentry_sdk",

@@ -38,9 +38,6 @@ from .interventions import may, on_page, on_ticked
 from .links import people
 from .listing import MethodFilter, RecordChangeList, Records, ResponseFilter, RetentionFilter
 from .panels import ADDED_VERBS, PAGES, PANELS, Page
-from .statistics import statistics_view
-
-PAGES.insert(0, Page(name="statistics", title=_("Statistics"), view=statistics_view))
 
 
 @admin.register(IdempotencyRecord)

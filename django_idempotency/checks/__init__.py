@@ -14,40 +14,39 @@ from django.utils.module_loading import import_string
 
 TAG = "idempotency"
 
-#: Checks of the core → the tags beside ours.
+_OURS, _WINGS = "django_idempotency.checks.", "django_idempotency.contrib."
+_URLS = (checks.Tags.urls,)
+#: Checks → the tags beside ours. One of a wing finds nothing if its folder is absent.
 CHECKS: dict[str, tuple[str, ...]] = {
-    "django_idempotency.checks.settings.check_settings": (),
-    "django_idempotency.checks.databases.check_memory": (),
-    "django_idempotency.checks.middleware.check_middleware": (),
-    "django_idempotency.checks.databases.check_databases": (),
-    "django_idempotency.checks.policies.check_functions": (),
-    "django_idempotency.checks.databases.check_tenants": (),
-    "django_idempotency.checks.routes.check_routes": (checks.Tags.urls,),
-    "django_idempotency.checks.surprises.check_replays": (checks.Tags.urls,),
-    "django_idempotency.checks.surprises.check_exceptions": (checks.Tags.urls,),
-    "django_idempotency.checks.surprises.check_secrets": (checks.Tags.urls,),
-}
-#: Checks of integrations that are not apps. A check finds nothing if its folder is absent.
-INTEGRATIONS: dict[str, tuple[str, ...]] = {
-    "django_idempotency.contrib.by_route.checks.check_routed": (checks.Tags.urls,),
-    "django_idempotency.contrib.cors.checks.check_cors": (),
-    "django_idempotency.contrib.issued_keys.checks.check_issuing": (checks.Tags.urls,),
-    "django_idempotency.contrib.ninja.checks.check_operations": (checks.Tags.urls,),
+    f"{_OURS}settings.check_settings": (),
+    f"{_OURS}databases.check_memory": (),
+    f"{_OURS}middleware.check_middleware": (),
+    f"{_OURS}databases.check_databases": (),
+    f"{_OURS}policies.check_functions": (),
+    f"{_OURS}routes.check_routes": _URLS,
+    f"{_WINGS}tenants.checks.check_tenants": (),
+    f"{_WINGS}advice.surprises.check_replays": _URLS,
+    f"{_WINGS}advice.surprises.check_exceptions": _URLS,
+    f"{_WINGS}advice.surprises.check_secrets": _URLS,
+    f"{_WINGS}by_route.checks.check_routed": _URLS,
+    f"{_WINGS}cors.checks.check_cors": (),
+    f"{_WINGS}issued_keys.checks.check_issuing": _URLS,
+    f"{_WINGS}ninja.checks.check_operations": _URLS,
 }
 #: Checks of `--deploy`, which read the environment and query the servers.
 DEPLOYED = (
-    "django_idempotency.checks.settings.check_environment",
-    "django_idempotency.checks.servers.check_deployment",
-    "django_idempotency.checks.servers.check_hosts",
-    "django_idempotency.checks.servers.check_servers",
+    f"{_OURS}settings.check_environment",
+    f"{_WINGS}advice.servers.check_deployment",
+    f"{_WINGS}tenants.checks.check_hosts",
+    f"{_WINGS}advice.servers.check_servers",
 )
 #: With our tag, too, Django 6.1 would always connect for it.
-MIGRATIONS = "django_idempotency.checks.databases.check_migrations"
+MIGRATIONS = f"{_OURS}databases.check_migrations"
 
 
 def register() -> None:
     """Register the checks with Django."""
-    for path, tags in (CHECKS | INTEGRATIONS).items():
+    for path, tags in CHECKS.items():
         checks.register(named(path), TAG, *tags)
     checks.register(named(MIGRATIONS), checks.Tags.database)
     for path in DEPLOYED:
@@ -59,7 +58,7 @@ def named(path: str) -> Callable[..., Any]:
     """Return a check by its dotted path."""
 
     def check(**kwargs: Any) -> Any:
-        if path in INTEGRATIONS:
+        if path.startswith(_WINGS):
             from ..http.kinds import is_there  # not above: a server needs no check
 
             if not is_there(path.rpartition(".")[0]):

@@ -1,4 +1,4 @@
-"""Checks of policies, of views and of guarded functions: the plan compiles, and the caches that it needs are fit for it.
+"""Checks of policies, of views and of guarded functions: the plan compiles.
 
 Of functions, only those of imported modules are seen.
 """
@@ -9,13 +9,12 @@ import inspect
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from typing import Any
 
-from django.conf import settings
 from django.core.checks import CheckMessage
 from django.core.exceptions import ImproperlyConfigured
 from django.db.models import Model
+from django.utils.module_loading import import_string
 
 from .. import conf
 from ..core.policy import Policy, Resolved
@@ -24,7 +23,7 @@ from ..errors import ConfigurationError
 from ..functions.call import plan_of as function_plan_of
 from ..functions.terms import declared
 from ..http.plan import plan_of
-from ..stores.check_messages import Finding, closest, shown
+from ..stores.check_messages import Finding
 from .settings import after_settings
 
 
@@ -32,39 +31,6 @@ class E035(Finding):
     """The policy of %(view)s cannot be kept: %(error)s
 
     Type what it says in the policy of %(view)s, or change the setting.
-    """
-
-
-class E095(Finding):
-    """The fresh_keys of %(view)s cannot be counted: django-ratelimit is not installed, and a request with a key
-    raises.
-
-    Type python -m pip install "django-idempotency[throttle]", or leave fresh_keys out.
-    """
-
-
-class E096(Finding):
-    """The fresh_keys of %(view)s cannot be counted: RATELIMIT_USE_CACHE is %(alias)s, which CACHES does not have.
-
-    Type RATELIMIT_USE_CACHE = "%(close)s", or add the alias to CACHES.
-    """
-
-
-class W093(Finding):
-    """The policy of %(view)s has %(field)s, which needs a cache that all processes share and that counts in one step,
-    and CACHES["%(alias)s"] is a %(backend)s: %(effect)s.
-
-    Type CACHES["%(alias)s"] = {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION":
-    "redis://127.0.0.1:6379/1"}. If there is only one process, %(silence)s.
-    """
-
-
-class W104(Finding):
-    """The fresh_keys of %(view)s count all clients without a login as one, since they share a scope
-    (anonymous="shared"): one of them can use up the limit of all.
-
-    Type fresh_keys_by= a function that returns what tells them apart, such as the address that your proxy has
-    verified. If one limit for all of them is meant, %(silence)s.
     """
 
 
@@ -87,9 +53,8 @@ def policy_errors(name: str, policy: Policy, *, coroutine: type[Finding] | None)
     if coroutine is not None and not plan.leases:
         yield coroutine(view=name)
     yield from unsealed_steps(name, policy, plan.terms)
-    if plan.terms.fresh_keys is not None and plan.terms.fresh_keys_by is None and plan.terms.anonymous == "shared":
-        yield W104(view=name)
-    yield from _cache_errors(name, plan.terms)
+    if (plan.terms.fresh_keys or plan.terms.suspect) is not None:
+        yield from import_string("django_idempotency.contrib.screening.checks.problems")(name, plan.terms)
 
 
 def unsealed_steps(name: str, policy: Policy, terms: Resolved) -> Iterator[CheckMessage]:
@@ -97,38 +62,6 @@ def unsealed_steps(name: str, policy: Policy, terms: Resolved) -> Iterator[Check
     leases = terms.guarantee is Guarantee.LEASE
     if leases and policy.given().get("undo_on") and not terms.store_body and not conf.get("ENCRYPTION_KEYS"):
         yield E133(view=name)
-
-
-# ------------------------------------------------------------------------------------------------------------- caches
-
-#: The end of a backend's name → what becomes of what it is given.
-_UNFIT = {
-    "LocMemCache": "each process counts and remembers on its own",
-    "DummyCache": "nothing is counted or remembered",
-    "DatabaseCache": "what it counts and remembers is rolled back with a request, and two at once count as one",
-    "FileBasedCache": "two that count at once count as one",
-}
-
-
-def _cache_errors(name: str, terms: Resolved) -> Iterator[CheckMessage]:
-    """Yield what keeps a policy from counting keys, or from remembering facts."""
-    if terms.fresh_keys is not None:
-        alias = getattr(settings, "RATELIMIT_USE_CACHE", "default")
-        if find_spec("django_ratelimit") is None:
-            yield E095(view=name)
-        elif alias not in settings.CACHES:
-            yield E096(view=name, alias=shown(alias), close=closest(str(alias), settings.CACHES))
-        else:
-            yield from _unfit(name, "fresh_keys", alias)
-    if terms.suspect is not None:
-        yield from _unfit(name, "suspect", conf.get("CACHE"))
-
-
-def _unfit(name: str, field: str, alias: str) -> Iterator[CheckMessage]:
-    """In development one process is usual."""
-    backend = str(settings.CACHES[alias].get("BACKEND", "")).rpartition(".")[2]
-    if backend in _UNFIT and not settings.DEBUG:
-        yield W093(view=name, field=field, alias=alias, backend=backend, effect=_UNFIT[backend])
 
 
 # ---------------------------------------------------------------------------------------------------- guarded functions

@@ -22,9 +22,9 @@ from ..core.selectors import Selector
 from ..errors import ConfigurationError
 from ..http.exemptions import parsed
 from ..http.plan import plan_of
-from ..http.selection import compiled
 from ..instrumentation.meters import meters
 from ..runtime import switch
+from ..runtime.wings import wing
 from ..stores.check_messages import Finding, closest, shown, type_named
 from .stores import check_stores
 
@@ -197,7 +197,7 @@ def _fields() -> Iterator[CheckMessage]:
             yield senseless(name, "a sync function; its coroutine would count as true")
         elif isinstance(value, (str, Selector)) and field in SELECTING and value not in FINGERPRINTS:
             try:
-                compiled(value)
+                wing("selecting").compiled(value)
             except ValueError as error:
                 yield E043(name=name, value=shown(value), problem=str(error).rstrip("."))
 

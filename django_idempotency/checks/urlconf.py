@@ -22,9 +22,6 @@ from ..http.plan import EVERY_VIEW, plan_of
 from ..http.views import own_policy, route_of
 from ..stores.check_messages import shown
 
-#: The pieces of a pattern: an escaped character, a set, a count, a converter or a group's name, any other character.
-_PIECE = re.compile(r"\\.|\[(?:\\.|[^\]])+\]|\{[^}]*\}|<[^<>]*>|.")
-
 
 @dataclass(frozen=True, slots=True)
 class Route:
@@ -77,22 +74,6 @@ class Route:
         """The constant beginning of the path."""
         return re.split(r"[<\\^$.|?*+()\[\]{}]", self.path, maxsplit=1)[0]
 
-    @property
-    def serves_all(self) -> bool:
-        """Does the path begin with a part that any text matches, also one with slashes?"""
-        return re.match(r"/\W*(<path:|(\(\?P<\w+>|\()?\.[*+])", self.path) is not None
-
-    @property
-    def example(self) -> str:
-        """A path like those that the route matches, with an `x` for each part that varies."""
-        found, depth = [], 0
-        for piece in _PIECE.findall(self.path):
-            if not depth and piece[0] not in ")^$*+?|{":
-                varies = piece == "(" or (len(piece) > 1 and (piece[0] in "<[" or piece[1].isalnum()))
-                found.append("x" if varies else piece[-1])
-            depth += (piece == "(") - (piece == ")")
-        return "".join(found)
-
 
 def routes() -> Iterator[Route]:
     """Yield every route of ROOT_URLCONF, in the order in which Django tries them.
@@ -136,18 +117,6 @@ def are_exempt(leading: list[Route]) -> bool:
     """Does EXEMPT cover every request to these routes?"""
     entries = exemptions()
     return all(any(route.covered_by(entry) for entry in entries) for route in leading)
-
-
-def seem_exempt(leading: list[Route]) -> bool:
-    """Does EXEMPT cover these routes, if an expression that covers an example of one covers it all?
-
-    Not of a route that may serve every path.
-    """
-    expressions = [entry.test for entry in exemptions() if entry.kind == "regex"]
-    return all(
-        are_exempt([route]) or (not route.serves_all and any(test.search(route.example) for test in expressions))
-        for route in leading
-    )
 
 
 def _patterns(resolver: URLResolver) -> list[Any]:

@@ -194,11 +194,6 @@ class Ticket(NamedTuple):
     #: How long its work may run before its lease is no longer renewed (seconds).
     longest_run: float = inf
 
-    @property
-    def original_request(self) -> str:
-        """See `Record.original_request`."""
-        return self.request_id or str(self.owner)
-
 
 @prints("id", "status", "attempt")
 class Record(NamedTuple):
@@ -301,11 +296,6 @@ class Repeats(NamedTuple):
     replays: int
     mismatches: int
     last_seen: datetime
-
-    def plus(self, other: Repeats) -> Repeats:
-        """Return both together."""
-        replays, mismatches = self.replays + other.replays, self.mismatches + other.mismatches
-        return Repeats(replays, mismatches, max(self.last_seen, other.last_seen))
 
 
 class Counted(NamedTuple):

@@ -19,6 +19,7 @@ from ..http.kinds import kind_of, kinds
 from ..http.markers import mark
 from ..http.run import arun, run
 from ..http.views import call_around
+from ..runtime.wings import wing
 from .refusing import name_of
 
 
@@ -39,9 +40,7 @@ def guarded_view(
         source = _request_in(args, kwargs)
         call = functools.partial(view, *args, **kwargs)
         if hasattr(source, "_request"):
-            from ..rest_framework.functions import run_inside
-
-            return run_inside(source, policy, call)
+            return wing("below_api_view").run_inside(source, policy, call)
         if (operation := call_around(source, policy)) is not None:
             return operation.enter(call)
         # Read at the call, since a @non_atomic_requests may be above this decorator.

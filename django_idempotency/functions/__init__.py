@@ -1,7 +1,7 @@
 """`idempotent_function` and its implementation."""
 
 from ..engine.deadlines import deadline, remaining
-from .current import CurrentOperation, Takeover, current_operation
+from .current import CurrentOperation, current_operation
 from .decorator import idempotent_function
 from .handle import Handle, Known
 from .names import derive_key
@@ -10,7 +10,6 @@ __all__ = [
     "CurrentOperation",
     "Handle",
     "Known",
-    "Takeover",
     "current_operation",
     "deadline",
     "derive_key",

@@ -30,7 +30,7 @@ from ..runtime.handle import Course
 from ..runtime.registry import body_limit, issuing, store_of
 from ..runtime.transactions import refuse_open_transactions
 from ..runtime.wings import extended
-from .current import CURRENT, BoundCall, CurrentOperation, Takeover, living
+from .current import CURRENT, BoundCall, CurrentOperation, living
 from .executions import EXECUTION
 from .terms import FunctionTerms
 
@@ -176,11 +176,6 @@ class FunctionCall:
         plan = self.plan
         self.current = plan.handle(self.operation, self.outer, plan.policy, BoundCall(self.terms, args, kwargs))
         return self.current
-
-    def takeover(self) -> Takeover:
-        """Return the takeover that `on_takeover` must decide."""
-        self.current = takeover = Takeover(self.operation, self.payload, self.outer)
-        return takeover
 
     @property
     def course(self) -> Course:

@@ -13,7 +13,6 @@ from ..errors import ResponseNotStored
 from ..runtime.current_step import CURRENT_STEP, RunningStep
 from ..runtime.derivation import Unstored
 from ..runtime.handle import OperationHandle
-from ..runtime.takeovers import Deciding
 
 
 class BoundCall(NamedTuple):
@@ -114,19 +113,3 @@ def _left(error: object, token: Token[CurrentOperation | None], step: Token[Runn
             raise
     if isinstance(error, ResponseNotStored):
         error.inside = True  # it belongs to another call: this one is not done
-
-
-class Takeover(Deciding, CurrentOperation):
-    """The argument of `on_takeover`: an earlier owner crashed and may have done part of the work.
-
-    The hook returns `run()`, `found(result)` or `hold()`, after which this call and retries raise `HeldForPerson`. An
-    exception that it raises goes to the caller and decides nothing: the next call after the lease asks again. An
-    exception listed in `keep_exceptions` is stored as if the call had raised it.
-    """
-
-    def __init__(self, operation: Operation, payload: Any, outer: CurrentOperation | None = None) -> None:
-        super().__init__(operation, outer)
-        #: The source of the key: the arguments by name, or the one that `data_keyword_argument` names.
-        self.payload = payload
-        assert operation.record is not None
-        self.record = operation.record

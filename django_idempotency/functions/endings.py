@@ -15,9 +15,9 @@ from ..core.at_rest import readable
 from ..core.conclusions import SettledState, WorkResult
 from ..core.concurrency import run_to_completion
 from ..core.failures import failed_with
-from ..core.records import CANCELLATIONS, UNDONE, Outcome, OutcomeKind, kind_of, shortened
+from ..core.records import CANCELLATIONS, UNDONE, Outcome, OutcomeKind, kind_of
 from ..core.rules import Busy, Execute, Late, Mismatch, Replay, Verdict
-from ..core.serialization.results import Unreadable, Unstorable, dump_error, load_error
+from ..core.serialization.results import Unreadable, Unstorable
 from ..errors import (
     ConfigurationError,
     HeldForPerson,
@@ -36,8 +36,7 @@ from ..errors import (
     is_answer,
 )
 from ..instrumentation.outcomes import HELD, REFUSED, count, traced
-from ..runtime.handle import HELD_FOR
-from ..runtime.takeovers import HoldForReview, RunAgain, UseResult
+from ..runtime.wings import wing
 from .call import FunctionCall
 from .terms import FunctionTerms
 
@@ -115,7 +114,7 @@ def end_of_error(call: FunctionCall, error: BaseException) -> CallEnd:
         return _failed(error) if fails else CallEnd(work_result=WorkResult.CUT)
     call.operation.set_rollback()
     try:
-        outcome = _outcome(call, OutcomeKind.ERROR, dump_error(error, kept))
+        outcome = _outcome(call, OutcomeKind.ERROR, wing("kept_exceptions").dump_error(error, kept))
     except Exception as unstorable:  # noqa: BLE001 - as above
         outcome = _unstored(call, OutcomeKind.ERROR, unstorable)
     return CallEnd(work_result=WorkResult.KEPT, outcome=outcome, ttl=call.current.seconds)
@@ -135,29 +134,6 @@ def leaving(call: FunctionCall, error: BaseException) -> BaseException:
         held.__cause__ = error
         return held
     return error
-
-
-def end_decided(call: FunctionCall, decision: Any) -> CallEnd | None:
-    """Return the end of a call that `on_takeover` has decided; `None`: the call runs."""
-    match decision:
-        case RunAgain():
-            return None
-        case UseResult(result=result):
-            return end_of_result(call, result)
-        case HoldForReview():
-            key = shortened(call.operation.ticket.key)
-            logger.error("Held: %s under %s waits for a person to release its record.", call.terms.name, key)
-            held = call.naming(HeldForPerson())
-            return CallEnd(WorkResult.KEPT, OutcomeKind.HELD.outcome(), HELD_FOR, raised=held)
-    raise ConfigurationError(
-        f"on_takeover of {call.terms.name} returned {decision!r}. Return takeover.run(), .found(result) or .hold()."
-    )
-
-
-def end_undecided(call: FunctionCall, error: BaseException) -> CallEnd:
-    """Return the end of an undecided takeover: the record stays as it is, so that the next call asks again."""
-    end = end_of_error(call, error)
-    return end if end.work_result is WorkResult.KEPT else CallEnd(work_result=WorkResult.CUT)
 
 
 def settle(call: FunctionCall, end: CallEnd) -> None:
@@ -267,7 +243,7 @@ def remembered(terms: FunctionTerms, stored: Outcome) -> Any:
     try:
         if kind is not OutcomeKind.ERROR:
             return terms.results.load(outcome.body)
-        error = load_error(outcome.body, terms.kept)
+        error: Exception = wing("kept_exceptions").load_error(outcome.body, terms.kept)
     except Unreadable as unreadable:
         raise ResponseNotStored(
             f"{terms.name} was carried out, but its result cannot be read: {unreadable}"

@@ -163,8 +163,3 @@ def _run_apart(*given: Any) -> tuple[Any, bool]:
         return run(*given)
     finally:
         close_old_connections()
-
-
-def is_bare(function: Any, handle: Handle) -> bool:
-    """Is this the guarded function itself? A decorator around it has the same handle, copied by `functools.wraps`."""
-    return getattr(function, "__wrapped__", None) is handle._terms.function  # noqa: SLF001 - ours

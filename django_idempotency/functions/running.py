@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Mapping
 from os import environ
 from typing import Any
@@ -16,21 +15,11 @@ from ..errors import StoreUnavailable
 from ..runtime import switch
 from ..runtime.derivation import Unstored
 from ..runtime.transactions import arefuse_open_transactions
-from ..runtime.wings import extended
+from ..runtime.wings import extended, wing
 from .call import FunctionCall, best_effort_key, go_without_key, key_of, plan_of
 from .current import CurrentOperation, Unguarded
-from .endings import (
-    CallEnd,
-    asettle,
-    end_decided,
-    end_of_error,
-    end_of_result,
-    end_undecided,
-    leaving,
-    replayed,
-    settle,
-)
-from .terms import FunctionTerms, OnTakeover
+from .endings import asettle, end_of_error, end_of_result, leaving, replayed, settle
+from .terms import FunctionTerms
 
 
 def keyed(terms: FunctionTerms, key: str | None) -> Callable[..., Any]:
@@ -101,7 +90,7 @@ def _run(call: FunctionCall, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
         return replayed(call, verdict), True
     if call.plan.source is not None:
         call.count(verdict)
-    end = _decide(call, terms.on_takeover) if terms.on_takeover is not None and verdict.takeover else None
+    end = wing("call_takeovers").decide(call) if terms.on_takeover is not None and verdict.takeover else None
     if end is None:
         try:
             with call.running(args, kwargs):
@@ -114,17 +103,6 @@ def _run(call: FunctionCall, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
     if end.raised is not None:
         raise end.raised
     return end.returned, False
-
-
-def _decide(call: FunctionCall, ask: OnTakeover) -> CallEnd | None:
-    """Ask `on_takeover`. `None`: the function runs."""
-    takeover = call.takeover()
-    try:
-        with takeover:
-            return end_decided(call, ask(takeover))
-    except BaseException as error:  # noqa: BLE001 - raised again
-        settle(call, end_undecided(call, error))
-        raise leaving(call, error)  # noqa: B904 - its cause is its own
 
 
 # -------------------------------------------------------------------------------------------------------------- async
@@ -160,7 +138,7 @@ async def _arun(
         return replayed(call, verdict) if plain else await sync_to_async(replayed)(call, verdict), True
     if call.plan.source is not None:
         call.count(verdict)
-    end = await _adecide(call, terms.on_takeover) if terms.on_takeover is not None and verdict.takeover else None
+    end = await wing("call_takeovers").adecide(call) if terms.on_takeover is not None and verdict.takeover else None
     if end is None:
         try:
             with call.running(args, kwargs):
@@ -176,18 +154,3 @@ async def _arun(
     if end.raised is not None:
         raise end.raised
     return end.returned, False
-
-
-async def _adecide(call: FunctionCall, ask: OnTakeover) -> CallEnd | None:
-    """See _decide()."""
-    takeover = call.takeover()
-    try:
-        with takeover:
-            decision = ask(takeover)
-            return end_decided(call, await decision if inspect.isawaitable(decision) else decision)
-    except GeneratorExit as closed:  # as in _arun()
-        settle(call, end_undecided(call, closed))
-        raise
-    except BaseException as error:  # noqa: BLE001 - raised again
-        await asettle(call, end_undecided(call, error))
-        raise leaving(call, error)  # noqa: B904 - its cause is its own

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
@@ -20,17 +20,15 @@ from ..core.selectors import Selector
 from ..core.serialization.results import FunctionResults
 from ..errors import ConfigurationError
 from ..realms import realm_of
-from ..runtime.takeovers import Decision
 from ..scopes import qualified
 from .arguments import Arguments
-from .current import Takeover
 
 OnReplay = Callable[[Any, Record], Any]
 #: The terms of every guarded function that still exists, for the checks.
 _DECLARED: WeakSet[FunctionTerms] = WeakSet()
 
 #: The hook of a coroutine function may also be one.
-OnTakeover = Callable[[Takeover], Decision | Awaitable[Decision]]
+OnTakeover = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

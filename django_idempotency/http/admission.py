@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 from enum import Enum
 from os import environ
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 from uuid import uuid4
 
 from asgiref.sync import sync_to_async
@@ -60,9 +60,6 @@ from .exchange import (
 from .markers import view_class
 from .plan import Plan, asking
 from .unguarded import KEYLESS, METHOD, NOBODY, leave_unguarded
-
-if TYPE_CHECKING:
-    from .selection import Document
 
 # A client may send anything: it is kept, searched and sent back.
 _REQUEST_ID = re.compile(r"[!-~]{1,128}")
@@ -266,12 +263,11 @@ def identify(
     """
     document = None
     if policy.profile.carrier == "body":
-        from .selection import Document, key_in_body
-
-        document = Document(source, user, policy.max_request_body)
+        selecting = wing("selecting")
+        document = selecting.Document(source, user, policy.max_request_body)
         if policy.required is True and scope_of(request, user, policy, ISSUED_SAMPLE) is None:
             raise ScopeRequired  # its body is not read
-        if (found := key_in_body(document, policy)) is None:
+        if (found := selecting.key_in_body(document, policy)) is None:
             return None
         key = found
     carried = "" if key is Where.PAYLOAD else key
@@ -291,10 +287,9 @@ def identify(
         )  # before the space stands its client's name
     if carried:
         return Identity(UnprintedText(carried), scope, source, user, document)
-    from .selection import Document, selected_key
-
-    document = Document(source, user, policy.max_request_body)
-    selected = selected_key(document, policy, scope)
+    selecting = wing("selecting")
+    document = selecting.Document(source, user, policy.max_request_body)
+    selected = selecting.selected_key(document, policy, scope)
     return None if selected is None else Identity(UnprintedText(selected), scope, source, user, document)
 
 
@@ -307,13 +302,11 @@ class Identity(NamedTuple):
     source: Any
     user: Any
     #: As an expression has seen it.
-    seen: Document | None = None
+    seen: Any = None
 
-    def document(self, policy: Resolved) -> Document:
+    def document(self, policy: Resolved) -> Any:
         """Return the request as an expression sees it."""
-        from .selection import Document
-
-        return self.seen or Document(self.source, self.user, policy.max_request_body)
+        return self.seen or wing("selecting").Document(self.source, self.user, policy.max_request_body)
 
     def ticket(self, policy: Resolved, issue: Callable[..., Ticket]) -> Ticket:
         """Return the ticket of the request, which `issue` makes. Raises what `fingerprint()` raises."""
@@ -363,7 +356,7 @@ async def auser_of(request: HttpRequest, policy: Policy) -> Any:
 _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError)
 
 
-def fingerprint(request: Any, policy: Policy, user: Any = None, document: Document | None = None) -> bytes:
+def fingerprint(request: Any, policy: Policy, user: Any = None, document: Any = None) -> bytes:
     """Return the 32 bytes of a request's digest. `request` is Django's, or DRF's around it.
 
     An expression selects from `document`, or may select this `user`. Raises what reading the body raises in a view
@@ -385,13 +378,13 @@ def fingerprint(request: Any, policy: Policy, user: Any = None, document: Docume
     return body_digest(framed(texts), request, policy)
 
 
-def _chosen(request: Any, texts: list[bytes], policy: Policy, user: Any, document: Document | None) -> bytes | None:
+def _chosen(request: Any, texts: list[bytes], policy: Policy, user: Any, document: Any) -> bytes | None:
     """Return the digest by what an expression or a function of the project chooses; `None`: all of the body is compared."""
-    from .selection import Document, asks_request, selected_part
-
+    selecting = wing("selecting")
     rule: Any = policy.fingerprint
-    if not asks_request(rule):
-        selected = selected_part(document or Document(request, user, policy.max_request_body), rule)
+    if not selecting.asks_request(rule):
+        document = document or selecting.Document(request, user, policy.max_request_body)
+        selected = selecting.selected_part(document, rule)
         # The query counts only if it is selected, too.
         return None if selected is None else request_digest(framed(texts[:2]), b"selected", selected)
     require_bounded(getattr(request, "_request", request), policy.max_request_body)
@@ -412,7 +405,6 @@ def _octets(value: Any) -> bytes:
 
 def compile_expressions(policy: Policy) -> None:
     """Compile a policy's expressions. Raises `ValueError`, which says what to type instead."""
-    if not policy.given().keys().isdisjoint(SELECTING):
-        from .selection import compile_given
-
-        compile_given(policy)
+    given = policy.given()
+    if any(given.get(name) not in (None, *FINGERPRINTS) for name in SELECTING):
+        wing("selecting").compile_given(policy)

@@ -238,11 +238,6 @@ def keep(http: HttpRequest) -> None:
         http.body  # noqa: B018 - Django caches the body
 
 
-def is_kept(http: HttpRequest) -> bool:
-    """Is the body in memory, so that to ask for it reads nothing?"""
-    return hasattr(http, "_body")
-
-
 def require_bounded(http: HttpRequest, limit: int | None) -> None:
     """Raise `RequestTooLarge` for a body of more than `limit` bytes, before any of it is read. `None`: no limit."""
     if limit is not None and (len(http.body) if hasattr(http, "_body") else _received(http)) > limit:

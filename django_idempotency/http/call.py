@@ -22,14 +22,13 @@ from ..core import conclusions
 from ..core.conclusions import SettledState, WorkResult
 from ..core.concurrency import in_thread, nothing, run_to_completion
 from ..core.failures import failed_with
-from ..core.records import MISSING, Outcome, Ticket
+from ..core.records import Outcome, Ticket
 from ..core.rules import Execute, Replay, Verdict
 from ..engine.atomic import AtomicOperation
 from ..engine.deadlines import time_for
 from ..engine.operation import Operation
 from ..errors import (
     ConfigurationError,
-    OperationHeld,
     OperationUnknown,
     OutcomeUnknown,
     Problem,
@@ -39,7 +38,7 @@ from ..errors import (
 )
 from ..instrumentation.meters import meters
 from ..instrumentation.observer import Observer
-from ..instrumentation.outcomes import DEGRADED, TAKEN_OVER, outcome_of_verdict, traced
+from ..instrumentation.outcomes import DEGRADED, outcome_of_verdict, traced
 from ..runtime.handle import Course
 from ..runtime.transactions import arefuse_open_transactions, refuse_open_transactions
 from ..runtime.wings import Listener
@@ -48,14 +47,14 @@ from .atomic_requests import NONE_OPENED, OpenedTransactions, asks_for_transacti
 from .exchange import OF_RECORD, Exchange, HeaderStatus, RequestIdempotency, of_problem, set_headers
 from .plan import Plan
 from .problems import refusal_of
-from .raised import response_to, status_of
-from .responses import FINAL, capture, ending_of, rebuild, render, wanted_by
-from .takeovers import Finish, Takeover, TakeoverEnd, aask, ask, end_of
+from .responses import capture, ending_of, rebuild, render, response_to, status_of, wanted_by
 
 if TYPE_CHECKING:
     from ..engine.lease import LeaseOperation
 
 Committed = Callable[[], HttpResponseBase | None]
+#: Completes a response as the view would, before it is rendered.
+Finish = Callable[[Any], HttpResponseBase]
 
 
 def _nothing_committed() -> None:
@@ -72,8 +71,6 @@ class Call:
     #: What the view sees as `request.idempotency`, and what its course says of its end: once it runs.
     handle: RequestIdempotency
     course: Course
-    #: The id of this request, by which replays name it, once it runs; "" if it has no record.
-    _original = ""
 
     def __init__(
         self,
@@ -96,7 +93,7 @@ class Call:
         # The request refers to us: a strong reference would keep it, and its uploads, until garbage collection.
         self._request = weakref.ref(request)
         self.plan, self.terms = plan, plan.terms
-        self._ask_again, self._finish = ask_again, finish
+        self._ask_again, self.finish = ask_again, finish
         #: Does the middleware guard a view that knows nothing of keys?
         self.by_middleware = by_middleware
         self.exchange = exchange
@@ -109,8 +106,10 @@ class Call:
             operates = AtomicOperation
         self.operation = operates(plan.store, ticket, self._observer, on_failure=self.terms.on_failure)
         exchange.record, exchange.operation = ticket.id, self.operation
+        #: The id of this request, by which replays name it if it runs; "": it has no record.
+        self.original = ticket.request_id or str(ticket.owner)
         assert exchange.spoken is not None, "its key was read"
-        self._spoken = exchange.spoken
+        self.spoken = exchange.spoken
         self._handle = plan.handle  # before the claim: an app may raise
         #: The database whose open transaction the record joins, and that of the guard's transaction while the view runs.
         self._alias = plan.store.using
@@ -133,8 +132,8 @@ class Call:
         the record's database is taken over, and ends in those.
 
         Raises `InProgress`, `RequestMismatch`, `ResponseNotStored`, `OperationHeld`, `ReplayRefused` or
-        `StoreUnavailable`; `DeadlinePassed`; `LeaseInTransaction` inside a transaction whose rollback the record would survive; and what
-        listeners, `on_replay` and `on_takeover` raise.
+        `StoreUnavailable`; `DeadlinePassed`; `LeaseInTransaction` inside a transaction whose rollback the record would
+        survive; and what listeners, `on_replay` and `on_takeover` raise.
         """
         for each in self._listeners:
             each.arrived(self)
@@ -147,10 +146,10 @@ class Call:
             return self._replay(verdict)
         if not isinstance(verdict, Execute):
             raise refusal_of(verdict)
-        takeover = self._takeover() if verdict.takeover else None
-        if takeover is not None and (end := self._decide(takeover)) is not None:
-            self.operation.settle(WorkResult.KEPT, end.outcome, ttl=end.ttl)
-            return self._conclude_takeover(end)
+        if verdict.takeover and self.plan.takeovers is not None:
+            found: HttpResponseBase | None = self.plan.takeovers.decide(self)
+            if found is not None:
+                return found
         if self._listeners:
             self._screen(verdict)
         self._begin(verdict)
@@ -169,10 +168,10 @@ class Call:
             return await sync_to_async(self._replay)(verdict)
         if not isinstance(verdict, Execute):
             raise refusal_of(verdict)
-        takeover = self._takeover() if verdict.takeover else None
-        if takeover is not None and (end := await self._adecide(takeover)) is not None:
-            await run_to_completion(self.operation.asettle(WorkResult.KEPT, end.outcome, ttl=end.ttl))
-            return await sync_to_async(self._conclude_takeover)(end)
+        if verdict.takeover and self.plan.takeovers is not None:
+            found: HttpResponseBase | None = await self.plan.takeovers.adecide(self)
+            if found is not None:
+                return found
         if self._listeners:
             await self._ascreen(verdict)
         self._begin(verdict)
@@ -199,7 +198,7 @@ class Call:
                 each.claimed(self, run)
             except BaseException as error:
                 if self.operation.left_as is None:  # interrupted
-                    self._abandon(error, each.forget)
+                    self.abandon(error, each.forget)
                 raise
 
     async def _ascreen(self, run: Execute) -> None:
@@ -209,19 +208,19 @@ class Call:
                 await run_to_completion(sync_to_async(each.claimed)(self, run))
             except BaseException as error:
                 if self.operation.left_as is None:  # interrupted
-                    await self._aabandon(error, each.forget)
+                    await self.aabandon(error, each.forget)
                 raise
 
-    def _abandon(self, error: BaseException, forget: Callable[[], None] = nothing) -> None:
+    def abandon(self, error: BaseException, forget: Callable[[], None] = nothing) -> None:
         """Restore the record of a claim that an error ends before the view, and `forget` it."""
         self.operation.abandon()
         forget()
         self.exchange.status, self.exchange.original = OF_RECORD[self.operation.left_as], ""
 
-    async def _aabandon(self, error: BaseException, forget: Callable[[], None] = nothing) -> None:
-        """See _abandon()."""
+    async def aabandon(self, error: BaseException, forget: Callable[[], None] = nothing) -> None:
+        """See abandon()."""
         if isinstance(error, GeneratorExit):  # nothing can be awaited any more
-            self._abandon(error, forget)
+            self.abandon(error, forget)
             return
         await run_to_completion(self.operation.aabandon())
         await run_to_completion(sync_to_async(forget)())
@@ -229,26 +228,24 @@ class Call:
 
     def _begin(self, run: Execute | None) -> None:
         """Let the view run: it sees its operation. `None`: without its store."""
-        self._ask_again = self._finish = None  # they hold the request
+        self._ask_again = self.finish = None  # they hold the request
         self.handle = handle = self._handle(self.operation, self.terms)
         self.course = handle._course(handle)  # noqa: SLF001 - ours
         handle._exchange = self.exchange  # noqa: SLF001 - ours
         request: Any = self._request()
         request.idempotency, self.exchange.call = handle, self
-        if run is not None:
-            self._original = self.operation.ticket.original_request
         if meters.active:
-            self._count(DEGRADED if run is None else outcome_of_verdict(run, self.operation))
+            self.count(DEGRADED if run is None else outcome_of_verdict(run, self.operation))
 
     def _replay(self, verdict: Replay) -> HttpResponseBase:
         """Return the stored response. What the project is asked for it may query a database."""
         if self._ask_again is not None or self.terms.authorize_replay is not None:
-            self._authorize(verdict.outcome)
+            self.authorize(verdict.outcome)
         assert self.operation.record is not None, "it holds what is replayed"
         original = self.operation.record.original_request
-        stored = rebuild(verdict.outcome, spoken=self._spoken, original=original)
+        stored = rebuild(verdict.outcome, spoken=self.spoken, original=original)
         if meters.active:
-            self._count(outcome_of_verdict(verdict, self.operation))  # also if on_replay raises
+            self.count(outcome_of_verdict(verdict, self.operation))  # also if on_replay raises
         response: HttpResponseBase = stored if self.terms.on_replay is None else self._current(stored, original)
         exchange = self.exchange
         exchange.status, exchange.original, exchange.stamped = HeaderStatus.REPLAYED, original, weakref.ref(response)
@@ -264,12 +261,12 @@ class Call:
             raise ConfigurationError(
                 f"on_replay returned {current!r}. Return the response that it gets, or another one."
             )
-        response = current if self._finish is None else self._finish(current)
+        response = current if self.finish is None else self.finish(current)
         render(response)
-        set_headers(HeaderStatus.REPLAYED, response.headers, self._spoken, response.status_code, original=original)
+        set_headers(HeaderStatus.REPLAYED, response.headers, self.spoken, response.status_code, original=original)
         return response
 
-    def _authorize(self, outcome: Outcome) -> None:
+    def authorize(self, outcome: Outcome) -> None:
         authorize = self.terms.authorize_replay
         if self._ask_again is not None:
             self._ask_again(authorized=authorize is not None)
@@ -281,56 +278,12 @@ class Call:
         if self.terms.on_store_failure == "closed":
             raise error
         time_for(0)  # the store may have taken longer than the host has
-        self.degraded, self.atomic_alias = True, None
+        self.degraded, self.atomic_alias, self.original = True, None, ""
         self._begin(None)
 
-    def _count(self, outcome: str | None) -> None:
+    def count(self, outcome: str | None) -> None:
         if outcome is not None:
             counting.count(self.request, outcome, self.operation)
-
-    # ----------------------------------------------------------------------------------------------------- takeovers
-
-    def _takeover(self) -> Takeover | None:
-        """Return what `on_takeover` must decide, if there is anything."""
-        # In `atomic` nothing of the crashed owner is left. A hook of the settings is not for it.
-        asks = self.plan.leases and self.terms.on_takeover is not None
-        return Takeover(self.operation, self.request) if asks else None
-
-    def _decide(self, takeover: Takeover) -> TakeoverEnd | None:
-        """Ask `on_takeover`. `None`: the view runs. If it raises, the record stays as it is, and is taken over again."""
-        assert self.terms.on_takeover is not None, "see _takeover()"
-        try:
-            return self._end_of(ask(self.terms.on_takeover, takeover), takeover)
-        except BaseException as error:
-            self._abandon(error)
-            raise
-
-    async def _adecide(self, takeover: Takeover) -> TakeoverEnd | None:
-        """See _decide()."""
-        assert self.terms.on_takeover is not None, "see _takeover()"
-        try:
-            return await sync_to_async(self._end_of)(await aask(self.terms.on_takeover, takeover), takeover)
-        except BaseException as error:
-            await self._aabandon(error)
-            raise
-
-    def _end_of(self, decision: Any, takeover: Takeover) -> TakeoverEnd | None:
-        return end_of(decision, takeover, self.terms, finish=self._finish, limit=self.plan.max_body)
-
-    def _conclude_takeover(self, end: TakeoverEnd) -> HttpResponseBase:
-        """Return the found response, as a later replay would return it. Raises `OperationHeld` or `ReplayRefused`."""
-        if end.response is None:
-            raise OperationHeld(headers=FINAL)
-        self._authorize(end.outcome)
-        self._count(TAKEN_OVER)
-        found, response, original = HeaderStatus.REPLAYED, end.response, self.operation.ticket.original_request
-        if self.operation.left_as is not SettledState.COMPLETED:
-            found = HeaderStatus.LOST
-        elif end.outcome.body is not MISSING:
-            response = rebuild(end.outcome, spoken=self._spoken, original=original)
-        self.exchange.status, self.exchange.original = found, original
-        set_headers(found, response.headers, self._spoken, response.status_code, original=original)
-        return response
 
     # ---------------------------------------------------------------------------------------------- how the view ends
 
@@ -535,12 +488,12 @@ class Call:
         status = HeaderStatus.DEGRADED if self.degraded else OF_RECORD[self.operation.left_as]
         if self.course.problem is not None and status is HeaderStatus.CREATED:
             status = of_problem(self.course.problem) or status
-        exchange.status, exchange.original = status, self._original
+        exchange.status, exchange.original = status, self.original
         return status
 
     def _stamp(self, response: HttpResponseBase, status: HeaderStatus) -> HttpResponseBase:
         """Set the status header of the request, replacing one that its view has set."""
-        set_headers(status, response.headers, self._spoken, response.status_code, original=self._original)
+        set_headers(status, response.headers, self.spoken, response.status_code, original=self.original)
         self.exchange.stamped = weakref.ref(response)
         return response
 

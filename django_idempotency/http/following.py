@@ -11,7 +11,6 @@ import functools
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -19,13 +18,14 @@ from asgiref.sync import async_to_sync, iscoroutinefunction
 from django.apps import apps
 from django.core.exceptions import PermissionDenied
 from django.db.transaction import Atomic
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest
 from django.utils.module_loading import import_string
 from django.views import View
 
 from .. import conf
 from ..errors import ReplayRefused, ReplayUnchecked
-from .layers import cells_of, name_of_code, origin_of, untraced
+from ..runtime.wings import wing
+from .layers import cells_of, name_of_code, untraced
 from .markers import rest_class
 from .views import PlannedRoute
 
@@ -125,7 +125,7 @@ def _nothing(_: dict[str, Any], __: Path) -> None:
 
 def _user_passes_test(cells: dict[str, Any], path: Path) -> None:
     test = cells["test_func"]
-    path.checks.append(lambda request, *_, **__: _called(test, getattr(request, "user", None)))
+    path.checks.append(lambda request, *_, **__: called(test, getattr(request, "user", None)))
 
 
 def _method_decorator(cells: dict[str, Any], path: Path) -> None:
@@ -212,7 +212,8 @@ def _inside(layer: Any, path: Path, *, of_class: bool) -> Any:
         if module.startswith(known) and name in cells:
             ask(cells, path)
             return None if inner is None else cells[inner]
-    found = None if of_class else _inside_named(layer, cells, path)  # around a method, a check needs its object
+    named = [] if of_class else _named()  # around a method, a check needs its object
+    found = wing("replay_through").inside(layer, cells, path, named) if named else None
     if found is None:
         raise Unfollowed(name_of_code(module, layer.__code__))
     return found
@@ -257,56 +258,12 @@ def _dispatches() -> tuple[Any, ...]:
     return tuple(untraced(cls.dispatch) for cls in (View, *access_mixins()))
 
 
-# ----------------------------------------------------------------------------------------------- what a project names
-
-
 def _named() -> list[Any]:
     return [import_string(path) for path in conf.get("REPLAY_THROUGH")]
 
 
-def _inside_named(layer: FunctionType, cells: dict[str, Any], path: Path) -> Any:
-    """Return the view inside of what a decorator of REPLAY_THROUGH returns: around a view of ours it is the same, but for that."""
-    view = _async_view if iscoroutinefunction(layer) else _view
-    for decorate in _named():
-        known = None if isinstance(decorate, type) else _around(decorate, view)
-        if type(known) is FunctionType and _made_of(known) == _made_of(layer):
-            ours = cells_of(known)
-            others = [name for name, value in ours.items() if name not in cells or cells[name] != value]
-            if len(others) == 1 and ours[others[0]] is view and others[0] in cells:
-                path.checks.append(functools.partial(_reaches, known))
-                return cells[others[0]]
-    return None
-
-
-def _made_of(function: FunctionType) -> tuple[Any, ...]:
-    return origin_of(function), function.__defaults__, function.__kwdefaults__
-
-
-@lru_cache(maxsize=64)
-def _around(decorate: Any, view: Any) -> Any:
-    try:
-        return decorate(view)
-    except Exception:  # noqa: BLE001 - it is the project's, and not for such a view
-        return None
-
-
-class _Reached(HttpResponse):
-    """The view would have run."""
-
-
-def _view(*_: Any, **__: Any) -> HttpResponse:
-    return _Reached()
-
-
-async def _async_view(*_: Any, **__: Any) -> HttpResponse:
-    return _Reached()
-
-
-def _reaches(decorated: Any, *args: Any, **kwargs: Any) -> bool:
-    return isinstance(_called(decorated, *args, **kwargs), _Reached)
-
-
-def _called(check: Any, *args: Any, **kwargs: Any) -> Any:
+def called(check: Any, *args: Any, **kwargs: Any) -> Any:
+    """Ask a sync or an async check."""
     return async_to_sync(check)(*args, **kwargs) if iscoroutinefunction(check) else check(*args, **kwargs)
 
 

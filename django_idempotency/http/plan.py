@@ -7,7 +7,9 @@ for what else may change in tests, Django's signal `setting_changed` is enough.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cached_property
 from typing import Any
@@ -17,16 +19,16 @@ from django.conf import settings as django_settings
 from django.http import HttpRequest
 
 from .. import conf
-from ..core.key_formats import ANY
-from ..core.policy import OBSERVE, SAFE_METHODS, Policy, Resolved, profile_contradiction
+from ..core.key_formats import ANY, ISSUED, KeyFault, described, spelled
+from ..core.policy import OBSERVE, SAFE_METHODS, Policy, Resolved, profile_contradiction, seconds
+from ..core.profiles import DEFAULT, Profile
 from ..core.records import Guarantee, Ticket, UnprintedText
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed
 from ..runtime.registry import body_limit, issuing, store_of
 from ..runtime.wings import Listens, extended, wing
 from ..stores.base import BaseStore
 from .exchange import RequestIdempotency, Spoken
 from .exemptions import Pattern, exemptions
-from .keys import formatted, parse_key, plain_key
 
 #: A policy that leaves everything to the settings.
 ANY_POLICY = Policy()
@@ -98,6 +100,11 @@ class Plan:
         return self.terms.wait if self.terms.on_busy == "wait" else 0.0
 
     @cached_property
+    def takeovers(self) -> Any:
+        """What asks `on_takeover`; `None`: nobody does. In `atomic` nothing of a crashed owner is left to ask about."""
+        return wing("takeovers") if self.leases and self.terms.on_takeover is not None else None
+
+    @cached_property
     def listeners(self) -> tuple[Listens, ...]:
         """What screens its requests: each makes a listener for a call."""
         terms = self.terms
@@ -124,18 +131,9 @@ class Plan:
 
     def compile(self) -> None:
         """Compile all of it. Raises what is wrong with the policy or the settings."""
-        for name in (
-            "terms",
-            "store",
-            "max_body",
-            "leases",
-            "patience",
-            "listeners",
-            "issue",
-            "counts_replays",
-            "exemptions",
-        ):
-            getattr(self, name)
+        for name, value in vars(Plan).items():
+            if isinstance(value, cached_property):
+                getattr(self, name)
 
     # ---------------------------------------------------------------------------------------------------- what is sent
 
@@ -237,3 +235,88 @@ def _parameter(query: str, name: str) -> object:
     """Return the value of a parameter of the query; `None`: it is not there. A list of several is not a key."""
     values = [value for key, value in parse_qsl(query, keep_blank_values=True) if key == name]
     return values[0] if len(values) == 1 else values or None
+
+
+# -------------------------------------------------------------------------------------------------- how a key is spelled
+
+# A bare key: visible ASCII and inner spaces, no quote; no comma either, since servers join two headers with one.
+_BARE = re.compile(r"[!#-+\--~](?:[ !#-+\--~]*[!#-+\--~])?")
+# RFC 9651 section 3.3.3, as the IETF draft (section 2.1) has it: printable ASCII, only \" and \\ escaped.
+_QUOTED = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\])*)"')
+# An item of RFC 9651 (section 4.2.3) that is a string. Nothing defines its parameters, so they do not count.
+_VALUE = (
+    r"-?\d{1,12}\.\d{1,3}|-?\d{1,15}|@-?\d{1,15}|\?[01]|:[A-Za-z0-9+/]*={0,2}:"
+    r'|"(?:[ !#-\[\]-~]|\\["\\])*"|%"(?:[ !#-$&-~]|%[0-9a-f]{2})*"|[A-Za-z*][!#$%&\'*+\-.^_`|~:/0-9A-Za-z]*'
+)
+_ITEM = re.compile(rf"{_QUOTED.pattern}(?:; *[a-z*][a-z0-9_\-.*]*(?:=(?:{_VALUE}))?)*")
+# Any visible ASCII with inner spaces; in a header no comma.
+_OPAQUE = re.compile(r"[!-+\--~](?:[ -+\--~]*[!-+\--~])?")
+_MEMBER = re.compile(r"[!-~](?:[ -~]*[!-~])?")
+
+
+def parse_key(sent: object, profile: Profile) -> str:
+    """Return the key in the value of a header, as a profile spells it.
+
+    Raises `KeyMalformed`. With "either", `"k"` and `k` are one key. Official Stripe clients send unquoted keys that are
+    not valid UUIDs: they are accepted.
+    """
+    text = str(sent)  # a test client, or a middleware, may set a UUID
+    quoted: re.Match[str] | None = None
+    match profile.spelling:
+        case "quoted":
+            quoted = _ITEM.fullmatch(text.strip(" "))
+            return _fitting(quoted and re.sub(r"\\(.)", r"\1", quoted[1]), profile)
+        case "opaque":
+            return plain_key(text.strip(" \t"), profile)
+        case "bare":
+            bare = _OPAQUE.fullmatch(text.strip(" \t"))
+            return _fitting(bare and bare[0], profile)
+    text = text.strip(" \t")
+    if quoted := _QUOTED.fullmatch(text):
+        return _fitting(re.sub(r"\\(.)", r"\1", quoted[1]), profile)
+    return _fitting(text if _BARE.fullmatch(text) else None, profile)
+
+
+def plain_key(sent: object, profile: Profile) -> str:
+    """Return a key that may hold any printable ASCII, as in a member of a body or in a parameter. Raises `KeyMalformed`."""
+    return _fitting(sent if isinstance(sent, str) and _MEMBER.fullmatch(sent) else None, profile)
+
+
+def _fitting(key: str | None, profile: Profile) -> str:
+    if not key or len(key) > profile.max_length or (profile.pattern and not re.fullmatch(profile.pattern, key)):
+        raise KeyMalformed("" if replace(profile, field=DEFAULT.field) == DEFAULT else expectation(profile))
+    return key
+
+
+def formatted(key: str, policy: Policy) -> str:
+    """Return a key in the one spelling of the policy's format. Raises `KeyMalformed`, `KeyExpired` and `KeyAhead`."""
+    key_format = conf.field(policy, "key_format")
+    if key_format == ANY:
+        return key
+    if key_format == ISSUED and not wing("issued_keys").is_issued(key):
+        raise KeyMalformed(_must_be(key_format))
+    ttl = seconds(conf.field(policy, "ttl"))
+    match spelled(key, key_format, now=datetime.now(timezone.utc), ttl=ttl):
+        case KeyFault.MALFORMED:
+            raise KeyMalformed(_must_be(key_format))
+        case KeyFault.EXPIRED:
+            raise KeyExpired
+        case KeyFault.AHEAD:
+            raise KeyAhead
+        case spelling:
+            return spelling
+
+
+def _must_be(key_format: str | re.Pattern[str]) -> str:
+    return f"The idempotency key must be {described(key_format)}."
+
+
+def expectation(profile: Profile) -> str:
+    """Say what a key must be, which one is not."""
+    quoted = " in double quotes" if profile.spelling == "quoted" else ""
+    shape = f" that match {profile.pattern}" if profile.pattern else ""
+    where = {"header": "the header", "body": "the member", "query": "the parameter"}[profile.carrier]
+    return (
+        f"The idempotency key is malformed. Send 1 to {profile.max_length} printable ASCII characters{quoted}{shape} in "
+        f"{where} {profile.field}."
+    )

@@ -9,28 +9,24 @@ from uuid import UUID
 
 from django.db import connections
 from django.http import HttpRequest, HttpResponse
-from django.http.response import HttpResponseBase
 from django.urls import NoReverseMatch, reverse
-from django.utils.decorators import method_decorator
-from django.views import View
-from django.views.decorators.cache import never_cache
 
 from .. import conf
 from ..core.concurrency import in_thread
 from ..core.hashing import operation_ref
-from ..core.policy import Policy
 from ..core.profiles import Profile
 from ..core.rules import Busy, Late, Mismatch, Unreadable
 from ..core.standings import OperationState, standing
 from ..errors import InProgress, KeyExpired, Problem, RecordUnreadable, RequestMismatch
+from ..runtime.wings import wing
 from .counting import count_problem
-from .error_bodies import DOCUMENTS, docs_url, problem_document
-from .exchange import ORIGINAL, exchange_of, headers_of, note, noted_of, of_problem, spoken_to
-from .markers import Mark
+from .exchange import ORIGINAL, headers_of, note, noted_of, of_problem, spoken_to
 from .responses import StoredResponse
 
-#: An example for schemas.
-EXAMPLE = "op_a4eascqlbqgq4dyqcejbgfavcylrqgi2dmob2hq7"
+#: Begins the `type` of a problem while PROBLEM_DOCS names no page. A name, not an address: it resolves to nothing.
+NAMESPACE = "urn:django-idempotency:problem:"
+#: The names in a profile's `errors` under which a program gets a problem document; what is a page otherwise, too: see contrib.forms.pages.
+DOCUMENTS = ("problem", "page")
 
 
 def refusal_of(verdict: Busy | Mismatch | Late | Unreadable) -> Problem:
@@ -50,6 +46,30 @@ def status_of(problem: Problem | type[Problem], profile: Profile) -> int:
     """Return the status of a problem, or of a kind of problem, in a profile."""
     field = problem.status_field
     return problem.status if field is None else getattr(profile, field) or problem.status
+
+
+def docs_url(problem: Problem) -> str | None:
+    """Return the address of the section about a problem; `None`: the project has not set PROBLEM_DOCS."""
+    page = conf.get("PROBLEM_DOCS")
+    return None if page is None else f"{page}#{problem.code}"
+
+
+def detail(problem: Problem) -> str:
+    """Return the message of a problem on one line."""
+    return " ".join(str(problem).split())
+
+
+def problem_document(problem: Problem, status: int, _request: object = None) -> dict[str, Any]:
+    """Make a problem document (RFC 9457)."""
+    return {
+        "type": docs_url(problem) or NAMESPACE + problem.code,
+        "title": problem.title,
+        "status": status,
+        "detail": detail(problem),
+        "code": problem.code,
+        "retry": problem.retry,
+        **problem.extensions,
+    }
 
 
 def document(problem: Problem, profile: Profile, request: HttpRequest | None) -> Mapping[str, Any]:
@@ -107,10 +127,8 @@ def problem_response(problem: Problem, request: HttpRequest) -> HttpResponse:
     note_problem(request, problem)
     code, about = status_of(problem, profile), headers(problem, request)
     if profile.errors == "page":
-        from .error_pages import page_of  # not above: templates, for forms only
-
         about["Vary"] = "Accept"
-        if (page := page_of(problem, request, code)) is not None:
+        if (page := wing("forms").page_of(problem, request, code)) is not None:
             return StoredResponse(page, status=code, headers=about)
     return StoredResponse(
         json.dumps(document(problem, profile, request)),
@@ -131,31 +149,7 @@ async def aproblem_response(problem: Problem, request: HttpRequest) -> HttpRespo
     )
 
 
-# --------------------------------------------------------------------------------------------------- on our own views
-
-
-@method_decorator(never_cache, name="dispatch")
-class OwnView(View):
-    """The middleware neither guards it nor requires a key. It responds to one of our errors with a problem document."""
-
-    policy = Policy()
-    idempotency_mark = Mark(exempt=True)
-
-    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Respond with a problem document to one of our errors."""
-        try:
-            return super().dispatch(request, *args, **kwargs)
-        except Problem as problem:
-            return problem_response(problem, request)
-
-
 # ---------------------------------------------------------------------------------------- which operation it is about
-
-
-def note_record(request: HttpRequest, record: UUID) -> None:
-    """Note on a request that it is about this record, which it has not claimed."""
-    exchange = exchange_of(request)
-    exchange.record, exchange.operation = record, None
 
 
 def describe(problem: Problem, request: HttpRequest) -> None:
@@ -166,19 +160,11 @@ def describe(problem: Problem, request: HttpRequest) -> None:
     record = None if exchange.operation is None else exchange.operation.record
     state = standing(problem, record=record)
     if state is not None:
-        problem.extensions |= _members(reference_to(exchange.record), state)
+        problem.extensions |= members(reference_to(exchange.record), state)
 
 
-def example_of(kind: type[Problem]) -> Problem:
-    """Return a problem for a schema."""
-    problem, state = kind(), standing(kind)
-    if state is not None:
-        problem.extensions |= _members(EXAMPLE, state)
-    return problem
-
-
-def _members(reference: str, state: OperationState) -> dict[str, str | int]:
-    """Nothing proves that a new key is safe: see `core.standings`."""
+def members(reference: str, state: OperationState) -> dict[str, str | int]:
+    """Return what a problem says about an operation. Nothing proves that a new key is safe: see `core.standings`."""
     return {"operation_ref": reference, "operation_state": state.value, "safe_new_key": False}
 
 

@@ -10,11 +10,16 @@ from contextlib import suppress
 from functools import lru_cache, partial
 from http.client import responses as standard_reasons
 from itertools import chain
-from typing import Any
+from typing import Any, NoReturn
 
 from django.conf import settings
-from django.http import FileResponse, HttpResponse, StreamingHttpResponse
+from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
+from django.core.handlers.exception import get_exception_response
+from django.http import FileResponse, Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase
+from django.template.response import SimpleTemplateResponse
+from django.urls import get_resolver, get_urlconf
 from django.utils.cache import has_vary_header
 from django.utils.functional import cached_property
 from django.utils.translation import get_language
@@ -76,7 +81,7 @@ def capture(response: Any, policy: Resolved, limit: int) -> Outcome:
     """
     if not policy.store_body:
         return Outcome(status=response.status_code, headers=tuple(_named(response, policy)), body=MISSING)
-    limit = 0 if _is_private(response) else limit
+    limit = 0 if is_private(response) else limit
     body: bytes | Missing = _stream(response, policy, limit) if response.streaming else response.content
     plain = None
     if body is not MISSING and "Content-Encoding" in response.headers:
@@ -116,16 +121,6 @@ def _without_coding(response: HttpResponseBase, body: bytes, limit: int) -> byte
     return None
 
 
-def is_storable(response: Any, policy: Policy, limit: int) -> bool:
-    """Would `capture()` store the body, as far as can be told without reading a stream or rendering?"""
-    if not policy.store_body:
-        return False
-    limit = 0 if _is_private(response) else limit
-    if response.streaming:
-        return _is_buffered(response, policy, limit)
-    return not getattr(response, "is_rendered", True) or len(response.content) <= limit
-
-
 def _named(response: HttpResponseBase, policy: Policy) -> Iterator[tuple[str, str]]:
     """Yield the headers that a policy names. Any other, such as Location, may be the secret."""
     wanted, keeps = policy.headers, _keeping(policy)
@@ -136,7 +131,8 @@ def _named(response: HttpResponseBase, policy: Policy) -> Iterator[tuple[str, st
             yield name, value
 
 
-def _is_private(response: HttpResponseBase) -> bool:
+def is_private(response: HttpResponseBase) -> bool:
+    """Does it say that no cache may store it?"""
     return "no-store" in response.headers.get("Cache-Control", "").lower()
 
 
@@ -164,7 +160,7 @@ def _is_of_response(name: str, *, csrf: str) -> bool:
 
 def _stream(response: Any, policy: Policy, limit: int) -> bytes | Missing:
     """Buffer a file of known, small length, or any stream if the policy says so; otherwise leave it alone."""
-    if not _is_buffered(response, policy, limit):
+    if not is_buffered(response, policy, limit):
         return MISSING
     chunks = iter(response.streaming_content)
     head, length = [], 0
@@ -178,8 +174,9 @@ def _stream(response: Any, policy: Policy, limit: int) -> bytes | Missing:
     return b"".join(head)
 
 
-def _is_buffered(response: Any, policy: Policy, limit: int) -> bool:
-    if _is_private(response):
+def is_buffered(response: Any, policy: Policy, limit: int) -> bool:
+    """Is a stream read into memory, to be stored?"""
+    if is_private(response):
         return False
     small_file = isinstance(response, FileResponse) and _declared_length(response) <= limit
     return not response.is_async and (small_file or policy.buffer_stream)
@@ -188,16 +185,6 @@ def _is_buffered(response: Any, policy: Policy, limit: int) -> bool:
 def _declared_length(response: StreamingHttpResponse) -> float:
     length = response.headers.get("Content-Length", "")
     return int(length) if length.isdecimal() else float("inf")
-
-
-def is_cancellation(outcome: Outcome | None) -> bool:
-    """Does it say that the operation was cancelled before it began?"""
-    return outcome in CANCELLATIONS
-
-
-def is_held(outcome: Outcome | None) -> bool:
-    """Does it say that a person must find out how far the work came?"""
-    return outcome == HELD
 
 
 def rebuild(outcome: Outcome, *, spoken: Spoken = _DEFAULT, original: str = "") -> HttpResponse:
@@ -252,3 +239,43 @@ def render(response: HttpResponseBase) -> None:
     """Render a template or DRF response that is not rendered yet."""
     if not getattr(response, "is_rendered", True):
         response.render()  # type: ignore[attr-defined]
+
+
+# ---------------------------------------------------------------- exceptions that leave a view: Django responds to some below 500
+
+#: The exceptions that Django handles itself, and how (`django.core.handlers.exception.response_for_exception`).
+STATUSES: dict[type[Exception], int] = {
+    Http404: 404,
+    PermissionDenied: 403,
+    MultiPartParserError: 400,
+    BadRequest: 400,
+    SuspiciousOperation: 400,
+}
+
+
+def status_of(error: BaseException) -> int | None:
+    """Return the status of Django's response to an exception, or `None` for a server error."""
+    return next((status for raised, status in STATUSES.items() if isinstance(error, raised)), None)
+
+
+def response_to(request: HttpRequest, error: Exception, status: int) -> HttpResponseBase:
+    """Return the response that Django makes of one of them, by the project's own handler if it has one."""
+    response: HttpResponseBase = get_exception_response(request, get_resolver(get_urlconf()), status, error)
+    render(response)
+    return response
+
+
+class Raising(SimpleTemplateResponse):
+    """Raises when Django renders it: then Django calls `process_exception`, as it does not after a `process_view`."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__("", {})  # the process_template_response of a middleware may add to its context
+        self.error: Exception | None = error
+
+    def render(self) -> NoReturn:
+        error, self.error = self.error, None
+        assert error is not None, "Django renders it once"
+        try:
+            raise error
+        finally:
+            del error  # its traceback has this frame

@@ -117,7 +117,8 @@ def erase_beside(store: BaseStore, record_id: UUID) -> None:
             extension.erase_record(store, record_id, erased=True)
     except DatabaseError as error:
         raise StoreUnavailable(
-            "The response is erased, and what is stored beside it (results of steps) is not. Type idempotency_erase."
+            "The response is erased, and what is stored beside it (results of steps) is not. Type idempotency_erase, the "
+            'command of "django_idempotency.contrib.erasing".'
         ) from error
 
 

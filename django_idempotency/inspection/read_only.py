@@ -22,14 +22,10 @@ class ReadOnlyAdmin(ModelAdmin):
     #: The lookups of the filters. Any other might scan the table, or reveal what is masked.
     lookups: tuple[str, ...] = ()
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
+    def _never(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
+    has_add_permission = has_change_permission = has_delete_permission = _never
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
         return lookup in self.lookups

@@ -7,12 +7,11 @@ project without metrics pays for one attribute.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
@@ -20,11 +19,8 @@ from .. import conf
 
 logger = logging.getLogger("django_idempotency")
 
-#: Name in METRICS → the class, and our extra that installs what it needs.
-SHIPPED: Mapping[str, tuple[str, str]] = {
-    "prometheus": ("django_idempotency.contrib.metrics.prometheus.PrometheusMeter", "prometheus"),
-    "opentelemetry": ("django_idempotency.contrib.metrics.opentelemetry.OpenTelemetryMeter", "opentelemetry"),
-}
+#: Makes the meters that METRICS names.
+CHOSEN = "django_idempotency.contrib.metrics.choosing.meters_of"
 
 
 class Source(NamedTuple):
@@ -112,7 +108,8 @@ class Meters:
         """Make the meters of METRICS. What cannot be made is logged, and is an error of `manage.py check`."""
         made, self.problem = list[Meter](), ""
         try:
-            made.extend(meter(chosen) for chosen in wanted())
+            if (chosen := conf.get("METRICS")) is not None:
+                made.extend(import_string(CHOSEN)(chosen))
         except Exception as error:  # noqa: BLE001 - the constructor may be the project's
             self.problem = " ".join(str(error).split()) or type(error).__name__
             logger.error("Metrics are off: %s", self.problem)  # noqa: TRY400 - the message says what to do
@@ -152,37 +149,9 @@ class Meters:
                     logger.exception("%s raised: a figure is missing.", type(meter).__name__)
 
 
-def wanted() -> Iterable[str]:
-    """Return what METRICS names, as a sequence of texts. Raises `ImproperlyConfigured` for anything else."""
-    chosen = conf.get("METRICS")
-    if chosen is None:
-        return ()
-    names = [chosen] if isinstance(chosen, str) else chosen
-    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
-        raise ImproperlyConfigured(f"it is {type(chosen).__name__}, not text or a list of texts.")
-    return names
-
-
-WHAT_TO_TYPE = '"prometheus", "opentelemetry", the dotted path of a Meter, or a list of these'
-
-
-def meter(chosen: str) -> Meter:
-    """Return a new meter by its name or dotted path. Raises `ImproperlyConfigured` with what to do."""
-    path, extra = SHIPPED.get(chosen, (chosen, ""))
-    try:
-        made = import_string(path)()
-    except ImportError as error:
-        hint = f"Type pip install 'django-idempotency[{extra}]'." if extra else f"Type {WHAT_TO_TYPE}."
-        raise ImproperlyConfigured(f"{chosen!r} cannot be imported: {error}. {hint}") from error
-    if not isinstance(made, Meter):
-        raise ImproperlyConfigured(f"{chosen!r} is not a subclass of django_idempotency.instrumentation.meters.Meter.")
-    return made
-
-
 meters = Meters()
 
-#: Seconds. A verb of a store takes a tenth of a millisecond in memory, and seconds while a server fails over.
-QUICK = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+#: Seconds.
 SLOW = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
 
 REQUESTS = Metric(

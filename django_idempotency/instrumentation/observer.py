@@ -8,6 +8,7 @@ import weakref
 from typing import Any
 
 from django.utils.encoding import escape_uri_path
+from django.utils.module_loading import import_string
 
 from .. import conf
 from ..core.records import shortened
@@ -19,10 +20,8 @@ from .trail import trail
 
 logger = logging.getLogger("django_idempotency")
 
-#: What a guard would have done → the level of its record, if not WARNING.
-_OBSERVED_LEVELS = {"run": logging.DEBUG, "replay": logging.INFO, "in-progress": logging.INFO, "error": logging.ERROR}
-
-
+#: Counts replays and mismatches, where COUNT_REPLAYS asks for that.
+REPEATS = "django_idempotency.contrib.repeats.counting.repeats"
 #: The events of a key that comes again after its work (see COUNT_REPLAYS), and that of a lost lease.
 _MEASURED = ("replayed", "mismatched", "lost")
 
@@ -84,9 +83,7 @@ class Observer:
             if self._source is not None:
                 LEASE_LOST.record(**self._source._asdict())
         elif operation.record is not None and (conf.get("COUNT_REPLAYS") if self._counts is None else self._counts):
-            from ..engine.repeating import repeats  # not above: few projects count them
-
-            repeats.add(operation.store, operation.record, replayed=event == "replayed")
+            import_string(REPEATS).add(operation.store, operation.record, replayed=event == "replayed")
 
 
 def route_of(request: Any) -> str | None:
@@ -136,7 +133,7 @@ def _cause(error: BaseException | None) -> str | None:
 def notify_unguarded(request: Any, reason: str, why: str, level: int, key: str | None) -> None:
     """Report a request that asked to be guarded but is not, by a signal and a log record."""
     signal = EVENTS["unguarded"]
-    _log_request(signal, level, request, reason, why, key)
+    log_request(signal, level, request, reason, why, key)
     if signal.receivers:
         signal.send_robust(sender=Operation, operation=None, request=request, error=None, reason=reason)
 
@@ -144,22 +141,15 @@ def notify_unguarded(request: Any, reason: str, why: str, level: int, key: str |
 async def anotify_unguarded(request: Any, reason: str, why: str, level: int, key: str | None) -> None:
     """See notify_unguarded()."""
     signal = EVENTS["unguarded"]
-    _log_request(signal, level, request, reason, why, key)
+    log_request(signal, level, request, reason, why, key)
     if signal.receivers:
         await signal.asend_robust(sender=Operation, operation=None, request=request, error=None, reason=reason)
 
 
-def notify_observed(request: Any, would: str, key: str | None, error: Exception | None) -> None:
-    """Report what a guard would have done about a request that was only observed, by a signal and a log record."""
-    signal = EVENTS["observed"]
-    _log_request(signal, _OBSERVED_LEVELS.get(would, signal.level), request, would, would, key, error)
-    if signal.receivers:
-        signal.send_robust(sender=Operation, operation=None, request=request, error=error, reason=would)
-
-
-def _log_request(  # noqa: PLR0917 - ours alone
+def log_request(  # noqa: PLR0917 - ours alone
     event: Event, level: int, request: Any, reason: str, why: str, key: str | None, error: BaseException | None = None
 ) -> None:
+    """Write one structured record about a request without an operation."""
     if logger.isEnabledFor(level):
         method, path = str(request.method), escape_uri_path(request.path)
         extra = {"event": event.name, "key": shortened(key or ""), "method": method, "path": path, "reason": reason}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from django.core.management.base import CommandError
@@ -32,20 +31,6 @@ def write_whole(path: Path, text: str, *, mode: int = 0o600) -> None:
     finally:
         if made is not None:  # it is still there if it has not taken its place
             made.unlink(missing_ok=True)
-
-
-def gauge(name: str, about: str, values: Iterable[tuple[Mapping[str, str], float]]) -> Iterator[str]:
-    """Yield a gauge in the text format of Prometheus: its values, each with its labels."""
-    full = f"django_idempotency_{name}"
-    yield f"# HELP {full} {about}\n# TYPE {full} gauge\n"
-    for labels, value in values:
-        shown = ",".join(f'{label}="{escaped(text)}"' for label, text in labels.items())
-        yield f"{full}{{{shown}}} {value}\n"
-
-
-def escaped(label: str) -> str:
-    """Return the value of a label as the text format wants it."""
-    return label.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
 def operator() -> str:

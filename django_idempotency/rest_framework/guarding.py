@@ -211,6 +211,7 @@ def judge(request: HttpRequest, response: HttpResponseBase, terms: ViewTerms, *,
 
 
 def headed(response: HttpResponseBase, problem: Problem, request: HttpRequest) -> HttpResponseBase:
+    """Return a response with the headers of a problem, unless it has its own."""
     for name, value in headers(problem, request).items():
         response.headers.setdefault(name, value)
     return response

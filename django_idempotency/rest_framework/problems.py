@@ -6,15 +6,12 @@ from typing import Any
 
 from django.http import HttpRequest
 from rest_framework.exceptions import APIException
-from rest_framework.views import APIView, exception_handler
+from rest_framework.views import exception_handler
 
-from ..core.policy import Policy
 from ..errors import Problem
 from ..http import problems
-from ..http.error_bodies import detail
 from ..http.exchange import spoken_to
-from ..http.markers import Mark
-from ..http.problems import note_problem
+from ..http.problems import detail
 
 
 class IdempotencyException(APIException):
@@ -29,30 +26,3 @@ class IdempotencyException(APIException):
 def has_own_handler(view: Any) -> bool:
     """Has the project set EXCEPTION_HANDLER? Then it makes the responses to problems."""
     return view.get_exception_handler() is not exception_handler
-
-
-def respond_to(view: Any, exception: IdempotencyException, request: HttpRequest) -> Any:
-    """Return the response to a problem: from the project's exception handler, or a problem document."""
-    if not has_own_handler(view):
-        return problems.problem_response(exception.problem, request)
-    note_problem(request, exception.problem)
-    response = view.get_exception_handler()(exception, view.get_exception_handler_context())
-    if response is None:
-        raise exception
-    for name, value in problems.headers(exception.problem, request).items():
-        response.setdefault(name, value)
-    response.exception = True
-    return response
-
-
-class OwnView(APIView):
-    """A view of ours: the middleware neither guards it nor requires a key. It responds to our errors as a guard does."""
-
-    policy = Policy()
-    idempotency_mark = Mark(exempt=True)
-
-    def handle_exception(self, exc: Exception) -> Any:
-        """Respond to one of our errors as a guard does."""
-        if isinstance(exc, Problem):
-            return respond_to(self, IdempotencyException(exc, self.request._request), self.request._request)
-        return super().handle_exception(exc)

@@ -20,7 +20,7 @@ from ..core.policy import Policy
 from ..http.atomic_requests import non_atomic_aliases
 from ..http.layers import Origin, layers_of, origin_of, untraced
 from ..http.markers import handler_of, is_unawaited, mark, next_method
-from ..http.raised import Raising
+from ..http.responses import Raising
 from .guarding import IdempotentViewMixin, ViewTerms, asynchronous, dispatch, enter, guarded_view, view_terms_of
 
 

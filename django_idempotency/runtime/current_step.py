@@ -29,9 +29,5 @@ class RunningStep:
     answered: list[str] = field(default_factory=list, compare=False, repr=False)
 
 
+#: The step whose body runs here.
 CURRENT_STEP: ContextVar[RunningStep | None] = ContextVar("django_idempotency_current_step", default=None)
-
-
-def current_step() -> RunningStep | None:
-    """Return the step whose body runs here, or `None`."""
-    return CURRENT_STEP.get()

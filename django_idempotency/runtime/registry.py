@@ -34,6 +34,8 @@ WRAPPERS = {
     "HASH_KEYS": "django_idempotency.contrib.at_rest.encryption.hashed",
     "METRICS": "django_idempotency.contrib.metrics.fronts.watched",
 }
+#: What measures the store of a policy, while there are meters.
+METERED = "django_idempotency.contrib.metrics.metered.metered"
 
 
 class Stores:
@@ -145,11 +147,7 @@ def store_of(policy: Resolved) -> BaseStore:
             f'The store {policy.store!r} cannot keep "atomic": it joins no transaction. Name an ORM store, or type '
             'guarantee="lease": then what a killed worker has written is not rolled back, and the retry writes it again.'
         )
-    if not meters.active:
-        return store
-    from .metered import metered  # not above: most projects have no meter
-
-    return metered(policy.store, store)
+    return import_string(METERED)(policy.store, store) if meters.active else store
 
 
 def body_limit(policy: Resolved, store: BaseStore) -> int:

@@ -1,8 +1,8 @@
 """Wings: what folders of `contrib/` add. The core imports none of them at its top.
 
 A wing that is an app has an `Extension` as its app config's `extension`, and the core knows none of those by name. Without the
-app nothing is asked. A wing that an option of a policy asks for is in `WINGS`: the plan that asks for one imports it, and does
-not compile without its folder.
+app nothing is asked. A wing that an option asks for, of a policy, a function, a setting or a command, is in `WINGS`: what asks
+for one imports it, and raises without its folder, so that nothing runs unguarded since a wing is missing.
 """
 
 from __future__ import annotations
@@ -113,11 +113,19 @@ def _forget(*, setting: str, **_: Any) -> None:
 setting_changed.connect(_forget)
 
 
-# -------------------------------------------------------------------------------- of an option of a policy
+# ------------------------------------------------------------------ of an option of a policy, a setting or a command
 
-#: The options that ask for a wing → its module.
+#: What asks for a wing, in words, and the wing's module.
 WINGS = {
+    "selecting": ("Selecting a key or a fingerprint", "django_idempotency.contrib.selecting.selection"),
+    "forms": ('profile="form"', "django_idempotency.contrib.forms.pages"),
+    "kept_exceptions": ("keep_exceptions", "django_idempotency.contrib.kept_exceptions.storing"),
+    "below_api_view": ("@idempotent() below @api_view", "django_idempotency.contrib.below_api_view.running"),
+    "monitoring": ("--format textfile", "django_idempotency.contrib.monitoring.textfile"),
+    "replay_through": ('"REPLAY_THROUGH"', "django_idempotency.contrib.replay_through.following"),
     "screening": ("fresh_keys or suspect", "django_idempotency.contrib.screening.screening"),
+    "takeovers": ("on_takeover", "django_idempotency.contrib.takeovers.views"),
+    "call_takeovers": ("on_takeover", "django_idempotency.contrib.takeovers.calls"),
     "observe": ('mode="observe"', "django_idempotency.contrib.observe.observing"),
     "by_route": ('"ROUTES"', "django_idempotency.contrib.by_route.policies"),
     "dialects": ("profile=…", "django_idempotency.contrib.dialects.wire"),
@@ -133,7 +141,7 @@ def wing(name: str) -> Any:
     except ModuleNotFoundError as error:
         if not f"{module}.".startswith(f"{error.name}."):
             raise
-        raise ConfigurationError(f"The policy says {option}, and this package is without {module}.") from error
+        raise ConfigurationError(f"{option} needs {module}, which this package does not have.") from error
 
 
 class Listener(Protocol):

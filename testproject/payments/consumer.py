@@ -19,7 +19,7 @@ from pika import BasicProperties
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.spec import Basic
 
-from django_idempotency.messages import LIMIT, Acknowledge, DeadLetter, Redeliver, disposition
+from django_idempotency.contrib.messages import LIMIT, Acknowledge, DeadLetter, Redeliver, disposition
 
 logger = logging.getLogger(__name__)
 

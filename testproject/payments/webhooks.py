@@ -14,8 +14,8 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
 from django_idempotency import idempotency_exempt, idempotent_function
+from django_idempotency.contrib.messages import Acknowledge, DeadLetter, Redeliver, disposition
 from django_idempotency.errors import IdempotencyError
-from django_idempotency.messages import Acknowledge, DeadLetter, Redeliver, disposition
 
 from . import work
 from .network import Declined

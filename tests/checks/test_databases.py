@@ -16,7 +16,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from pytest_django import Settings
 
 from django_idempotency.checks.databases import check_databases, check_migrations
-from django_idempotency.checks.servers import check_deployment, on_server
+from django_idempotency.contrib.advice.servers import check_deployment, on_server
 from django_idempotency.stores.orm import dialects
 from django_idempotency.stores.orm.dialects import Dialect, PostgreSQL
 

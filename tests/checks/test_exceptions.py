@@ -13,7 +13,7 @@ from pytest_django import Settings
 from rest_framework.views import APIView
 
 from django_idempotency import idempotency_exempt, idempotent
-from django_idempotency.checks.surprises import check_exceptions
+from django_idempotency.contrib.advice.surprises import check_exceptions
 from django_idempotency.rest_framework import IdempotentViewMixin
 
 from .conftest import Configure, hints

@@ -10,8 +10,8 @@ from django.urls import path, re_path
 from pytest_django import Settings
 
 from django_idempotency.checks.guards import rows
-from django_idempotency.checks.surprises import check_replays
 from django_idempotency.checks.urlconf import Route
+from django_idempotency.contrib.advice.surprises import check_replays, example_of
 
 from ..entry_points.test_asked_again import THROUGH, UNFOLLOWED
 from .conftest import Configure, hints
@@ -102,6 +102,6 @@ def test_a_route_for_every_path_does_not_seem_exempt(configure: Configure, setti
         (r"/old/\d{4}/[a-z(]+/a", "/old/x/x/a"),
     ],
 )
-def test_an_example_of_a_route(path: str, example: str) -> None:
+def test_anexample_of_a_route(path: str, example: str) -> None:
     """It has the constant parts of the route, and one word for each of the others."""
-    assert Route(path, (), None, None).example == example
+    assert example_of(Route(path, (), None, None)) == example

@@ -535,7 +535,7 @@ def test_a_plan_that_does_not_compile(check: Check, settings: Settings, monkeypa
     monkeypatch.setitem(wings.WINGS, "screening", ("fresh_keys", "django_idempotency.contrib.gone.screening"))
     conf.recompile()
     assert list(check(view)) == ["E035"]
-    assert "without django_idempotency.contrib.gone.screening" in routes.check_routes()[0].msg
+    assert "needs django_idempotency.contrib.gone.screening" in routes.check_routes()[0].msg
 
 
 def test_what_clients_that_share_a_scope_share(check: Check, configure: Configure, settings: Settings) -> None:
@@ -561,7 +561,7 @@ def test_where_keys_are_counted(check: Check, settings: Settings, monkeypatch: p
     settings.RATELIMIT_USE_CACHE = "defualt"
     assert 'RATELIMIT_USE_CACHE = "default"' in check(view)["E096"]
     del settings.RATELIMIT_USE_CACHE
-    monkeypatch.setattr("django_idempotency.checks.policies.find_spec", lambda name: None)
+    monkeypatch.setattr("django_idempotency.contrib.screening.checks.find_spec", lambda name: None)
     assert "django-idempotency[throttle]" in check(view)["E095"]
     monkeypatch.undo()
     for field in ({"fresh_keys": "60/m"}, {"suspect": "body.card"}):

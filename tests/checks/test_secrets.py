@@ -13,7 +13,7 @@ from rest_framework.authtoken.views import ObtainAuthToken
 from rest_framework.viewsets import ModelViewSet
 
 from django_idempotency import idempotency_exempt, idempotent
-from django_idempotency.checks.surprises import check_secrets
+from django_idempotency.contrib.advice.surprises import check_secrets
 from django_idempotency.rest_framework import IdempotentViewMixin
 
 from .conftest import hints

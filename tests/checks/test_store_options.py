@@ -12,8 +12,8 @@ from pytest_django import Settings
 
 from django_idempotency.checks import stores as store_checks
 from django_idempotency.checks.databases import check_memory
-from django_idempotency.checks.servers import check_servers
 from django_idempotency.checks.settings import check_settings
+from django_idempotency.contrib.advice.servers import check_servers
 from django_idempotency.stores.dynamodb import client
 from django_idempotency.stores.memory import MemoryStore
 

@@ -9,12 +9,12 @@ from django.apps import apps as registered
 from django.db import connections
 from pytest_django import Settings
 
-from django_idempotency.checks.databases import check_databases, check_tenants
-from django_idempotency.checks.servers import check_hosts
+from django_idempotency.checks.databases import check_databases
+from django_idempotency.contrib.tenants.checks import check_hosts, check_tenants
 
 from .conftest import Configure, hints
 
-SCHEMA, HOST = "django_idempotency.realms.schema", "django_idempotency.realms.host"
+SCHEMA, HOST = "django_idempotency.contrib.tenants.schema", "django_idempotency.contrib.tenants.host"
 SESSION = "django_idempotency.scopes.session"
 
 

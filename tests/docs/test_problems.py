@@ -10,10 +10,11 @@ from django.http import HttpRequest
 from django.test import override_settings
 
 from django_idempotency import errors
+from django_idempotency.contrib.publishing.schema import example_of
 from django_idempotency.core.profiles import DEFAULT
 from django_idempotency.core.standings import OperationState
 from django_idempotency.errors import IdempotencyError, Problem
-from django_idempotency.http.problems import document, example_of, headers
+from django_idempotency.http.problems import document, headers
 
 from .pages import DOCS, anchors, blocks, checked, code, table, text
 

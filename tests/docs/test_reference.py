@@ -14,11 +14,10 @@ from django_idempotency import signals
 from django_idempotency.contrib.graphql.kind import RESOLVERS
 from django_idempotency.contrib.graphql.views import READS
 from django_idempotency.contrib.ninja.kind import INSIDE
-from django_idempotency.contrib.observe.observing import ERROR, REPLAY, RUN, UNKNOWN
+from django_idempotency.contrib.observe.observing import ERROR, LEVELS, REPLAY, RUN, UNKNOWN
 from django_idempotency.http.exchange import HeaderStatus, RequestIdempotency
 from django_idempotency.http.unguarded import REASONS
 from django_idempotency.inspection.status import DisplayStatus
-from django_idempotency.instrumentation import observer
 from django_idempotency.instrumentation.meters import METRICS
 from django_idempotency.instrumentation.outcomes import OUTCOMES
 from django_idempotency.models import IdempotencyRecord
@@ -109,9 +108,9 @@ def test_every_reason_of_an_observed_request() -> None:
     """Every word that is not the code of a problem is listed, and every level."""
     shown = {code(reason): code(level) for reason, level, _ in checked("reference/signals-and-logs.md", "Observed")}
     default = signals.observed.level
-    listed = {word: observer._OBSERVED_LEVELS.get(word, default) for word in shown}
+    listed = {word: LEVELS.get(word, default) for word in shown}
     assert shown == {word: logging.getLevelName(level) for word, level in listed.items()}
-    assert {RUN, REPLAY, UNKNOWN, ERROR, *observer._OBSERVED_LEVELS} <= set(shown)
+    assert {RUN, REPLAY, UNKNOWN, ERROR, *LEVELS} <= set(shown)
 
 
 def test_every_reason_of_an_unguarded_request() -> None:

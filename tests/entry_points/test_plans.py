@@ -13,7 +13,7 @@ from django.urls import path
 
 from django_idempotency import Policy, idempotent
 from django_idempotency.core.profiles import Profile
-from django_idempotency.http import keys, plan
+from django_idempotency.http import plan
 from django_idempotency.runtime.registry import stores
 from django_idempotency.stores.memory import MemoryStore
 from testproject.urls import urlpatterns as charges
@@ -87,7 +87,7 @@ def counted(settings: Any) -> Counted:
 @pytest.fixture
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the headers that were parsed."""
-    parse, seen = keys.parse_key, list[str]()
+    parse, seen = plan.parse_key, list[str]()
 
     def noting(sent: str, profile: Profile) -> str:
         seen.append(sent)

@@ -24,6 +24,7 @@ from jmespath import Options
 from jmespath.functions import signature
 
 from django_idempotency import idempotent_function
+from django_idempotency.contrib.messages import DeadLetter, disposition
 from django_idempotency.core.canonical import digest
 from django_idempotency.core.selectors import Functions, Selector
 from django_idempotency.errors import (
@@ -38,7 +39,6 @@ from django_idempotency.errors import (
     UnhashablePayload,
 )
 from django_idempotency.functions import current_operation, deadline
-from django_idempotency.messages import DeadLetter, disposition
 from django_idempotency.runtime import switch
 from django_idempotency.runtime.registry import stores
 from django_idempotency.runtime.switch import overridden

@@ -11,6 +11,7 @@ import pytest
 from asgiref.sync import async_to_sync
 
 from django_idempotency import idempotent_function
+from django_idempotency.contrib.takeovers.calls import Takeover
 from django_idempotency.core.failures import failure_of
 from django_idempotency.core.interventions import released
 from django_idempotency.errors import (
@@ -21,7 +22,6 @@ from django_idempotency.errors import (
     ResponseNotStored,
     StoreUnavailable,
 )
-from django_idempotency.functions import Takeover
 
 from .helpers import CardDeclined, Clock, NetworkDown, Runs, of
 

@@ -112,7 +112,8 @@ def test_a_realm(charge: Any) -> None:
 def test_counts_of_replays(charge: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     counted: list[bool] = []
     monkeypatch.setattr(
-        "django_idempotency.engine.repeating.repeats.add", lambda store, record, *, replayed: counted.append(replayed)
+        "django_idempotency.contrib.repeats.counting.repeats.add",
+        lambda store, record, *, replayed: counted.append(replayed),
     )
     charge(1)
     charge(1)

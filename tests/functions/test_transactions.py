@@ -13,6 +13,7 @@ from django.db import DatabaseError, connection, transaction
 from django.test import override_settings
 
 from django_idempotency import idempotent_function
+from django_idempotency.contrib.takeovers.calls import Takeover
 from django_idempotency.core.records import Status
 from django_idempotency.errors import (
     CalledItself,
@@ -22,7 +23,7 @@ from django_idempotency.errors import (
     LeaseInTransaction,
     StoreUnavailable,
 )
-from django_idempotency.functions import Known, Takeover, current_operation
+from django_idempotency.functions import Known, current_operation
 from django_idempotency.models import IdempotencyRecord
 from testproject.payments.models import Effect
 from tests.stores.helpers import committed, connection_id, elsewhere, kill, not_sqlite

@@ -15,16 +15,16 @@ from django.core.management import call_command
 from prometheus_client import REGISTRY
 
 from django_idempotency.contrib.metrics import prometheus
+from django_idempotency.contrib.monitoring.textfile import ABOUT
 from django_idempotency.instrumentation.meters import METRICS
 from django_idempotency.instrumentation.outcomes import OUTCOMES
-from django_idempotency.management.commands.idempotency_stats import _ABOUT
 
 from ..docs.pages import DOCS, anchors
 from ..support.services import needs_prometheus, program
 
 #: Where metrics are declared.
 DECLARING = (
-    *("runtime.metered", "contrib.audit.writing", "contrib.suspects.searching"),
+    *("contrib.metrics.metered", "contrib.audit.writing", "contrib.suspects.searching"),
     *("contrib.outbox.relaying", "contrib.steps.journal", "contrib.client.ledger"),
     *("contrib.metrics.fronts", "contrib.monitoring.clients"),
 )
@@ -39,7 +39,7 @@ def printed(what: str, **options: Any) -> str:
 
 def exported() -> set[str]:
     """Return every name that Prometheus may scrape of us."""
-    names = {f"django_idempotency_{name}" for name in _ABOUT}
+    names = {f"django_idempotency_{name}" for name in ABOUT}
     for name in DECLARING:
         import_module(f"django_idempotency.{name}")
     for metric in METRICS:

@@ -13,10 +13,11 @@ from django.http import HttpRequest
 from django.test import RequestFactory, override_settings
 
 from django_idempotency import Policy, conf, idempotent_function, realm, scopes
+from django_idempotency.contrib.tenants import host, schema
 from django_idempotency.errors import ConfigurationError
 from django_idempotency.functions import current_operation
 from django_idempotency.http.admission import key_to_guard
-from django_idempotency.realms import host, realm_of, schema
+from django_idempotency.realms import realm_of
 from django_idempotency.runtime.switch import overridden
 from django_idempotency.scopes import scope_of
 

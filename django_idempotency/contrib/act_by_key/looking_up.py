@@ -13,16 +13,15 @@ from ...core import rules
 from ...core.failures import response_of
 from ...core.hashing import record_id
 from ...core.policy import Policy, Resolved
-from ...core.records import Guarantee, Record, Status
+from ...core.records import CANCELLATIONS, HELD, Guarantee, Record, Status
 from ...errors import KeyMalformed, KeyUnknown, LostRace, ScopeRequired
 from ...http.exchange import speak
-from ...http.keys import formatted
-from ...http.problems import note_record
-from ...http.responses import is_cancellation, is_held
+from ...http.plan import formatted
 from ...runtime.registry import store_of
 from ...scopes import scope_of
 from ...stores.base import BaseStore
 from ..dialects.wire import named_key, of_client, of_endpoint
+from ..views import note_record
 
 
 def look_up(request: HttpRequest, user: Any, policy: Policy, sent: str) -> dict[str, Any]:
@@ -43,7 +42,7 @@ def look_up(request: HttpRequest, user: Any, policy: Policy, sent: str) -> dict[
         raise KeyUnknown
     found: dict[str, Any] = {"key": key, "state": _state(store, record), "attempt": record.attempt}
     response = response_of(record)
-    if response is not None and not (is_cancellation(response) or is_held(response)):
+    if response is not None and response not in (*CANCELLATIONS, HELD):
         found["response"] = {"status": response.status}
     return found
 
@@ -64,9 +63,9 @@ def _key_and_scope(request: HttpRequest, user: Any, terms: Resolved, sent: str) 
 
 
 def _state(store: BaseStore, record: Record) -> str:
-    if is_cancellation(record.outcome):
+    if record.outcome in CANCELLATIONS:
         return "cancelled"
-    if is_held(record.outcome):
+    if record.outcome == HELD:
         return "held"
     if record.status is Status.COMPLETED:
         return "completed"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.http import HttpRequest, JsonResponse
 
-from ...http.problems import OwnView
+from ..views import OwnView
 from . import looking_up as by_key
 
 

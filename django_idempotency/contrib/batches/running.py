@@ -20,7 +20,7 @@ from ...engine.deadlines import remaining
 from ...errors import DeadlinePassed, InProgress, ResponseNotStored, StoreUnavailable
 from ...functions.decorator import Guarded
 from ...functions.executions import EXECUTION
-from ...functions.handle import Answer, Handle, is_bare
+from ...functions.handle import Answer, Handle
 from .report import OUTCOMES, BatchItem, BatchReport, OnProgress, showing
 
 logger = logging.getLogger("django_idempotency")
@@ -157,7 +157,9 @@ def _handle_of(handler: Any, *, is_async: bool) -> Handle:
         raise ImproperlyConfigured(
             f"A batch needs a handler under a key, not {handler!r}. Put @idempotent_function(key=…) on it."
         )
-    if not is_bare(getattr(handler, "__func__", handler), handle):
+    bare = getattr(handler, "__func__", handler)
+    # A decorator around the guarded function has the same handle, copied by functools.wraps().
+    if getattr(bare, "__wrapped__", None) is not handle._terms.function:  # noqa: SLF001 - ours
         raise ImproperlyConfigured(
             f"{handle.name} is inside another decorator, which a batch would skip. Put @idempotent_function above it."
         )

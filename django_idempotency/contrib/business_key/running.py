@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from ...core.hashing import framed
-from ...runtime.current_step import current_step
+from ...runtime.current_step import CURRENT_STEP
 from ...runtime.derivation import Unstored
 from ...runtime.handle import OperationHandle
 
@@ -51,7 +51,7 @@ def business_key() -> UUID | None:
     if (handle := running()) is None:
         return None
     record = handle._operation.ticket.id  # noqa: SLF001 - ours
-    step = current_step()
+    step = CURRENT_STEP.get()
     if step is None:
         return record
     parts = (b"row of a step", record.bytes, step.name.encode())

@@ -17,7 +17,7 @@ from django.utils.module_loading import import_string
 
 from ...errors import ConfigurationError
 from ...runtime.current_step import CURRENT_STEP
-from ...runtime.takeovers import Decision, HoldForReview, RunAgain, UseResult
+from ..takeovers.decisions import Decision, HoldForReview, RunAgain, UseResult
 from .ledger import CALLS, hold
 from .messages import Answer, pack_answer
 from .models import OutgoingCall

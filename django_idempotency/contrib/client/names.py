@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from ...errors import CallInTransaction, StepNamesOneCall
-from ...runtime.current_step import RunningStep, current_step
+from ...runtime.current_step import CURRENT_STEP, RunningStep
 
 #: As long as the column.
 LONGEST = 255
@@ -75,7 +75,7 @@ def name_of(given: str | None, key: str | None) -> CallName | None:
     The request's own name comes first, then the block's, then the step's, then the key that the caller has set. Raises
     `CallInTransaction` in a transactional step, and `StepNamesOneCall` for its second unnamed call.
     """
-    step, around = current_step(), _NAME.get()
+    step, around = CURRENT_STEP.get(), _NAME.get()
     if step is not None and step.transactional:
         raise CallInTransaction
     if isinstance(around, Resumption):

@@ -103,7 +103,7 @@ class IdempotencyPanel(Panel):
                 "store": type(innermost(operation.store)).__name__,
                 "retention": f"{ticket.ttl:g} s",
                 "attempt": operation.attempt or (operation.record.attempt if operation.record else 0),
-                "original request": ticket.original_request
+                "original request": ticket.request_id or str(ticket.owner)
                 if operation.run is not None or operation.record is None
                 else operation.record.original_request,
             }

@@ -12,8 +12,8 @@ from django.http import HttpRequest, HttpResponse
 
 from ...core.profiles import Profile
 from ...errors import Problem
-from ...http.bodies import is_kept
-from ...http.error_bodies import detail, docs_url
+from ...http.bodies import is_in_memory
+from ...http.problems import detail, docs_url
 
 
 def _named(problem: Problem, names: dict[str, str]) -> str:
@@ -68,7 +68,7 @@ def _adcp(problem: Problem, _status: int, request: HttpRequest | None) -> dict[s
 def _context(request: HttpRequest | None) -> dict[str, Any]:
     """Return what the buyer wants back, as it was sent. For a request that was refused unread, nothing is read."""
     try:
-        body = json.loads(request.body) if request is not None and is_kept(request) else None
+        body = json.loads(request.body) if request is not None and is_in_memory(request) else None
     except (ValueError, RecursionError):
         return {}
     return {"context": body["context"]} if isinstance(body, dict) and "context" in body else {}

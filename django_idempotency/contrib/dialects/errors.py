@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import Problem
-from ...http.error_bodies import detail, docs_url
+from ...http.problems import detail, docs_url
 
 
 def _word(problem: Problem) -> str:

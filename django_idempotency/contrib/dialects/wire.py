@@ -17,7 +17,7 @@ from ...core.profiles import LONGEST, Profile
 from ...core.records import Outcome
 from ...errors import KeyAhead, KeyExpired, KeyMalformed
 from ...http.bodies import is_json
-from ...http.keys import expectation, parse_key, plain_key
+from ...http.plan import expectation, parse_key, plain_key
 
 # A client's name stands before its key, with a space between.
 _CLIENT = re.compile(r"[!-~]{1,128}")

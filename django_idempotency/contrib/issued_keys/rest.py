@@ -5,7 +5,7 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from ...rest_framework.problems import OwnView
+from ..rest import OwnView
 from . import issuing
 
 

@@ -21,10 +21,9 @@ from ... import conf
 from ...core.policy import Policy, async_contradiction
 from ...core.records import MISSING, Guarantee
 from ...errors import Problem
-from ...http.error_bodies import DOCUMENTS, detail
 from ...http.exchange import spoken_to
 from ...http.markers import UNSAFE_HANDLERS, mark, mark_of, next_method
-from ...http.problems import headers, note_problem, status_of
+from ...http.problems import DOCUMENTS, detail, headers, note_problem, status_of
 from ...http.views import call_around
 from ..operations import OperationCall, leaving
 

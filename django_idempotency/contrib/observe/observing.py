@@ -13,6 +13,7 @@ record is one of the store's like any other, but for two things. It lies under a
 
 from __future__ import annotations
 
+import logging
 import time
 import weakref
 from collections.abc import Iterator
@@ -30,9 +31,10 @@ from ... import conf
 from ...core import conclusions, rules
 from ...core.conclusions import SettledState, WorkResult
 from ...core.hashing import derived_key, record_id
-from ...core.policy import Resolved
+from ...core.policy import Policy, Resolved
 from ...core.records import MISSING, Guarantee, Outcome, Ticket
 from ...core.rules import Execute, Replay, Verdict
+from ...engine.operation import Operation
 from ...errors import InProgress, LeaseInTransaction, LostRace, Problem, ResponseNotStored, StoreUnavailable
 from ...http import counting
 from ...http.admission import Key, Where, identify
@@ -40,17 +42,18 @@ from ...http.bodies import fits, is_form_parsed, is_in_memory, is_read, require_
 from ...http.exchange import HeaderStatus, RequestIdempotency, hand_out, note, noted_of, stamp
 from ...http.plan import Plan
 from ...http.problems import refusal_of
-from ...http.responses import ending_of, is_storable, wanted_by
-from ...http.selection import asks_request
+from ...http.responses import ending_of, is_buffered, is_private, wanted_by
 from ...http.unguarded import readable_key, report_unguarded
-from ...instrumentation.observer import notify_observed
+from ...instrumentation.observer import log_request
 from ...instrumentation.outcomes import OBSERVED
 from ...runtime.derivation import Unstored
 from ...runtime.registry import body_limit, issuing, store_of
 from ...runtime.transactions import refuse_open_transactions
 from ...runtime.wings import extended
 from ...scopes import observed
+from ...signals import EVENTS
 from ...stores.base import BaseStore
+from ..selecting.selection import asks_request
 
 #: Seconds for which a store that did not respond is left alone, so that it delays few responses.
 PAUSE = 10.0
@@ -182,6 +185,16 @@ class Observation:
         return Outcome(response.status_code, (), b"" if kept else MISSING)
 
 
+def is_storable(response: Any, policy: Policy, limit: int) -> bool:
+    """Would `capture()` store the body, as far as can be told without reading a stream or rendering?"""
+    if not policy.store_body:
+        return False
+    limit = 0 if is_private(response) else limit
+    if response.streaming:
+        return is_buffered(response, policy, limit)
+    return not getattr(response, "is_rendered", True) or len(response.content) <= limit
+
+
 class NotRead(Exception):
     """The key is selected from a body that is too long to be buffered, and the view has not kept it."""
 
@@ -262,6 +275,18 @@ def observation_of(request: HttpRequest) -> Observation | None:
     return concluding.args[0] if isinstance(concluding, partial) else None
 
 
+#: What a guard would have done → the level of its record, if not WARNING.
+LEVELS = {"run": logging.DEBUG, "replay": logging.INFO, "in-progress": logging.INFO, "error": logging.ERROR}
+
+
+def _notify(request: HttpRequest, would: str, error: Exception | None) -> None:
+    """Report what a guard would have done, by a signal and a log record."""
+    signal = EVENTS["observed"]
+    log_request(signal, LEVELS.get(would, signal.level), request, would, would, readable_key(request), error)
+    if signal.receivers:
+        signal.send_robust(sender=Operation, operation=None, request=request, error=error, reason=would)
+
+
 def _report(observation: Observation, request: HttpRequest, response: HttpResponseBase) -> None:
     """Report what a guard would have done about a request. Never raises."""
     error: Exception | None = None
@@ -278,7 +303,7 @@ def _report(observation: Observation, request: HttpRequest, response: HttpRespon
         report_unguarded(request)
         stamp(request, response)
     else:
-        notify_observed(request, would, readable_key(request), error)
+        _notify(request, would, error)
 
 
 @contextmanager

@@ -12,11 +12,10 @@ from typing import Any
 from ... import conf
 from ...core.policy import Policy
 from ...core.profiles import DEFAULT, Profile
-from ...core.standings import OperationState
+from ...core.standings import OperationState, standing
 from ...errors import RETRIES, Problem
 from ...http import exchange, problems
-from ...http.error_bodies import DOCUMENTS
-from ...http.problems import example_of
+from ...http.problems import DOCUMENTS, members
 from .policies import problems_of, published
 
 _TEXT = {"type": "string"}
@@ -141,7 +140,7 @@ Refer = Callable[[str, str, dict[str, Any]], dict[str, Any]]
 #: The version of a UUID → one.
 _EXAMPLES = {4: "8e03978e-40d5-43e8-bc93-6894a57f9324", 7: "019a9d3c-7c00-7e8d-bc93-6894a57f9324"}
 _TEXT = {"type": "string"}
-# What `http.keys` reads, for the validators of clients and gateways. A header has no comma outside quotes.
+# What `http.plan` reads, for the validators of clients and gateways. A header has no comma outside quotes.
 _PLAIN = "^[!-~]([ -~]*[!-~])?$"
 _BARE = r"[!-+\x2D-~]([ -+\x2D-~]*[!-+\x2D-~])?"
 _UNQUOTED = r"[!#-+\x2D-~]([ !#-+\x2D-~]*[!#-+\x2D-~])?"
@@ -239,3 +238,15 @@ def is_required(terms: dict[str, Any]) -> bool:
 def _prefix(profile: Profile) -> str:
     """Return what distinguishes a profile's components from those of the default one."""
     return "" if profile.name == DEFAULT.name else "".join(filter(str.isalnum, profile.name.title()))
+
+
+#: The reference to an operation that does not exist.
+EXAMPLE = "op_a4eascqlbqgq4dyqcejbgfavcylrqgi2dmob2hq7"
+
+
+def example_of(kind: type[Problem]) -> Problem:
+    """Return a problem for a schema."""
+    problem, state = kind(), standing(kind)
+    if state is not None:
+        problem.extensions |= members(EXAMPLE, state)
+    return problem

@@ -30,11 +30,11 @@ from ...core.records import Ticket
 from ...errors import ConfigurationError, PossibleDuplicate, Problem, StoreUnavailable, TooManyKeys
 from ...http.call import Call
 from ...http.counting import in_any_language
-from ...http.problems import note_record
 from ...http.responses import FINAL
-from ...http.selection import Document, selected_facts
 from ...realms import realm_of
 from ...stores.base import BaseStore
+from ..selecting.selection import Document, selected_facts
+from ..views import note_record
 
 logger = logging.getLogger("django_idempotency")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ...runtime.takeovers import HoldForReview, RunAgain, UseResult
+from ..takeovers.decisions import HoldForReview, RunAgain, UseResult
 
 
 @dataclass(frozen=True, slots=True)

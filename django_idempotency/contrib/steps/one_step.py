@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from django.db import transaction
 
 from ...core.failures import named
-from ...core.serialization.results import Unstorable, dump_error
+from ...core.serialization.results import Unstorable
 from ...engine.borders import Border, reached
 from ...errors import (
     ConfigurationError,
@@ -19,7 +19,8 @@ from ...errors import (
     StepsChanged,
 )
 from ...runtime.current_step import RunningStep
-from ...runtime.takeovers import HoldForReview, RunAgain, UseResult
+from ..kept_exceptions.storing import dump_error
+from ..takeovers.decisions import HoldForReview, RunAgain, UseResult
 from .actions import Actions, Call, Query, only_in
 from .doubt import Asked
 from .journal import STEPS, PositionTaken, load, load_kept

@@ -16,7 +16,7 @@ from ... import conf
 from ...core.lifetime import remembered
 from ...core.records import shortened
 from ...errors import ConfigurationError, OperationCancelled, OwnershipLost
-from ...runtime.current_step import current_step
+from ...runtime.current_step import CURRENT_STEP
 from ...runtime.handle import HELD_FOR
 from ...runtime.transactions import in_transaction
 from .actions import Actions, Query
@@ -258,7 +258,7 @@ class Steps:
 
 def _refuse_nested(name: str) -> None:
     """Raise `ConfigurationError` for a step inside a step."""
-    if (outer := current_step()) is not None:
+    if (outer := CURRENT_STEP.get()) is not None:
         raise ConfigurationError(
             f"The step {name!r} is inside the step {outer.name!r}: steps are not nested. Call it after that."
         )
@@ -286,7 +286,7 @@ def _refuse_giving_up(*, atomic: bool) -> None:
         raise ConfigurationError(
             'undo_steps() under the guarantee "atomic": raise an exception, and all that the view wrote is rolled back.'
         )
-    if (outer := current_step()) is not None:
+    if (outer := CURRENT_STEP.get()) is not None:
         raise ConfigurationError(f"undo_steps() is inside the step {outer.name!r}: call it after that.")
 
 

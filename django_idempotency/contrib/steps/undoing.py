@@ -23,7 +23,7 @@ from ...engine.borders import Border, reached
 from ...errors import ConfigurationError, OwnershipLost
 from ...runtime.current_step import CLOSERS, RunningStep
 from ...runtime.handle import HELD_FOR
-from ...runtime.takeovers import HoldForReview, RunAgain, UseResult
+from ..takeovers.decisions import HoldForReview, RunAgain, UseResult
 from .actions import Actions, Call, Query, only_in
 from .doubt import Asked, InDoubt
 from .journal import STEPS, Journal, PositionTaken, load

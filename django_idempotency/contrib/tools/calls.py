@@ -26,7 +26,7 @@ from ...core.selectors.functions import Unpackable, from_json
 from ...decorators import idempotent
 from ...errors import Problem
 from ...http.exchange import HeaderStatus, noted
-from ...http.keys import parse_key
+from ...http.plan import parse_key
 from ...http.responses import StoredResponse
 from .refusals import refusal
 from .sdk import META_KEY, REPLAYED, well_formed

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from ...errors import HeldForPerson, IdempotencyError, KeyMissing, LostRace, OperationHeld, OutcomeUnknown, Problem
-from ...http.error_bodies import detail
+from ...http.problems import detail
 
 
 def problem_of(error: IdempotencyError) -> Problem | None:

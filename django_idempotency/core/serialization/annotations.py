@@ -12,13 +12,6 @@ from typing import Annotated, Any, ClassVar, ForwardRef, Literal, TypeVar, get_a
 from .codecs import codec_of, name_of
 
 
-def classes_in(annotation: Any) -> frozenset[type]:
-    """Return every dataclass, attrs, pydantic, Enum and NamedTuple class that a resolved annotation reaches."""
-    collector = TypeCollector()
-    collector.annotation(annotation)
-    return frozenset(collector.found)
-
-
 class Unknown:
     """Replaces a name that cannot be resolved, so that the rest of its annotation can be."""
 

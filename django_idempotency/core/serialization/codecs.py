@@ -13,7 +13,7 @@ from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, Flag
 from pathlib import PosixPath, PurePosixPath, PureWindowsPath, WindowsPath
-from types import GetSetDescriptorType, MemberDescriptorType
+from types import MemberDescriptorType
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -107,42 +107,6 @@ def codec_of(cls: type) -> Codec | None:
     return _fielded(cls) if dataclasses.is_dataclass(cls) or hasattr(cls, "__attrs_attrs__") else None
 
 
-def error_codec(cls: type[BaseException]) -> Codec:
-    """Return the codec of an exception class: its args, its fields if it has some, and its attributes."""
-    fields = (*_fields(cls), *(_Field(name, None, required=False) for name in _slots(cls)))
-    built_in = tuple(_Field(name, None, required=False) for name in _built_in(cls))
-
-    def encode(error: BaseException) -> tuple[dict[str, Any]]:
-        # What its args alone would not restore, such as the `name` of an ImportError.
-        bare = cls.__new__(cls, *error.args) if built_in else error
-        given = {name: found for name, _, _ in built_in if (found := _found(error, name)) != _found(bare, name)}
-        # "args" is a descriptor of BaseException: no attribute has its name.
-        return ({**_state(cls, fields, error), **given, "args": list(error.args)},)
-
-    def decode(state: dict[str, Any]) -> BaseException:
-        args = state.pop("args")
-        error = cls.__new__(cls, *args)
-        object.__setattr__(error, "args", tuple(args))  # frozen, too
-        _restore(error, (*fields, *built_in), state)
-        return error
-
-    return Codec(name_of(cls), encode, decode)
-
-
-def _built_in(cls: type[BaseException]) -> list[str]:
-    """Return the fields of Python's own exception classes, except the object in which a name was not found."""
-    owners = (base for base in cls.__mro__ if base.__module__ == "builtins" and base not in (BaseException, object))
-    kinds = (MemberDescriptorType, GetSetDescriptorType)
-    return [name for base in owners for name, field in vars(base).items() if isinstance(field, kinds) and name != "obj"]
-
-
-def _found(error: BaseException, name: str) -> Any:
-    try:
-        return getattr(error, name)
-    except (AttributeError, TypeError):  # not set
-        return None
-
-
 def name_of(cls: type) -> str:
     """Name a class in the bytes. It always contains a dot, and our own tags never do."""
     return f"{cls.__module__}.{cls.__qualname__}"
@@ -165,7 +129,7 @@ def _named_tuple(cls: type[Any]) -> Codec:
     return single(name_of(cls), list, decode)
 
 
-class _Field(NamedTuple):
+class Field(NamedTuple):
     """A field, and what it has in an instance that was stored before the class had the field."""
 
     name: str
@@ -173,25 +137,25 @@ class _Field(NamedTuple):
     required: bool
 
 
-def _fields(cls: Any) -> Iterator[_Field]:
+def fields_of(cls: Any) -> Iterator[Field]:
     """Yield the fields of a dataclass or an attrs class; a plain class has none."""
-    slots = _slots(cls)
+    slots = slots_of(cls)
     if dataclasses.is_dataclass(cls):
         for field in dataclasses.fields(cls):
             missing = None if field.default is dataclasses.MISSING else _always(field.default)
             if field.default_factory is not dataclasses.MISSING:
                 missing = field.default_factory
-            yield _Field(field.name, missing, field.init and missing is None)
+            yield Field(field.name, missing, field.init and missing is None)
         declared = {field.name for field in dataclasses.fields(cls)}
-        yield from (_Field(name, None, required=False) for name in slots if name not in declared)  # of its bases
+        yield from (Field(name, None, required=False) for name in slots if name not in declared)  # of its bases
     elif hasattr(cls, "__attrs_attrs__"):
         for field in cls.__attrs_attrs__:
             missing = getattr(field.default, "factory", _always(field.default))
             if repr(field.default) == "NOTHING" or getattr(field.default, "takes_self", False):
                 missing = None
-            yield _Field(field.name, missing, field.init and missing is None)
+            yield Field(field.name, missing, field.init and missing is None)
         if hasattr(cls, _CACHED_HASH):  # a slot
-            yield _Field(_CACHED_HASH, lambda: None, required=False)
+            yield Field(_CACHED_HASH, lambda: None, required=False)
 
 
 def _always(value: Any) -> Callable[[], Any]:
@@ -200,17 +164,17 @@ def _always(value: Any) -> Callable[[], Any]:
 
 def _fielded(cls: type) -> Codec:
     """Return the codec of a class with fields, by their names."""
-    fields = tuple(_fields(cls))
+    fields = tuple(fields_of(cls))
 
     def decode(state: dict[str, Any]) -> Any:
         value: Any = object.__new__(cls)
-        _restore(value, fields, state)
+        restore(value, fields, state)
         return value
 
-    return Codec(name_of(cls), lambda value: (_state(cls, fields, value),), decode)
+    return Codec(name_of(cls), lambda value: (state_of(cls, fields, value),), decode)
 
 
-def _slots(cls: type) -> list[str]:
+def slots_of(cls: type) -> list[str]:
     """Return the names of a class's slots and of its bases', as Python keeps them: `__name` is `_Class__name`.
 
     The fields of Python's own classes are not declared by `__slots__`.
@@ -219,7 +183,7 @@ def _slots(cls: type) -> list[str]:
     return [name for owner in owners for name, found in owner.items() if isinstance(found, MemberDescriptorType)]
 
 
-def _state(cls: type, fields: Iterable[_Field], value: Any) -> dict[str, Any]:
+def state_of(cls: type, fields: Iterable[Field], value: Any) -> dict[str, Any]:
     """Return the fields and the rest of an instance's `__dict__`, except what a cached property left there."""
     state = {name: found for name, _, _ in fields if (found := getattr(value, name, _ABSENT)) is not _ABSENT}
     for name, item in getattr(value, "__dict__", {}).items():
@@ -229,7 +193,7 @@ def _state(cls: type, fields: Iterable[_Field], value: Any) -> dict[str, Any]:
     return {**state, _CACHED_HASH: None} if _CACHED_HASH in state else state
 
 
-def _restore(value: Any, fields: Iterable[_Field], state: dict[str, Any]) -> None:
+def restore(value: Any, fields: Iterable[Field], state: dict[str, Any]) -> None:
     """Set an instance's fields, frozen or not, and the rest of its `__dict__`."""
     for name, missing, required in fields:
         if name in state:

@@ -13,14 +13,14 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Collection, Mapping
+from functools import cached_property
 from inspect import iscoroutinefunction
 from types import MappingProxyType, ModuleType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from .annotations import TypeCollector, classes_in
-from .codecs import BUILTINS, Codec, codec_of, error_codec, name_of
+from .annotations import TypeCollector
+from .codecs import BUILTINS, Codec, codec_of, name_of
 
 #: The version, written before the JSON. Another format has another.
 VERSION = b"1:"
@@ -59,7 +59,7 @@ class Results:
         unknown: str = "",
         more: Mapping[type, Codec] = _NOTHING_MORE,
     ) -> None:
-        named = {cls: allowed_codec(cls) for cls in classes}
+        named = {cls: codec for cls in classes if (codec := codec_of(cls)) is not None}
         #: Are they of Python's own types alone, so that no code of the project takes them apart?
         self.is_plain = not named and not more
         tags = Counter(codec.tag for codec in named.values())
@@ -154,14 +154,6 @@ class Results:
         return Unstorable(f"{where} is a {name_of(kind)}, and that class is not named. {self._unnamed}".strip())
 
 
-def allowed_codec(cls: type) -> Codec:
-    """Return how a class is stored. Raises `ValueError` for a class without fields or members."""
-    codec = codec_of(cls)
-    if codec is None:
-        raise ValueError(f"{name_of(cls)} is not a dataclass, attrs, pydantic, Enum or NamedTuple class.")
-    return codec
-
-
 def _step(step: Any) -> str:
     """Write a step of a path as JMESPath does. A key that is not a name may be a client's data, so it is not shown."""
     if isinstance(step, str):
@@ -171,29 +163,10 @@ def _step(step: Any) -> str:
 
 # ------------------------------------------------------------------------------------------------ results of a function
 
-__all__ = [
-    "FunctionResults",
-    "Results",
-    "Serializer",
-    "Unreadable",
-    "Unstorable",
-    "classes_in",
-    "dump_error",
-    "load_error",
-    "results_for",
-]
 
-
-class Serializer(Protocol):
+class Serializer(NamedTuple):
     """Converts a value to one that can be stored, and back."""
 
-    @property
-    def dump(self) -> Callable[[Any], Any]: ...
-    @property
-    def load(self) -> Callable[[Any], Any]: ...
-
-
-class _Pair(NamedTuple):
     dump: Callable[[Any], Any]
     load: Callable[[Any], Any]
 
@@ -207,14 +180,11 @@ class _Serialized(NamedTuple):
 class FunctionResults:
     """The results of one function. What its annotation names is looked up when first needed, and kept."""
 
-    def __init__(
-        self, function: Callable[..., Any], serializer: Serializer | None = None, classes: Collection[type] = ()
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], serializer: Serializer | None = None) -> None:
         self._function = function
         #: Does project code produce the loaded value?
         self.serialized = serializer is not None
         self._serializer = serializer
-        self._classes = classes
 
     @cached_property
     def dump(self) -> Callable[[Any], bytes]:
@@ -248,99 +218,35 @@ class FunctionResults:
         if self._serializer is not None:
             more[_Serialized] = Codec("serialized", tuple, self._serializer.load)
         return Results(
-            collector.found.union(self._classes),
-            unnamed=f"Name it in the function's return annotation, or give serializer=(dump, load).{_gaps(collector)}",
+            collector.found,
+            unnamed=f"Name it in the function's return annotation, or give serializer=(dump, load).{gaps(collector)}",
             unknown="Give serializer=(dump, load), or return plain data.",
             more=more,
         )
 
 
-def results_for(
-    function: Callable[..., Any],
-    serializer: Serializer | Sequence[Callable[[Any], Any]] | None = None,
-    classes: Collection[type] = (),
-) -> FunctionResults:
-    """Return how the results of a function are stored. Raises `ValueError` for an invalid serializer or class.
+def results_for(function: Callable[..., Any], serializer: Any = None) -> FunctionResults:
+    """Return how the results of a function are stored. Raises `ValueError` for an invalid serializer.
 
-    `serializer` is a pair of callables (dump, load), or an object that has both; `classes` may be returned in
-    addition to those that the return annotation names.
+    `serializer` is a pair of callables (dump, load), or an object that has both.
     """
-    for cls in classes:
-        allowed_codec(cls)
-    pair: tuple[Any, ...] = ()
+    if serializer is None:
+        return FunctionResults(function)
+    pair: Any
     if isinstance(serializer, (tuple, list)):
         pair = tuple(serializer)
         if len(pair) != 2 or not all(map(callable, pair)):
             raise ValueError("serializer takes two callables: (dump, load).")
-        serializer = _Pair(*pair)
-    elif serializer is not None:
+    else:
         pair = getattr(serializer, "dump", None), getattr(serializer, "load", None)
         if isinstance(serializer, ModuleType) or not all(map(callable, pair)):
             raise ValueError("serializer takes (dump, load), such as (json.dumps, json.loads), or an object with both.")
     if any(map(iscoroutinefunction, pair)):
         raise ValueError("serializer takes two sync functions, (dump, load), of an async function, too.")
-    return FunctionResults(function, serializer, tuple(classes))  # type: ignore[arg-type]
+    return FunctionResults(function, Serializer(*pair))
 
 
-def _gaps(collector: TypeCollector) -> str:
+def gaps(collector: TypeCollector) -> str:
+    """Say which names of the annotations stand for nothing; "" if all are known."""
     names = ", ".join(sorted(collector.unresolved))
     return names and f" Of the annotations, this could not be resolved: {names} (imported for the type checker only?)."
-
-
-# ---------------------------------------------------------------------------------------------------------- exceptions
-
-
-class _Raised(NamedTuple):
-    """An exception, and the class that it is stored as."""
-
-    cls: type[Exception]
-    error: BaseException
-
-
-def dump_error(error: BaseException, kept: Sequence[type[Exception]]) -> bytes:
-    """Return an exception as bytes: as the nearest class of its MRO that is kept, with args and attributes.
-
-    Raises `Unstorable`, also if its text would not be the same. Cause, context and traceback are not stored.
-    """
-    cls = next((cls for cls in type(error).__mro__ if cls in kept), None)
-    if cls is None:
-        raise Unstorable(f"{name_of(type(error))} is not among the exceptions to keep.")
-    data = _errors(tuple(kept)).dump(_Raised(cls, error))
-    try:
-        same = str(load_error(data, kept)) == str(error)
-    except Exception as failure:
-        raise Unstorable(f"{name_of(cls)} cannot be rebuilt from its args and attributes.") from failure
-    if not same:
-        raise Unstorable(f"{name_of(type(error))} would read differently, rebuilt as {name_of(cls)} without __init__.")
-    return data
-
-
-def load_error(data: bytes, kept: Sequence[type[Exception]]) -> Exception:
-    """Return what dump_error() was given, made without its `__init__`. Raises `Unreadable`, and nothing else."""
-    error = _errors(tuple(kept)).load(data)
-    if not isinstance(error, Exception):
-        raise Unreadable("The stored value is not an exception.")
-    return error
-
-
-@lru_cache(maxsize=256)
-def _errors(kept: tuple[type[Exception], ...]) -> Results:
-    """Return how these exceptions are stored. The annotations of their attributes say which classes may be in them."""
-    collector = TypeCollector()
-    for cls in kept:
-        collector.attributes(cls)
-        collector.arguments(cls.__init__)
-    codecs = {cls: error_codec(cls) for cls in kept}
-    named = {codec.tag: codec for codec in codecs.values()}
-    raised = Codec(
-        "error",
-        lambda raised: (codecs[raised.cls].tag, *codecs[raised.cls].encode(raised.error)),
-        lambda name, state: named[name].decode(state),
-    )
-    return Results(
-        collector.found,
-        root="error",
-        unnamed=f"Annotate the attribute of the exception, or the argument of its __init__, with it.{_gaps(collector)}",
-        unknown="An exception is kept with its args and attributes: have plain data in them.",
-        more={_Raised: raised},
-    )

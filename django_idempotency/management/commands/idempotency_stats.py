@@ -10,17 +10,9 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from ...inspection.status import STATUSES, Tally
+from ...runtime.wings import wing
 from ..base import ScanningCommand
-from ..output import gauge, write_whole
-
-#: What a line of the text format says of each gauge.
-_ABOUT = {
-    "records": "Records by status.",
-    "oldest_running_seconds": "Since the oldest running record was first claimed.",
-    "longest_lapsed_lease_seconds": "Since the longest lapsed lease of a running record ended.",
-    "purge_lag_seconds": "Since the oldest record that a purge would delete could be deleted.",
-    "store_size_bytes": "Room that the records take on the server, indexes included.",
-}
+from ..output import write_whole
 
 
 class Command(ScanningCommand):
@@ -52,7 +44,7 @@ class Command(ScanningCommand):
             case "json":
                 text = json.dumps(self.as_json(tally, figures, size), indent=2) + "\n"
             case "textfile":
-                text = "".join(self.as_textfile(tally, figures, size))
+                text = "".join(wing("monitoring").of_store(self.alias, self.counts(tally), figures, size))
             case _:
                 text = "".join(self.as_table(tally, figures, size))
         if options["output"] is None:
@@ -78,10 +70,3 @@ class Command(ScanningCommand):
             yield f"{name.removesuffix('_seconds').replace('_', ' '):<28}{value:>14,.1f} s\n"
         if size is not None:
             yield f"{'size, with indexes':<28}{size / 2**20:>12,.1f} MiB\n"
-
-    def as_textfile(self, tally: Tally, figures: dict[str, float], size: int | None) -> Iterator[str]:
-        store = {"store": self.alias}
-        by_status = [({**store, "status": status}, count) for status, count in self.counts(tally)]
-        yield from gauge("records", _ABOUT["records"], by_status)
-        for name, value in (figures | ({} if size is None else {"store_size_bytes": size})).items():
-            yield from gauge(name, _ABOUT[name], [(store, value)])

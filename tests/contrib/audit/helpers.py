@@ -20,6 +20,7 @@ committed = pytest.mark.django_db(
         "django_idempotency",
         "django_idempotency.contrib.at_rest",
         "django_idempotency.contrib.audit",
+        "django_idempotency.contrib.erasing",
         "testproject.payments",
     ],
 )

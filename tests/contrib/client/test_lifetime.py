@@ -22,7 +22,7 @@ from django_idempotency.contrib.client.names import CallName
 from django_idempotency.contrib.steps.models import Step
 from django_idempotency.errors import CallHeld, OperationCancelled, OutcomeUnknown
 from django_idempotency.functions import current_operation
-from django_idempotency.runtime.current_step import current_step
+from django_idempotency.runtime.current_step import CURRENT_STEP
 from django_idempotency.testing.clock import end_leases
 
 from ...support.passing import host_off_by, let_pass
@@ -58,7 +58,7 @@ def call(what: str, name: str | None = None, key: str | None = None, retries: in
         WORLD.do(what, key)
         return answer()
 
-    step = current_step()
+    step = CURRENT_STEP.get()
     if name is None:
         assert step is not None
         name, key = f"{step.operation}/{step.name}", step.key

@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 from pytest_django import Settings
 
 from django_idempotency import idempotent
+from django_idempotency.contrib.forms.pages import TEMPLATE
 from django_idempotency.contrib.issued_keys.signing import issue
 from django_idempotency.errors import ConfigurationError
-from django_idempotency.http.error_pages import TEMPLATE
 from django_idempotency.models import IdempotencyRecord
 
 from . import shop

@@ -17,12 +17,12 @@ from prometheus_client import REGISTRY
 
 from django_idempotency.contrib.audit.writing import FAILURES
 from django_idempotency.contrib.client.ledger import CALLS
+from django_idempotency.contrib.metrics.metered import STORE_OPERATION
 from django_idempotency.contrib.metrics.prometheus import PrometheusMeter
 from django_idempotency.contrib.outbox.relaying import LAG, MESSAGES
 from django_idempotency.contrib.steps.journal import STEPS
 from django_idempotency.contrib.suspects.searching import FOUND
 from django_idempotency.instrumentation.meters import LEASE_LOST, METRICS, WAIT, Metric, Source, meters
-from django_idempotency.runtime.metered import STORE_OPERATION
 
 from ...entry_points.conftest import CHARGE, KEY
 from ...faults.plans import FOLDER, until

@@ -21,7 +21,7 @@ from django_idempotency.contrib.dialects import PROFILES
 from django_idempotency.contrib.publishing.schema import PROBLEM, describe
 from django_idempotency.core.key_formats import ISSUED_SAMPLE
 from django_idempotency.errors import KeyMalformed
-from django_idempotency.http.keys import parse_key, plain_key
+from django_idempotency.http.plan import parse_key, plain_key
 from tests.http.test_keys import MALFORMED, WELL_FORMED
 
 pytestmark = pytest.mark.urls("tests.contrib.publishing.urls")

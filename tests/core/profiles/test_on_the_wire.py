@@ -23,7 +23,7 @@ from django_idempotency.contrib.dialects.wire import require_timely
 from django_idempotency.contrib.fingerprints.json import json_body
 from django_idempotency.core.profiles import IETF, Profile
 from django_idempotency.errors import KeyAhead, KeyExpired, KeyMalformed
-from django_idempotency.http.keys import parse_key
+from django_idempotency.http.plan import parse_key
 from django_idempotency.runtime.registry import stores
 
 MEMORY = {"STORES": {"default": {"BACKEND": "django_idempotency.stores.memory.MemoryStore"}}, "GUARANTEE": "lease"}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ForwardRef, Literal, Optional,
 
 import pytest
 
-from django_idempotency.core.serialization.annotations import TypeCollector, classes_in
+from django_idempotency.core.serialization.annotations import TypeCollector
 
 from . import result_types as of
 
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 Bound = TypeVar("Bound", bound=of.Owner)
 OneOf = TypeVar("OneOf", of.Owner, of.Level)
 ORDER = {of.Order, of.Line, of.State}
+
+
+def classes_in(annotation: Any) -> set[type]:
+    collector = TypeCollector()
+    collector.annotation(annotation)
+    return collector.found
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from django_idempotency.core.serialization.results import Unreadable, Unstorable, dump_error, load_error, results_for
+from django_idempotency.contrib.kept_exceptions.storing import dump_error, load_error
+from django_idempotency.core.serialization.results import Unreadable, Unstorable, results_for
 
 from ...support.naming import shown
 from . import result_types as of
@@ -45,8 +46,6 @@ def test_by_annotation() -> None:
         results.dump(of.Owner("a"))
     with pytest.raises(Unreadable, match="Line, which is not allowed"):
         results_for(bare).load(results.dump(ORDER))
-    beside = results_for(bare, classes=[of.Owner])
-    assert beside.load(beside.dump(of.Owner("a"))) == of.Owner("a")
 
 
 def test_unresolved_names_are_reported() -> None:
@@ -146,11 +145,6 @@ def test_wrong_serializers(serializer: Any) -> None:
     """They are refused when the function is decorated."""
     with pytest.raises(ValueError, match="serializer takes"):
         results_for(bare, serializer)
-
-
-def test_wrong_classes() -> None:
-    with pytest.raises(ValueError, match=r"builtins.dict is not a dataclass"):
-        results_for(bare, classes=[dict])
 
 
 # ---------------------------------------------------------------------------------------------------------- exceptions

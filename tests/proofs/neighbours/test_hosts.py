@@ -63,7 +63,7 @@ def test_hosts(shop: Callable[..., None], settings: Settings, user: User, where:
     assert Effect.objects.count() == 1
 
     ways: list[tuple[dict[str, Any], list[str]]] = [
-        ({"REALM": "django_idempotency.realms.host"}, settings.MIDDLEWARE),
+        ({"REALM": "django_idempotency.contrib.tenants.host"}, settings.MIDDLEWARE),
         ({}, [f"{__name__}.realms", *settings.MIDDLEWARE]),
     ]
     for terms, settings.MIDDLEWARE in ways:

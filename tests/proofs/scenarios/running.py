@@ -13,8 +13,8 @@ from django.test import RequestFactory, override_settings
 
 from django_idempotency import idempotent, idempotent_function
 from django_idempotency.contrib.dialects import PROFILES
+from django_idempotency.contrib.messages import disposition
 from django_idempotency.core.records import Outcome
-from django_idempotency.messages import disposition
 from django_idempotency.runtime.registry import stores
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.testing import RecordingStore

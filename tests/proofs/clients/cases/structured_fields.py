@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from django_idempotency.core.profiles import IETF
 from django_idempotency.errors import KeyMalformed
-from django_idempotency.http.keys import parse_key
+from django_idempotency.http.plan import parse_key
 
 from ..clients import NODE
 

@@ -20,10 +20,11 @@ from django.utils import timezone
 from django_tenants.utils import schema_context, tenant_context
 
 from django_idempotency import idempotent_function
-from django_idempotency.checks.databases import check_databases, check_tenants
+from django_idempotency.checks.databases import check_databases
 from django_idempotency.contrib import outbox
 from django_idempotency.contrib.outbox.models import Message
 from django_idempotency.contrib.outbox.relaying import Relay
+from django_idempotency.contrib.tenants.checks import check_tenants
 from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import Guarantee, Outcome
 from django_idempotency.core.rules import Execute
@@ -53,7 +54,7 @@ HOSTS = {name: f"{name}.localhost" for name in NAMES}
 PROJECT: Any = settings
 connection: Any = connections["default"]
 EACH = "django_idempotency" in PROJECT.TENANT_APPS
-REALM = "django_idempotency.realms.schema"
+REALM = "django_idempotency.contrib.tenants.schema"
 #: Schema and payload of each message that reached the broker.
 PUBLISHED: list[tuple[str, str]] = []
 fronts = pytest.mark.parametrize("front", [*FRONTS[:2], pytest.param(FRONTS[2], marks=needs_redis)])

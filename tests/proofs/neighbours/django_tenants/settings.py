@@ -33,4 +33,4 @@ ROOT_URLCONF = "tests.proofs.neighbours.tenants"
 ALLOWED_HOSTS = [".localhost"]
 SESSION_ENGINE = "django.contrib.sessions.backends.signed_cookies"
 CACHES = {"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": REDIS}}
-IDEMPOTENCY = {"REALM": "django_idempotency.realms.schema"}
+IDEMPOTENCY = {"REALM": "django_idempotency.contrib.tenants.schema"}

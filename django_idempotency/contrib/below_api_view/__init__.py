@@ -1,0 +1,1 @@
+"""`@idempotent()` below `@api_view`, inside a view of REST framework."""

@@ -1,0 +1,1 @@
+"""Erases what is stored about a person: `manage.py idempotency_erase`."""

@@ -1,0 +1,51 @@
+"""Errors as a page, for a person who has sent a form: the template `django_idempotency/problem.html`, which projects override."""
+
+from __future__ import annotations
+
+import logging
+
+from django.core.exceptions import DisallowedHost
+from django.http import HttpRequest
+from django.template.loader import render_to_string
+from django.utils.http import url_has_allowed_host_and_scheme
+
+from ...errors import Problem
+from ...http.bodies import FORMS
+
+logger = logging.getLogger("django_idempotency")
+
+TEMPLATE = "django_idempotency/problem.html"
+_TYPES = ["text/html", "application/problem+json", "application/json"]
+
+
+def page_of(problem: Problem, request: HttpRequest, status: int) -> str | None:
+    """Return the page that answers a form; `None` for a request that no form has sent, or that wants no page.
+
+    `nothing_done` in its context: may the page lead to a form with a new key? A template that fails is logged, and the client gets the problem document: an error must not become another.
+    """
+    if (request.content_type or "").lower() not in FORMS or request.get_preferred_type(_TYPES) != "text/html":
+        return None
+    context = {
+        "code": problem.code,
+        "title": problem.title,
+        "detail": " ".join(str(problem).split()),
+        "status": status,
+        "retry_in": problem.retry_in,
+        "form_url": _form_url(request),
+        "nothing_done": problem.nothing_done,
+    }
+    try:
+        return render_to_string(TEMPLATE, context, request)
+    except Exception:
+        logger.exception("The template %s cannot be rendered.", TEMPLATE)
+        return None
+
+
+def _form_url(request: HttpRequest) -> str | None:
+    """Return the address of the page that the form was on; `None` if the browser does not say, or it is elsewhere."""
+    referer = request.META.get("HTTP_REFERER", "")
+    try:
+        ours = url_has_allowed_host_and_scheme(referer, {request.get_host()})
+    except DisallowedHost:
+        return None
+    return referer if ours else None

@@ -1,0 +1,1 @@
+"""Counts the replays and the mismatches of each key: the setting COUNT_REPLAYS."""

@@ -1,0 +1,89 @@
+"""What `on_takeover` decides about a call of a guarded function, and how the call ends by that."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from typing import Any
+
+from ...core.conclusions import WorkResult
+from ...core.records import OutcomeKind, shortened
+from ...engine.operation import Operation
+from ...errors import ConfigurationError, HeldForPerson
+from ...functions.call import FunctionCall
+from ...functions.current import CurrentOperation
+from ...functions.endings import CallEnd, asettle, end_of_error, end_of_result, leaving, settle
+from ...runtime.handle import HELD_FOR
+from .decisions import Deciding, HoldForReview, RunAgain, UseResult
+
+logger = logging.getLogger("django_idempotency")
+
+
+class Takeover(Deciding, CurrentOperation):
+    """The argument of `on_takeover`: an earlier owner crashed and may have done part of the work.
+
+    The hook returns `run()`, `found(result)` or `hold()`, after which this call and retries raise `HeldForPerson`. An
+    exception that it raises goes to the caller and decides nothing: the next call after the lease asks again. An
+    exception listed in `keep_exceptions` is stored as if the call had raised it.
+    """
+
+    def __init__(self, operation: Operation, payload: Any, outer: CurrentOperation | None = None) -> None:
+        super().__init__(operation, outer)
+        #: The source of the key: the arguments by name, or the one that `data_keyword_argument` names.
+        self.payload = payload
+        assert operation.record is not None
+        self.record = operation.record
+
+
+def _takeover(call: FunctionCall) -> tuple[Takeover, Any]:
+    call.current = takeover = Takeover(call.operation, call.payload, call.outer)
+    return takeover, call.terms.on_takeover
+
+
+def decide(call: FunctionCall) -> CallEnd | None:
+    """Ask `on_takeover`. `None`: the function runs."""
+    takeover, ask = _takeover(call)
+    try:
+        with takeover:
+            return _decided(call, ask(takeover))
+    except BaseException as error:  # noqa: BLE001 - raised again
+        settle(call, _undecided(call, error))
+        raise leaving(call, error)  # noqa: B904 - its cause is its own
+
+
+async def adecide(call: FunctionCall) -> CallEnd | None:
+    """See decide()."""
+    takeover, ask = _takeover(call)
+    try:
+        with takeover:
+            decision = ask(takeover)
+            return _decided(call, await decision if inspect.isawaitable(decision) else decision)
+    except GeneratorExit as closed:  # nothing can be awaited any more
+        settle(call, _undecided(call, closed))
+        raise
+    except BaseException as error:  # noqa: BLE001 - raised again
+        await asettle(call, _undecided(call, error))
+        raise leaving(call, error)  # noqa: B904 - its cause is its own
+
+
+def _decided(call: FunctionCall, decision: Any) -> CallEnd | None:
+    """Return the end of a call that `on_takeover` has decided; `None`: the call runs."""
+    match decision:
+        case RunAgain():
+            return None
+        case UseResult(result=result):
+            return end_of_result(call, result)
+        case HoldForReview():
+            key = shortened(call.operation.ticket.key)
+            logger.error("Held: %s under %s waits for a person to release its record.", call.terms.name, key)
+            held = call.naming(HeldForPerson())
+            return CallEnd(WorkResult.KEPT, OutcomeKind.HELD.outcome(), HELD_FOR, raised=held)
+    raise ConfigurationError(
+        f"on_takeover of {call.terms.name} returned {decision!r}. Return takeover.run(), .found(result) or .hold()."
+    )
+
+
+def _undecided(call: FunctionCall, error: BaseException) -> CallEnd:
+    """Return the end of an undecided takeover: the record stays as it is, so that the next call asks again."""
+    end = end_of_error(call, error)
+    return end if end.work_result is WorkResult.KEPT else CallEnd(work_result=WorkResult.CUT)

@@ -1,0 +1,145 @@
+"""What `on_takeover` decides about a request, and how the request ends by that."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, NamedTuple
+
+from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
+from django.db import connections
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from ...core.conclusions import SettledState, WorkResult
+from ...core.concurrency import in_thread, run_to_completion
+from ...core.records import MISSING, Outcome, OutcomeKind, shortened
+from ...engine.operation import Operation
+from ...errors import ConfigurationError, OperationHeld
+from ...http.call import Call
+from ...http.exchange import HeaderStatus, set_headers
+from ...http.responses import FINAL, capture, rebuild, render
+from ...instrumentation.outcomes import TAKEN_OVER
+from ...runtime.handle import HELD_FOR
+from .decisions import Deciding, Decision, HoldForReview, RunAgain, UseResult
+
+logger = logging.getLogger("django_idempotency")
+
+
+class Takeover(Deciding):
+    """The argument of a policy's `on_takeover`: an earlier request crashed and may have done part of the work.
+
+    The hook returns `run()`, `found(response)` or `hold()`. An exception that it raises goes to the client as one of the
+    view does, and decides nothing: the next request after the lease asks again.
+    """
+
+    def __init__(self, operation: Operation, request: HttpRequest) -> None:
+        super().__init__(operation)
+        #: Django's request, which is a retry of the one that crashed. The view has not seen it.
+        self.request = request
+        assert operation.record is not None, "it was taken over"
+        self.record = operation.record
+
+    def found(self, result: Any) -> Decision:
+        """Store this response and return it, marked as a replay; the view does not run.
+
+        Raises `TypeError` for what is not a response, and `ValueError` for a status of 500 or more, which says that the
+        outcome is not known.
+        """
+        if not isinstance(result, HttpResponseBase):
+            raise TypeError(f"takeover.found() takes a response, such as JsonResponse(…), not {type(result).__name__}.")
+        if result.status_code >= 500:
+            raise ValueError(
+                f"takeover.found() takes a response below 500, not {result.status_code}. If the outcome is unknown, "
+                "return takeover.hold()."
+            )
+        return super().found(result)
+
+
+class Found(NamedTuple):
+    """How a takeover ends whose view does not run."""
+
+    outcome: Outcome
+    ttl: float | None
+    #: The response that was found; `None`: a person must decide.
+    response: HttpResponseBase | None
+
+
+def decide(call: Call) -> HttpResponseBase | None:
+    """Ask `on_takeover` about a request that has just taken its record over. Return what it gets; `None`: its view runs.
+
+    If the hook raises, the record stays as it is, and is taken over again. Raises `OperationHeld` or `ReplayRefused`.
+    """
+    takeover = Takeover(call.operation, call.request)
+    try:
+        found = _found(call, _asked(takeover, call.terms.on_takeover), takeover)
+    except BaseException as error:
+        call.abandon(error)
+        raise
+    if found is None:
+        return None
+    call.operation.settle(WorkResult.KEPT, found.outcome, ttl=found.ttl)
+    return _conclude(call, found)
+
+
+async def adecide(call: Call) -> HttpResponseBase | None:
+    """See decide()."""
+    takeover = Takeover(call.operation, call.request)
+    try:
+        found = await sync_to_async(_found)(call, await _aasked(takeover, call.terms.on_takeover), takeover)
+    except BaseException as error:
+        await call.aabandon(error)
+        raise
+    if found is None:
+        return None
+    await run_to_completion(call.operation.asettle(WorkResult.KEPT, found.outcome, ttl=found.ttl))
+    return await sync_to_async(_conclude)(call, found)
+
+
+def _asked(takeover: Takeover, hook: Any) -> Any:
+    """Return what `on_takeover` returns."""
+    return async_to_sync(hook)(takeover) if iscoroutinefunction(hook) else hook(takeover)
+
+
+async def _aasked(takeover: Takeover, hook: Any) -> Any:
+    """See _asked(). A sync hook may query a database, which an event loop refuses."""
+    if iscoroutinefunction(hook):
+        return await hook(takeover)
+    return await in_thread(hook, takeover, close=connections.close_all)
+
+
+def _found(call: Call, decision: Any, takeover: Takeover) -> Found | None:
+    """Return how a takeover ends; `None`: the view runs. Raises what finishing the response raises."""
+    match decision:
+        case RunAgain():
+            return None
+        case UseResult(result=response):
+            if call.finish is not None:
+                response = call.finish(response)
+            render(response)
+            return Found(capture(response, call.terms, call.plan.max_body), takeover.seconds, response)
+        case HoldForReview():
+            held = takeover.record
+            logger.error(
+                "Held: %s %s under %s waits for a person to release its record.",
+                held.method,
+                held.path,
+                shortened(held.key),
+            )
+            return Found(OutcomeKind.HELD.outcome(), HELD_FOR, None)
+    raise ConfigurationError(f"on_takeover returned {decision!r}. Return takeover.run(), .found(response) or .hold().")
+
+
+def _conclude(call: Call, found: Found) -> HttpResponseBase:
+    """Return the found response, as a later replay would return it. Raises `OperationHeld` or `ReplayRefused`."""
+    if (response := found.response) is None:
+        raise OperationHeld(headers=FINAL)
+    call.authorize(found.outcome)
+    call.count(TAKEN_OVER)
+    status, original = HeaderStatus.REPLAYED, call.original
+    if call.operation.left_as is not SettledState.COMPLETED:
+        status = HeaderStatus.LOST
+    elif found.outcome.body is not MISSING:
+        response = rebuild(found.outcome, spoken=call.spoken, original=original)
+    call.exchange.status, call.exchange.original = status, original
+    set_headers(status, response.headers, call.spoken, response.status_code, original=original)
+    return response

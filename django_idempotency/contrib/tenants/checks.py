@@ -1,0 +1,84 @@
+"""Checks that tenants do not share keys, and that a ready-made REALM or SCOPE can tell them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.apps import apps
+from django.conf import settings
+from django.core.checks import CheckMessage
+
+from ... import conf, scopes
+from ...checks.databases import kept_in_tenants
+from ...checks.settings import after_settings
+from ...errors import ConfigurationError
+from ...stores.check_messages import Finding, shown
+from . import schema, tenants_alias
+
+
+class E063(Finding):
+    """IDEMPOTENCY["REALM"] is "django_idempotency.contrib.tenants.schema", which cannot determine the tenant: %(problem)s.
+
+    Type DATABASES["%(alias)s"]["ENGINE"] = "django_tenants.postgresql_backend", or "REALM": the dotted path of a
+    function of your own.
+    """
+
+
+class E064(Finding):
+    """IDEMPOTENCY["SCOPE"] is "django_idempotency.scopes.session", which cannot tell guests apart: %(problem)s.
+
+    Type %(fix)s, or "SCOPE": the dotted path of a function of your own.
+    """
+
+
+class W068(Finding):
+    """%(found)s, and no realm is set: a tenant that sends the same key as another gets the other's response.
+
+    Type "REALM": "django_idempotency.contrib.tenants.%(realm)s", or the dotted path of a function that names the tenant. If
+    there is only one tenant, or all requests and calls run inside django_idempotency.realm(…), type %(silence)s.
+    """
+
+
+class W069(Finding):
+    """django_idempotency is in TENANT_APPS and not in SHARED_APPS: a keyed request to the public schema finds no
+    table, and gets 503.
+
+    Add "django_idempotency" to SHARED_APPS, too, and run manage.py migrate_schemas --shared. If nothing guarded
+    runs in the public schema, type %(silence)s.
+    """
+
+
+#: Apps that give each tenant a schema.
+SCHEMA_PER_TENANT = ("django_tenants", "tenant_schemas")
+_SESSIONS = "django.contrib.sessions.middleware.SessionMiddleware"
+_COOKIES = "django.contrib.sessions.backends.signed_cookies"
+_KEPT_SESSIONS = 'SESSION_ENGINE = "django.contrib.sessions.backends.db"'
+
+
+@after_settings
+def check_tenants(**_: Any) -> Iterator[CheckMessage]:
+    """Check that tenants do not share keys, that the ready-made REALM and SCOPE can work, and where the table is."""
+    for app in SCHEMA_PER_TENANT:
+        if apps.is_installed(app) and conf.get("REALM") is None:
+            yield W068(found=f'INSTALLED_APPS has "{app}"', realm="schema")
+    if kept_in_tenants():
+        yield W069()
+    if conf.imported("REALM") is schema:
+        try:
+            schema(None)
+        except ConfigurationError as error:
+            yield E063(problem=str(error).partition(":")[0], alias=tenants_alias())
+    if conf.imported("SCOPE") is scopes.session:
+        if settings.SESSION_ENGINE == _COOKIES:
+            yield E064(problem=f"SESSION_ENGINE is {shown(_COOKIES)}, whose keys change", fix=_KEPT_SESSIONS)
+        elif not any(path.endswith("SessionMiddleware") for path in settings.MIDDLEWARE):  # the project's own, too
+            yield E064(problem="MIDDLEWARE has no SessionMiddleware", fix=f'"{_SESSIONS}" in MIDDLEWARE')
+
+
+@after_settings
+def check_hosts(**_: Any) -> Iterator[CheckMessage]:
+    """Check that a wildcard domain has a realm. Not "*": it is common behind proxies."""
+    if conf.get("REALM") is None and not any(map(apps.is_installed, SCHEMA_PER_TENANT)):
+        for domain in [domain for domain in settings.ALLOWED_HOSTS if domain.startswith(".")][:1]:
+            yield W068(found=f'ALLOWED_HOSTS has "{domain}"', realm="host")

@@ -1,0 +1,39 @@
+"""What the wings' own views have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.utils.decorators import method_decorator
+from django.views import View
+from django.views.decorators.cache import never_cache
+
+from ..core.policy import Policy
+from ..errors import Problem
+from ..http.exchange import exchange_of
+from ..http.markers import Mark
+from ..http.problems import problem_response
+
+
+@method_decorator(never_cache, name="dispatch")
+class OwnView(View):
+    """The middleware neither guards it nor requires a key. It responds to one of our errors with a problem document."""
+
+    policy = Policy()
+    idempotency_mark = Mark(exempt=True)
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Respond with a problem document to one of our errors."""
+        try:
+            return super().dispatch(request, *args, **kwargs)
+        except Problem as problem:
+            return problem_response(problem, request)
+
+
+def note_record(request: HttpRequest, record: UUID) -> None:
+    """Note on a request that it is about this record, which it has not claimed."""
+    exchange = exchange_of(request)
+    exchange.record, exchange.operation = record, None

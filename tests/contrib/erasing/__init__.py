@@ -1,0 +1,1 @@
+"""Tests of erasing what is stored about a person."""

@@ -1,0 +1,102 @@
+"""What happens to a message: the table, row by row, and the page that shows it."""
+
+from __future__ import annotations
+
+import pytest
+
+from django_idempotency import errors
+from django_idempotency.contrib.messages import LIMIT, Acknowledge, DeadLetter, Disposition, Redeliver, disposition
+from django_idempotency.errors import IdempotencyError
+from tests.docs.pages import checked, code
+
+
+class CardDeclined(Exception):
+    """A refusal that is remembered."""
+
+
+class NetworkDown(Exception):
+    """A failure that may pass."""
+
+
+@pytest.mark.parametrize(
+    ("error", "becomes"),
+    [
+        (None, Acknowledge()),  # it returned: the first time, or as a duplicate
+        (errors.ResponseNotStored(), Acknowledge()),  # done; the result is not needed
+        (errors.InProgress(headers={"Retry-After": "7"}), Redeliver(after=7)),  # when the record says
+        (errors.InProgress(), Redeliver(after=1)),
+        (errors.OwnershipLost(), Redeliver(after=1)),
+        (errors.LeaseLost(), Redeliver(after=1)),  # the new owner's result is the one that counts
+        (errors.StoreUnavailable(), Redeliver(after=1)),
+        (errors.OutcomeUnknown(), Redeliver(after=1)),
+        (errors.DeadlinePassed(), Redeliver(after=1)),  # to another host
+        (errors.RequestMismatch(), DeadLetter()),
+        (errors.KeyMissing(), DeadLetter()),
+        (errors.KeyMalformed(), DeadLetter()),
+        (errors.UnhashablePayload(), DeadLetter()),
+        (errors.NotSelectable(), DeadLetter()),
+        (errors.HeldForPerson(), DeadLetter()),
+        (errors.CalledItself(), DeadLetter()),  # a mistake in the program: it meets itself each time
+        (NetworkDown(), Redeliver(after=1, failures=1)),
+        (errors.LeaseInTransaction(), Redeliver(after=1, failures=1)),  # a deployment may fix it
+        (errors.RecordUnreadable(), Redeliver(after=1, failures=1)),  # a version that can read it may be on its way
+        (errors.SecretUnknown(), Redeliver(after=1, failures=1)),
+    ],
+    ids=repr,
+)
+def test_the_table(error: Exception | None, becomes: Disposition) -> None:
+    """The table has each way in which a call ends."""
+    assert disposition(error) == becomes
+
+
+def test_an_error_of_ours_is_not_a_result() -> None:
+    """It must be named: if `Exception` made it one, a message whose work still runs elsewhere would be acknowledged."""
+    assert disposition(errors.InProgress(), answers=Exception) == Redeliver(after=1)
+    assert disposition(errors.UnhashablePayload(), answers=TypeError) == DeadLetter()
+    assert disposition(errors.HeldForPerson(), answers=(KeyError, errors.HeldForPerson)) == Acknowledge()
+    assert disposition(NetworkDown(), answers=Exception) == Acknowledge()
+
+
+def test_failures_wait_longer_and_longer() -> None:
+    """1, 2, 4 and 8 seconds; then it is a dead letter."""
+    failures, pauses = 0, []
+    while isinstance(found := disposition(NetworkDown(), failures=failures), Redeliver):
+        failures = found.failures
+        pauses.append(found.after)
+    assert pauses == [1, 2, 4, 8]
+    assert failures == LIMIT - 1
+    assert found == DeadLetter()
+
+
+def test_no_pause_is_longer_than_a_minute() -> None:
+    """The limit holds however often it may fail."""
+    assert disposition(NetworkDown(), failures=50, limit=100) == Redeliver(after=60, failures=51)
+
+
+def test_a_limit_of_one() -> None:
+    """The first failure is the last."""
+    assert disposition(NetworkDown(), limit=1) == DeadLetter()
+
+
+@pytest.mark.parametrize("error", [errors.InProgress(), errors.StoreUnavailable()], ids=repr)
+def test_waiting_is_not_a_failure(error: Exception) -> None:
+    """Waiting for its turn never makes a message a dead letter."""
+    assert disposition(error, failures=LIMIT - 1) == Redeliver(after=1, failures=LIMIT - 1)
+
+
+@pytest.mark.parametrize("answers", [CardDeclined, (CardDeclined,)], ids=["class", "tuple"])
+def test_a_kept_exception_is_an_answer(answers: type[Exception] | tuple[type[Exception], ...]) -> None:
+    """Another delivery would get the same one."""
+    assert disposition(CardDeclined(), answers=answers) == Acknowledge()
+    assert isinstance(disposition(NetworkDown(), answers=answers), Redeliver)
+
+
+def test_the_page_has_every_error() -> None:
+    """Each of our errors is there with its outcome; errors that share a row share a base."""
+    shown = {
+        code(error): code(becomes) for error, becomes, _ in checked("how-to/tasks-and-messages.md", "dispositions")
+    }
+    for error in vars(errors).values():
+        if isinstance(error, type) and issubclass(error, IdempotencyError):
+            row = next((base.__name__ for base in error.__mro__ if base.__name__ in shown), "")
+            assert type(disposition(error())).__name__ == shown[row], error.__name__

@@ -1,0 +1,1 @@
+"""Tests of `on_takeover`."""
