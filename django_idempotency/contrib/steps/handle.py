@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, overload
 from uuid import UUID
 
 from ...core import rules
@@ -27,9 +27,10 @@ from .running import Steps
 from .terms import OPTIONS, terms_of
 from .undoing import give_up
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 T = TypeVar("T")
-Hook = Callable[..., Any] | None
-Kept = Sequence[type[Exception]]
 
 logger = logging.getLogger("django_idempotency")
 
@@ -43,38 +44,24 @@ _CUT = "The step %r was cut, and may still run: its key stays busy until its lea
 STEP_PROBLEMS = (OperationHeld, OperationCancelled, OwnershipLost)
 
 
+class StepOptions(TypedDict, total=False):
+    """The options of a block. A function has them, too, beside its own arguments."""
+
+    undo: Callable[..., Any] | None
+    at: str
+    ask: Callable[..., Any] | None
+    keep: Sequence[type[Exception]]
+
+
 class StepsHandle(OperationHandle):
     """A handle whose work can consist of steps."""
 
     _steps: Steps | None = None
 
     @overload
-    def step(
-        self,
-        name: str,
-        /,
-        *,
-        undo: Hook = ...,
-        at: str = ...,
-        ask: Hook = ...,
-        here: bool | None = ...,
-        keep: Kept = ...,
-    ) -> StepBlock: ...
+    def step(self, name: str, /, **options: Unpack[StepOptions]) -> StepBlock: ...
     @overload
-    def step(
-        self,
-        name: str,
-        function: Callable[..., T],
-        /,
-        *args: Any,
-        undo: Hook = ...,
-        at: str = ...,
-        ask: Hook = ...,
-        here: bool | None = ...,
-        keep: Kept = ...,
-        retry: Hook = ...,
-        **kwargs: Any,
-    ) -> T: ...
+    def step(self, name: str, function: Callable[..., T], /, *args: Any, **given: Any) -> T: ...
     def step(self, name: str, function: Callable[..., Any] | None = None, /, *args: Any, **given: Any) -> Any:
         """Do one step of the work, and remember its result: a retry or takeover gets that, and does not do it again.
 
@@ -99,39 +86,11 @@ class StepsHandle(OperationHandle):
         return StepBlock(step) if function is None else drive(step.do(args, given))
 
     @overload
-    def astep(
-        self, name: str, /, *, undo: Hook = ..., at: str = ..., ask: Hook = ..., keep: Kept = ...
-    ) -> AsyncStepBlock: ...
+    def astep(self, name: str, /, **options: Unpack[StepOptions]) -> AsyncStepBlock: ...
     @overload
-    def astep(
-        self,
-        name: str,
-        function: Callable[..., Awaitable[T]],
-        /,
-        *args: Any,
-        undo: Hook = ...,
-        at: str = ...,
-        ask: Hook = ...,
-        here: bool | None = ...,
-        keep: Kept = ...,
-        retry: Hook = ...,
-        **kwargs: Any,
-    ) -> Awaitable[T]: ...
+    def astep(self, name: str, function: Callable[..., Awaitable[T]], /, *args: Any, **given: Any) -> Awaitable[T]: ...
     @overload
-    def astep(
-        self,
-        name: str,
-        function: Callable[..., T],
-        /,
-        *args: Any,
-        undo: Hook = ...,
-        at: str = ...,
-        ask: Hook = ...,
-        here: bool | None = ...,
-        keep: Kept = ...,
-        retry: Hook = ...,
-        **kwargs: Any,
-    ) -> Awaitable[T]: ...
+    def astep(self, name: str, function: Callable[..., T], /, *args: Any, **given: Any) -> Awaitable[T]: ...
     def astep(self, name: str, function: Callable[..., Any] | None = None, /, *args: Any, **given: Any) -> Any:
         """See step(). A coroutine function calls elsewhere; what writes here is a sync function, and runs in a thread."""
         step = self._step(name, function, given)

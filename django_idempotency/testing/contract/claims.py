@@ -1,22 +1,15 @@
-"""Which request may run: the first claim of a key, what later claims meet, and when a record changes owners.
-
-And calls inside of each other, under several policies.
-"""
+"""Which request may run: the first claim of a key, what later claims meet, and when a record changes owners."""
 
 from __future__ import annotations
-
-from functools import partial
-from typing import Any
 
 from ...core import rules
 from ...core.conclusions import SettledState
 from ...core.hashing import next_operation
-from ...core.records import Guarantee, Record, Status
+from ...core.records import Guarantee, Status
 from ...core.rules import Busy, Execute, Mismatch, Replay
 from ...stores.base import BaseStore
 from ..tickets import make_ticket
 from .base import OUTCOMES, Contract, seconds
-from .workers import together
 
 #: How each record of `MEETINGS` was created 1,000 s ago: its lease and its retention, in seconds, and how it was left.
 STATES: dict[str, tuple[float, float, SettledState | None]] = {
@@ -145,13 +138,11 @@ class Claims(Contract):
         found, expected = {}, {}
         for state, body, in_lease, in_atomic in MEETINGS:
             ticket = make_ticket(key=f"{state} {body!r}", body=body, guarantee=guarantee)
-            before = store.get(ticket.id)
+            before = self.known(store, ticket)
             verdict = rules.read(store.claim(ticket), ticket)
             if isinstance(verdict, Busy) and 900 < verdict.retry_after <= 1000:
                 verdict = BUSY  # real time has passed, too
-            changed = _needed(before)._replace(read_at=ticket.now) != _needed(store.get(ticket.id))._replace(
-                read_at=ticket.now
-            )
+            changed = self.known(store, ticket)._replace(read_at=before.read_at) != before
             found[state, body] = (verdict, changed)
             right = in_lease if guarantee is Guarantee.LEASE else in_atomic
             taken = guarantee is Guarantee.LEASE and isinstance(right, Execute)
@@ -167,11 +158,6 @@ class Claims(Contract):
             assert self.claim(store, ticket) == Execute(attempt=1)
             self.complete(store, ticket)
             assert rules.read(store.claim(ticket), ticket) == Replay(outcome=self.outcomes[0], attempt=1)
-
-    def test_a_lease_that_is_over_at_once(self, store: BaseStore) -> None:
-        """A claim never takes itself over; the next claim does."""
-        assert store.claim(make_ticket(lease=0)).attempt == 1
-        assert store.claim(make_ticket(lease=0)).attempt == 2
 
     # ------------------------------------------------------------------------------------------------------ takeover
 
@@ -248,50 +234,6 @@ class Claims(Contract):
         self.elapse(store, margin)
         after = [make_ticket(key=key, lease=9, ttl=9) for key in ("lapsing", "expiring")]
         assert [rules.read(store.claim(ticket), ticket) for ticket in after] == [CRASHED, ANEW]
-
-
-def _needed(record: Record | None) -> Record:
-    assert record is not None
-    return record
-
-
-# --------------------------------------------------------------------------------------------------------- nested calls
-
-#: What two routes request from one store.
-POLICIES: tuple[dict[str, Any], ...] = ({"lease": 30, "ttl": 600}, {"lease": 300, "ttl": 86400})
-
-
-class Nesting(Contract):
-    """Tests of simultaneous calls on one store."""
-
-    def test_nested(self, store: BaseStore) -> None:
-        """A nested call runs with another key; with its own key it is busy."""
-        self._call(0, store)
-
-    def test_threads(self, store: BaseStore) -> None:
-        """The same in many threads under two policies: no call affects another."""
-        if self.shared:
-            together(store, [partial(self._call, number) for number in range(16)])
-
-    def _call(self, number: int, store: BaseStore) -> None:
-        policy, other_policy = POLICIES[number % 2], POLICIES[1 - number % 2]
-        outer, inner = make_ticket(key=f"outer-{number}", **policy), make_ticket(key=f"inner-{number}", **other_policy)
-        run = self.claim(store, outer)
-        with store.guard(outer):
-            nested = self.claim(store, inner)
-            again = make_ticket(key=outer.key, **other_policy)
-            verdict = rules.read(store.claim(again), again)
-            assert isinstance(verdict, Busy)
-            assert policy["lease"] - 20 < verdict.retry_after <= policy["lease"]  # the owner's lease, not ours
-            with store.guard(inner):
-                assert self.settle(store, inner, SettledState.COMPLETED, nested, self.outcomes[1]) is True
-        assert self.settle(store, outer, SettledState.COMPLETED, run, self.outcomes[0]) is True
-        for ticket, outcome, terms in ((outer, self.outcomes[0], policy), (inner, self.outcomes[1], other_policy)):
-            later = make_ticket(key=ticket.key, ttl=5)
-            record = store.claim(later)
-            assert rules.read(record, later) == Replay(outcome=outcome, attempt=1)
-            assert record.owner == ticket.owner
-            assert abs((record.expires_at - record.created_at).total_seconds() - terms["ttl"]) < 0.1
 
     def test_two_policies(self, store: BaseStore) -> None:
         """Each record keeps its own lease, retention and guarantee, whichever policy a later request has."""

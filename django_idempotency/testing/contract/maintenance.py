@@ -6,17 +6,15 @@ import threading
 import time
 from collections import Counter
 from typing import Any
-from uuid import UUID
 
 import pytest
 
 from ...core.conclusions import SettledState
-from ...core.interventions import CHANGES, Intervention
-from ...core.records import MISSING, Guarantee, Record, Status
+from ...core.interventions import Intervention
+from ...core.records import MISSING, Guarantee, Status
 from ...core.rules import Busy, Execute, Replay
 from ...errors import ConfigurationError
 from ...stores.base import BaseStore, Scanned
-from ...stores.wrapper import innermost
 from ..tickets import make_ticket
 from .base import Contract
 from .workers import claimed, together
@@ -174,8 +172,7 @@ class Scanning(Contract):
         assert sum(len(batch.records) for batch in batches) == len(found) == 7
         for ticket in tickets:
             record = found[ticket.id]
-            stored = store.get(ticket.id)
-            assert stored is not None
+            stored = self.known(store, ticket)
             assert (record.scope, record.key, record.status) == (ticket.scope, ticket.key, stored.status)
             assert (record.owner, record.purge_at) == (stored.owner, stored.purge_at)
             if stored.outcome is not None:
@@ -236,25 +233,13 @@ class Eviction(Contract):
     ) -> None:
         """A record that vanishes between the operator's read and write is gone: nothing binds the next request."""
         self.need("vanish")
-        ticket, audited, inner = make_ticket(), list[Record](), innermost(store)
+        ticket = make_ticket()
         run = self.claim(store, ticket)
         if ended is not None:
             self.settle(store, ticket, ended, run, self.outcomes[0])
         self.elapse(store, ticket.lease + 1)
-        read, seen = inner.get, list[Record]()
-
-        def read_and_vanish(record_id: UUID) -> Record | None:
-            record = read(record_id)
-            if record is not None and not seen:
-                seen.append(record)
-                self.vanish(store, ticket)
-            return record
-
-        monkeypatch.setattr(inner, "get", read_and_vanish)
-        found = store.change(ticket.id, CHANGES[verb], audit=audited.append)
-        if not seen:
-            pytest.skip(f"{type(inner).__name__} reads the record under its lock.")
-        assert (found, audited) == (Intervention.GONE, [])
+        found = self.changed_while(store, monkeypatch, ticket, verb, lambda: self.vanish(store, ticket))
+        assert found == (Intervention.GONE, [])
         other = make_ticket(body=b"other")
         run = self.claim(store, other)
         assert (run.attempt, run.takeover) == (1, False)

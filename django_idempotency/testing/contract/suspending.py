@@ -116,10 +116,8 @@ class Suspending(Contract):
         self.elapse(store, 31)
         thief = make_ticket()
         self.claim(store, thief)
-        assert (
-            store.settle(asleep_under(before, owner), conclusions.handover(before, asleep_under(before, owner)))
-            is False
-        )
+        asleep = asleep_under(before, owner)
+        assert store.settle(asleep, conclusions.handover(before, asleep)) is False
         assert self.stored(store, owner).owner == thief.owner
 
     def running(self, store: BaseStore, *, key: str = "key-1", ttl: float = 1000) -> Ticket:

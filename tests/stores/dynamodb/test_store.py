@@ -33,8 +33,8 @@ from django_idempotency.stores.dynamodb import DynamoDBStore, items
 from django_idempotency.stores.dynamodb.client import PAUSE
 from django_idempotency.testing import StoreContract
 from django_idempotency.testing.contract import Contract
-from django_idempotency.testing.contract.async_variants import AsyncVariants
 from django_idempotency.testing.contract.claims import Claims
+from django_idempotency.testing.contract.concurrency import AsyncVariants
 from django_idempotency.testing.contract.costs import Costs
 from django_idempotency.testing.contract.endings import Endings
 from django_idempotency.testing.contract.maintenance import Maintenance
