@@ -122,7 +122,10 @@ class Steps:
         Raises `ConfigurationError` for a step that cannot be here, `OperationCancelled` after the operation has given up,
         and `OwnershipLost` if another owner may run.
         """
-        _refuse_nested(terms.name)
+        if (outer := current_step()) is not None:
+            raise ConfigurationError(
+                f"The step {terms.name!r} is inside the step {outer.name!r}: steps are not nested. Call it after that."
+            )
         if self.given_up:
             self.stop()
         _refuse_misplaced(terms, unfinished=self.open, earlier=self._names, atomic=self.atomic is not None)
@@ -139,12 +142,20 @@ class Steps:
 
     def check_giving_up(self) -> None:
         """Raise `ConfigurationError` where an operation cannot give up, and `OwnershipLost` if another owner may run."""
-        _refuse_giving_up(atomic=self.atomic is not None)
+        if self.atomic is not None:
+            raise ConfigurationError(
+                'undo_steps() under the guarantee "atomic": raise an exception, and all that the view wrote is rolled back.'
+            )
+        if (outer := current_step()) is not None:
+            raise ConfigurationError(f"undo_steps() is inside the step {outer.name!r}: call it after that.")
         self._check_place("undo_steps()")
 
     def _check_place(self, what: str) -> None:
-        if self.journal is not None:
-            _refuse_transaction(what, self.journal.using)
+        if self.journal is not None and in_transaction(connections[self.journal.using]):
+            raise ConfigurationError(
+                f"{what} is inside an open transaction, whose rollback would forget it. Call it outside of atomic(), and put "
+                "@transaction.non_atomic_requests on the view if ATOMIC_REQUESTS is on."
+            )
         if self.is_lost():
             raise OwnershipLost
 
@@ -256,14 +267,6 @@ class Steps:
         return self._read
 
 
-def _refuse_nested(name: str) -> None:
-    """Raise `ConfigurationError` for a step inside a step."""
-    if (outer := current_step()) is not None:
-        raise ConfigurationError(
-            f"The step {name!r} is inside the step {outer.name!r}: steps are not nested. Call it after that."
-        )
-
-
 def _refuse_misplaced(terms: StepTerms, *, unfinished: str | None, earlier: AbstractSet[str], atomic: bool) -> None:
     """Raise `ConfigurationError` for a step that cannot follow the earlier ones, or that `atomic` does not cover."""
     if unfinished is not None:
@@ -277,23 +280,4 @@ def _refuse_misplaced(terms: StepTerms, *, unfinished: str | None, earlier: Abst
         raise ConfigurationError(
             f'The step {terms.name!r} calls elsewhere, or has an undo, and the guarantee is "atomic": all that the view '
             'writes is rolled back together, and a call elsewhere is not. Type guarantee="lease".'
-        )
-
-
-def _refuse_giving_up(*, atomic: bool) -> None:
-    """Raise `ConfigurationError` where an operation cannot give up."""
-    if atomic:
-        raise ConfigurationError(
-            'undo_steps() under the guarantee "atomic": raise an exception, and all that the view wrote is rolled back.'
-        )
-    if (outer := current_step()) is not None:
-        raise ConfigurationError(f"undo_steps() is inside the step {outer.name!r}: call it after that.")
-
-
-def _refuse_transaction(what: str, using: str) -> None:
-    """Raise `ConfigurationError` in an open transaction."""
-    if in_transaction(connections[using]):
-        raise ConfigurationError(
-            f"{what} is inside an open transaction, whose rollback would forget it. Call it outside of atomic(), and put "
-            "@transaction.non_atomic_requests on the view if ATOMIC_REQUESTS is on."
         )
