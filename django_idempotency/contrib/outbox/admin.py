@@ -23,7 +23,6 @@ from ...stores.base import utcnow
 from ..at_rest.columns import batches
 from ..at_rest.sealed import CannotOpen
 from .models import Message
-from .sealing import open_message
 
 Messages = QuerySet[Message]
 
@@ -95,7 +94,7 @@ class MessageAdmin(ReadOnlyAdmin):
 def shown(message: Message, name: str) -> SafeString | str:
     """Show a field of a message, opened if it is sealed."""
     try:
-        open_message(message)
+        message.open()
     except CannotOpen:
         return gettext("Sealed, and no key of ENCRYPTION_KEYS opens it.")
     return masked(getattr(message, name))

@@ -191,40 +191,24 @@ class Scanning(Contract):
 class Eviction(Contract):
     """Tests with `vanish`. Nothing raises, and nothing is written for a record that is gone."""
 
-    def test_vanished_before_the_settle(self, store: BaseStore) -> None:
-        """A vanished record cannot be settled in any way; the key is as new."""
+    @pytest.mark.parametrize("left", [None, SettledState.COMPLETED, SettledState.FREE, SettledState.BOUND])
+    def test_vanished(self, store: BaseStore, left: SettledState | None) -> None:
+        """A vanished record is not settled in any way, and not renewed as its neighbours are; the key is as new."""
         self.need("vanish")
+        ticket, neighbour = make_ticket(), make_ticket(key="another")
+        run = self.claim(store, ticket)
+        if left is not None:
+            self.settle(store, ticket, left, run, self.outcomes[0])
+        self.elapse(store, ticket.lease + 1)
+        self.claim(store, neighbour)
+        self.vanish(store, ticket)
         for leave in (SettledState.COMPLETED, SettledState.FREE, SettledState.BOUND):
-            ticket = make_ticket(key=leave.value)
-            run = self.claim(store, ticket)
-            self.vanish(store, ticket)
             assert self.settle(store, ticket, leave, run, self.outcomes[0]) is False
-            assert store.get(ticket.id) is None
-            assert self.claim(store, make_ticket(key=leave.value, body=b"other")) == Execute(attempt=1)
-            assert self.settle(store, ticket, leave, run, self.outcomes[0]) is False
-
-    def test_vanished_before_the_renewal(self, store: BaseStore) -> None:
-        """The lease of a vanished record is not renewed; the others are."""
-        self.need("vanish")
-        tickets = [make_ticket(key=f"{number}") for number in range(3)]
-        for ticket in tickets:
-            store.claim(ticket)
-        self.vanish(store, tickets[1])
-        assert store.renew(tickets) == {tickets[0].owner, tickets[2].owner}
-        assert store.renew(tickets[1:2]) == set()
-        assert store.get(tickets[1].id) is None
-
-    def test_vanished_before_the_takeover(self, store: BaseStore) -> None:
-        """After a lapsed, a released or a completed record has vanished, the next claim is the first."""
-        self.need("vanish")
-        for number, leave in enumerate((None, SettledState.BOUND, SettledState.COMPLETED)):
-            ticket = make_ticket(key=f"{number}")
-            store.claim(ticket)
-            if leave is not None:
-                self.leave(store, ticket, leave, self.outcomes[0])
-            self.elapse(store, ticket.lease + 1)
-            self.vanish(store, ticket)
-            assert self.claim(store, make_ticket(key=f"{number}", body=b"other")) == Execute(attempt=1)
+        assert store.renew([ticket, neighbour]) == {neighbour.owner}
+        assert store.renew([ticket]) == set()
+        assert store.get(ticket.id) is None
+        assert self.claim(store, make_ticket(body=b"other")) == Execute(attempt=1)
+        assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is False
 
     @pytest.mark.parametrize("verb", ["release", "expire", "erase"])
     @pytest.mark.parametrize("ended", [None, SettledState.COMPLETED])

@@ -760,7 +760,7 @@ def test_our_names_yield(dynamodb: str) -> None:
     store = make_table(make_store(dynamodb, key_attr="key", attributes={"ttl": "expires_at", "outcome": "path"}))
     ticket = make_ticket()
     assert complete(store, ticket)
-    found = store.client.boto.get_item(TableName=store.table, Key=store.schema.key(ticket.id))["Item"]
+    found = store.client.boto.get_item(TableName=store.schema.table, Key=store.schema.key(ticket.id))["Item"]
     for name in ("key", "expires_at", "path"):
         assert {name, f"idempotency_{name}"} <= found.keys()
     known = store.get(ticket.id)
@@ -774,9 +774,9 @@ def test_another_table_of_a_live_store(dynamodb: str, table: str) -> None:
     store = make_store(dynamodb, table=table)
     ticket, before = make_ticket(), store.location
     store.claim(ticket)
-    store.table = made_table(dynamodb)
+    store.schema.table = made_table(dynamodb)
     assert (store.get(ticket.id), store.location == before) == (None, False)
-    store.table = table
+    store.schema.table = table
     assert (store.get(ticket.id) is not None, store.location) == (True, before)
 
 
