@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..stores.base import BaseStore
 from ..stores.wrapper import WrappedStore
@@ -25,5 +25,6 @@ class RecordingStore(WrappedStore):
         super().__init__(store)
         self.verbs: list[str] = []
 
-    claim, settle, renew, get = map(recorded, ("claim", "settle", "renew", "get"))
-    aclaim, asettle, purge, guard = map(recorded, ("aclaim", "asettle", "purge", "guard"))
+    if not TYPE_CHECKING:  # they have the types of those that they override
+        claim, settle, renew, get = map(recorded, ("claim", "settle", "renew", "get"))
+        aclaim, asettle, purge, guard = map(recorded, ("aclaim", "asettle", "purge", "guard"))

@@ -262,5 +262,5 @@ def returned(ticket: Ticket, store: BaseStore) -> list[Call]:
 def _call(ticket: Ticket, invoked: float, answer: Answer, response: Outcome | None) -> Call:
     """Return a call that has ended just now, if it got a response."""
     responded = None if answer is Answer.UNKNOWN else time.monotonic()
-    of = {"key": ticket.key, "client": ticket.owner.hex[:8], "request": ticket.digest}
+    of: dict[str, Any] = {"key": ticket.key, "client": ticket.owner.hex[:8], "request": ticket.digest}
     return Call(**of, invoked=invoked, responded=responded, answer=answer, response=response)

@@ -45,7 +45,7 @@ class History:
         What it says is read from `Idempotency-Status`. If `act` raises, the outcome is unknown, and the error is raised.
         """
         seen: dict[str, Any] = {"answer": Answer.UNKNOWN}
-        sent = {"key": key, "client": client, "request": request, "invoked": time.monotonic()}
+        sent: dict[str, Any] = {"key": key, "client": client, "request": request, "invoked": time.monotonic()}
         try:
             got = act()
             seen = {"answer": said(got), "response": _shown(got), "responded": time.monotonic()}
