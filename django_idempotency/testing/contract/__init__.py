@@ -18,11 +18,10 @@ The random sequences need hypothesis.
 from __future__ import annotations
 
 from .base import Contract
-from .claims import Claims
+from .claims import Claims, Guards
 from .concurrency import AsyncVariants, Histories
 from .costs import Costs
 from .endings import Endings, Forgetting, Retention
-from .guards import Guards
 from .maintenance import Eviction, Maintenance, Scanning
 from .sequences import Sequences
 from .suspending import Suspending

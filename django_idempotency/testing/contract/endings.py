@@ -103,15 +103,6 @@ class Endings(Contract):
 
     # ------------------------------------------------------------------------------------------------------ release
 
-    def test_released(self, store: BaseStore) -> None:
-        """A released key is free at once, for the same request, as the next attempt, and without a response."""
-        first, second = make_ticket(), make_ticket()
-        self.leave(store, first, SettledState.BOUND)
-        record = self.stored(store, first)
-        assert (record.status, record.attempt, record.outcome, record.completed_at) == (Status.FREE, 1, None, None)
-        record = store.claim(second)
-        assert (record.owner, record.attempt, record.status, record.taken) == (second.owner, 2, Status.RUNNING, False)
-
     def test_released_with_a_failure(self, store: BaseStore) -> None:
         """A release keeps how the attempt failed, in the trip that it takes anyway, until the next claim."""
         failed, ticket = failed_with(ValueError("secret"), at=NOW), make_ticket()
