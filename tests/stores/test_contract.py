@@ -15,7 +15,7 @@ import pytest
 from django_idempotency.core.records import Record, Settlement, Status, Ticket
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.testing import StoreContract
-from django_idempotency.testing.contract.workers import together
+from django_idempotency.testing.contract.concurrency import together
 
 from . import test_memory
 

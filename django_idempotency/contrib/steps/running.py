@@ -173,8 +173,7 @@ class Steps:
                 shortened(str(left.record)),
                 left.name,
             )
-        assert self.journal is not None
-        self.journal.finish(len(self._rows) + 1)
+        self._noted.finish(len(self._rows) + 1)
 
     # ------------------------------------------------------------------------------------------------------- the rows
 
@@ -186,8 +185,7 @@ class Steps:
 
     def reload(self) -> Actions[None]:
         """Read them again."""
-        assert self.journal is not None
-        self._read, self._read_at = (yield Query(self.journal.load)), time.monotonic()
+        self._read, self._read_at = (yield Query(self._noted.load)), time.monotonic()
 
     def forget(self) -> None:
         """Forget them: one may have been written, or not."""
@@ -220,8 +218,7 @@ class Steps:
 
     def write(self, row: Step, *, contained: bool = True) -> Step:
         """Write a row at the next position. See `Journal.insert()`."""
-        assert self.journal is not None
-        return self.journal.insert(row, watched=self._are_watched, contained=contained)
+        return self._noted.insert(row, watched=self._are_watched, contained=contained)
 
     def insert(self, row: Step) -> Actions[Any]:
         """Write a row at the next position, and return it. `None`: another owner was faster."""
@@ -242,13 +239,11 @@ class Steps:
 
     def take(self, row: Any, *, anew: bool = False) -> Actions[bool]:
         """Take a step over from an earlier attempt; `anew`: that one had no effect. `False`: another owner was faster."""
-        assert self.journal is not None
-        return self._change(partial(self.journal.take, anew=anew), row)
+        return self._change(partial(self._noted.take, anew=anew), row)
 
     def end(self, row: Any, state: StepState, data: bytes, error: str = "") -> Actions[bool]:
         """Write how a step ended that has begun. `False`: another owner was faster."""
-        assert self.journal is not None
-        return self._change(self.journal.end, row, state, data, error)
+        return self._change(self._noted.end, row, state, data, error)
 
     def _change(self, changing: Callable[..., bool], *given: Any) -> Actions[bool]:
         if (yield Query(changing, *given)):
@@ -258,8 +253,12 @@ class Steps:
 
     def hold(self) -> Actions[None]:
         """Keep the rows until a person has decided."""
-        assert self.journal is not None
-        yield Query(self.journal.hold, HELD_FOR)
+        yield Query(self._noted.hold, HELD_FOR)
+
+    @property
+    def _noted(self) -> Journal:
+        assert self.journal is not None, "what is not remembered has no rows"
+        return self.journal
 
     @property
     def _rows(self) -> list[Any]:

@@ -17,7 +17,7 @@ from ...errors import ConfigurationError
 from ...stores.base import BaseStore, Scanned
 from ..tickets import make_ticket
 from .base import Contract
-from .workers import claimed, together
+from .concurrency import claimed, together
 
 #: Values that change with time, on one side or on both.
 MOMENTS = ("lease_until", "created_at", "expires_at", "purge_at", "read_at")

@@ -13,12 +13,10 @@ from ...errors import LostRace
 from ...stores.base import BaseStore
 from ..tickets import make_ticket
 from .base import Contract, seconds
-from .concurrency import AtOnce
-from .workers import Act
+from .concurrency import Act, AtOnce
 
 #: Seconds for which a suspended record waits.
 WITHIN = 500
-TAKEN_OVER = Execute(attempt=2, takeover=True)
 
 
 class Suspending(Contract):
@@ -89,7 +87,7 @@ class Suspending(Contract):
             self.sleep(store, self.running(store, key=key, ttl=ttl))
         self.elapse(store, 501)
         for key in ("remembered", "forgotten"):
-            assert self.claim(store, make_ticket(key=key)) == TAKEN_OVER
+            assert self.claim(store, make_ticket(key=key)) == Execute(attempt=2, takeover=True)
 
     def running(self, store: BaseStore, *, key: str = "key-1", ttl: float = 1000) -> Ticket:
         ticket = make_ticket(key=key, lease=30, ttl=ttl)
