@@ -27,7 +27,7 @@ from ...stores.base import Audit, BaseStore
 from .intervening import UndoneByHand, newest_of, undo_by_hand
 from .journal import database_of
 from .models import Step
-from .rules import StepRow, StepState, owes_undo
+from .rules import StepState, owes_undo
 
 #: The most rows of a record that are shown.
 MOST = 500
@@ -152,14 +152,12 @@ def timelines_of(rows: list[Step]) -> Iterator[list[dict[str, Any]]]:
 
 
 def line_of(step: Any, *, given_up: bool) -> dict[str, Any]:
-    """Return a step as it is shown. Its `row` is not asked for: that would read the result."""
-    state = StepState(step.state)
-    row = StepRow(position=step.position, name=step.name, state=state, attempt=step.attempt, undo=step.undo)
+    """Return a step as it is shown."""
     return {
         "step": step,
-        "colour": COLOURS[state],
+        "colour": COLOURS[step.state],
         "undo": step.undo.rpartition(".")[2],  # without its module
-        "owed": given_up and owes_undo(row),
+        "owed": given_up and owes_undo(step),
         # Nobody knows whether it had its effect, and it cannot be undone.
-        "doubtful": given_up and state is StepState.STARTED and not step.undo,
+        "doubtful": given_up and step.state == StepState.STARTED and not step.undo,
     }

@@ -171,7 +171,7 @@ def _ended(row: Step, record: Record, using: str) -> Looked:
         return _waits(row, "a person decides: --undo and its id, or release the record")
     rows = list(Step.objects.using(using).filter(run=row.run).order_by("position"))
     last = rows[-1]
-    cancelled = record.outcome == CANCELLATION and any(owes_undo(each.row) for each in rows)
+    cancelled = record.outcome == CANCELLATION and any(map(owes_undo, rows))
     if cancelled or last.state == StepState.BARRIER:
         return _undo(row, using)
     journal = journal_of(row, using)

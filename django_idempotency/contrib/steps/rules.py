@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, Protocol
 
 from django.db.models import IntegerChoices
 from django.utils.translation import gettext_lazy as _
@@ -43,15 +43,14 @@ class StepState(IntegerChoices):
     ENDED = 8, _("ended")  # its record is completed: nothing follows, and nothing is undone
 
 
-class StepRow(NamedTuple):
-    """A row, as far as decisions need it. Make it by keyword."""
+class StepRow(Protocol):
+    """A row, as far as decisions need it. A `Step` is one."""
 
-    position: int
     name: str
-    state: StepState
+    state: int
     attempt: int
-    undo: str = ""
-    result: bytes | None = None
+    undo: str
+    result: Any
 
 
 #: The states of steps whose undo is still to be done, if the operation gives up.
@@ -83,14 +82,14 @@ def action(row: StepRow | None, *, name: str, repeats: Repeats, attempt: int, re
     """
     if row is None:
         return StepAction.RUN if remembered else StepAction.HOLD
-    if row.state is StepState.ENDED or (row.state is StepState.STARTED and row.attempt > attempt):
+    if row.state == StepState.ENDED or (row.state == StepState.STARTED and row.attempt > attempt):
         return StepAction.LOST
     if row.state in _GIVEN_UP:
         return StepAction.STOP
     if row.name != name:
         return StepAction.CHANGED
-    if row.state is not StepState.STARTED:
-        return StepAction.RETURN if row.state is StepState.DONE else StepAction.RAISE
+    if row.state != StepState.STARTED:
+        return StepAction.RETURN if row.state == StepState.DONE else StepAction.RAISE
     return StepAction.REPEAT if remembered and repeats is Repeats.AT_LEAST_ONCE else StepAction.ASK
 
 
@@ -112,9 +111,9 @@ def undo_action(row: StepRow, *, remembered: bool = True) -> UndoAction:
     """Say what giving up does about a row. A step that has no undo stays as it is. `remembered`: is the undo's key?"""
     if not row.undo:
         return UndoAction.NOTHING
-    if row.state is StepState.STARTED:
+    if row.state == StepState.STARTED:
         return UndoAction.ASK
-    if row.state is StepState.UNDOING and not remembered:
+    if row.state == StepState.UNDOING and not remembered:
         return UndoAction.HOLD
     return UndoAction.UNDO if row.state in (StepState.DONE, StepState.UNDOING) else UndoAction.NOTHING
 

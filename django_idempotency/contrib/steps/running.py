@@ -208,8 +208,8 @@ class Steps:
 
     @property
     def known(self) -> list[StepRow]:
-        """What decisions need of them."""
-        return [row.row for row in self._read or ()]
+        """Those that are read."""
+        return self._read or []
 
     @property
     def _are_watched(self) -> bool:
