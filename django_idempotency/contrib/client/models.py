@@ -27,7 +27,19 @@ class OutgoingCall(models.Model):
     method = models.CharField(_("method"), max_length=16)
     url = models.TextField(_("URL"), help_text=_("Without its query."))
     digest = models.BinaryField(_("request digest"), max_length=32)
-    state = models.CharField(_("state"), max_length=10, choices=CallState.choices)
+    state = models.CharField(
+        _("state"),
+        max_length=10,
+        choices=[
+            (CallState.OPEN.value, _("open")),
+            (CallState.SUCCEEDED.value, _("succeeded")),
+            (CallState.REFUSED.value, _("refused")),
+            (CallState.VOID.value, _("nothing was carried out")),
+            (CallState.UNKNOWN.value, _("unknown")),
+            (CallState.HELD.value, _("a person decides")),
+            (CallState.GIVEN_UP.value, _("given up")),
+        ],
+    )
     attempts = models.PositiveIntegerField(_("attempts"))
     first_sent = InstantField(_("first sent"))
     last_sent = InstantField(_("last sent"))

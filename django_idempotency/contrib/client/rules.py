@@ -14,9 +14,6 @@ from email.utils import parsedate_to_datetime
 from enum import Enum
 from typing import Final
 
-from django.db.models import TextChoices
-from django.utils.translation import gettext_lazy as _
-
 from ...core.lifetime import remembered
 
 #: Methods that change nothing. They pass without a name, a key or a row.
@@ -32,16 +29,16 @@ OF_OPERATION: Final = frozenset({400, 402, 422})
 SHOULD_RETRY: Final = ("stripe-should-retry", "x-should-retry", "transient-error")
 
 
-class CallState(TextChoices):
+class CallState(str, Enum):
     """How far a call has come. The values are stored."""
 
-    OPEN = "open", _("open")  # being sent; or its process died
-    SUCCEEDED = "succeeded", _("succeeded")
-    REFUSED = "refused", _("refused")  # the last response, or that there was no connection, says that nothing was done
-    VOID = "void", _("nothing was carried out")  # a person has found that out
-    UNKNOWN = "unknown", _("unknown")  # its process gave up, and reported an error
-    HELD = "held", _("a person decides")
-    GIVEN_UP = "given_up", _("given up")  # its step was given up, so nobody sends it any more
+    OPEN = "open"  # being sent; or its process died
+    SUCCEEDED = "succeeded"
+    REFUSED = "refused"  # the last response, or that there was no connection, says that nothing was carried out
+    VOID = "void"  # nothing was carried out: a person has found that out
+    UNKNOWN = "unknown"  # its process gave up, and reported an error
+    HELD = "held"  # a person decides
+    GIVEN_UP = "given_up"  # its step was given up, so nobody sends it any more
 
 
 #: States of calls that need nobody any more.

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from contextvars import Token
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, overload
+from typing import Any, TypeVar, overload
 from uuid import UUID
 
 from ...core import rules
@@ -28,10 +28,9 @@ from .running import Steps
 from .terms import OPTIONS, terms_of
 from .undoing import give_up
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
 T = TypeVar("T")
+Hook = Callable[..., Any] | None
+Kept = Sequence[type[Exception]]
 
 logger = logging.getLogger("django_idempotency")
 
@@ -123,22 +122,15 @@ class AsyncStepBlock(Block):
         return await adrive(self._end(error))
 
 
-class StepOptions(TypedDict, total=False):
-    """The options of a block. A function has them, too, beside its own arguments."""
-
-    undo: Callable[..., Any] | None
-    at: str
-    ask: Callable[..., Any] | None
-    keep: Sequence[type[Exception]]
-
-
 class StepsHandle(OperationHandle):
     """A handle whose work can consist of steps."""
 
     _steps: Steps | None = None
 
     @overload
-    def step(self, name: str, /, **options: Unpack[StepOptions]) -> StepBlock: ...
+    def step(
+        self, name: str, /, *, undo: Hook = ..., at: str = ..., ask: Hook = ..., keep: Kept = ...
+    ) -> StepBlock: ...
     @overload
     def step(self, name: str, function: Callable[..., T], /, *args: Any, **given: Any) -> T: ...
     def step(self, name: str, function: Callable[..., Any] | None = None, /, *args: Any, **given: Any) -> Any:
@@ -165,7 +157,9 @@ class StepsHandle(OperationHandle):
         return StepBlock(step) if function is None else drive(step.do(args, given))
 
     @overload
-    def astep(self, name: str, /, **options: Unpack[StepOptions]) -> AsyncStepBlock: ...
+    def astep(
+        self, name: str, /, *, undo: Hook = ..., at: str = ..., ask: Hook = ..., keep: Kept = ...
+    ) -> AsyncStepBlock: ...
     @overload
     def astep(self, name: str, function: Callable[..., Awaitable[T]], /, *args: Any, **given: Any) -> Awaitable[T]: ...
     @overload

@@ -20,7 +20,19 @@ class Step(models.Model):
     position = models.PositiveIntegerField(_("position"))
     #: Empty: the barrier.
     name = models.CharField(_("name"), max_length=100, blank=True)
-    state = models.SmallIntegerField(_("state"), choices=StepState.choices)
+    state = models.SmallIntegerField(
+        _("state"),
+        choices=[
+            (StepState.STARTED.value, _("started")),
+            (StepState.DONE.value, _("done")),
+            (StepState.FAILED.value, _("failed")),
+            (StepState.UNDOING.value, _("is being undone")),
+            (StepState.UNDONE.value, _("undone")),
+            (StepState.SKIPPED.value, _("had no effect")),
+            (StepState.BARRIER.value, _("given up")),
+            (StepState.ENDED.value, _("ended")),
+        ],
+    )
     #: The id of the record, and the alias of its store.
     record = models.UUIDField(_("record"), db_index=True, editable=False)
     #: The operation of the record: one that has expired since is another's.

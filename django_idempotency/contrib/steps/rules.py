@@ -10,11 +10,8 @@ at the next position: an owner that is late finds it there, and goes no further.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Any, Protocol
-
-from django.db.models import IntegerChoices
-from django.utils.translation import gettext_lazy as _
 
 #: The name of a barrier. No step is called that.
 BARRIER_NAME = ""
@@ -30,17 +27,17 @@ class Repeats(str, Enum):
         return self.value
 
 
-class StepState(IntegerChoices):
+class StepState(IntEnum):
     """The state of a row."""
 
-    STARTED = 1, _("started")  # committed before the body runs, where that matters
-    DONE = 2, _("done")  # its result is stored
-    FAILED = 3, _("failed")  # it raised an exception that its policy keeps: nothing was done, and it is raised again
-    UNDOING = 4, _("is being undone")  # its undo may have run
-    UNDONE = 5, _("undone")
-    SKIPPED = 6, _("had no effect")  # it was given up
-    BARRIER = 7, _("given up")  # no step follows
-    ENDED = 8, _("ended")  # its record is completed: nothing follows, and nothing is undone
+    STARTED = 1  # committed before the body runs, where that matters
+    DONE = 2  # its result is stored
+    FAILED = 3  # it raised an exception that its policy keeps: nothing was done, and it is raised again
+    UNDOING = 4  # its undo may have run
+    UNDONE = 5
+    SKIPPED = 6  # it was given up, and had no effect
+    BARRIER = 7  # the operation gave up: no step follows
+    ENDED = 8  # its record is completed: nothing follows, and nothing is undone
 
 
 class StepRow(Protocol):

@@ -42,8 +42,8 @@ class Costs(Contract):
         expected = self._expected()
 
         async def live(trips: Sized) -> dict[str, int]:
-            await self._aplay(store, "warm", ())  # connected
-            return await self._aplay(store, "run", trips)
+            await self._play_async(store, "warm", ())  # connected
+            return await self._play_async(store, "run", trips)
 
         with self.trips(store) as trips:
             counted = async_to_sync(live)(trips)
@@ -94,7 +94,7 @@ class Costs(Contract):
             counted[name] = len(trips) - before
         return counted
 
-    async def _aplay(self, store: BaseStore, key: str, trips: Sized) -> dict[str, int]:
+    async def _play_async(self, store: BaseStore, key: str, trips: Sized) -> dict[str, int]:
         """See _play()."""
         counted = {}
         for name, verb, given in self._steps(key):
