@@ -769,12 +769,13 @@ def test_our_names_yield(dynamodb: str) -> None:
     assert int(found["expires_at"]["N"]) == items.deleted_at(known.expires_at)
 
 
-def test_another_table_of_a_live_store(dynamodb: str, table: str) -> None:
+def test_another_table_of_a_live_store(dynamodb: str) -> None:
     """It counts from the next request, and its records are elsewhere."""
+    table, other = made_table(dynamodb), made_table(dynamodb)
     store = make_store(dynamodb, table=table)
     ticket, before = make_ticket(), store.location
     store.claim(ticket)
-    store.schema.table = made_table(dynamodb)
+    store.schema.table = other
     assert (store.get(ticket.id), store.location == before) == (None, False)
     store.schema.table = table
     assert (store.get(ticket.id) is not None, store.location) == (True, before)
