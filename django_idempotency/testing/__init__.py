@@ -15,32 +15,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .asserting import assert_idempotent as assert_idempotent
-    from .contract import StoreContract as StoreContract
-    from .crashing import Crash as Crash
-    from .crashing import CrashPoint as CrashPoint
-    from .crashing import Interrupted as Interrupted
-    from .crashing import crash_matrix as crash_matrix
-    from .crashing import interrupt_at as interrupt_at
-    from .linearizability import History as History
-    from .linearizability import assert_linearizable as assert_linearizable
-    from .overriding import override_idempotency as override_idempotency
-    from .recording import RecordingStore as RecordingStore
-
-#: Name → its module, which is loaded when the name is asked for: the contract needs pytest, and its asserts rewritten.
-_MODULES = {
-    "assert_idempotent": "asserting",
-    "assert_linearizable": "linearizability",
-    "Crash": "crashing",
-    "CrashPoint": "crashing",
-    "crash_matrix": "crashing",
-    "History": "linearizability",
-    "Interrupted": "crashing",
-    "interrupt_at": "crashing",
-    "override_idempotency": "overriding",
-    "RecordingStore": "recording",
-    "StoreContract": "contract",
-}
+    from .asserting import assert_idempotent
+    from .contract import StoreContract
+    from .crashing import Crash, CrashPoint, Interrupted, crash_matrix, interrupt_at
+    from .linearizability import History, assert_linearizable
+    from .overriding import override_idempotency
+    from .recording import RecordingStore
 
 __all__ = [
     "Crash",
@@ -55,6 +35,16 @@ __all__ = [
     "interrupt_at",
     "override_idempotency",
 ]
+
+#: Name → its module, which is loaded when the name is asked for: the contract needs pytest, and its asserts rewritten.
+_MODULES = {
+    "RecordingStore": "recording",
+    "StoreContract": "contract",
+    "assert_idempotent": "asserting",
+    "override_idempotency": "overriding",
+    **dict.fromkeys(("Crash", "CrashPoint", "Interrupted", "crash_matrix", "interrupt_at"), "crashing"),
+    **dict.fromkeys(("History", "assert_linearizable"), "linearizability"),
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -16,7 +16,8 @@ from .. import conf
 from ..core.records import Guarantee
 from ..runtime import switch
 from ..runtime.registry import stores
-from .calling import EVENTS, CallResult, ConcurrentCall, carried, gathered, listening, one_by_one, together
+from . import calling
+from .calling import CallResult, ConcurrentCall
 
 #: The events that mean that work begins.
 BEGINS = frozenset({"claimed", "taken_over", "resumed"})
@@ -45,17 +46,17 @@ def assert_idempotent(
     the responses differ, and `RuntimeError` if concurrent calls could not see what the test has written.
     """
     _refuse_event_loop()
-    act = carried(act) if isinstance(act, HttpRequest) else act
+    act = calling.carried(act) if isinstance(act, HttpRequest) else act
     make: Callable[[Any, list[ConcurrentCall], float], None]
     if iscoroutinefunction(act) or iscoroutinefunction(type(act).__call__):
-        make = gathered
+        make = calling.gathered
     else:
         concurrent = concurrent and not _must_stay_in_this_thread()
-        make = together if concurrent else one_by_one
+        make = calling.together if concurrent else calling.one_by_one
     calls = [ConcurrentCall(number) for number in range(1, times + 2)]
     before = effects() if effects is not None else 0
     deadline = time.monotonic() + timeout
-    with listening():
+    with calling.listening():
         for group in (calls[:-1], calls[-1:]) if concurrent else ([call] for call in calls):
             make(act, group, deadline)
             if any(call.busy for call in group):
@@ -82,16 +83,10 @@ def _refuse_event_loop() -> None:
 
 def _must_stay_in_this_thread() -> bool:
     """Are the test's writes invisible to other threads? Raises `RuntimeError` if they would wait for its records."""
-    inside = [each.alias for each in connections.all(initialized_only=True) if each.in_atomic_block]
-    if not inside:
-        return False
-    if any(getattr(stores[alias], "using", None) is not None for alias in conf.get("STORES")):
-        raise RuntimeError(
-            f"This test runs in a transaction on {', '.join(map(repr, inside))}, into which other threads cannot look. "
-            "Type @pytest.mark.django_db(transaction=True), or make the class a TransactionTestCase. "
-            "Or type concurrent=False, to call one after the other."
-        )
-    return True
+    inside = any(each.in_atomic_block for each in connections.all(initialized_only=True))
+    if inside and any(getattr(stores[alias], "using", None) is not None for alias in conf.get("STORES")):
+        calling.refuse_transaction(who="threads", otherwise=" Or type concurrent=False, to call one after the other.")
+    return inside
 
 
 # ---------------------------------------------------------------------------------------------------- what was wrong
@@ -180,10 +175,9 @@ def _report(calls: list[ConcurrentCall], problems: list[str], raises: _Raises) -
     lines += [f"{_calls(len(numbers))} got {answer}" for answer, numbers in _answers(calls, raises)]
     said = Counter(event.name for call in calls for event in call.events)
     if said:
-        lines.append(f"The guards said: {', '.join(f'{name} {said[name]}' for name in EVENTS if name in said)}.")
-    if "locked" in str([call.error for call in calls]) and any(
-        each.vendor == "sqlite" and each.is_in_memory_db()  # type: ignore[attr-defined]
-        for each in connections.all(initialized_only=True)
-    ):
-        lines.append('Threads cannot share a SQLite database in memory: give its "TEST" a "NAME", of a file.')
+        lines.append(
+            f"The guards said: {', '.join(f'{name} {said[name]}' for name in calling.EVENTS if name in said)}."
+        )
+    if "locked" in str([call.error for call in calls]) and (why := calling.refused_database(who="Threads")):
+        lines.append(why)
     return "\n  ".join(lines)

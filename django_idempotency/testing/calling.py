@@ -136,6 +136,25 @@ class ConcurrentCall:
         return self.answer is not None and self.answer.busy
 
 
+def refuse_transaction(*, who: str, otherwise: str = "") -> None:
+    """Raise `RuntimeError` inside a transaction of the test, into which other threads and processes cannot look."""
+    if inside := [each.alias for each in connections.all(initialized_only=True) if each.in_atomic_block]:
+        raise RuntimeError(
+            f"This test runs in a transaction on {', '.join(map(repr, inside))}, into which other {who} cannot look. "
+            f"Type @pytest.mark.django_db(transaction=True), or make the class a TransactionTestCase.{otherwise}"
+        )
+
+
+def refused_database(*, who: str) -> str:
+    """Return why others cannot use a database that this thread uses; "": they can."""
+    if not any(
+        each.vendor == "sqlite" and each.is_in_memory_db()  # type: ignore[attr-defined]
+        for each in connections.all(initialized_only=True)
+    ):
+        return ""
+    return f'{who} cannot share a SQLite database in memory: give its "TEST" a "NAME", of a file.'
+
+
 async def _wait_for(awaitable: Awaitable[Any]) -> Any:
     return await awaitable
 

@@ -19,7 +19,7 @@ from django.db import connections
 
 from ..engine.borders import Border, watched_by
 from ..errors import InProgress
-from .calling import CallResult
+from .calling import CallResult, refuse_transaction, refused_database
 from .clock import end_leases
 
 
@@ -209,16 +209,9 @@ def _refuse() -> None:
     """Raise `RuntimeError` where a forked process could not see what this one has written."""
     if not hasattr(os, "fork"):
         raise RuntimeError("This system has no os.fork(), with which crash_matrix() starts what it kills.")
-    for connection in connections.all(initialized_only=True):
-        if connection.in_atomic_block:
-            raise RuntimeError(
-                f"This test runs in a transaction on {connection.alias!r}, into which other processes cannot look. "
-                "Type @pytest.mark.django_db(transaction=True), or make the class a TransactionTestCase."
-            )
-        if connection.vendor == "sqlite" and connection.is_in_memory_db():  # type: ignore[attr-defined]
-            raise RuntimeError(
-                'Processes cannot share a SQLite database in memory: give its "TEST" a "NAME", of a file.'
-            )
+    refuse_transaction(who="processes")
+    if why := refused_database(who="Processes"):
+        raise RuntimeError(why)
 
 
 def _finish(act: Callable[[str], Any], key: str, raises: Results, wait: Callable[[], Any], point: CrashPoint) -> Any:

@@ -13,11 +13,11 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID, uuid4
 
 import schemathesis
@@ -45,10 +45,8 @@ class Answer:
         return self.headers.get(HEADER.lower())
 
 
-class Send(Protocol):
-    """Sends the request under a key; `None`: without one. `changed`: with something else in it."""
-
-    def __call__(self, key: str | None, *, changed: bool = False) -> Answer: ...
+#: Sends the request under a key; `None`: without one. `changed=True`: with something else in it.
+Send = Callable[..., Answer]
 
 
 def hold(terms: Mapping[str, Any], send: Send) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +15,7 @@ import pytest
 from django_idempotency.core.records import Record, Settlement, Status, Ticket
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.testing import StoreContract
-from django_idempotency.testing.contract.workers import together
+from django_idempotency.testing.contract.concurrency import together
 
 from . import test_memory
 
@@ -106,7 +107,7 @@ class Racing(MemoryStore):
 @pytest.mark.parametrize(
     ("store", "test"),
     [
-        (Unfenced, Contract.test_a_late_owner),
+        (Unfenced, partial(Contract.test_a_late_owner, ttl=86400)),
         (Greedy, Contract.test_at_the_edge),
         (Truthful, Contract.test_outcomes),
         (Generous, Contract.test_renewing_what_is_not_ours),

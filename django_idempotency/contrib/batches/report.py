@@ -79,6 +79,8 @@ class BatchItem:
     record: Any = field(repr=False)
     #: The id that `item_id` selected; `None` if it found none.
     id: Any = None
+    #: Its ordered group, as `group_id` selected it.
+    group: Any = field(default=None, repr=False)
     result: Any = field(default=None, repr=False)
     #: The error that it failed with, or the reason that it was not started.
     error: Exception | None = None

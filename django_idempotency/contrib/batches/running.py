@@ -8,7 +8,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sized
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -31,19 +31,6 @@ Selecting = str | Callable[[Any], Any]
 ITEM_ID = "messageId || MessageId || message_id || kinesis.sequenceNumber || dynamodb.SequenceNumber"
 #: After this many consecutive records with the store unavailable, none is started: each would wait for it again.
 UNREACHABLE = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """The next record."""
-
-    index: int
-    record: Any
-    id: Any = None
-    #: Its ordered group.
-    group: Any = None
-    #: The error of `item_id` or `group_id` for it.
-    error: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +71,7 @@ class Batch:
         self._broken: dict[Any, Exception] = {}
         self._unreachable = 0
 
-    def entry(self, record: Any) -> Entry:
+    def item(self, record: Any) -> BatchItem:
         """Number the next record, and select its id and group."""
         index, self._read = self._read, self._read + 1
         group = None
@@ -94,29 +81,29 @@ class Batch:
                 found = tuple(found) if self._group_id.in_parts and isinstance(found, list) else found
                 hash(found)
                 group = found
-            return Entry(index=index, record=record, id=self._item_id(record), group=group)
+            return BatchItem(index=index, record=record, id=self._item_id(record), group=group)
         except Exception as error:  # noqa: BLE001 - one malformed record must not end the others
-            return Entry(index=index, record=record, group=group, error=error)
+            return BatchItem(index=index, record=record, group=group, error=error)
 
-    def starts(self, entry: Entry) -> bool:
+    def starts(self, item: BatchItem) -> bool:
         """May this record be started? If not, notes the reason."""
-        if entry.error is not None:
-            self.raised(entry, entry.error)
+        if item.error is not None:
+            self.raised(item, item.error)
             return False
         left = remaining()
         if left is not None and left <= self._margin:
             self._stopped = self._stopped or DeadlinePassed()
-        obstacle = self._stopped or self._broken.get(entry.group)
+        obstacle = self._stopped or self._broken.get(item.group)
         if obstacle is not None:
-            self._note("not_started", entry, error=obstacle)
+            self._note("not_started", item, error=obstacle)
         return obstacle is None
 
-    def answered(self, entry: Entry, answer: Answer) -> None:
+    def answered(self, item: BatchItem, answer: Answer) -> None:
         """Note the result of a call."""
         self._unreachable = 0
-        self._note("replayed" if answer.replayed else "succeeded", entry, result=answer.result)
+        self._note("replayed" if answer.replayed else "succeeded", item, result=answer.result)
 
-    def raised(self, entry: Entry, error: Exception) -> None:
+    def raised(self, item: BatchItem, error: Exception) -> None:
         """Note the error of a call. A record that an earlier call carried out is done, even if its result was not kept.
 
         Raises an exception that suspends the execution around the batch: it does not concern the record.
@@ -127,11 +114,11 @@ class Batch:
         if self._unreachable >= UNREACHABLE:
             self._stopped = self._stopped or error
         if isinstance(error, ResponseNotStored) and not error.inside:
-            self._note("replayed", entry, error=error)
+            self._note("replayed", item, error=error)
             return
         if self._terms.ordered:
-            self._broken.setdefault(entry.group, error)
-        self._note("busy" if isinstance(error, InProgress) else "failed", entry, error=error)
+            self._broken.setdefault(item.group, error)
+        self._note("busy" if isinstance(error, InProgress) else "failed", item, error=error)
 
     def report(self) -> BatchReport:
         """Return the report, and log its counts."""
@@ -142,12 +129,11 @@ class Batch:
         logger.info("A batch of %s has ended: %s.", report.name, report, extra={"idempotency": facts})
         return report
 
-    def _note(self, outcome: str, entry: Entry, *, result: Any = None, error: Exception | None = None) -> None:
+    def _note(self, outcome: str, item: BatchItem, *, result: Any = None, error: Exception | None = None) -> None:
         self.done += 1
         self._counts[outcome] += 1
         if self._terms.keep_successes or outcome not in ("succeeded", "replayed"):
-            item = BatchItem(index=entry.index, record=entry.record, id=entry.id, result=result, error=error)
-            self._items[outcome].append(item)
+            self._items[outcome].append(replace(item, result=result, error=error))
 
 
 def _handle_of(handler: Any, *, is_async: bool) -> Handle:
@@ -222,9 +208,9 @@ def process_batch(
     batch = Batch(handler, records, terms, is_async=False)
     with showing(progress, batch.total) as show:
         for record in records:
-            entry = batch.entry(record)
-            if batch.starts(entry):
-                _call(batch, entry)
+            item = batch.item(record)
+            if batch.starts(item):
+                _call(batch, item)
             show(batch.done)
     return batch.report()
 
@@ -257,18 +243,18 @@ async def aprocess_batch(
     groups: WeakValueDictionary[Any, asyncio.Lock] = WeakValueDictionary()
     cut = asyncio.Event()  # set when something has ended the batch: nothing more is started, running calls finish
 
-    def turn(entry: Entry) -> AbstractAsyncContextManager[Any]:
+    def turn(item: BatchItem) -> AbstractAsyncContextManager[Any]:
         # A lock admits its waiters in order of arrival, which is that of the records.
-        return groups.setdefault(entry.group, asyncio.Lock()) if ordered else nullcontext()
+        return groups.setdefault(item.group, asyncio.Lock()) if ordered else nullcontext()
 
     async def work(source: AsyncGenerator[Any, None], show: Callable[[int], object]) -> None:
         try:
             while not cut.is_set():
                 async with reading:
-                    entry = batch.entry(await anext(source))
-                async with turn(entry):
-                    if not cut.is_set() and batch.starts(entry):
-                        await _acall(batch, entry)
+                    item = batch.item(await anext(source))
+                async with turn(item):
+                    if not cut.is_set() and batch.starts(item):
+                        await _acall(batch, item)
                     show(batch.done)
         except StopAsyncIteration:
             return
@@ -318,20 +304,20 @@ async def _each(records: Iterable[Any] | AsyncIterable[Any]) -> AsyncGenerator[A
 # ---------------------------------------------------------------------------------------------------------- one record
 
 
-def _call(batch: Batch, entry: Entry) -> None:
+def _call(batch: Batch, item: BatchItem) -> None:
     try:
-        answer = batch.handle.answer(*batch.owner, entry.record)
+        answer = batch.handle.answer(*batch.owner, item.record)
     except Exception as error:  # noqa: BLE001 - reported in the batch report
-        batch.raised(entry, error)
+        batch.raised(item, error)
     else:
-        batch.answered(entry, answer)
+        batch.answered(item, answer)
 
 
-async def _acall(batch: Batch, entry: Entry) -> None:
+async def _acall(batch: Batch, item: BatchItem) -> None:
     """See _call()."""
     try:
-        answer = await batch.handle.aanswer(*batch.owner, entry.record)
+        answer = await batch.handle.aanswer(*batch.owner, item.record)
     except Exception as error:  # noqa: BLE001 - reported in the batch report
-        batch.raised(entry, error)
+        batch.raised(item, error)
     else:
-        batch.answered(entry, answer)
+        batch.answered(item, answer)

@@ -101,17 +101,7 @@ ICEBERG = Profile(
 PROFILES: dict[str, Profile] = {
     profile.name: profile
     for profile in (
-        DEFAULT,
-        IETF,
-        STRIPE,
-        ADYEN,
-        PAYPAL,
-        SQUARE,
-        REPEATABILITY,
-        AIP155,
-        ZALANDO,
-        ICEBERG,
-        *COMMERCE,
-        FORM,
+        *(DEFAULT, IETF, STRIPE, ADYEN, PAYPAL, SQUARE, REPEATABILITY, AIP155, ZALANDO, ICEBERG),
+        *(*COMMERCE, FORM),
     )
 }

@@ -16,7 +16,7 @@ from graphql import (
     GraphQLString,
     OperationDefinitionNode,
     OperationType,
-    Undefined,
+    get_directive_values,
     get_operation_ast,
     parse,
     value_from_ast_untyped,
@@ -85,7 +85,8 @@ def _keys(entry: Mapping[str, Any]) -> Iterator[Any]:
     elif operation.operation is OperationType.MUTATION:
         variables = _variables(operation, entry.get("variables") or {})
         for field in operation.selection_set.selections:
-            yield _key_of(field, variables) if isinstance(field, FieldNode) else None
+            found = get_directive_values(IDEMPOTENT, field, variables) if isinstance(field, FieldNode) else None
+            yield None if found is None else found["key"]
 
 
 def _variables(operation: OperationDefinitionNode, sent: Any) -> dict[str, Any]:
@@ -97,13 +98,3 @@ def _variables(operation: OperationDefinitionNode, sent: Any) -> dict[str, Any]:
         if each.default_value is not None
     }
     return {**defaults, **(given or {})}
-
-
-def _key_of(field: FieldNode, variables: dict[str, Any]) -> Any:
-    for directive in field.directives:
-        if directive.name.value == IDEMPOTENT.name:
-            for argument in directive.arguments:
-                if argument.name.value == "key":
-                    key = value_from_ast_untyped(argument.value, variables)
-                    return None if key is Undefined else key
-    return None

@@ -18,7 +18,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -68,19 +68,20 @@ ERROR = "error"  # raise: a setting, or a function of the project, is wrong
 _silent: weakref.WeakKeyDictionary[BaseStore, float] = weakref.WeakKeyDictionary()
 
 
-@dataclass(kw_only=True, eq=False)
 class Observation:
     """One observed request. It holds the request weakly, since the request refers to it."""
 
-    plan: Plan | None
-    key: Key | None
-    user: Any
-    strict: bool
-    refusal: Exception | None
-    request: weakref.ref[HttpRequest]
-    source: weakref.ref[Any]
-    began: float
     _ticket: Ticket | None = None
+
+    def __init__(
+        self, request: HttpRequest, plan: Plan | None, *, refusal: Exception | None, source: Any = None, **known: Any
+    ) -> None:
+        """`known`: what `identify()` takes besides."""
+        self.plan, self.refusal = plan, refusal
+        self.request, self.source = weakref.ref(request), weakref.ref(source or request)
+        self.key: Key | None = known.get("key")
+        self._known = known
+        self.began = time.monotonic()
 
     @property
     def policy(self) -> Resolved:
@@ -97,7 +98,7 @@ class Observation:
         request, source = self.request(), self.source()
         if self._ticket is None and self.key is not None and request is not None and source is not None:
             policy = self._policy_for(request)
-            identity = identify(request, policy, key=self.key, user=self.user, source=source, strict=self.strict)
+            identity = identify(request, policy, source=source, **self._known)
             self._ticket = None if identity is None else identity.ticket(policy, issuing(policy))
         return self._ticket
 
@@ -233,31 +234,13 @@ class Observed(Unstored):
         return None
 
 
-def watch(
-    request: HttpRequest,
-    plan: Plan | None,
-    *,
-    key: Key | None = None,
-    user: Any = None,
-    source: Any = None,
-    strict: bool = True,
-    refusal: Exception | None = None,
-) -> None:
+def watch(request: HttpRequest, plan: Plan | None, *, refusal: Exception | None = None, **known: Any) -> None:
     """Begin to observe a request whose view runs next. Never raises.
 
     `refusal`: what a guard would raise. The plan, which may not compile, is not needed then. For the rest
     see `identify()`.
     """
-    observation = Observation(
-        plan=plan,
-        key=key,
-        user=user,
-        strict=strict,
-        refusal=refusal,
-        request=weakref.ref(request),
-        source=weakref.ref(source or request),
-        began=time.monotonic(),
-    )
+    observation = Observation(request, plan, refusal=refusal, **known)
     note(request, HeaderStatus.OBSERVED)
     counting.count(request, OBSERVED)
     exchange = hand_out(request, extended(RequestIdempotency)(Observed(observation)))

@@ -23,7 +23,6 @@ from ...stores.base import utcnow
 from ..at_rest.columns import batches
 from ..at_rest.sealed import CannotOpen
 from .models import Message
-from .sealing import open_message
 
 Messages = QuerySet[Message]
 
@@ -93,14 +92,11 @@ class MessageAdmin(ReadOnlyAdmin):
 
 
 def shown(message: Message, name: str) -> SafeString | str:
-    """Show a field of a message, opened if it is sealed."""
+    """Show a field of a message, opened if it is sealed, with its secrets masked."""
     try:
-        open_message(message)
+        message.open()
     except CannotOpen:
         return gettext("Sealed, and no key of ENCRYPTION_KEYS opens it.")
-    return masked(getattr(message, name))
-
-
-def masked(value: Any) -> SafeString:
-    """Show JSON with its secrets masked, as a stored response is shown."""
-    return format_html("<pre>{}</pre>", redaction.json_text(json.dumps(value, cls=DjangoJSONEncoder)) or "")
+    # As a stored response is shown.
+    masked = redaction.json_text(json.dumps(getattr(message, name), cls=DjangoJSONEncoder))
+    return format_html("<pre>{}</pre>", masked or "")

@@ -22,7 +22,6 @@ from ...instrumentation.meters import SLOW, Metric
 from ...stores.base import utcnow
 from .models import Message
 from .publishing import AWAY, Publish, refuse_promise
-from .sealing import open_message
 from .taking import Taker
 
 logger = logging.getLogger("django_idempotency")
@@ -142,7 +141,7 @@ class Relay:
         own = _Savepoint(self._using)
         try:
             with connections[self._using].execute_wrapper(own):
-                open_message(message)
+                message.open()
                 refuse_promise(self._publish(message))
         except Exception:
             own.roll_back()

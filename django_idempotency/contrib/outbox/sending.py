@@ -31,8 +31,7 @@ def send(
     arrives. Raises `OutsideTransaction` without an open transaction, and `ValueError` or `TypeError` for an invalid
     message.
     """
-    from .models import Message  # not above: loads the model
-    from .sealing import SEALED, seal
+    from .models import SEALED, Message  # not above: loads the model
 
     if not topic or len(topic) > LONGEST:
         raise ValueError(f"A topic has 1 to {LONGEST} characters: {topic[:LONGEST]!r}.")
@@ -45,7 +44,7 @@ def send(
         raise OutsideTransaction
     message = Message(topic=topic, payload=payload, key=key, headers=dict(headers or {}), created_at=utcnow())
     _require_json(topic, key, message.payload, message.headers)
-    seal(message)
+    message.seal()
     message.save(force_insert=True, using=alias)
     return message.message_id
 

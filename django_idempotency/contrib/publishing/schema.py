@@ -139,7 +139,6 @@ Refer = Callable[[str, str, dict[str, Any]], dict[str, Any]]
 
 #: The version of a UUID → one.
 _EXAMPLES = {4: "8e03978e-40d5-43e8-bc93-6894a57f9324", 7: "019a9d3c-7c00-7e8d-bc93-6894a57f9324"}
-_TEXT = {"type": "string"}
 # What `http.plan` reads, for the validators of clients and gateways. A header has no comma outside quotes.
 _PLAIN = "^[!-~]([ -~]*[!-~])?$"
 _BARE = r"[!-+\x2D-~]([ -+\x2D-~]*[!-+\x2D-~])?"

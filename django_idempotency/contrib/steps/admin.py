@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import datetime
 from itertools import groupby
 from typing import Any
 from uuid import UUID
@@ -29,7 +27,7 @@ from ...stores.base import Audit, BaseStore
 from .intervening import UndoneByHand, newest_of, undo_by_hand
 from .journal import database_of
 from .models import Step
-from .rules import StepRow, StepState, owes_undo
+from .rules import StepState, owes_undo
 
 #: The most rows of a record that are shown.
 MOST = 500
@@ -44,27 +42,6 @@ COLOURS = {
     StepState.SKIPPED: "free",
     StepState.BARRIER: "abandoned",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """One line of the timeline."""
-
-    position: int
-    #: "": the barrier.
-    name: str
-    state: str
-    colour: str
-    attempt: int
-    began: datetime
-    ended: datetime | None
-    #: The undo's name without its module; "": it has none.
-    undo: str
-    #: Has the operation given up, and is this step not undone yet?
-    owed: bool
-    #: Has the operation given up, and does nobody know whether this step had its effect, and cannot it be undone?
-    doubtful: bool
-    error: str
 
 
 class StepsPanel:
@@ -164,7 +141,7 @@ def may_be_undone(newest: Step) -> bool:
     return newest.state != StepState.ENDED and not closed
 
 
-def timelines_of(rows: list[Step]) -> Iterator[list[Line]]:
+def timelines_of(rows: list[Step]) -> Iterator[list[dict[str, Any]]]:
     """Yield the lines of each run, the oldest run first. A corrected request under the same key is another run."""
     first = {row.run: row.pk for row in reversed(rows)}
     rows = sorted(rows, key=lambda row: (first[row.run], row.position))
@@ -174,22 +151,13 @@ def timelines_of(rows: list[Step]) -> Iterator[list[Line]]:
         yield [line_of(step, given_up=given_up) for step in steps]
 
 
-def line_of(step: Any, *, given_up: bool) -> Line:
+def line_of(step: Any, *, given_up: bool) -> dict[str, Any]:
     """Return a step as it is shown."""
-    state = StepState(step.state)
-    return Line(
-        position=step.position,
-        name=step.name,
-        state=step.get_state_display(),
-        colour=COLOURS[state],
-        attempt=step.attempt,
-        began=step.created_at,
-        ended=step.ended_at,
-        undo=step.undo.rpartition(".")[2],
-        owed=given_up
-        and owes_undo(
-            StepRow(position=step.position, name=step.name, state=state, attempt=step.attempt, undo=step.undo)
-        ),
-        doubtful=given_up and state is StepState.STARTED and not step.undo,
-        error=step.error,
-    )
+    return {
+        "step": step,
+        "colour": COLOURS[step.state],
+        "undo": step.undo.rpartition(".")[2],  # without its module
+        "owed": given_up and owes_undo(step),
+        # Nobody knows whether it had its effect, and it cannot be undone.
+        "doubtful": given_up and step.state == StepState.STARTED and not step.undo,
+    }

@@ -31,6 +31,7 @@ from ...stores.base import BaseStore
 from ...stores.orm.clock import Clock
 from ..at_rest.sealed import CannotOpen
 from .actions import drive
+from .calls import finish
 from .journal import Journal, PositionTaken, unseal
 from .models import Step
 from .rules import OWING, StepState, owes_undo
@@ -46,9 +47,6 @@ LEASE = 60.0
 
 _ABANDONED = "or a person gives it up: --undo and its id"
 _ORPHANED = "its record is gone, so nobody can tell whether it ended. A person decides: --undo and its id"
-
-#: Calls a function again, with its stored arguments. Returns why it did not; "": it did. Raises what it raises.
-Finish = Callable[[Record, bytes], str]
 
 
 class Completed(Enum):
@@ -105,7 +103,7 @@ def take_again(row: Step, using: str) -> bool:
     return True
 
 
-def complete(rows: list[Step], *, using: str, finish: Finish) -> Iterator[Looked]:
+def complete(rows: list[Step], *, using: str) -> Iterator[Looked]:
     """Do what can be done about each row."""
     for row in rows:
         # Again: the rows before it may have taken long.
@@ -113,13 +111,13 @@ def complete(rows: list[Step], *, using: str, finish: Finish) -> Iterator[Looked
             yield Looked(step=row, became=Completed.RUNNING)
             continue
         try:
-            yield _look(row, using=using, finish=finish)
+            yield _look(row, using)
         except Exception as error:  # what a project's function raises
             logger.exception("The operation of the step %s cannot be completed now.", row.name)
             yield Looked(step=row, became=Completed.FAILED, reason=f"{type(error).__name__}: {error}"[:200])
 
 
-def _look(row: Step, *, using: str, finish: Finish) -> Looked:
+def _look(row: Step, using: str) -> Looked:
     given_up = row.state == StepState.BARRIER
     try:
         store = stores.outermost(stores[row.store])
@@ -129,19 +127,19 @@ def _look(row: Step, *, using: str, finish: Finish) -> Looked:
     if record is not None and rules.leased(record):
         return Looked(step=row, became=Completed.RUNNING)
     if not given_up:
-        return _look_at(row, record, using=using, finish=finish)
+        return _look_at(row, record, using)
     if record is None or record.status is Status.COMPLETED:
         return _undo(row, using)
     undone = give_up_owned(store, record, journal_of(row, using))
     return Looked(step=row, became=Completed.RUNNING) if undone is None else _looked(row, using, undone=undone)
 
 
-def _look_at(row: Step, record: Record | None, *, using: str, finish: Finish) -> Looked:
+def _look_at(row: Step, record: Record | None, using: str) -> Looked:
     """Look at an operation that has not given up, and that nobody owns."""
     if record is not None and record.status is Status.COMPLETED:
         return _ended(row, record, using)
     if record is not None and row.arguments is not None and record.status is Status.RUNNING:
-        return _finish(row, record, finish)
+        return _finish(row, record)
     can_be_ended = _can_be_ended(row, using)
     if record is not None:
         return _waits(row, _ABANDONED if can_be_ended else "")
@@ -173,7 +171,7 @@ def _ended(row: Step, record: Record, using: str) -> Looked:
         return _waits(row, "a person decides: --undo and its id, or release the record")
     rows = list(Step.objects.using(using).filter(run=row.run).order_by("position"))
     last = rows[-1]
-    cancelled = record.outcome == CANCELLATION and any(owes_undo(each.row) for each in rows)
+    cancelled = record.outcome == CANCELLATION and any(map(owes_undo, rows))
     if cancelled or last.state == StepState.BARRIER:
         return _undo(row, using)
     journal = journal_of(row, using)
@@ -187,7 +185,7 @@ def _ended(row: Step, record: Record, using: str) -> Looked:
     return Looked(step=row, became=Completed.ENDED)
 
 
-def _finish(row: Step, record: Record, finish: Finish) -> Looked:
+def _finish(row: Step, record: Record) -> Looked:
     assert row.arguments is not None
     try:
         arguments = unseal(bytes(row.arguments), row.run, row.position, "arguments")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from contextvars import Token
 from typing import Any, TypeVar, overload
 from uuid import UUID
 
@@ -14,11 +15,11 @@ from ...core.records import CANCELLATION, UNDONE, Guarantee, OutcomeKind
 from ...engine.operation import Operation
 from ...errors import ConfigurationError, OperationCancelled, OperationHeld, OwnershipLost, Problem
 from ...functions.current import CurrentOperation
+from ...runtime.current_step import CURRENT_STEP, RunningStep
 from ...runtime.derivation import Unstored
 from ...runtime.handle import HELD_FOR, Course, OperationHandle, WorkEnding
 from ..at_rest.encryption import sealing
 from .actions import Actions, Query, adrive, drive
-from .blocks import AsyncStepBlock, StepBlock
 from .calls import dump_call
 from .journal import Journal, database_of
 from .one_step import OneStep
@@ -43,6 +44,84 @@ _CUT = "The step %r was cut, and may still run: its key stays busy until its lea
 STEP_PROBLEMS = (OperationHeld, OperationCancelled, OwnershipLost)
 
 
+class Block:
+    """What both kinds of block share: `with ….step("charge") as step: if not step.done: step.result = charge(key=step.key)`."""
+
+    def __init__(self, step: OneStep) -> None:
+        self._step = step
+        self._result: Any = None
+        self._token: Token[RunningStep | None] | None = None
+
+    @property
+    def done(self) -> bool:
+        """Has an earlier attempt done it? Then `result` is what it stored."""
+        return self._current.done
+
+    @property
+    def key(self) -> str:
+        """The step's key, 64 hex digits: the same on every attempt."""
+        return self._current.running.key
+
+    @property
+    def result(self) -> Any:
+        """What the step stored. After the block: the stored form of what it set."""
+        return self._result
+
+    @result.setter
+    def result(self, value: Any) -> None:
+        if self.done:
+            raise ConfigurationError(
+                f"The step {self._step.terms.name!r} is done: ask `if not step.done` before its work."
+            )
+        self._result = value
+
+    @property
+    def _current(self) -> OneStep:
+        assert self._step.position, "inside the with block"
+        return self._step
+
+    def _begin(self) -> Actions[None]:
+        yield from self._step.begin()
+        if self.done:
+            self._result = self._step.result
+        else:
+            self._token = CURRENT_STEP.set(self._step.running)
+
+    def _end(self, error: BaseException | None) -> Actions[bool]:
+        """Return whether an exception does not count, because another owner was faster."""
+        if self._token is None:
+            return False
+        CURRENT_STEP.reset(self._token)
+        if error is None:
+            self._result = yield from self._step.finish(self._result)
+        elif (yield from self._step.fail(error)):
+            self._result = self._step.result
+            return True
+        return False
+
+
+class StepBlock(Block):
+    """A step as a `with` block."""
+
+    def __enter__(self) -> StepBlock:  # noqa: PYI034 - Python 3.10 has no Self
+        drive(self._begin())
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        return drive(self._end(error))
+
+
+class AsyncStepBlock(Block):
+    """A step as an `async with` block."""
+
+    async def __aenter__(self) -> AsyncStepBlock:  # noqa: PYI034 - as above
+        await adrive(self._begin())
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        return await adrive(self._end(error))
+
+
 class StepsHandle(OperationHandle):
     """A handle whose work can consist of steps."""
 
@@ -50,31 +129,10 @@ class StepsHandle(OperationHandle):
 
     @overload
     def step(
-        self,
-        name: str,
-        /,
-        *,
-        undo: Hook = ...,
-        at: str = ...,
-        ask: Hook = ...,
-        here: bool | None = ...,
-        keep: Kept = ...,
+        self, name: str, /, *, undo: Hook = ..., at: str = ..., ask: Hook = ..., keep: Kept = ...
     ) -> StepBlock: ...
     @overload
-    def step(
-        self,
-        name: str,
-        function: Callable[..., T],
-        /,
-        *args: Any,
-        undo: Hook = ...,
-        at: str = ...,
-        ask: Hook = ...,
-        here: bool | None = ...,
-        keep: Kept = ...,
-        retry: Hook = ...,
-        **kwargs: Any,
-    ) -> T: ...
+    def step(self, name: str, function: Callable[..., T], /, *args: Any, **given: Any) -> T: ...
     def step(self, name: str, function: Callable[..., Any] | None = None, /, *args: Any, **given: Any) -> Any:
         """Do one step of the work, and remember its result: a retry or takeover gets that, and does not do it again.
 
@@ -103,35 +161,9 @@ class StepsHandle(OperationHandle):
         self, name: str, /, *, undo: Hook = ..., at: str = ..., ask: Hook = ..., keep: Kept = ...
     ) -> AsyncStepBlock: ...
     @overload
-    def astep(
-        self,
-        name: str,
-        function: Callable[..., Awaitable[T]],
-        /,
-        *args: Any,
-        undo: Hook = ...,
-        at: str = ...,
-        ask: Hook = ...,
-        here: bool | None = ...,
-        keep: Kept = ...,
-        retry: Hook = ...,
-        **kwargs: Any,
-    ) -> Awaitable[T]: ...
+    def astep(self, name: str, function: Callable[..., Awaitable[T]], /, *args: Any, **given: Any) -> Awaitable[T]: ...
     @overload
-    def astep(
-        self,
-        name: str,
-        function: Callable[..., T],
-        /,
-        *args: Any,
-        undo: Hook = ...,
-        at: str = ...,
-        ask: Hook = ...,
-        here: bool | None = ...,
-        keep: Kept = ...,
-        retry: Hook = ...,
-        **kwargs: Any,
-    ) -> Awaitable[T]: ...
+    def astep(self, name: str, function: Callable[..., T], /, *args: Any, **given: Any) -> Awaitable[T]: ...
     def astep(self, name: str, function: Callable[..., Any] | None = None, /, *args: Any, **given: Any) -> Any:
         """See step(). A coroutine function calls elsewhere; what writes here is a sync function, and runs in a thread."""
         step = self._step(name, function, given)

@@ -223,13 +223,11 @@ def load(row: Any, terms: StepTerms | None = None) -> Any:
 
 
 def load_kept(row: Any, keep: Sequence[type[Exception]]) -> Exception:
-    """Return the stored exception of a row, or a `StepResultNotStored` in its place."""
+    """Return the stored exception of a row. Raises `StepResultNotStored`."""
     try:
         return load_error(_stored(row), keep)
     except Unreadable as error:
-        unreadable = StepResultNotStored(f"The step {row.name!r} failed, and how is not stored.")
-        unreadable.__cause__ = error
-        return unreadable
+        raise StepResultNotStored(f"The step {row.name!r} failed, and how is not stored.") from error
 
 
 def _stored(row: Any) -> bytes:

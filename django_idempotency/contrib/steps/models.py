@@ -8,7 +8,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from ...models import InstantField
-from .rules import StepRow, StepState
+from .rules import StepState
 
 
 class Step(models.Model):
@@ -77,15 +77,3 @@ class Step(models.Model):
 
     def __str__(self) -> str:
         return self.name or str(StepState.BARRIER.name.lower())
-
-    @property
-    def row(self) -> StepRow:
-        """What decisions need of it."""
-        return StepRow(
-            position=self.position,
-            name=self.name,
-            state=StepState(self.state),
-            attempt=self.attempt,
-            undo=self.undo,
-            result=None if self.result is None else bytes(self.result),
-        )

@@ -133,9 +133,8 @@ class OneStep:
         runs = False
         while not runs:
             row = self.row = steps.row_at(self.position)
-            found = None if row is None else row.row
             known = steps.remembers(terms, self.position)
-            doing = action(found, name=terms.name, repeats=terms.repeats, attempt=attempt, remembered=known)
+            doing = action(row, name=terms.name, repeats=terms.repeats, attempt=attempt, remembered=known)
             if doing is StepAction.LOST:
                 raise OwnershipLost
             if doing is StepAction.RUN:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum, IntEnum
-from typing import NamedTuple
+from typing import Any, Protocol
 
 #: The name of a barrier. No step is called that.
 BARRIER_NAME = ""
@@ -40,15 +40,14 @@ class StepState(IntEnum):
     ENDED = 8  # its record is completed: nothing follows, and nothing is undone
 
 
-class StepRow(NamedTuple):
-    """A row, as far as decisions need it. Make it by keyword."""
+class StepRow(Protocol):
+    """A row, as far as decisions need it. A `Step` is one."""
 
-    position: int
     name: str
-    state: StepState
+    state: int
     attempt: int
-    undo: str = ""
-    result: bytes | None = None
+    undo: str
+    result: Any
 
 
 #: The states of steps whose undo is still to be done, if the operation gives up.
@@ -80,14 +79,14 @@ def action(row: StepRow | None, *, name: str, repeats: Repeats, attempt: int, re
     """
     if row is None:
         return StepAction.RUN if remembered else StepAction.HOLD
-    if row.state is StepState.ENDED or (row.state is StepState.STARTED and row.attempt > attempt):
+    if row.state == StepState.ENDED or (row.state == StepState.STARTED and row.attempt > attempt):
         return StepAction.LOST
     if row.state in _GIVEN_UP:
         return StepAction.STOP
     if row.name != name:
         return StepAction.CHANGED
-    if row.state is not StepState.STARTED:
-        return StepAction.RETURN if row.state is StepState.DONE else StepAction.RAISE
+    if row.state != StepState.STARTED:
+        return StepAction.RETURN if row.state == StepState.DONE else StepAction.RAISE
     return StepAction.REPEAT if remembered and repeats is Repeats.AT_LEAST_ONCE else StepAction.ASK
 
 
@@ -109,9 +108,9 @@ def undo_action(row: StepRow, *, remembered: bool = True) -> UndoAction:
     """Say what giving up does about a row. A step that has no undo stays as it is. `remembered`: is the undo's key?"""
     if not row.undo:
         return UndoAction.NOTHING
-    if row.state is StepState.STARTED:
+    if row.state == StepState.STARTED:
         return UndoAction.ASK
-    if row.state is StepState.UNDOING and not remembered:
+    if row.state == StepState.UNDOING and not remembered:
         return UndoAction.HOLD
     return UndoAction.UNDO if row.state in (StepState.DONE, StepState.UNDOING) else UndoAction.NOTHING
 

@@ -122,7 +122,10 @@ class Steps:
         Raises `ConfigurationError` for a step that cannot be here, `OperationCancelled` after the operation has given up,
         and `OwnershipLost` if another owner may run.
         """
-        _refuse_nested(terms.name)
+        if (outer := CURRENT_STEP.get()) is not None:
+            raise ConfigurationError(
+                f"The step {terms.name!r} is inside the step {outer.name!r}: steps are not nested. Call it after that."
+            )
         if self.given_up:
             self.stop()
         _refuse_misplaced(terms, unfinished=self.open, earlier=self._names, atomic=self.atomic is not None)
@@ -139,12 +142,20 @@ class Steps:
 
     def check_giving_up(self) -> None:
         """Raise `ConfigurationError` where an operation cannot give up, and `OwnershipLost` if another owner may run."""
-        _refuse_giving_up(atomic=self.atomic is not None)
+        if self.atomic is not None:
+            raise ConfigurationError(
+                'undo_steps() under the guarantee "atomic": raise an exception, and all that the view wrote is rolled back.'
+            )
+        if (outer := CURRENT_STEP.get()) is not None:
+            raise ConfigurationError(f"undo_steps() is inside the step {outer.name!r}: call it after that.")
         self._check_place("undo_steps()")
 
     def _check_place(self, what: str) -> None:
-        if self.journal is not None:
-            _refuse_transaction(what, self.journal.using)
+        if self.journal is not None and in_transaction(connections[self.journal.using]):
+            raise ConfigurationError(
+                f"{what} is inside an open transaction, whose rollback would forget it. Call it outside of atomic(), and put "
+                "@transaction.non_atomic_requests on the view if ATOMIC_REQUESTS is on."
+            )
         if self.is_lost():
             raise OwnershipLost
 
@@ -162,8 +173,7 @@ class Steps:
                 shortened(str(left.record)),
                 left.name,
             )
-        assert self.journal is not None
-        self.journal.finish(len(self._rows) + 1)
+        self._noted.finish(len(self._rows) + 1)
 
     # ------------------------------------------------------------------------------------------------------- the rows
 
@@ -175,8 +185,7 @@ class Steps:
 
     def reload(self) -> Actions[None]:
         """Read them again."""
-        assert self.journal is not None
-        self._read, self._read_at = (yield Query(self.journal.load)), time.monotonic()
+        self._read, self._read_at = (yield Query(self._noted.load)), time.monotonic()
 
     def forget(self) -> None:
         """Forget them: one may have been written, or not."""
@@ -199,8 +208,8 @@ class Steps:
 
     @property
     def known(self) -> list[StepRow]:
-        """What decisions need of them."""
-        return [row.row for row in self._read or ()]
+        """Those that are read."""
+        return self._read or []
 
     @property
     def _are_watched(self) -> bool:
@@ -209,8 +218,7 @@ class Steps:
 
     def write(self, row: Step, *, contained: bool = True) -> Step:
         """Write a row at the next position. See `Journal.insert()`."""
-        assert self.journal is not None
-        return self.journal.insert(row, watched=self._are_watched, contained=contained)
+        return self._noted.insert(row, watched=self._are_watched, contained=contained)
 
     def insert(self, row: Step) -> Actions[Any]:
         """Write a row at the next position, and return it. `None`: another owner was faster."""
@@ -231,13 +239,11 @@ class Steps:
 
     def take(self, row: Any, *, anew: bool = False) -> Actions[bool]:
         """Take a step over from an earlier attempt; `anew`: that one had no effect. `False`: another owner was faster."""
-        assert self.journal is not None
-        return self._change(partial(self.journal.take, anew=anew), row)
+        return self._change(partial(self._noted.take, anew=anew), row)
 
     def end(self, row: Any, state: StepState, data: bytes, error: str = "") -> Actions[bool]:
         """Write how a step ended that has begun. `False`: another owner was faster."""
-        assert self.journal is not None
-        return self._change(self.journal.end, row, state, data, error)
+        return self._change(self._noted.end, row, state, data, error)
 
     def _change(self, changing: Callable[..., bool], *given: Any) -> Actions[bool]:
         if (yield Query(changing, *given)):
@@ -247,21 +253,17 @@ class Steps:
 
     def hold(self) -> Actions[None]:
         """Keep the rows until a person has decided."""
-        assert self.journal is not None
-        yield Query(self.journal.hold, HELD_FOR)
+        yield Query(self._noted.hold, HELD_FOR)
+
+    @property
+    def _noted(self) -> Journal:
+        assert self.journal is not None, "what is not remembered has no rows"
+        return self.journal
 
     @property
     def _rows(self) -> list[Any]:
         assert self._read is not None
         return self._read
-
-
-def _refuse_nested(name: str) -> None:
-    """Raise `ConfigurationError` for a step inside a step."""
-    if (outer := CURRENT_STEP.get()) is not None:
-        raise ConfigurationError(
-            f"The step {name!r} is inside the step {outer.name!r}: steps are not nested. Call it after that."
-        )
 
 
 def _refuse_misplaced(terms: StepTerms, *, unfinished: str | None, earlier: AbstractSet[str], atomic: bool) -> None:
@@ -277,23 +279,4 @@ def _refuse_misplaced(terms: StepTerms, *, unfinished: str | None, earlier: Abst
         raise ConfigurationError(
             f'The step {terms.name!r} calls elsewhere, or has an undo, and the guarantee is "atomic": all that the view '
             'writes is rolled back together, and a call elsewhere is not. Type guarantee="lease".'
-        )
-
-
-def _refuse_giving_up(*, atomic: bool) -> None:
-    """Raise `ConfigurationError` where an operation cannot give up."""
-    if atomic:
-        raise ConfigurationError(
-            'undo_steps() under the guarantee "atomic": raise an exception, and all that the view wrote is rolled back.'
-        )
-    if (outer := CURRENT_STEP.get()) is not None:
-        raise ConfigurationError(f"undo_steps() is inside the step {outer.name!r}: call it after that.")
-
-
-def _refuse_transaction(what: str, using: str) -> None:
-    """Raise `ConfigurationError` in an open transaction."""
-    if in_transaction(connections[using]):
-        raise ConfigurationError(
-            f"{what} is inside an open transaction, whose rollback would forget it. Call it outside of atomic(), and put "
-            "@transaction.non_atomic_requests on the view if ATOMIC_REQUESTS is on."
         )

@@ -104,7 +104,7 @@ def _bar(journal: Journal) -> Actions[list[Any]]:
 def _undo(journal: Journal, row: Any, *, by_hand: bool, closed: bool, cut: str | None) -> Actions[None]:
     if not (yield from _is_owed(journal, row, by_hand=by_hand, closed=closed, cut=cut)):
         return
-    undo, doubtful = function_at(row.undo), is_in_doubt(row.row)
+    undo, doubtful = function_at(row.undo), is_in_doubt(row)
     result = InDoubt(name=row.name, key=row.key) if doubtful else load(row)
     was = (StepState.STARTED if doubtful else StepState.DONE, StepState.UNDOING)
     assert undo is not None
@@ -136,14 +136,14 @@ def _undo(journal: Journal, row: Any, *, by_hand: bool, closed: bool, cut: str |
 def _is_owed(journal: Journal, row: Any, *, by_hand: bool, closed: bool, cut: str | None) -> Actions[bool]:
     """Is a step to be undone? Asks about one that broke off. Raises `NotUndone` where nobody knows."""
     known = row.state != StepState.UNDOING or remembered(row.read_at - row.ended_at, lifetime=conf.lifetime(row.name))
-    doing = undo_action(row.row, remembered=by_hand or known)
+    doing = undo_action(row, remembered=by_hand or known)
     if doing is UndoAction.HOLD:
         raise UndoTooOld
     if doing is UndoAction.ASK:
         if not closed or row.name == cut:
             raise NotUndone(f"A call of the step {row.name!r} may be on its way, or it was cut, and still runs.")
         yield from _find_out(journal, row, by_hand=by_hand)
-        doing = undo_action(row.row)
+        doing = undo_action(row)
     return doing is not UndoAction.NOTHING
 
 

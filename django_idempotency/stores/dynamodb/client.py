@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -29,26 +29,16 @@ class DynamoDBClient:
     """A boto3 client, built at first use and anew in a forked process. Thread safe, as boto3's clients are."""
 
     def __init__(
-        self,
-        *,
-        timeout: float,
-        region_name: str | None,
-        endpoint_url: str | None,
-        config: Any,
-        session: Any,
-        client: Any,
+        self, *, timeout: float, where: Mapping[str, str | None], config: Any, session: Any, client: Any
     ) -> None:
+        """`where`: the region and the address, as boto3 takes them."""
         if client is None and find_spec("boto3") is None:
             raise ImproperlyConfigured(
                 'DynamoDBStore needs boto3, which is not installed. Type: pip install "django-idempotency[dynamodb]"'
             )
-        self._timeout = timeout
-        self._where = {"region_name": region_name, "endpoint_url": endpoint_url}
-        self._config = config
-        self._session = session
-        self._given = client
+        self._timeout, self._where, self._config, self._session, self._given = timeout, where, config, session, client
         #: The server. Two clients with equal values use the same server.
-        self.location = (region_name, endpoint_url, session, client)
+        self.location = (*where.values(), session, client)
         self._built: Any = None
         self._lock = threading.Lock()
         reset_in_children(self)

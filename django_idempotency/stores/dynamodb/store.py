@@ -102,14 +102,8 @@ class DynamoDBStore(BaseStore):
             static_pk_value=static_pk_value,
             attributes=attributes or {},
         )
-        self.client = DynamoDBClient(
-            timeout=timeout,
-            region_name=region_name,
-            endpoint_url=endpoint_url,
-            config=config,
-            session=session,
-            client=client,
-        )
+        where = {"region_name": region_name, "endpoint_url": endpoint_url}
+        self.client = DynamoDBClient(timeout=timeout, where=where, config=config, session=session, client=client)
         self._clock = clock
 
     def check(self, alias: str, *, deploy: bool = False, copies_only: bool = False) -> Iterator[CheckMessage]:
@@ -130,15 +124,6 @@ class DynamoDBStore(BaseStore):
         Raises `ConfigurationError` for a table of another kind, or `StoreUnavailable`.
         """
         return create(self.client, self.schema, dry_run=dry_run)
-
-    @property
-    def table(self) -> str:
-        """The name of the table. Another one counts from the next request."""
-        return self.schema.table
-
-    @table.setter
-    def table(self, name: str) -> None:
-        self.schema.table = name
 
     @property
     def location(self) -> Hashable:

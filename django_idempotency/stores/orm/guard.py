@@ -111,11 +111,8 @@ class TransactionGuard(Guard):
             begins = self._own or transaction.atomic(using=connection.alias)
         begins.__enter__()
         self._transaction = begins
-        if block is None:
+        with nullcontext() if block is None else self._locking():
             self._lock()
-        else:
-            with self._locking():
-                self._lock()
 
     def _lock(self) -> None:
         """Lock the row and read it: what may have changed since our claim, or all of it. Read the transaction's id, too."""

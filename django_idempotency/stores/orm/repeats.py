@@ -23,13 +23,7 @@ DELETED, LEAST_DELETED = 2, 100
 def add(using: str, batch: Sequence[Counted]) -> None:
     """Write a batch, and delete some rows that nothing needs any more."""
     rows = [
-        RepeatCount(
-            record_id=counted.record_id,
-            replays=counted.repeats.replays,
-            mismatches=counted.repeats.mismatches,
-            last_seen=counted.repeats.last_seen,
-            purge_at=counted.purge_at,
-        )
+        RepeatCount(record_id=counted.record_id, purge_at=counted.purge_at, **counted.repeats._asdict())
         for counted in batch
     ]
     table = RepeatCount.objects.using(using)

@@ -373,15 +373,8 @@ class Statements:
     ) -> Bound:
         if begins is not None:  # a new life keeps nothing of the expired operation
             columns += ["created_at", "scope", "key", "method", "path", "guarantee", "secret_id", "operation"]
-            values += [
-                ticket.scope,
-                ticket.key,
-                ticket.method,
-                ticket.path,
-                ticket.guarantee.value,
-                ticket.secret_id,
-                begins.hex,
-            ]
+            values += [ticket.scope, ticket.key, ticket.method, ticket.path]
+            values += [ticket.guarantee.value, ticket.secret_id, begins.hex]
         owner, status, attempt = fence
         expected: list[Any] = [owner.hex]
         if status is not None:

@@ -17,14 +17,11 @@ The random sequences need hypothesis.
 
 from __future__ import annotations
 
-from .async_variants import AsyncVariants
 from .base import Contract
-from .claims import Claims, Nesting
-from .concurrency import Histories
+from .claims import Claims, Guards
+from .concurrency import AsyncVariants, Histories
 from .costs import Costs
-from .endings import Endings, Retention
-from .forgetting import Forgetting
-from .guards import Guards
+from .endings import Endings, Forgetting, Retention
 from .maintenance import Eviction, Maintenance, Scanning
 from .sequences import Sequences
 from .suspending import Suspending
@@ -41,7 +38,6 @@ class StoreContract(
     Guards,
     Costs,
     Eviction,
-    Nesting,
     Suspending,
     Histories,
     Sequences,

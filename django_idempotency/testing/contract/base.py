@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sized
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
 from ...core import conclusions, rules
 from ...core.conclusions import SettledState
+from ...core.interventions import CHANGES, Intervention
 from ...core.records import MISSING, Outcome, Record, Settlement, Ticket
 from ...stores.base import BaseStore
+from ...stores.wrapper import innermost
 
 #: Responses that must come back unchanged, and must not be confused with a missing response or with each other.
 OUTCOMES = (
@@ -131,8 +133,34 @@ class Contract:
         assert settlement is not None
         return settlement
 
+    def changed_while(
+        self, store: BaseStore, monkeypatch: pytest.MonkeyPatch, ticket: Ticket, verb: str, act: Callable[[], object]
+    ) -> tuple[Intervention, list[Record]]:
+        """Change a record by hand while something happens to it, between the look and the write. Return what was audited."""
+        inner, looked, audited = innermost(store), list[Record](), list[Record]()
+        look = inner.get
+
+        def look_once(record_id: UUID) -> Record | None:
+            record = look(record_id)
+            if record is not None and not looked:
+                looked.append(record)
+                act()
+            return record
+
+        monkeypatch.setattr(inner, "get", look_once)
+        found = store.change(ticket.id, CHANGES[verb], audit=audited.append)
+        if not looked:
+            pytest.skip(f"{type(inner).__name__} reads the record under its lock.")
+        return found, audited
+
     def complete(self, store: BaseStore, ticket: Ticket, **given: Any) -> bool:
         return self.leave(store, ticket, SettledState.COMPLETED, self.outcomes[0], **given)
+
+    def known(self, store: BaseStore, ticket: Ticket) -> Record:
+        """Read a record that is there, without a claim."""
+        record = store.get(ticket.id)
+        assert record is not None
+        return record
 
     def stored(self, store: BaseStore, ticket: Ticket) -> Record:
         """Read a bound record as another request would, without being able to take it."""

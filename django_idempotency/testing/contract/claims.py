@@ -1,22 +1,19 @@
-"""Which request may run: the first claim of a key, what later claims meet, and when a record changes owners.
-
-And calls inside of each other, under several policies.
-"""
+"""Which request may run: the first claim of a key, what later claims meet, when a record changes owners; and the guard."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
+
+import pytest
 
 from ...core import rules
 from ...core.conclusions import SettledState
 from ...core.hashing import next_operation
-from ...core.records import Guarantee, Record, Status
+from ...core.records import Guarantee, Status, Ticket
 from ...core.rules import Busy, Execute, Mismatch, Replay
 from ...stores.base import BaseStore
 from ..tickets import make_ticket
 from .base import OUTCOMES, Contract, seconds
-from .workers import together
 
 #: How each record of `MEETINGS` was created 1,000 s ago: its lease and its retention, in seconds, and how it was left.
 STATES: dict[str, tuple[float, float, SettledState | None]] = {
@@ -145,13 +142,11 @@ class Claims(Contract):
         found, expected = {}, {}
         for state, body, in_lease, in_atomic in MEETINGS:
             ticket = make_ticket(key=f"{state} {body!r}", body=body, guarantee=guarantee)
-            before = store.get(ticket.id)
+            before = self.known(store, ticket)
             verdict = rules.read(store.claim(ticket), ticket)
             if isinstance(verdict, Busy) and 900 < verdict.retry_after <= 1000:
                 verdict = BUSY  # real time has passed, too
-            changed = _needed(before)._replace(read_at=ticket.now) != _needed(store.get(ticket.id))._replace(
-                read_at=ticket.now
-            )
+            changed = self.known(store, ticket)._replace(read_at=before.read_at) != before
             found[state, body] = (verdict, changed)
             right = in_lease if guarantee is Guarantee.LEASE else in_atomic
             taken = guarantee is Guarantee.LEASE and isinstance(right, Execute)
@@ -167,11 +162,6 @@ class Claims(Contract):
             assert self.claim(store, ticket) == Execute(attempt=1)
             self.complete(store, ticket)
             assert rules.read(store.claim(ticket), ticket) == Replay(outcome=self.outcomes[0], attempt=1)
-
-    def test_a_lease_that_is_over_at_once(self, store: BaseStore) -> None:
-        """A claim never takes itself over; the next claim does."""
-        assert store.claim(make_ticket(lease=0)).attempt == 1
-        assert store.claim(make_ticket(lease=0)).attempt == 2
 
     # ------------------------------------------------------------------------------------------------------ takeover
 
@@ -249,50 +239,6 @@ class Claims(Contract):
         after = [make_ticket(key=key, lease=9, ttl=9) for key in ("lapsing", "expiring")]
         assert [rules.read(store.claim(ticket), ticket) for ticket in after] == [CRASHED, ANEW]
 
-
-def _needed(record: Record | None) -> Record:
-    assert record is not None
-    return record
-
-
-# --------------------------------------------------------------------------------------------------------- nested calls
-
-#: What two routes request from one store.
-POLICIES: tuple[dict[str, Any], ...] = ({"lease": 30, "ttl": 600}, {"lease": 300, "ttl": 86400})
-
-
-class Nesting(Contract):
-    """Tests of simultaneous calls on one store."""
-
-    def test_nested(self, store: BaseStore) -> None:
-        """A nested call runs with another key; with its own key it is busy."""
-        self._call(0, store)
-
-    def test_threads(self, store: BaseStore) -> None:
-        """The same in many threads under two policies: no call affects another."""
-        if self.shared:
-            together(store, [partial(self._call, number) for number in range(16)])
-
-    def _call(self, number: int, store: BaseStore) -> None:
-        policy, other_policy = POLICIES[number % 2], POLICIES[1 - number % 2]
-        outer, inner = make_ticket(key=f"outer-{number}", **policy), make_ticket(key=f"inner-{number}", **other_policy)
-        run = self.claim(store, outer)
-        with store.guard(outer):
-            nested = self.claim(store, inner)
-            again = make_ticket(key=outer.key, **other_policy)
-            verdict = rules.read(store.claim(again), again)
-            assert isinstance(verdict, Busy)
-            assert policy["lease"] - 20 < verdict.retry_after <= policy["lease"]  # the owner's lease, not ours
-            with store.guard(inner):
-                assert self.settle(store, inner, SettledState.COMPLETED, nested, self.outcomes[1]) is True
-        assert self.settle(store, outer, SettledState.COMPLETED, run, self.outcomes[0]) is True
-        for ticket, outcome, terms in ((outer, self.outcomes[0], policy), (inner, self.outcomes[1], other_policy)):
-            later = make_ticket(key=ticket.key, ttl=5)
-            record = store.claim(later)
-            assert rules.read(record, later) == Replay(outcome=outcome, attempt=1)
-            assert record.owner == ticket.owner
-            assert abs((record.expires_at - record.created_at).total_seconds() - terms["ttl"]) < 0.1
-
     def test_two_policies(self, store: BaseStore) -> None:
         """Each record keeps its own lease, retention and guarantee, whichever policy a later request has."""
         short = make_ticket(key="short", lease=30, ttl=600, guarantee=Guarantee.LEASE)
@@ -310,3 +256,78 @@ class Nesting(Contract):
         self.elapse(store, 3600)  # beyond the retention of the first owner, but not of the second
         replays = [make_ticket(key=key) for key in ("short", "long")]
         assert [type(rules.read(store.claim(ticket), ticket)) for ticket in replays] == [Replay, Replay]
+
+
+# -------------------------------------------------------------------------------------------------------------- guards
+
+
+class Guards(Contract):
+    """Tests of `guard`, and of its effect on claims with `atomic`."""
+
+    def test_no_guard_in_lease(self, store: BaseStore) -> None:
+        """A `lease` guard holds nothing, so the work may take any time."""
+        with store.guard(make_ticket()) as guard:
+            assert (guard.committed, guard.record, guard.needs_rollback()) == (True, None, False)
+
+    def test_after_a_commit(self, store: BaseStore) -> None:
+        """What is to be done after the commit is done once, and at once if there is no transaction to wait for."""
+        calls: list[str] = []
+        if self.shared:
+            store.after_commit(lambda: calls.append("now"))
+            assert calls == ["now"]
+
+    def test_settled_under_guard(self, store: BaseStore) -> None:
+        """The guard returns our row, locked, and the response is there when the guard has ended."""
+        ticket = self._atomic(store)
+        run = self.claim(store, ticket)
+        with store.guard(ticket) as guard:
+            assert guard.record is not None
+            assert (guard.committed, guard.record.owner) == (False, ticket.owner)
+            assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is True
+        assert guard.committed is True
+        assert self.stored(store, ticket).outcome == self.outcomes[0]
+
+    def test_given_up_under_guard(self, store: BaseStore) -> None:
+        """What was settled is rolled back with its transaction."""
+        ticket = self._atomic(store)
+        run = self.claim(store, ticket)
+        with store.guard(ticket) as guard:
+            self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0])
+            guard.set_rollback()
+            assert guard.needs_rollback() is True
+        assert guard.committed is False
+        assert self.stored(store, ticket).status is Status.RUNNING
+
+    def test_a_takeover_under_guard(self, store: BaseStore) -> None:
+        """A takeover settles the record that it locked, as a new owner and attempt; the late owner is refused."""
+        first = self._atomic(store, lease=0)
+        run = self.claim(store, first)
+        second = make_ticket(guarantee=Guarantee.ATOMIC, request_id="req-2")
+        takeover = self.claim(store, second)
+        assert takeover == Execute(attempt=2, takeover=True)
+        with store.guard(second, takeover=True) as guard:
+            assert guard.record is not None
+            settlement = self.settlement(second, SettledState.COMPLETED, takeover, self.outcomes[0], fence=guard.record)
+            assert store.settle(second, settlement) is True
+        record = self.stored(store, second)
+        assert (record.owner, record.attempt, record.outcome) == (second.owner, 2, self.outcomes[0])
+        assert record.request_id == "req-2"
+        assert self.settle(store, first, SettledState.COMPLETED, run, self.outcomes[1]) is False
+
+    def test_the_same_key_under_its_own_guard(self, store: BaseStore) -> None:
+        """A row lock does not stop its own transaction, so the store does. Another key is unaffected."""
+        ticket, other = self._atomic(store), make_ticket(key="other", guarantee=Guarantee.ATOMIC)
+        self.claim(store, ticket)
+        with store.guard(ticket):
+            with store.guard(ticket._replace(owner=other.owner), takeover=True) as again:
+                assert (again.committed, again.record) == (False, None)
+            run = self.claim(store, other)
+            with store.guard(other) as inner:
+                assert inner.record is not None
+                assert self.settle(store, other, SettledState.COMPLETED, run, self.outcomes[0]) is True
+        assert self.stored(store, other).outcome == self.outcomes[0]
+
+    def _atomic(self, store: BaseStore, **fields: Any) -> Ticket:
+        if not store.supports_atomic:
+            pytest.skip(f"{type(store).__name__} says that it cannot do `atomic`.")
+        return make_ticket(guarantee=Guarantee.ATOMIC, **fields)

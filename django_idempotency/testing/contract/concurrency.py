@@ -5,25 +5,137 @@ The last asks whether an order explains all that clients see who fail, die, retu
 
 from __future__ import annotations
 
+import asyncio
+import multiprocessing
+import os
+import threading
 import time
+import traceback
+import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from enum import Enum
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
-from itertools import chain, product
-from typing import Any
+from itertools import chain
+from typing import Any, TypeVar
+from uuid import uuid4
 
+import django
 import pytest
+from asgiref.sync import async_to_sync
 
 from ...core import conclusions, rules
 from ...core.conclusions import SettledState
-from ...core.records import Guarantee, Outcome, Status, Ticket
+from ...core.records import Guarantee, Outcome, Settlement, Status, Ticket
 from ...core.rules import Busy, Execute, Mismatch, Replay
+from ...errors import LostRace
 from ...stores.base import BaseStore
 from ..linearizability import Answer, Call, History, assert_linearizable
 from ..tickets import make_ticket
 from .base import Contract
-from .workers import Act, Workers, claimed, settled, together
+
+T = TypeVar("T")
+#: What one of many does. To be picklable for another process, it is a function of a module, or a `partial` of one.
+Act = Callable[[BaseStore], T]
+
+#: Seconds until a missing participant is given up.
+PATIENCE = 60
+PROCESSES = 4
+
+
+def claimed(ticket: Ticket, store: BaseStore) -> rules.Verdict:
+    """Claim and read, as the engine does: after a lost race it tries once more, and is then busy."""
+    for _ in range(2):
+        try:
+            return rules.read(store.claim(ticket), ticket)
+        except LostRace:
+            continue
+    return rules.Busy(retry_after=1)
+
+
+def settled(ticket: Ticket, settlement: Settlement, store: BaseStore) -> bool:
+    """Settle. After a lost race nothing is settled."""
+    try:
+        return store.settle(ticket, settlement)
+    except LostRace:
+        return False
+
+
+def together(store: BaseStore, acts: Sequence[Act[T]], *, when: Callable[[], object] = lambda: None) -> list[T]:
+    """Run each act in its own thread. All are connected first, and released at one moment: when `when` returns."""
+    ready, start = threading.Barrier(len(acts) + 1), threading.Barrier(len(acts) + 1)
+
+    def run(act: Act[T]) -> T:
+        try:
+            store.get(uuid4())
+            ready.wait(PATIENCE)
+            start.wait(PATIENCE)
+            return act(store)
+        except BaseException:
+            ready.abort()  # no thread is to wait for this one
+            raise
+        finally:
+            store.close()
+
+    with ThreadPoolExecutor(len(acts)) as pool:
+        running = [pool.submit(run, act) for act in acts]
+        try:
+            ready.wait(PATIENCE)
+            when()
+            start.wait(PATIENCE)
+        except threading.BrokenBarrierError:
+            start.abort()
+        except BaseException:
+            start.abort()
+            raise
+        errors = [error for each in running if (error := each.exception(PATIENCE)) is not None]
+        for error in errors:
+            if not isinstance(error, threading.BrokenBarrierError):
+                raise error
+        return [each.result() for each in running]
+
+
+class Workers:
+    """Processes that wait for work. They have this process's environment, settings and import path."""
+
+    def __init__(self, size: int = PROCESSES) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._size = size
+        self._manager = context.Manager()
+        self._pool = ProcessPoolExecutor(size, mp_context=context, initializer=_begin)
+
+    def act(self, make: Callable[[], BaseStore], acts: Sequence[Act[T]]) -> list[T]:
+        """Distribute the acts, release all at one moment, and return the result of each."""
+        shares = [acts[number :: self._size] for number in range(min(self._size, len(acts)))]
+        start = self._manager.Barrier(len(shares))
+        running = [self._pool.submit(_act, make, share, start) for share in shares]
+        failed = [str(error) for each in running if (error := each.exception(2 * PATIENCE)) is not None]
+        assert not failed, "\n".join(failed)
+        results: list[Any] = [None] * len(acts)
+        for number, each in enumerate(running):
+            results[number :: self._size] = each.result()
+        return results
+
+    def leave(self) -> None:
+        self._pool.shutdown()
+        self._manager.shutdown()
+
+
+def _begin() -> None:
+    warnings.simplefilter("ignore", ResourceWarning)  # no verb closes a store for good: its connections end with us
+    if os.environ.get("DJANGO_SETTINGS_MODULE"):
+        django.setup()
+
+
+def _act(make: Callable[[], BaseStore], acts: Sequence[Act[T]], start: threading.Barrier) -> list[T]:
+    try:
+        return together(make(), acts, when=lambda: start.wait(PATIENCE))
+    except Exception:  # noqa: BLE001 - not every error can be sent to another process
+        start.abort()
+        raise AssertionError(f"In another process:\n{traceback.format_exc()}") from None
+
+
+# --------------------------------------------------------------------------------------------------------- at one moment
 
 AtOnce = Callable[[Any, Sequence[Act[Any]]], list[Any]]
 
@@ -137,18 +249,56 @@ def runners(tickets: Sequence[Ticket], verdicts: Sequence[rules.Verdict]) -> lis
     return [(ticket, verdict) for ticket, verdict in both if isinstance(verdict, Execute)]
 
 
+# ------------------------------------------------------------------------------------------------------- in one event loop
+
+
+class AsyncVariants(Contract):
+    """Tests of `aclaim` and `asettle`."""
+
+    def test_a_life_in_one_loop(self, store: BaseStore) -> None:
+        """One loop sees a first run, a busy key, another body, a takeover, a late owner, a release and replays."""
+
+        async def verdict(ticket: Ticket) -> rules.Verdict:
+            return rules.read(await store.aclaim(ticket), ticket)
+
+        async def live() -> None:
+            first, second, third = make_ticket(lease=0), make_ticket(), make_ticket()
+            assert await verdict(first) == Execute(attempt=1)
+            assert await verdict(second) == Execute(attempt=2, takeover=True)
+            assert isinstance(await verdict(third), Busy)
+            assert await verdict(make_ticket(body=b"other")) == Mismatch()
+            late = self.settlement(first, SettledState.COMPLETED, Execute(attempt=1), self.outcomes[0])
+            assert await store.asettle(first, late) is False
+            released = self.settlement(second, SettledState.BOUND, Execute(attempt=2))
+            assert await store.asettle(second, released) is True
+            assert await verdict(third) == Execute(attempt=3)
+            for number, outcome in enumerate(self.outcomes):
+                ticket = make_ticket(key=f"{number}")
+                assert await verdict(ticket) == Execute(attempt=1)
+                settlement = self.settlement(ticket, SettledState.COMPLETED, Execute(attempt=1), outcome)
+                assert await store.asettle(ticket, settlement) is True
+                assert await verdict(make_ticket(key=f"{number}")) == Replay(outcome=outcome, attempt=1)
+
+        async_to_sync(live)()
+
+    def test_many_tasks(self, store: BaseStore) -> None:
+        """Of many tasks with one key in one loop, one runs and the others are busy; with different keys, all run."""
+
+        async def claim(tickets: list[Ticket]) -> Counter[str]:
+            records = await asyncio.gather(*[store.aclaim(ticket) for ticket in tickets])
+            return names(rules.read(record, ticket) for record, ticket in zip(records, tickets, strict=True))
+
+        one = [make_ticket() for _ in range(20)]
+        assert async_to_sync(claim)(one) == {"Execute": 1, "Busy": 19}
+        assert async_to_sync(claim)([make_ticket(key=f"{number}") for number in range(20)]) == {"Execute": 20}
+
+
 # ------------------------------------------------------------------------------------------------------------ histories
 
 #: How often each client sends its request.
 TRIES = 2
-
-
-class Ending(Enum):
-    """What becomes of a client that may run."""
-
-    COMPLETES = "completes"
-    FAILS = "fails"
-    DIES = "dies"
+#: Key → how a client that may run leaves its record; `None`: as it is, since the client dies. "two" gets two requests.
+LEFT = {"completes": SettledState.COMPLETED, "fails": SettledState.BOUND, "dies": None, "two": SettledState.COMPLETED}
 
 
 class Histories(Concurrency):
@@ -159,25 +309,16 @@ class Histories(Concurrency):
         history = History()
         clients = max(3, self.claimers // 10)
         first = [
-            *(make_ticket(key=ending.value, lease=5) for ending, _ in product(Ending, range(clients))),
+            *(make_ticket(key=key, lease=5) for key in LEFT if key != "two" for _ in range(clients)),
             *(make_ticket(key="two", body=body, lease=5) for body in (b"one", b"other") * (clients // 2)),
         ]
-        note(history, at_once(store, [partial(sent, ticket, Ending(ending_of(ticket))) for ticket in first]))
+        note(history, at_once(store, [partial(sent, ticket, LEFT[ticket.key]) for ticket in first]))
         self.elapse(store, 60)
-        second = [make_ticket(key=key, body=body) for _ in range(clients) for key, body in requests(first)]
-        acts: list[Act[list[Call]]] = [partial(sent, ticket, Ending.COMPLETES) for ticket in second]
-        acts += [partial(returned, ticket) for ticket in first if ticket.key == Ending.DIES.value]
+        second = [make_ticket(key=key, body=b"one" if key == "two" else b"{}") for _ in range(clients) for key in LEFT]
+        acts: list[Act[list[Call]]] = [partial(sent, ticket, SettledState.COMPLETED) for ticket in second]
+        acts += [partial(returned, ticket) for ticket in first if LEFT[ticket.key] is None]
         note(history, at_once(store, acts))
         assert_linearizable(history)
-
-
-def ending_of(ticket: Ticket) -> str:
-    return Ending.COMPLETES.value if ticket.key == "two" else ticket.key
-
-
-def requests(tickets: Sequence[Ticket]) -> list[tuple[str, bytes]]:
-    """Return one request for each key."""
-    return [(key, b"one" if key == "two" else b"{}") for key in sorted({ticket.key for ticket in tickets})]
 
 
 def note(history: History, calls: Sequence[list[Call]]) -> None:
@@ -185,31 +326,25 @@ def note(history: History, calls: Sequence[list[Call]]) -> None:
         history.append(call)
 
 
-def sent(ticket: Ticket, ending: Ending, store: BaseStore) -> list[Call]:
+def sent(ticket: Ticket, leave: SettledState | None, store: BaseStore) -> list[Call]:
     """Send a request under a key as often as a client does that retries. One that dies does not."""
-    return list(_sent(ticket, ending, store))
-
-
-def _sent(ticket: Ticket, ending: Ending, store: BaseStore) -> Iterator[Call]:
+    calls: list[Call] = []
     for _ in range(TRIES):
         invoked = time.monotonic()
-        verdict = claimed(ticket, store)
-        answer, response = _answered(ticket, verdict, ending, store)
-        responded = None if answer is Answer.UNKNOWN else time.monotonic()
-        yield _call(ticket, invoked, responded, answer, response)
+        answer, response = _answered(ticket, claimed(ticket, store), leave, store)
+        calls.append(_call(ticket, invoked, answer, response))
         if answer is Answer.UNKNOWN:
-            return
+            break
         ticket = make_ticket(key=ticket.key, lease=ticket.lease)._replace(digest=ticket.digest)
+    return calls
 
 
 def _answered(
-    ticket: Ticket, verdict: rules.Verdict, ending: Ending, store: BaseStore
+    ticket: Ticket, verdict: rules.Verdict, leave: SettledState | None, store: BaseStore
 ) -> tuple[Answer, Outcome | None]:
     match verdict:
-        case Execute() if ending is Ending.DIES:
-            return Answer.UNKNOWN, None
         case Execute():
-            return _settled(ticket, verdict, ending, store)
+            return (Answer.UNKNOWN, None) if leave is None else _settled(ticket, verdict, leave, store)
         case Replay(outcome=outcome):
             return Answer.REPLAYED, outcome
         case Busy():
@@ -219,30 +354,24 @@ def _answered(
     raise AssertionError(f"The store's record reads {verdict}.")
 
 
-def _settled(ticket: Ticket, run: Execute, ending: Ending, store: BaseStore) -> tuple[Answer, Outcome | None]:
-    state = SettledState.BOUND if ending is Ending.FAILS else SettledState.COMPLETED
+def _settled(ticket: Ticket, run: Execute, leave: SettledState, store: BaseStore) -> tuple[Answer, Outcome | None]:
     outcome = Outcome(status=201, body=ticket.owner.hex.encode())
-    settlement = conclusions.settlement(state, ticket, run, fence=None, outcome=outcome, ttl=None)
+    settlement = conclusions.settlement(leave, ticket, run, fence=None, outcome=outcome, ttl=None)
     assert settlement is not None
     if not settled(ticket, settlement, store):
         return Answer.LOST, outcome
-    return (Answer.FAILED, None) if ending is Ending.FAILS else (Answer.EXECUTED, outcome)
+    return (Answer.EXECUTED, outcome) if leave is SettledState.COMPLETED else (Answer.FAILED, None)
 
 
 def returned(ticket: Ticket, store: BaseStore) -> list[Call]:
     """Settle late, after the end of a lease. That of a ticket that did not own its record is refused, as any other's."""
     invoked = time.monotonic()
-    answer, outcome = _settled(ticket, Execute(attempt=1), Ending.COMPLETES, store)
-    return [_call(ticket, invoked, time.monotonic(), answer, outcome)] if answer is Answer.EXECUTED else []
+    answer, outcome = _settled(ticket, Execute(attempt=1), SettledState.COMPLETED, store)
+    return [_call(ticket, invoked, answer, outcome)] if answer is Answer.EXECUTED else []
 
 
-def _call(ticket: Ticket, invoked: float, responded: float | None, answer: Answer, response: Outcome | None) -> Call:
-    return Call(
-        key=ticket.key,
-        client=ticket.owner.hex[:8],
-        request=ticket.digest,
-        invoked=invoked,
-        responded=responded,
-        answer=answer,
-        response=response,
-    )
+def _call(ticket: Ticket, invoked: float, answer: Answer, response: Outcome | None) -> Call:
+    """Return a call that has ended just now, if it got a response."""
+    responded = None if answer is Answer.UNKNOWN else time.monotonic()
+    of: dict[str, Any] = {"key": ticket.key, "client": ticket.owner.hex[:8], "request": ticket.digest}
+    return Call(**of, invoked=invoked, responded=responded, answer=answer, response=response)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sized
+from collections.abc import Iterable, Sized
 from typing import Any
 
 import pytest
@@ -32,32 +32,22 @@ class Costs(Contract):
     def test_trips(self, store: BaseStore) -> None:
         """Each verb takes the trips that the subclass declares."""
         expected = self._expected()
-        self._play(self._steps("warm"), lambda verb, given: getattr(store, verb)(*given), ())
+        self._play(store, "warm", ())
         with self.trips(store) as trips:
-            counted = self._play(self._steps("run"), lambda verb, given: getattr(store, verb)(*given), trips)
-        assert {name: trips for name, trips in counted.items() if name in expected} == expected
+            counted = self._play(store, "run", trips)
+        assert {name: count for name, count in counted.items() if name in expected} == expected
 
     def test_async_trips(self, store: BaseStore) -> None:
         """The async variants take the same number of trips."""
         expected = self._expected()
 
         async def live(trips: Sized) -> dict[str, int]:
-            counted = {}
-            for name, verb, given in self._steps(f"key-{len(trips)}"):
-                if verb in ("claim", "settle"):
-                    before = len(trips)
-                    await getattr(store, f"a{verb}")(*given)
-                    counted[name] = len(trips) - before
-            return counted
-
-        async def twice(trips: Sized) -> dict[str, int]:
-            await live(())  # connected
-            return await live(trips)
+            await self._play_async(store, "warm", ())  # connected
+            return await self._play_async(store, "run", trips)
 
         with self.trips(store) as trips:
-            counted = async_to_sync(twice)(trips)
-        counted = {name: trips for name, trips in counted.items() if name in expected}
-        assert counted == {name: expected[name] for name in counted}
+            counted = async_to_sync(live)(trips)
+        assert {name: count for name, count in counted.items() if expected.get(name, count) != count} == {}
 
     def _expected(self) -> dict[str, int]:
         costs = self.expected_costs()
@@ -96,10 +86,20 @@ class Costs(Contract):
         yield "new life", "claim", (new,)
         yield "renew many", "renew", ([last, new],)
 
-    def _play(self, steps: Iterable[Step], call: Callable[[str, Any], Any], trips: Sized) -> dict[str, int]:
+    def _play(self, store: BaseStore, key: str, trips: Sized) -> dict[str, int]:
         counted = {}
-        for name, verb, given in steps:
+        for name, verb, given in self._steps(key):
             before = len(trips)
-            call(verb, given)
+            getattr(store, verb)(*given)
             counted[name] = len(trips) - before
+        return counted
+
+    async def _play_async(self, store: BaseStore, key: str, trips: Sized) -> dict[str, int]:
+        """See _play()."""
+        counted = {}
+        for name, verb, given in self._steps(key):
+            if verb in ("claim", "settle"):
+                before = len(trips)
+                await getattr(store, f"a{verb}")(*given)
+                counted[name] = len(trips) - before
         return counted

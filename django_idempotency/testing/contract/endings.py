@@ -1,20 +1,21 @@
-"""How work ends: settled with its response, released, or too late; and how long its record is kept."""
+"""How work ends: settled with its response, released, or too late; how long its record is kept; and when it is forgotten."""
 
 from __future__ import annotations
 
-from uuid import UUID, uuid4
+from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from ...core import rules
+from ...core.at_rest import ERASED
 from ...core.conclusions import SettledState
 from ...core.failures import Failure, failed_with, failure_in, failure_of
 from ...core.hashing import next_operation
-from ...core.interventions import CHANGES, Intervention, erased, expired_now, released
-from ...core.records import Guarantee, Record, Status, Ticket
-from ...core.rules import Execute
+from ...core.interventions import CHANGES, Intervention, forgotten
+from ...core.records import CANCELLATION, MISSING, Guarantee, Outcome, OutcomeKind, Record, Status, Ticket
+from ...core.rules import Execute, Replay
 from ...stores.base import BaseStore
-from ...stores.wrapper import innermost
 from ..tickets import NOW, make_ticket
 from .base import Contract
 
@@ -30,8 +31,7 @@ class Endings(Contract):
             record = store.claim(make_ticket(key=f"key-{number}"))
             assert (record.status, record.outcome, record.attempt) == (Status.COMPLETED, outcome, 1)
             assert record.completed_at is not None
-            looked = store.get(ticket.id)
-            assert looked is not None
+            looked = self.known(store, ticket)
             assert looked.outcome == outcome
 
     def test_settling_keeps_the_deadline(self, store: BaseStore) -> None:
@@ -76,19 +76,22 @@ class Endings(Contract):
 
     # --------------------------------------------------------------------------------------------------------- late
 
-    def test_a_late_owner(self, store: BaseStore) -> None:
+    @pytest.mark.parametrize("ttl", [86400, 10], ids=["in the same life", "in a new one"])
+    def test_a_late_owner(self, store: BaseStore, ttl: int) -> None:
         """An owner that was overtaken cannot settle."""
-        first, second = make_ticket(), make_ticket()
+        first, second = make_ticket(lease=5, ttl=ttl), make_ticket()
         run = self.claim(store, first)
-        self.elapse(store, first.lease + 1)
+        self.elapse(store, 11)
         assert store.claim(second).owner == second.owner
-        for leave in (SettledState.COMPLETED, SettledState.FREE, SettledState.BOUND):
-            assert self.settle(store, first, leave, run, self.outcomes[0]) is False
-        assert (self.stored(store, second).owner, self.stored(store, second).status) == (second.owner, Status.RUNNING)
-        assert self.complete(store, second) is True
-        for leave in (SettledState.COMPLETED, SettledState.FREE, SettledState.BOUND):
-            assert self.settle(store, first, leave, run, self.outcomes[1]) is False
-        assert self.stored(store, second).outcome == self.outcomes[0]
+        for completed in (False, True):
+            if completed:
+                assert self.complete(store, second) is True
+            for leave in (SettledState.COMPLETED, SettledState.FREE, SettledState.BOUND):
+                assert self.settle(store, first, leave, run, self.outcomes[1]) is False
+        assert (self.stored(store, second).owner, self.stored(store, second).outcome) == (
+            second.owner,
+            self.outcomes[0],
+        )
 
     def test_late_but_not_overtaken(self, store: BaseStore) -> None:
         """An owner can still settle after its lease has lapsed, if the record was not taken over."""
@@ -98,26 +101,7 @@ class Endings(Contract):
         assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is True
         assert self.stored(store, ticket).status is Status.COMPLETED
 
-    def test_late_for_a_life(self, store: BaseStore) -> None:
-        """An owner that returns after the key has begun a new life cannot settle that life."""
-        first, second = make_ticket(lease=5, ttl=10), make_ticket(body=b"other")
-        run = self.claim(store, first)
-        self.elapse(store, 11)
-        assert self.claim(store, second).attempt == run.attempt == 1
-        for leave in (SettledState.COMPLETED, SettledState.FREE, SettledState.BOUND):
-            assert self.settle(store, first, leave, run, self.outcomes[0]) is False
-        assert self.stored(store, second).owner == second.owner
-
     # ------------------------------------------------------------------------------------------------------ release
-
-    def test_released(self, store: BaseStore) -> None:
-        """A released key is free at once, for the same request, as the next attempt, and without a response."""
-        first, second = make_ticket(), make_ticket()
-        self.leave(store, first, SettledState.BOUND)
-        record = self.stored(store, first)
-        assert (record.status, record.attempt, record.outcome, record.completed_at) == (Status.FREE, 1, None, None)
-        record = store.claim(second)
-        assert (record.owner, record.attempt, record.status, record.taken) == (second.owner, 2, Status.RUNNING, False)
 
     def test_released_with_a_failure(self, store: BaseStore) -> None:
         """A release keeps how the attempt failed, in the trip that it takes anyway, until the next claim."""
@@ -128,8 +112,7 @@ class Endings(Contract):
         assert failure_of(record) == Failure(500, "ValueError", NOW)
         again = make_ticket()
         assert self.claim(store, again).attempt == 2
-        claimed = store.get(ticket.id)
-        assert claimed is not None
+        claimed = self.known(store, ticket)
         assert (claimed.status, claimed.outcome) == (Status.RUNNING, None)
         self.elapse(store, 100)
         assert self.settle(store, again, SettledState.COMPLETED, Execute(attempt=2), self.outcomes[0])
@@ -144,8 +127,7 @@ class Endings(Contract):
         self.elapse(store, 100)
         again = make_ticket(guarantee=Guarantee.ATOMIC)
         assert self.settle(store, again, SettledState.COMPLETED, Execute(attempt=2), self.outcomes[0], fence=found)
-        done = store.get(ticket.id)
-        assert done is not None
+        done = self.known(store, ticket)
         assert done.outcome == self.outcomes[0]
         assert done.completed_at is not None
         assert (done.completed_at - done.created_at).total_seconds() == pytest.approx(100, abs=5)
@@ -156,8 +138,7 @@ class Endings(Contract):
             ticket = make_ticket(key=name)
             self.leave(store, ticket, SettledState.BOUND, failed_with(ValueError(), at=NOW))
             assert store.change(ticket.id, CHANGES[name], audit=list[Record]().append) is Intervention.DONE
-            record = store.get(ticket.id)
-            assert record is not None
+            record = self.known(store, ticket)
             assert (record.status, failure_in(record.outcome)) == (status, None)
 
     def test_released_and_unbound(self, store: BaseStore) -> None:
@@ -184,8 +165,7 @@ class Endings(Contract):
         assert audited == []
         assert change() is Intervention.DONE
         assert [record.outcome for record in audited] == [self.outcomes[0]]
-        left = store.get(ticket.id)
-        assert left is not None
+        left = self.known(store, ticket)
         assert rules.expired(left) is (verb != "release")
         if verb != "expire":
             assert left.outcome is None
@@ -199,65 +179,39 @@ class Endings(Contract):
         assert (record.operation == rules.operation_begun_by(ticket)) is (verb == "release")
         assert len(audited) == 1
 
-    def test_released_after_a_crash(self, store: BaseStore) -> None:
-        """A crashed record can be released, too: within its retention, with its attempt number, and still bound."""
+    @pytest.mark.parametrize(
+        ("verb", "seconds"), [("release", 31), ("expire", 31), ("erase", 31), ("erase", 1100)], ids=str
+    )
+    def test_by_hand_after_a_crash(self, store: BaseStore, verb: str, seconds: int) -> None:
+        """A crashed record can be changed, too, an expired one also be erased; its former owner can do nothing more."""
         ticket, audited = make_ticket(ttl=1000), list[Record]()
         run = self.claim(store, ticket)
-        self.elapse(store, ticket.lease + 1)
-        assert store.change(ticket.id, released, audit=audited.append) is Intervention.DONE
+        self.elapse(store, seconds)
+        if store.get(ticket.id) is None:
+            return  # the server was faster
+        assert store.change(ticket.id, CHANGES[verb], audit=audited.append) is Intervention.DONE
         assert [(record.owner, record.attempt) for record in audited] == [(ticket.owner, 1)]
-        assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is False
-        freed = self.stored(store, ticket)
-        assert (freed.status, freed.attempt, freed.digest) == (Status.FREE, 1, ticket.digest)
-        assert freed.operation == rules.operation_begun_by(ticket)
-        assert abs((freed.expires_at - freed.created_at).total_seconds() - 1000) < 1
-        assert store.claim(make_ticket()).attempt == 2
+        assert store.renew([ticket]) == set()
+        assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0], ttl=1000) is False
+        if verb == "release":  # within its retention, with its attempt, and still bound
+            freed = self.stored(store, ticket)
+            assert (freed.status, freed.attempt, freed.digest) == (Status.FREE, 1, ticket.digest)
+            assert freed.operation == rules.operation_begun_by(ticket)
+            assert abs((freed.expires_at - freed.created_at).total_seconds() - 1000) < 1
+        again = make_ticket(body=b"{}" if verb == "release" else b"other")
+        assert self.claim(store, again) == Execute(attempt=2 if verb == "release" else 1)
 
     @pytest.mark.parametrize("verb", ["release", "expire", "erase"])
     def test_renewed_as_an_operator_intervenes(
         self, store: BaseStore, monkeypatch: pytest.MonkeyPatch, verb: str
     ) -> None:
         """A late owner that renews its lease after the operator's look is still working, and keeps its record."""
-        ticket, audited, inner = make_ticket(), list[Record](), innermost(store)
-        look = inner.get
+        ticket = make_ticket()
         run = self.claim(store, ticket)
         self.elapse(store, ticket.lease + 1)
-        renewed: set[UUID] = set()
-
-        def looked(record_id: UUID) -> Record | None:
-            record = look(record_id)
-            renewed.update(inner.renew([ticket]))
-            return record
-
-        monkeypatch.setattr(inner, "get", looked)
-        found = store.change(ticket.id, CHANGES[verb], audit=audited.append)
-        if not renewed:
-            pytest.skip(f"{type(inner).__name__} looks in another way.")
-        assert (found, audited) == (Intervention.BUSY, [])
+        found = self.changed_while(store, monkeypatch, ticket, verb, lambda: store.renew([ticket]))
+        assert found == (Intervention.BUSY, [])
         assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is True
-
-    def test_erased_after_a_crash(self, store: BaseStore) -> None:
-        """Crashed and expired records can be erased, too."""
-        for key, seconds in (("lapsed", 40), ("over", 1100)):
-            ticket = make_ticket(key=key, ttl=1000)
-            run = self.claim(store, ticket)
-            self.elapse(store, seconds)
-            if store.get(ticket.id) is None:
-                continue  # the server was faster
-            assert store.change(ticket.id, erased, audit=lambda _: None) is Intervention.DONE
-            assert store.renew([ticket]) == set()
-            assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is False
-            assert store.claim(make_ticket(key=key, body=b"other")).attempt == 1
-
-    def test_expired_after_a_crash(self, store: BaseStore) -> None:
-        """The former owner can neither renew nor settle the record."""
-        ticket, audited = make_ticket(ttl=1000), list[Record]()
-        run = self.claim(store, ticket)
-        self.elapse(store, ticket.lease + 1)
-        assert store.change(ticket.id, expired_now, audit=audited.append) is Intervention.DONE
-        assert store.renew([ticket]) == set()
-        assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0], ttl=1000) is False
-        assert rules.read(store.claim(other := make_ticket(body=b"other")), other) == rules.Execute(attempt=1)
 
     def test_what_is_not_there(self, store: BaseStore) -> None:
         """A record that was never claimed cannot be settled, looked up, or changed by hand."""
@@ -331,3 +285,114 @@ class Retention(Contract):
         self.complete(store, ticket, ttl=None if how in CHANGES else 50)
         if how in CHANGES:
             assert store.change(ticket.id, CHANGES[how], audit=lambda _: None) is Intervention.DONE
+
+
+# ----------------------------------------------------------------------------------------------------------- forgotten
+
+#: What must be gone: scope, key, path, request id, body.
+_SECRETS = ("who-7f3a", "key-7f3a", "path-7f3a", "request-7f3a", "body-7f3a")
+
+
+def _ticket(**given: Any) -> Ticket:
+    scope, key, path, request_id, _ = _SECRETS
+    return make_ticket(**{"scope": scope, "key": key, "path": f"/{path}/", "request_id": request_id, **given})
+
+
+def _unread(_: Record) -> None:
+    """An audit that nobody reads."""
+
+
+def _unwanted(record: Record) -> None:
+    pytest.fail(f"{record.id} was changed")
+
+
+class Forgetting(Contract):
+    """Tests of `forget`."""
+
+    def _complete(self, store: BaseStore, ticket: Ticket) -> bool:
+        outcome = Outcome(201, (("Location", _SECRETS[-1]),), _SECRETS[-1].encode())
+        return self.leave(store, ticket, SettledState.COMPLETED, outcome)
+
+    def _assert_used(self, store: BaseStore, status: int) -> None:
+        """A retry finds a finished record without a response, whatever it asks for, and nothing of it is known."""
+        for retry in (_ticket(), _ticket(digest=b"another".ljust(32))):
+            record = store.claim(retry)
+            verdict = rules.read(record, retry)
+            assert isinstance(verdict, Replay)
+            assert (verdict.outcome.status, verdict.outcome.body) == (status, MISSING)
+            assert (record.scope, record.key, record.digest) == (ERASED, ERASED, b"")
+            assert not [secret for secret in _SECRETS if secret in repr(record)]
+
+    def test_forgotten(self, store: BaseStore) -> None:
+        """Of a finished record the id, the status and the times stay; what it was is audited."""
+        ticket, audited = _ticket(), list[Record]()
+        self._complete(store, ticket)
+        before = self.stored(store, ticket)
+        assert store.change(ticket.id, forgotten, audit=audited.append) is Intervention.DONE
+        assert [record.scope for record in audited] == [ticket.scope]
+        self._assert_used(store, 201)
+        after = self.known(store, ticket)
+        same = ("id", "status", "attempt", "operation", "guarantee", "method")
+        assert {name: getattr(after, name) for name in same} == {name: getattr(before, name) for name in same}
+        assert after.owner != before.owner
+        for name in ("expires_at", "purge_at"):  # `before` may be a copy, whose deadlines come a little early
+            assert abs((getattr(after, name) - getattr(before, name)).total_seconds()) < 1
+
+    def test_forgotten_when_free(self, store: BaseStore) -> None:
+        """A released key never runs again either: an earlier attempt may have had an effect."""
+        ticket = _ticket()
+        self.leave(store, ticket, SettledState.BOUND)
+        assert store.change(ticket.id, forgotten, audit=_unread) is Intervention.DONE
+        self._assert_used(store, 410)
+
+    def test_not_forgotten_while_running(self, store: BaseStore) -> None:
+        """The owner of a running record will write to it, also one whose lease has ended: it is left as it is."""
+        ticket = _ticket()
+        store.claim(ticket)
+        for seconds in (0, ticket.lease + 1):
+            self.elapse(store, seconds)
+            assert store.change(ticket.id, forgotten, audit=_unwanted) is Intervention.BUSY
+        record = self.known(store, ticket)
+        assert (record.scope, record.key, record.owner) == (ticket.scope, ticket.key, ticket.owner)
+        assert self.settle(store, ticket, SettledState.COMPLETED, Execute(attempt=1), self.outcomes[0])
+
+    def test_marks_stay(self, store: BaseStore) -> None:
+        """A held record waits for a person; a cancelled one is still known to be cancelled."""
+        held, cancelled = _ticket(key="held"), _ticket()
+        self.leave(store, held, SettledState.COMPLETED, OutcomeKind.HELD.outcome())
+        self.leave(store, cancelled, SettledState.COMPLETED, CANCELLATION)
+        assert store.change(held.id, forgotten, audit=_unwanted) is Intervention.BUSY
+        assert store.change(cancelled.id, forgotten, audit=_unread) is Intervention.DONE
+        record = self.known(store, cancelled)
+        assert (record.outcome, record.scope) == (CANCELLATION, ERASED)
+
+    def test_a_late_settle_of_a_forgotten_record(self, store: BaseStore) -> None:
+        """A driver repeats the owner's settle: it is refused, so the response does not come back."""
+        ticket = _ticket()
+        self._complete(store, ticket)
+        store.change(ticket.id, forgotten, audit=_unread)
+        assert not self.settle(store, ticket, SettledState.COMPLETED, Execute(attempt=1), self.outcomes[0])
+        self._assert_used(store, 201)
+
+    def test_forgotten_twice(self, store: BaseStore) -> None:
+        """The second time there is nothing to do, and of no record nothing is known."""
+        ticket = _ticket()
+        assert store.change(ticket.id, forgotten, audit=_unwanted) is Intervention.GONE
+        self._complete(store, ticket)
+        assert store.change(ticket.id, forgotten, audit=_unread) is Intervention.DONE
+        assert store.change(ticket.id, forgotten, audit=_unwanted) is Intervention.ALREADY
+
+    @pytest.mark.parametrize("ends", ["retention", "expire", "release"])
+    def test_the_next_life_of_a_forgotten_key(self, store: BaseStore, ends: str) -> None:
+        """When it is over, a request runs as a first one, and its record says again whose it is."""
+        ticket = _ticket(ttl=60)
+        self._complete(store, ticket)
+        store.change(ticket.id, forgotten, audit=_unread)
+        if ends == "retention":
+            self.elapse(store, 61)
+        else:
+            assert store.change(ticket.id, CHANGES[ends], audit=_unread) is Intervention.DONE
+        again = _ticket(owner=uuid4())
+        assert self._complete(store, again)
+        record = self.known(store, again)
+        assert (record.scope, record.key, record.path) == (again.scope, again.key, again.path)

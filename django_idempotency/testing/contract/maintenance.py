@@ -6,20 +6,18 @@ import threading
 import time
 from collections import Counter
 from typing import Any
-from uuid import UUID
 
 import pytest
 
 from ...core.conclusions import SettledState
-from ...core.interventions import CHANGES, Intervention
-from ...core.records import MISSING, Guarantee, Record, Status
+from ...core.interventions import Intervention
+from ...core.records import MISSING, Guarantee, Status
 from ...core.rules import Busy, Execute, Replay
 from ...errors import ConfigurationError
 from ...stores.base import BaseStore, Scanned
-from ...stores.wrapper import innermost
 from ..tickets import make_ticket
 from .base import Contract
-from .workers import claimed, together
+from .concurrency import claimed, together
 
 #: Values that change with time, on one side or on both.
 MOMENTS = ("lease_until", "created_at", "expires_at", "purge_at", "read_at")
@@ -174,8 +172,7 @@ class Scanning(Contract):
         assert sum(len(batch.records) for batch in batches) == len(found) == 7
         for ticket in tickets:
             record = found[ticket.id]
-            stored = store.get(ticket.id)
-            assert stored is not None
+            stored = self.known(store, ticket)
             assert (record.scope, record.key, record.status) == (ticket.scope, ticket.key, stored.status)
             assert (record.owner, record.purge_at) == (stored.owner, stored.purge_at)
             if stored.outcome is not None:
@@ -194,40 +191,24 @@ class Scanning(Contract):
 class Eviction(Contract):
     """Tests with `vanish`. Nothing raises, and nothing is written for a record that is gone."""
 
-    def test_vanished_before_the_settle(self, store: BaseStore) -> None:
-        """A vanished record cannot be settled in any way; the key is as new."""
+    @pytest.mark.parametrize("left", [None, SettledState.COMPLETED, SettledState.FREE, SettledState.BOUND])
+    def test_vanished(self, store: BaseStore, left: SettledState | None) -> None:
+        """A vanished record is not settled in any way, and not renewed as its neighbours are; the key is as new."""
         self.need("vanish")
+        ticket, neighbour = make_ticket(), make_ticket(key="another")
+        run = self.claim(store, ticket)
+        if left is not None:
+            self.settle(store, ticket, left, run, self.outcomes[0])
+        self.elapse(store, ticket.lease + 1)
+        self.claim(store, neighbour)
+        self.vanish(store, ticket)
         for leave in (SettledState.COMPLETED, SettledState.FREE, SettledState.BOUND):
-            ticket = make_ticket(key=leave.value)
-            run = self.claim(store, ticket)
-            self.vanish(store, ticket)
             assert self.settle(store, ticket, leave, run, self.outcomes[0]) is False
-            assert store.get(ticket.id) is None
-            assert self.claim(store, make_ticket(key=leave.value, body=b"other")) == Execute(attempt=1)
-            assert self.settle(store, ticket, leave, run, self.outcomes[0]) is False
-
-    def test_vanished_before_the_renewal(self, store: BaseStore) -> None:
-        """The lease of a vanished record is not renewed; the others are."""
-        self.need("vanish")
-        tickets = [make_ticket(key=f"{number}") for number in range(3)]
-        for ticket in tickets:
-            store.claim(ticket)
-        self.vanish(store, tickets[1])
-        assert store.renew(tickets) == {tickets[0].owner, tickets[2].owner}
-        assert store.renew(tickets[1:2]) == set()
-        assert store.get(tickets[1].id) is None
-
-    def test_vanished_before_the_takeover(self, store: BaseStore) -> None:
-        """After a lapsed, a released or a completed record has vanished, the next claim is the first."""
-        self.need("vanish")
-        for number, leave in enumerate((None, SettledState.BOUND, SettledState.COMPLETED)):
-            ticket = make_ticket(key=f"{number}")
-            store.claim(ticket)
-            if leave is not None:
-                self.leave(store, ticket, leave, self.outcomes[0])
-            self.elapse(store, ticket.lease + 1)
-            self.vanish(store, ticket)
-            assert self.claim(store, make_ticket(key=f"{number}", body=b"other")) == Execute(attempt=1)
+        assert store.renew([ticket, neighbour]) == {neighbour.owner}
+        assert store.renew([ticket]) == set()
+        assert store.get(ticket.id) is None
+        assert self.claim(store, make_ticket(body=b"other")) == Execute(attempt=1)
+        assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is False
 
     @pytest.mark.parametrize("verb", ["release", "expire", "erase"])
     @pytest.mark.parametrize("ended", [None, SettledState.COMPLETED])
@@ -236,25 +217,13 @@ class Eviction(Contract):
     ) -> None:
         """A record that vanishes between the operator's read and write is gone: nothing binds the next request."""
         self.need("vanish")
-        ticket, audited, inner = make_ticket(), list[Record](), innermost(store)
+        ticket = make_ticket()
         run = self.claim(store, ticket)
         if ended is not None:
             self.settle(store, ticket, ended, run, self.outcomes[0])
         self.elapse(store, ticket.lease + 1)
-        read, seen = inner.get, list[Record]()
-
-        def read_and_vanish(record_id: UUID) -> Record | None:
-            record = read(record_id)
-            if record is not None and not seen:
-                seen.append(record)
-                self.vanish(store, ticket)
-            return record
-
-        monkeypatch.setattr(inner, "get", read_and_vanish)
-        found = store.change(ticket.id, CHANGES[verb], audit=audited.append)
-        if not seen:
-            pytest.skip(f"{type(inner).__name__} reads the record under its lock.")
-        assert (found, audited) == (Intervention.GONE, [])
+        found = self.changed_while(store, monkeypatch, ticket, verb, lambda: self.vanish(store, ticket))
+        assert found == (Intervention.GONE, [])
         other = make_ticket(body=b"other")
         run = self.claim(store, other)
         assert (run.attempt, run.takeover) == (1, False)

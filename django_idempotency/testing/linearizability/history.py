@@ -44,36 +44,22 @@ class History:
 
         What it says is read from `Idempotency-Status`. If `act` raises, the outcome is unknown, and the error is raised.
         """
-        invoked = time.monotonic()
-        answer, response, responded = Answer.UNKNOWN, None, None
+        seen: dict[str, Any] = {"answer": Answer.UNKNOWN}
+        sent: dict[str, Any] = {"key": key, "client": client, "request": request, "invoked": time.monotonic()}
         try:
             got = act()
-            answer, response, responded = said(got), _shown(got), time.monotonic()
+            seen = {"answer": said(got), "response": _shown(got), "responded": time.monotonic()}
             return got
         finally:
-            self.append(
-                Call(
-                    key=key,
-                    client=client,
-                    request=request,
-                    invoked=invoked,
-                    responded=responded,
-                    answer=answer,
-                    response=response,
-                )
-            )
+            self.append(Call(**sent, **seen))
 
-    def count(self, effects: Callable[[], int], *, key: str, client: str = "") -> int:
+    def count(self, effects: Callable[[], int], *, key: str) -> int:
         """Call `effects`, which counts what the key's work has committed, and record the number.
 
         Only under `atomic` are they as many as the responses say.
         """
-        invoked = time.monotonic()
-        number = effects()
-        responded = time.monotonic()
-        self.append(
-            Call(key=key, client=client, invoked=invoked, responded=responded, answer=Answer.COUNTED, response=number)
-        )
+        invoked, number = time.monotonic(), effects()
+        self.append(Call(key=key, invoked=invoked, responded=time.monotonic(), answer=Answer.COUNTED, response=number))
         return number
 
     def forget(self, key: str) -> None:

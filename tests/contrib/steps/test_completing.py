@@ -12,7 +12,6 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from django_idempotency import idempotent_function
-from django_idempotency.contrib.steps.calls import finish
 from django_idempotency.contrib.steps.completing import Completed, due
 from django_idempotency.contrib.steps.completing import complete as work_on
 from django_idempotency.contrib.steps.housekeeping import erase, purge
@@ -119,7 +118,7 @@ def test_what_another_has_taken_is_left_to_it(clock: Clock) -> None:
     Step.objects.exclude(due_at=None).update(due_at=timezone.now() - timedelta(seconds=1))
     [row] = due("default", limit=10)
     Step.objects.exclude(due_at=None).update(due_at=timezone.now() + timedelta(minutes=4))
-    assert [each.became for each in work_on([row], using="default", finish=finish)] == [Completed.RUNNING]
+    assert [each.became for each in work_on([row], using="default")] == [Completed.RUNNING]
     assert (states(), PROVIDER.undone) == (["DONE", "STARTED"], [])
 
 

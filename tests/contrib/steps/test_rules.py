@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from django_idempotency.contrib.steps.models import Step
 from django_idempotency.contrib.steps.rules import (
     Repeats,
     StepAction,
@@ -18,7 +19,7 @@ S, A, U = StepState, StepAction, UndoAction
 
 
 def row(state: StepState, name: str = "charge", undo: str = "") -> StepRow:
-    return StepRow(position=1, name=name, state=state, attempt=1, undo=undo)
+    return Step(position=1, name=name, state=state, attempt=1, undo=undo)
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ from django_idempotency.stores.dynamodb import DynamoDBStore, items
 from django_idempotency.stores.dynamodb.client import PAUSE
 from django_idempotency.testing import StoreContract
 from django_idempotency.testing.contract import Contract
-from django_idempotency.testing.contract.async_variants import AsyncVariants
 from django_idempotency.testing.contract.claims import Claims
+from django_idempotency.testing.contract.concurrency import AsyncVariants
 from django_idempotency.testing.contract.costs import Costs
 from django_idempotency.testing.contract.endings import Endings
 from django_idempotency.testing.contract.maintenance import Maintenance
@@ -760,7 +760,7 @@ def test_our_names_yield(dynamodb: str) -> None:
     store = make_table(make_store(dynamodb, key_attr="key", attributes={"ttl": "expires_at", "outcome": "path"}))
     ticket = make_ticket()
     assert complete(store, ticket)
-    found = store.client.boto.get_item(TableName=store.table, Key=store.schema.key(ticket.id))["Item"]
+    found = store.client.boto.get_item(TableName=store.schema.table, Key=store.schema.key(ticket.id))["Item"]
     for name in ("key", "expires_at", "path"):
         assert {name, f"idempotency_{name}"} <= found.keys()
     known = store.get(ticket.id)
@@ -769,14 +769,15 @@ def test_our_names_yield(dynamodb: str) -> None:
     assert int(found["expires_at"]["N"]) == items.deleted_at(known.expires_at)
 
 
-def test_another_table_of_a_live_store(dynamodb: str, table: str) -> None:
+def test_another_table_of_a_live_store(dynamodb: str) -> None:
     """It counts from the next request, and its records are elsewhere."""
+    table, other = made_table(dynamodb), made_table(dynamodb)
     store = make_store(dynamodb, table=table)
     ticket, before = make_ticket(), store.location
     store.claim(ticket)
-    store.table = made_table(dynamodb)
+    store.schema.table = other
     assert (store.get(ticket.id), store.location == before) == (None, False)
-    store.table = table
+    store.schema.table = table
     assert (store.get(ticket.id) is not None, store.location) == (True, before)
 
 

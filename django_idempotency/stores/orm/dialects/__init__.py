@@ -16,18 +16,7 @@ from .sqlite import SQLite
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
 
-__all__ = [
-    "Dialect",
-    "InnoDB",
-    "MariaDB",
-    "MySQL",
-    "PostgreSQL",
-    "SQLite",
-    "dialect",
-    "dialect_class",
-    "register_dialect",
-    "served",
-]
+__all__ = ["Dialect", "InnoDB", "MariaDB", "MySQL", "PostgreSQL", "SQLite", "dialect", "register_dialect", "served"]
 
 #: The first that suits a connection is used.
 _DIALECTS: list[type[Dialect]] = [PostgreSQL, MariaDB, MySQL, SQLite]
@@ -50,8 +39,7 @@ def dialect_class(connection: BaseDatabaseWrapper) -> type[Dialect] | None:
 
 def dialect(connection: BaseDatabaseWrapper) -> Dialect:
     """Return the dialect of a connection, which may connect. Raises `ConfigurationError` if there is none."""
-    found = dialect_class(connection)
-    if found is not None:
+    if (found := dialect_class(connection)) is not None:
         return found(connection)
     raise ConfigurationError(
         f"ORMStore has no dialect for the database {connection.alias!r}, whose kind is {connection.vendor!r}. "

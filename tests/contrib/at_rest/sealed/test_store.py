@@ -21,7 +21,7 @@ from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing import StoreContract
 from django_idempotency.testing.contract.base import Contract
-from django_idempotency.testing.contract.guards import Guards
+from django_idempotency.testing.contract.claims import Guards
 from django_idempotency.testing.tickets import make_ticket
 
 from ....stores import test_memory

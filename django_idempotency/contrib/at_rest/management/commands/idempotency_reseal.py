@@ -52,15 +52,10 @@ class Command(ScanningCommand):
         for kind, counted in beside.items():
             if done := counted[Resealing.DONE]:
                 self.stdout.write(f"{done:,} {kind} {'would be ' if dry else ''}resealed.")
-        unopened = {kind: counted[Resealing.CLOSED] for kind, counted in beside.items()}
-        if any(unopened.values()):
+        kinds = {"responses": self.counted, **beside}
+        if closed := [f"{count:,} {kind}" for kind, each in kinds.items() if (count := each[Resealing.CLOSED])]:
             raise CommandError(
-                f"{' and '.join(f'{count:,} {kind}' for kind, count in unopened.items() if count)} cannot be opened, and were left as they are. Add the key that has sealed them to "
-                "ENCRYPTION_KEYS, and type the command again."
-            )
-        if closed := self.counted[Resealing.CLOSED]:
-            raise CommandError(
-                f"{closed:,} responses cannot be opened, and were left as they are: no key of ENCRYPTION_KEYS has sealed "
+                f"{' and '.join(closed)} cannot be opened, and were left as they are: no key of ENCRYPTION_KEYS has sealed "
                 "them, or they were changed. Retries get response-not-stored. Add the key, and type the command again."
             )
 

@@ -39,15 +39,8 @@ def _cells(terms: dict[str, Any]) -> tuple[str, ...]:
     needed = "required" if terms.get("required") else "required for some requests" if terms["varies"] else "optional"
     key = f"`{terms['carrier']['name']}`, {needed}"
     problems = ", ".join(f"{code} `{name}`" for name, code in terms["problems"].items())
-    return (
-        terms["method"],
-        f"`{terms['path']}`",
-        key,
-        terms["lifetime"],
-        terms["guarantee"],
-        remembered(terms["remembered"]),
-        problems,
-    )
+    kept = remembered(terms["remembered"])
+    return terms["method"], f"`{terms['path']}`", key, terms["lifetime"], terms["guarantee"], kept, problems
 
 
 def remembered(terms: dict[str, Any]) -> str:

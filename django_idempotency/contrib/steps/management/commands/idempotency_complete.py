@@ -23,7 +23,6 @@ from .....instrumentation.trail import trail
 from .....management.arguments import positive
 from .....management.output import operator
 from .....runtime.registry import stores
-from ...calls import finish
 from ...completing import Completed, Looked, complete, due, watched
 from ...intervening import newest_of, undo_by_hand
 from ...journal import database_of
@@ -69,7 +68,7 @@ class Command(BaseCommand):
             left = options["limit"]
             while left and (rows := due(using, limit=min(size, left))):
                 left -= len(rows)
-                for looked in complete(rows, using=using, finish=finish):
+                for looked in complete(rows, using=using):
                     self.counted[looked.became] += 1
                     self.line(looked)
         except (DatabaseError, ConnectionDoesNotExist) as error:

@@ -29,59 +29,36 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("model", metavar="MODEL", help="The model to search, such as payments.Charge.")
-        parser.add_argument(
+        add = parser.add_argument
+        add("model", metavar="MODEL", help="The model to search, such as payments.Charge.")
+        add(
             "--same",
             type=names,
             required=True,
             metavar="FIELDS",
             help="The facts that make two rows the same: fields, or paths such as card__fingerprint.",
         )
-        parser.add_argument(
-            "--within", type=duration, required=True, metavar="SPAN", help="At most this far apart: 90s, 5m, 2h, 1d."
-        )
-        parser.add_argument(
-            "--since",
-            default="24h",
-            metavar="WHEN",
-            help="Rows from then on: 24h (ago), today, yesterday, 2026-11-23 or 2026-11-23T08:00.",
-        )
-        parser.add_argument(
-            "--until", default="0s", metavar="WHEN", help="Rows before then, in the same way. Without it, now."
-        )
-        parser.add_argument(
-            "--timestamp", metavar="FIELD", help="Says when a row was made. Without it, the first with auto_now_add."
-        )
-        parser.add_argument(
-            "--key", metavar="FIELD", help="Holds a row's key. Without it, idempotency_key, if the model has that."
-        )
-        parser.add_argument(
+        add("--within", type=duration, required=True, metavar="SPAN", help="At most this far apart: 90s, 5m, 2h, 1d.")
+        add("--since", default="24h", metavar="WHEN", help="From: 24h (ago), yesterday, 2026-11-23, 2026-11-23T08:00.")
+        add("--until", default="0s", metavar="WHEN", help="Rows before then, in the same way. Without it, now.")
+        add("--timestamp", metavar="FIELD", help="When a row was made. Without it, the first with auto_now_add.")
+        add("--key", metavar="FIELD", help="A row's key. Without it, idempotency_key, if the model has that.")
+        add(
             "--where",
             type=lookup,
             action="append",
             default=[],
             metavar="LOOKUP=VALUE",
-            help="Only such rows, as in status=paid or amount__gte=100. More than one: all must hold.",
+            help="Only rows with status=paid, amount__gte=100. Of several, all must hold.",
         )
-        parser.add_argument(
-            "--database", metavar="ALIAS", help="Of DATABASES. Without it, where the router reads the model."
+        add("--database", metavar="ALIAS", help="Of DATABASES. Without it, where the router reads the model.")
+        add("--limit", type=positive, default=10_000, metavar="ROWS", help="Read no more than these: 10,000.")
+        add(
+            "--format", choices=("table", "json", "csv", "none"), default="table", help="A table; or JSON, a line each."
         )
-        parser.add_argument(
-            "--limit", type=positive, default=10_000, metavar="ROWS", help="Read no more than these: 10,000."
-        )
-        parser.add_argument(
-            "--format",
-            choices=("table", "json", "csv", "none"),
-            default="table",
-            help="A table; json, a line each; csv; or none.",
-        )
-        parser.add_argument(
-            "--output", type=Path, metavar="FILE", help="Write to this file, which only its owner may read."
-        )
-        parser.add_argument(
-            "--textfile", type=Path, metavar="FILE", help="Write the counts for Prometheus' node exporter, too."
-        )
-        parser.add_argument("--exit-code", action="store_true", help="End with 3 if there are suspects.")
+        add("--output", type=Path, metavar="FILE", help="Write to this file, which only its owner may read.")
+        add("--textfile", type=Path, metavar="FILE", help="Write the counts for Prometheus' node exporter, too.")
+        add("--exit-code", action="store_true", help="End with 3 if there are suspects.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
