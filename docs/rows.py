@@ -38,7 +38,7 @@ POWERTOOLS = (
     Row(
         "Three functions open JSON, base64 and gzip inside a payload.",
         "how-to/keys.md#functions",
-        "tests/core/selectors/test_selectors.py::test_unpacking",
+        "tests/contrib/selecting/test_expressions.py::test_unpacking",
     ),
     Row(
         "One table serves all functions: their names are part of keys.",
@@ -80,7 +80,7 @@ POWERTOOLS = (
         "One argument is the payload: a dict, dataclass, model or event.",
         "how-to/functions.md#say-what-identifies-a-call",
         "tests/functions/test_arguments.py::test_the_one_argument_that_counts "
-        "tests/core/selectors/test_selectors.py::test_expressions "
+        "tests/contrib/selecting/test_expressions.py::test_expressions "
         "tests/functions/test_regressions.py::test_a_data_class_of_an_event_source",
     ),
     Row(

@@ -42,7 +42,6 @@ LAYER_OF = {prefix: number for number, prefixes in enumerate(LAYERS.values()) fo
 OTHERS = {
     "errors": "",
     "core": "",
-    "core.selectors": "jmespath",
     "core.concurrency": "asgiref",
     "models": "django",
     "migrations": "django",
@@ -94,6 +93,7 @@ OTHERS = {
     "contrib.outbox.publishers.webhooks": "django httpx standardwebhooks",
     "contrib.publishing.spectacular": "drf_spectacular",
     "contrib.rest": "django rest_framework",
+    "contrib.selecting": "django jmespath",
     "contrib.screening": "django django_ratelimit",
     "contrib.tools": "asgiref django",
     "contrib.tools.sdk": "django fastmcp mcp",

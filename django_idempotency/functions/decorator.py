@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.decorators import method_decorator
@@ -14,8 +14,9 @@ from jmespath.functions import Functions
 from ..core.canonical import hasher
 from ..core.policy import Duration, Policy
 from ..core.records import MISSING, Guarantee
-from ..core.selectors import Selector
+from ..core.selectors import Selector, simple
 from ..core.serialization.results import results_for
+from ..runtime.wings import wing
 from .arguments import Arguments
 from .handle import Handle
 from .names import name_of, validate_key
@@ -125,10 +126,14 @@ def idempotent_function(
     if key_prefix == "" or not isinstance(key_prefix, str | None):
         raise TypeError(f'key_prefix is text, such as "charge", not {key_prefix!r}.')
 
+    named = {"functions": jmespath_functions, "options": jmespath_options}
+    custom = {name: value for name, value in named.items() if value is not None}
+
     def selector(expression: Selecting | None) -> Selector | None:
         if expression is None or isinstance(expression, Selector):
             return expression
-        return Selector(expression, functions=jmespath_functions, options=jmespath_options)
+        plain = None if custom and isinstance(expression, str) else simple(expression)
+        return plain or cast("Selector", wing("expressions").Expression(expression, **custom))
 
     def decorate(undecorated: Any) -> Any:
         if isinstance(undecorated, (staticmethod, classmethod)):

@@ -118,6 +118,7 @@ setting_changed.connect(_forget)
 #: What asks for a wing, in words, and the wing's module.
 WINGS = {
     "selecting": ("Selecting a key or a fingerprint", "django_idempotency.contrib.selecting.selection"),
+    "expressions": ("A JMESPath expression", "django_idempotency.contrib.selecting.expressions"),
     "forms": ('profile="form"', "django_idempotency.contrib.forms.pages"),
     "kept_exceptions": ("keep_exceptions", "django_idempotency.contrib.kept_exceptions.storing"),
     "below_api_view": ("@idempotent() below @api_view", "django_idempotency.contrib.below_api_view.running"),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from django.core.checks import CheckMessage, Warning  # noqa: A004 - its name
 
-from django_idempotency.core.selectors import Selector
+from django_idempotency.contrib.selecting import Expression
 from django_idempotency.stores.wrapper import WrappedStore
 from tests.support.fakes import FakeStore
 
 #: Asks the request for an attribute that it does not have.
-FOREIGN = Selector("shop.id")
+FOREIGN = Expression("shop.id")
 
 
 class OutsideStore(FakeStore):

@@ -25,8 +25,8 @@ from jmespath.functions import signature
 
 from django_idempotency import idempotent_function
 from django_idempotency.contrib.messages import DeadLetter, disposition
+from django_idempotency.contrib.selecting import Expression, Functions
 from django_idempotency.core.canonical import digest
-from django_idempotency.core.selectors import Functions, Selector
 from django_idempotency.errors import (
     CalledItself,
     ConfigurationError,
@@ -324,12 +324,12 @@ def test_options_of_jmespath(clock: Clock) -> None:
             return text.lower()
 
     options = Options(custom_functions=Mine(), dict_cls=Ordered)
-    plain = Selector("{a: small(name)}", options=options)({"name": "TEA"})
+    plain = Expression("{a: small(name)}", options=options)({"name": "TEA"})
     assert (type(plain), plain) == (Ordered, {"a": "tea"})
     charge = idempotent_function(key="small(order)", key_prefix="charge", jmespath_options=options)(lambda order: order)
     assert (charge("TEA"), charge("tea")) == ("TEA", "TEA")
     with pytest.raises(ValueError, match="given twice"):
-        Selector("order", options=options, functions=Mine)
+        Expression("order", options=options, functions=Mine)
 
 
 def test_threads(guard: Any) -> None:

@@ -27,7 +27,7 @@ from ...http.responses import render
 from ...http.run import aconclude, aended, require_lease
 from ...http.unguarded import EXEMPT, areport_unguarded, leave_unguarded
 from ...rest_framework import problems
-from ...rest_framework.guarding import ViewTerms, finished, judge
+from ...rest_framework.guarding import ViewTerms, finished, headed, judge
 from ...rest_framework.inside import DispatchFinished
 from ...rest_framework.problems import IdempotencyException
 
@@ -66,12 +66,7 @@ async def adispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run)
         delattr(view, name)  # the guard refers to the view
         if of_instance and guard.call is None:  # the response is not rendered yet, and renderers read it from the view
             setattr(view, name, handler)
-    if guard.call is not None:
-        return response
-    judge(request, response, terms, reached=guard.reached)
-    await areport_unguarded(request)
-    await aconclude(request, response)
-    return stamp(request, response)
+    return response if guard.call is not None else await guard.leave(request, response)
 
 
 class _AsyncGuardedHandler:
@@ -82,6 +77,8 @@ class _AsyncGuardedHandler:
         self._terms = terms
         self._handler = handler
         self.call: Call | None = None
+        #: What the project's own exception handler responds to.
+        self.problem: Problem | None = None
         #: Has the view called it? Before that, it may refuse the request.
         self.reached = False
 
@@ -93,6 +90,7 @@ class _AsyncGuardedHandler:
         except Problem as problem:
             if problems.has_own_handler(self._view):
                 note_problem(request._request, problem)
+                self.problem = problem
                 raise IdempotencyException(problem, request._request) from problem
             raise DispatchFinished(await aproblem_response(problem, request._request)) from problem
         try:
@@ -101,6 +99,15 @@ class _AsyncGuardedHandler:
             if self.call is not None and (left := await self.call.course.aleft_by(error)) is not None:
                 return await _respond(self._view, left)
             raise
+
+    async def leave(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        """Finish the response to a request without a call: it has no key, or was refused."""
+        if self.problem is not None:
+            headed(response, self.problem, request)
+        judge(request, response, self._terms, reached=self.reached)
+        await areport_unguarded(request)
+        await aconclude(request, response)
+        return stamp(request, response)
 
     async def _open(self, request: Any) -> None:
         terms = self._terms
@@ -169,5 +176,5 @@ async def _respond(view: Any, problem: Problem) -> HttpResponseBase:
         return await aproblem_response(problem, view.request._request)
     note_problem(view.request._request, problem)
     response = finished(view, view.handle_exception(IdempotencyException(problem, view.request._request)))
-    await sync_to_async(render)(response)
+    await sync_to_async(render)(headed(response, problem, view.request._request))
     return response

@@ -15,12 +15,12 @@ from weakref import WeakValueDictionary
 from django.core.exceptions import ImproperlyConfigured
 
 from ...core.policy import Duration, seconds
-from ...core.selectors import Selector
 from ...engine.deadlines import remaining
 from ...errors import DeadlinePassed, InProgress, ResponseNotStored, StoreUnavailable
 from ...functions.decorator import Guarded
 from ...functions.executions import EXECUTION
 from ...functions.handle import Answer, Handle
+from ..selecting.expressions import selector_of
 from .report import OUTCOMES, BatchItem, BatchReport, OnProgress, showing
 
 logger = logging.getLogger("django_idempotency")
@@ -61,8 +61,8 @@ class Batch:
         self.total = _count(records, is_async=is_async)
         self.done = 0
         self._terms = terms
-        self._item_id = Selector(terms.item_id)
-        self._group_id = None if terms.group_id is None else Selector(terms.group_id)
+        self._item_id = selector_of(terms.item_id)
+        self._group_id = None if terms.group_id is None else selector_of(terms.group_id)
         self._margin = seconds(terms.margin)
         self._read = 0
         self._counts: Counter[str] = Counter()

@@ -1,1 +1,8 @@
-"""Keys and fingerprints that are selected from a request, and keys in its body. A policy, or its profile, asks for it."""
+"""Selecting from a payload by expressions of JMESPath: what `key`, `validate` and `fingerprint` may be."""
+
+from __future__ import annotations
+
+from .expressions import Expression
+from .functions import Functions
+
+__all__ = ["Expression", "Functions"]

@@ -21,7 +21,6 @@ from ...core.key_formats import ANY, ISSUED
 from ...core.policy import DOCUMENT, FINGERPRINTS, SELECTING, WARN, Policy, Resolved
 from ...core.records import UnprintedBytes, prints
 from ...core.selectors import Selector
-from ...core.selectors.functions import Unpackable, from_json
 from ...errors import ConfigurationError, KeyMissing, NotSelectable
 from ...http.bodies import (
     CSRF_FIELD,
@@ -36,6 +35,8 @@ from ...http.bodies import (
 from ...http.plan import formatted, plain_key
 from ...http.unguarded import KEYLESS, NO_KEY, leave_unguarded
 from ...runtime.wings import wing
+from .expressions import selector_of
+from .functions import Unpackable, from_json
 
 #: JSON longer than this (bytes) is not selected from.
 MAX_SELECTABLE = 1024 * 1024
@@ -68,7 +69,7 @@ def compiled(expression: str | Selector) -> Selector:
 
     Raises `ValueError` for an invalid expression, and for a name that the document does not have.
     """
-    selector = expression if isinstance(expression, Selector) else Selector(expression)
+    selector = selector_of(expression)
     for name in sorted(selector.roots.difference(DOCUMENT)):
         close = next(iter(get_close_matches(name, DOCUMENT, n=1)), f"body.{name}")
         raise ValueError(
@@ -83,10 +84,8 @@ def asks_request(rule: object) -> TypeGuard[Callable[[Any], Any]]:
 
 
 def _selector(expression: str | Callable[[Any], Any]) -> Selector:
-    if not isinstance(expression, (str, Selector)):
-        return Selector(expression)
     try:
-        return compiled(expression)
+        return compiled(expression) if isinstance(expression, (str, Selector)) else selector_of(expression)
     except ValueError as error:  # from a setting, or from get_idempotency_policy()
         raise ConfigurationError(str(error)) from error
 

@@ -22,12 +22,12 @@ from ... import conf
 from ...core.canonical import canonical_bytes
 from ...core.conclusions import WorkResult
 from ...core.profiles import DEFAULT
-from ...core.selectors.functions import Unpackable, from_json
 from ...decorators import idempotent
 from ...errors import Problem
 from ...http.exchange import HeaderStatus, noted
 from ...http.plan import parse_key
 from ...http.responses import StoredResponse
+from ..selecting.functions import Unpackable, from_json
 from .refusals import refusal
 from .sdk import META_KEY, REPLAYED, well_formed
 

@@ -17,8 +17,8 @@ from pytest_django import Settings
 
 from django_idempotency import Policy
 from django_idempotency.conf import resolve
+from django_idempotency.contrib.selecting import Expression, Functions
 from django_idempotency.contrib.selecting.selection import MAX_SELECTABLE, Document, compiled, selected_key
-from django_idempotency.core.selectors import Functions, Selector
 from django_idempotency.errors import ConfigurationError, KeyMissing
 from django_idempotency.http.admission import compile_expressions, fingerprint
 from django_idempotency.http.unguarded import report_unguarded
@@ -53,13 +53,13 @@ class Mine(Functions):
 
 def test_a_selector_with_functions_of_its_own() -> None:
     """A selector sees the same document as an expression does, as a key and as a fingerprint."""
-    small = Selector("small(body.name)", functions=Mine)
+    small = Expression("small(body.name)", functions=Mine)
     sent, again, other = (request({"name": name, "amount": 5}) for name in ("TEA", "tea", "milk"))
-    assert key(small, sent) == key(small, again) == key(Selector("body.name"), again) != key(small, other)
+    assert key(small, sent) == key(small, again) == key(Expression("body.name"), again) != key(small, other)
     assert digest(small, sent) == digest(small, again) != digest(small, other)
     compile_expressions(Policy(key=small))
     with pytest.raises(ValueError, match="asks for 'name'"):
-        compile_expressions(Policy(key=Selector("small(name)", functions=Mine)))
+        compile_expressions(Policy(key=Expression("small(name)", functions=Mine)))
 
 
 USER = SimpleNamespace(is_authenticated=True, pk=7, tenant_id="t")

@@ -319,10 +319,11 @@ def project_handler(error: Exception, context: Any) -> Response:
 
 
 def test_a_projects_own_exception_handler_answers_problems(call: Caller, settings: Settings) -> None:
-    """The project's exception handler shapes the problem, as in DRF."""
+    """The project's exception handler shapes the problem, as in DRF, and its headers are kept."""
     settings.REST_FRAMEWORK = {**settings.REST_FRAMEWORK, "EXCEPTION_HANDLER": f"{__name__}.project_handler"}
     for url in ("/required/", "/below/"):
-        assert call(url, key="a,b").status_code == 499
+        refused = call(url, key="a,b")
+        assert (refused.status_code, refused["Cache-Control"]) == (499, "no-store")
     assert effects() == 0
 
 

@@ -1,4 +1,4 @@
-"""One selector: compiled where it is declared, so that a wrong expression fails there and not at the first payload.
+"""Expressions of JMESPath: compiled where they are declared, so that a wrong one fails there and not at the first payload.
 
 JMESPath's interpreter walks Python objects as they are: nothing is copied, and values keep their types. Names are looked up
 in mappings, and as public attributes of other objects (of a mapping that is no dict, its properties); never a method, and never a
@@ -7,36 +7,20 @@ name that begins with "_". A tuple counts as a list.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from datetime import date, time, timedelta
 from decimal import Decimal
-from functools import cached_property, lru_cache, partial
-from inspect import iscoroutinefunction
+from functools import lru_cache, partial
 from typing import Any
-from uuid import UUID
 
 import jmespath
 from jmespath.exceptions import EmptyExpressionError, JMESPathError, JMESPathTypeError, LexerError, ParseError
 from jmespath.visitor import Options, TreeInterpreter
 
-from ...errors import NotSelectable
-from ..canonical import is_missing
-from ..canonical.encoder import field_names
+from ...core.canonical.encoder import field_names
+from ...core.selectors import Selector, looked_up, simple
 from .functions import Functions, Unpackable, inflates, inflating_once, with_ours
 
 Node = Any
-
-#: Values, not objects with fields: `amount.real` selects nothing.
-_OPAQUE = (
-    *(type(None), bool, int, float, complex, str, bytes, bytearray, memoryview, type),
-    *(list, set, frozenset, Decimal, UUID, date, time, timedelta),
-)
-
-
-#: The attributes of a mapping that are looked up, where it has no such item: as `message_id` of an SQS record's class.
-_COMPUTED = (property, cached_property)
 
 
 class Interpreter(TreeInterpreter):
@@ -46,22 +30,7 @@ class Interpreter(TreeInterpreter):
         super().__init__(Options(dict_cls=dict_cls, custom_functions=functions))
 
     def visit_field(self, node: Node, value: Any) -> Any:
-        name = node["value"]
-        if isinstance(value, dict):
-            return value.get(name)
-        # An ABC check takes as long as everything else here (measured), so a mapping must have get().
-        if hasattr(value, "get") and isinstance(value, Mapping):
-            found = value.get(name)
-            if found is None and name[0] != "_" and isinstance(getattr(type(value), name, None), _COMPUTED):
-                with suppress(KeyError):  # of the item that it is computed from
-                    return getattr(value, name)
-            return found
-        if name.startswith("_") or isinstance(value, _OPAQUE):
-            return None
-        found = getattr(value, name, None)
-        if isinstance(found, type):
-            return None
-        return found if isinstance(found, _OPAQUE) or not inspect.isroutine(found) else None
+        return looked_up(node["value"], value)
 
     def visit_comparator(self, node: Node, value: Any) -> Any:
         # A literal is a float, and 0.1 is less than Decimal("0.1"): their digits are equal.
@@ -122,68 +91,44 @@ class Interpreter(TreeInterpreter):
         return value is None or value is False or (isinstance(value, (str, list, tuple, Mapping)) and len(value) == 0)
 
 
-# ----------------------------------------------------------------------------------------------------------- a selector
+class Expression(Selector):
+    """A JMESPath expression.
 
-
-class Selector:
-    """`selector(payload)` returns what an expression or a callable finds in the payload; `None` if it finds nothing.
-
-    Raises `ValueError` for an invalid expression, an unknown function or too few arguments. Custom `functions` (a
-    subclass of jmespath's `Functions`, or an instance of one) are available in addition to ours; jmespath's own
-    `options` contain them, and the class of what `{a: b}` makes.
+    Custom `functions` (a subclass of jmespath's `Functions`, or an instance of one) are available in addition to ours;
+    jmespath's own `options` contain them, and the class of what `{a: b}` makes. Raises `ValueError` for an invalid
+    expression, an unknown function or too few arguments.
     """
 
-    __slots__ = ("_find", "expression", "field", "in_parts", "is_missing", "roots", "whole")
+    def __init__(self, expression: str, *, functions: Any = None, options: jmespath.Options | None = None) -> None:
+        if options is not None:
+            if functions is not None and options.custom_functions is not None:
+                raise ValueError(
+                    "Custom functions are given twice: pass them in the options or as functions, not both."
+                )
+            functions = functions or options.custom_functions
+        tree, interpreter = _compiled(expression, functions, options.dict_cls if options else None)
+        find: Callable[[Any], Any] = partial(getattr(interpreter, f"visit_{tree['type']}"), tree)
+        if any(inflates(call["value"]) for call in _calls(tree)):
+            find = inflating_once(find)
+        roots = set(_roots(tree))
+        super().__init__(
+            expression=expression,
+            find=find,
+            field=tree["value"] if tree["type"] == "field" else None,
+            roots=frozenset(name for name in roots if name is not None),
+            whole=None in roots,
+            in_parts=_in_parts(tree),
+        )
 
-    def __init__(
-        self, expression: str | Callable[[Any], Any], *, functions: Any = None, options: jmespath.Options | None = None
-    ) -> None:
-        #: As it was declared.
-        self.expression = expression
-        #: Does the expression build its result from parts (`[a, b]`, `{a: a, b: b}`)?
-        self.in_parts = callable(expression)
-        #: The names that an expression looks up in the payload itself.
-        self.roots: frozenset[str] = frozenset()
-        #: Does it depend on more of the payload than these?
-        self.whole = True
-        #: The one name of an expression that is nothing else.
-        self.field: str | None = None
-        self._find: Callable[[Any], Any]
-        if isinstance(expression, str):
-            if options is not None:
-                if functions is not None and options.custom_functions is not None:
-                    raise ValueError(
-                        "Custom functions are given twice: pass them in the options or as functions, not both."
-                    )
-                functions = functions or options.custom_functions
-            tree, interpreter = _compiled(expression, functions, options.dict_cls if options else None)
-            self.in_parts = _in_parts(tree)
-            roots = set(_roots(tree))
-            self.roots, self.whole = frozenset(name for name in roots if name is not None), None in roots
-            self.field = tree["value"] if tree["type"] == "field" else None
-            self._find = partial(getattr(interpreter, f"visit_{tree['type']}"), tree)
-            if any(inflates(call["value"]) for call in _calls(tree)):
-                self._find = inflating_once(self._find)
-        elif iscoroutinefunction(expression) or not callable(expression):
-            raise ValueError(
-                f"{expression!r} selects nothing: type a JMESPath expression, or a sync function of the payload."
-            )
-        else:
-            self._find = expression
-        #: Is the selected value missing, or one of the parts that it was built from?
-        self.is_missing: Callable[[Any], bool] = partial(is_missing, parts=self.in_parts)
+    def _reason(self, error: Exception) -> str:
+        if isinstance(error, JMESPathTypeError):  # its own text shows the value
+            return f"{error.function_name}() takes {' or '.join(error.expected_types)}, not {error.actual_type}."
+        return str(error) if isinstance(error, Unpackable) else super()._reason(error)
 
-    def __repr__(self) -> str:
-        return f"Selector({self.expression!r})"
 
-    def __call__(self, payload: Any) -> Any:
-        """Select. Raises `NotSelectable` if the payload does not fit the expression, and what a callable raises."""
-        if not isinstance(self.expression, str):
-            return self._find(payload)
-        try:
-            return self._find(payload)
-        except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
-            raise NotSelectable(f"{self.expression!r} cannot be applied: {_reason(error)}") from error
+def selector_of(expression: str | Callable[[Any], Any]) -> Selector:
+    """Return the selector of an expression or of a function; a selector is returned unchanged. Raises `ValueError`."""
+    return expression if isinstance(expression, Selector) else simple(expression) or Expression(str(expression))
 
 
 @lru_cache(maxsize=512)
@@ -270,9 +215,3 @@ def _in_parts(node: Node) -> bool:
     if kind == "or_expression" or (kind == "function_expression" and node["value"] == "not_null"):
         return any(map(_in_parts, children))
     return kind in ("multi_select_list", "multi_select_dict")
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, JMESPathTypeError):  # its own text shows the value
-        return f"{error.function_name}() takes {' or '.join(error.expected_types)}, not {error.actual_type}."
-    return str(error) if isinstance(error, Unpackable) else f"{type(error).__name__} in one of its functions."

@@ -18,7 +18,7 @@ import jmespath.functions
 from jmespath.exceptions import JMESPathTypeError
 from jmespath.functions import TYPES_MAP, signature
 
-from ..records import INFLATE_LIMIT
+from ...core.records import INFLATE_LIMIT
 
 #: The same limit as Python's for integers in text (CVE-2020-10735).
 _MOST_DIGITS = 4300
@@ -144,7 +144,7 @@ def with_ours(functions: Any) -> Functions:
         functions = functions()
     if not isinstance(functions, jmespath.functions.Functions):
         raise TypeError(
-            f"JMESPath functions are a subclass of django_idempotency.core.selectors.Functions, not {given!r}."
+            f"JMESPath functions are a subclass of django_idempotency.contrib.selecting.Functions, not {given!r}."
         )
     if isinstance(functions, Functions):
         return functions

@@ -21,7 +21,9 @@ import pydantic
 import pytest
 from django.utils.functional import SimpleLazyObject
 
-from django_idempotency.core.selectors import Functions, Selector
+from django_idempotency.contrib.selecting import Expression, Functions
+from django_idempotency.contrib.selecting.expressions import selector_of
+from django_idempotency.core.selectors import simple
 from django_idempotency.errors import NotSelectable
 from testproject.payments.models import Charge
 
@@ -177,26 +179,26 @@ PAYLOAD = {
 )
 def test_expressions(expression: str, expected: Any) -> None:
     """JMESPath over objects, tuples and mappings, with values of their original types."""
-    found = Selector(expression)(PAYLOAD)
+    found = selector_of(expression)(PAYLOAD)
     assert found == expected
     assert type(found) is type(expected)
 
 
 def test_nothing_is_copied() -> None:
     """What is selected is the very object."""
-    assert Selector("lines[1]")(PAYLOAD) is LINES[1]
-    assert Selector("@")(PAYLOAD) is PAYLOAD
+    assert selector_of("lines[1]")(PAYLOAD) is LINES[1]
+    assert selector_of("@")(PAYLOAD) is PAYLOAD
 
 
 def test_what_a_property_raises_is_raised() -> None:
     """The expression is not at fault."""
     with pytest.raises(LookupError, match="of the project's own"):
-        Selector("lines[0].broken")(PAYLOAD)
+        selector_of("lines[0].broken")(PAYLOAD)
 
 
 def test_a_callable_is_called_with_the_payload() -> None:
     """An exception from it is passed on."""
-    selector = Selector(lambda payload: payload["count"] + 1)
+    selector = selector_of(lambda payload: payload["count"] + 1)
     assert selector(PAYLOAD) == 6
     with pytest.raises(KeyError):
         selector({})
@@ -223,14 +225,14 @@ def test_unpacking(prefix: str, name: str, pack: Callable[[str], str]) -> None:
     """Under our names and those of AWS Powertools; text or bytes, as brokers deliver; what is absent stays absent."""
     body, inner = pack(json.dumps(ORDER)), f"{prefix}{name}(body)"
     expression = f"{inner}.order.id" if name == "json" else f"{prefix}json({inner}).order.id"
-    selector = Selector(expression)
+    selector = selector_of(expression)
     assert selector({"body": body}) == selector({"body": body.encode()}) == "o-1"
     assert selector({}) is None
 
 
 def test_amounts_of_json_keep_their_digits() -> None:
     """As floats these two would be one."""
-    selector = Selector("from_json(@)")
+    selector = selector_of("from_json(@)")
     assert selector("0.1") == Decimal("0.1")
     assert selector("0.10000000000000000555") == Decimal("0.10000000000000000555")
     assert [type(value) for value in selector("[1, 1.0, 1e2]")] == [int, Decimal, Decimal]
@@ -238,7 +240,7 @@ def test_amounts_of_json_keep_their_digits() -> None:
 
 def test_whole_numbers() -> None:
     """Whole decimals too, and whole numbers with many digits."""
-    selector = Selector("[floor(@), ceil(@)]")
+    selector = selector_of("[floor(@), ceil(@)]")
     assert [selector(number) for number in (Decimal("12.5"), Decimal("-12.5"), 12)] == [[12, 13], [-13, -12], [12, 12]]
     assert selector(Decimal("1e400")) == [10**400, 10**400]
     assert selector(Decimal("1e-9999999")) == [0, 1]
@@ -278,7 +280,7 @@ def test_whole_numbers() -> None:
 def test_a_payload_that_does_not_fit(expression: str, value: Any, said: str) -> None:
     """The error says what the function takes, and never what it got."""
     with pytest.raises(NotSelectable) as caught:
-        Selector(expression)(value)
+        selector_of(expression)(value)
     assert str(caught.value) == f"{expression!r} cannot be applied: {said}"
 
 
@@ -300,21 +302,21 @@ LONG = Decimal("1234567890123456789012345678901234567890.12")
 )
 def test_numbers_keep_their_digits(expression: str, value: Any, expected: Any) -> None:
     """Rounded, two amounts would be one key."""
-    assert Selector(expression)(value) == expected
+    assert selector_of(expression)(value) == expected
 
 
 def test_a_bomb_is_not_inflated(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few bytes may not become gigabytes."""
-    monkeypatch.setattr("django_idempotency.core.selectors.functions.INFLATE_LIMIT", 1024**2)
-    assert len(Selector("from_base64_gzip(@)")(zipped("x" * 1024**2))) == 1024**2
+    monkeypatch.setattr("django_idempotency.contrib.selecting.functions.INFLATE_LIMIT", 1024**2)
+    assert len(selector_of("from_base64_gzip(@)")(zipped("x" * 1024**2))) == 1024**2
     with pytest.raises(NotSelectable, match="inflates 1 MiB at most"):
-        Selector("from_base64_gzip(@)")(zipped("x" * (1024**2 + 1)))
+        selector_of("from_base64_gzip(@)")(zipped("x" * (1024**2 + 1)))
 
 
 def test_bombs_share_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor may a list of them, one for each element of a projection; the next payload starts afresh."""
-    monkeypatch.setattr("django_idempotency.core.selectors.functions.INFLATE_LIMIT", 1024**2)
-    selector = Selector("[*].from_base64_gzip(@)")
+    monkeypatch.setattr("django_idempotency.contrib.selecting.functions.INFLATE_LIMIT", 1024**2)
+    selector = selector_of("[*].from_base64_gzip(@)")
     half = zipped("x" * (1024**2 // 2))
     for _ in range(2):
         assert len(selector([half, half])) == 2
@@ -345,7 +347,7 @@ def test_bombs_share_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_wrong_expression_fails_at_once(expression: str, said: str) -> None:
     """Not at the first payload; the error has the expression, the place and what is wrong."""
     with pytest.raises(ValueError, match=f"^{re.escape(repr(expression))} is not a JMESPath expression: .*{said}"):
-        Selector(expression)
+        selector_of(expression)
 
 
 async def aselect(payload: Any) -> Any: ...
@@ -355,7 +357,7 @@ async def aselect(payload: Any) -> Any: ...
 def test_what_is_not_a_selector(wrong: Any) -> None:
     """Neither text nor callable, or a callable whose result is never awaited."""
     with pytest.raises(ValueError, match="type a JMESPath expression, or a sync function"):
-        Selector(wrong)
+        selector_of(wrong)
 
 
 # -------------------------------------------------------------------------------------------------------- own functions
@@ -387,16 +389,16 @@ class OnOurs(Functions):
 )
 def test_own_functions_stand_beside_ours(functions: Any) -> None:
     """In AWS Powertools they replace the built-in ones."""
-    assert Selector("shout(from_json(@))", functions=functions)('"x"') == "X!"
+    assert Expression("shout(from_json(@))", functions=functions)('"x"') == "X!"
 
 
 def test_own_functions_keep_their_state_and_win() -> None:
     """Two objects of one class are two; if names collide, the project's function wins."""
     one, other = Theirs("?"), Theirs("...")
-    assert Selector("shout(@)", functions=one)("x") == "X?"
-    assert Selector("shout(@)", functions=other)("x") == "X..."
-    assert Selector("length(@)", functions=one)("x") == -1
-    assert Selector("length(@)")("x") == 1
+    assert Expression("shout(@)", functions=one)("x") == "X?"
+    assert Expression("shout(@)", functions=other)("x") == "X..."
+    assert Expression("length(@)", functions=one)("x") == -1
+    assert selector_of("length(@)")("x") == 1
 
 
 @pytest.mark.parametrize(
@@ -416,7 +418,7 @@ def test_own_functions_keep_their_state_and_win() -> None:
 )
 def test_what_is_put_together_from_parts(expression: Any, *, in_parts: bool) -> None:
     """A part that is None is a missing part; in a value selected as it is, None may be a value."""
-    assert Selector(expression).in_parts is in_parts
+    assert selector_of(expression).in_parts is in_parts
 
 
 @pytest.mark.parametrize(
@@ -441,7 +443,7 @@ def test_what_is_put_together_from_parts(expression: Any, *, in_parts: bool) -> 
 )
 def test_the_names_that_a_payload_is_asked_for(expression: Any, roots: set[str]) -> None:
     """They make it possible to report a misspelt name at the declaration."""
-    assert Selector(expression).roots == roots
+    assert selector_of(expression).roots == roots
 
 
 @pytest.mark.parametrize(
@@ -462,14 +464,14 @@ def test_the_names_that_a_payload_is_asked_for(expression: Any, roots: set[str])
 )
 def test_what_depends_on_the_whole_payload(expression: Any, whole: bool) -> None:
     """Of such a payload nothing may be left out."""
-    assert Selector(expression).whole is whole
+    assert selector_of(expression).whole is whole
 
 
 def test_what_is_missing_depends_on_what_was_selected() -> None:
     """A null inside a value that was selected whole is a value; a null in place of a part is missing."""
     payload = {"a": {"id": 1, "note": None}, "b": None}
     for expression, missing in {"a": False, "[a, b]": True, "a.[id, note]": True, "b": True, "c[*]": True}.items():
-        selector = Selector(expression)
+        selector = selector_of(expression)
         assert selector.is_missing(selector(payload)) is missing, expression
 
 
@@ -507,13 +509,28 @@ class Headers(dict[str, Any]):
         return "utf-8"
 
 
-def test_properties_of_mappings() -> None:
+@pytest.mark.parametrize("select", [simple, Expression], ids=["as a name", "as an expression"])
+def test_properties_of_mappings(select: Callable[[str], Any]) -> None:
     """An item comes first; then what its class computes; no methods and constants, which are the same for all."""
     message = Message(messageId="m-1", keys=None)
-    assert [Selector(name)(message) for name in ("message_id", "messageId", "keys", "colour", "_items")] == [
+    assert [select(name)(message) for name in ("message_id", "messageId", "keys", "colour", "_items")] == [
         *("m-1", "m-1"),
         *(None, None, None),
     ]
-    assert Selector("[message_id, inner.id]")(Message(message_id="own", inner={"id": 3})) == ["own", 3]
-    assert Selector("message_id")(Message()) is None  # its property raises KeyError
-    assert Selector("encoding")(Headers()) is None
+    assert select("message_id")(Message()) is None  # its property raises KeyError
+    assert select("encoding")(Headers()) is None
+
+
+def test_a_name_is_an_expression() -> None:
+    """What is known of a plain name is what JMESPath knows of it; anything else is parsed."""
+    for name in ("a", "_a1", "true"):
+        plain, parsed = simple(name), Expression(name)
+        assert plain is not None
+        facts = ("expression", "field", "roots", "whole", "in_parts")
+        assert [getattr(plain, fact) for fact in facts] == [getattr(parsed, fact) for fact in facts]
+    assert [simple(text) for text in ("a.b", '"a"', "@", "", " a", "1", "ä", "a-b")] == [None] * 8
+
+
+def test_properties_within_an_expression() -> None:
+    """They are looked up at each level."""
+    assert selector_of("[message_id, inner.id]")(Message(message_id="own", inner={"id": 3})) == ["own", 3]
