@@ -299,7 +299,8 @@ class Policy:
         if bounded and seconds(self.lease) >= seconds(self.ttl):
             raise ValueError(f"Policy(lease={self.lease!r}, ttl={self.ttl!r}): make lease shorter than ttl.")
         lease, longest = given.get("lease"), given.get("longest_run")
-        if lease is not None and longest is not None and seconds(longest) <= seconds(lease):
+        leases = self.guarantee != Guarantee.ATOMIC  # as a setting it is for these only
+        if leases and lease is not None and longest is not None and seconds(longest) <= seconds(lease):
             raise ValueError(f"Policy(lease={lease!r}, longest_run={longest!r}): make longest_run longer than lease.")
         if self.anonymous == "shared" and given.get("key") is not None:
             raise ValueError(

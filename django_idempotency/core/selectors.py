@@ -58,9 +58,10 @@ class Selector:
     #: Does the expression build its result from parts (`[a, b]`, `{a: a, b: b}`)?
     in_parts: bool = True
 
-    def is_missing(self, value: Any) -> bool:
+    @cached_property
+    def is_missing(self) -> Callable[[Any], bool]:
         """Is the selected value missing, or one of the parts that it was built from?"""
-        return is_missing(value, parts=self.in_parts)
+        return partial(is_missing, parts=self.in_parts)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.expression!r})"

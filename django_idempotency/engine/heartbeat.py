@@ -49,7 +49,7 @@ class Lease(ref[Leased]):
     """An operation's lease, held weakly: if the operation is abandoned without a settle, the lease simply ends."""
 
     __slots__ = ("due", "ends", "until")
-    #: When it has certainly ended, when it is next renewed, and from when on it is no longer: then it is looked at once more.
+    #: When it has certainly ended, when it is next renewed, and from when on it is no longer.
     ends: float
     due: float
     until: float
@@ -60,8 +60,7 @@ class Lease(ref[Leased]):
         return (self.ends - self.due) / 4
 
     def begin(self, now: float, seconds: float, until: float = inf) -> None:
-        self.ends, self.until = now + seconds, until
-        self.due = due if (due := now + seconds / PART) < until else self.ends
+        self.ends, self.due, self.until = now + seconds, now + seconds / PART, until
 
 
 class Heartbeat(Background):
@@ -122,8 +121,9 @@ class Heartbeat(Background):
         return lease
 
     def resume(self, lease: Lease) -> None:
-        """Watch a forgotten lease again; its end is unchanged."""
+        """Watch a forgotten lease again, whose work is over and whose settle waits; its end is unchanged."""
         if (operation := lease()) is not None:
+            lease.due, lease.until = min(lease.due, lease.ends - operation.ticket.lease / PART), inf
             with self._lock:
                 self._watched[id(operation)] = lease
             if self._thread is None or lease.due < self._wakes:
@@ -164,11 +164,16 @@ class Heartbeat(Background):
             for name, lease in self._watched.copy().items():
                 if lease.due <= now:
                     operation = lease()
-                    if operation is not None:
-                        (found if now < lease.until else stuck).append(operation)
-                    elif self._watched.get(name) is lease:  # or another operation has it by now
-                        self._watched.pop(name, None)
-                elif lease.due <= now + lease.early and (operation := lease()) is not None:
+                    if operation is None:
+                        if self._watched.get(name) is lease:  # or another operation has it by now
+                            self._watched.pop(name, None)
+                    elif now < lease.until:
+                        found.append(operation)
+                    elif now < lease.ends:
+                        lease.due = lease.ends  # no other takes over before
+                    else:
+                        stuck.append(operation)
+                elif lease.due <= min(now + lease.early, lease.until) and (operation := lease()) is not None:
                     soon.append(operation)
         for operation in stuck:
             self._lost(operation, LeaseLost(OVERRUN))

@@ -118,6 +118,25 @@ def test_a_store_that_comes_back(world: World) -> None:
     assert listener.events[3:] == []
 
 
+@pytest.mark.parametrize("ends", [99, 115], ids=["before", "after"])
+def test_work_that_has_ended_runs_no_longer(world: World, monkeypatch: pytest.MonkeyPatch, ends: int) -> None:
+    """While its settle waits its lease is renewed, `longest_run` or not: what has been done is not done again."""
+    operation, listener = world.operation(longest_run=100.0)
+    operation.open()
+    world.run(to=ends)
+
+    def unavailable(*_: Any) -> bool:
+        raise StoreUnavailable
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.store, "settle", unavailable)
+        operation.settle(WorkResult.KEPT, OUTCOME)
+        world.run(to=ends + 26)
+        assert isinstance(world.operation()[0].open(), Busy)
+    world.run(to=ends + 100)
+    assert listener.events == ["claimed", "deferred", "completed"]
+
+
 def test_a_store_that_comes_back_as_the_settle_is_queued(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread finds no settle whose lease is not kept yet: it would be watched after its end."""
     operation, listener = world.operation()

@@ -137,7 +137,9 @@ def test_a_store_that_does_not_answer_meanwhile(
         patched.setattr(world.store, "renew", fails)
         world.run(until=99)
     before = len(calls)
-    world.run(until=120)
+    world.run(until=109)
+    assert (world.events, stuck.is_lost()) == (["claimed"], False)  # its lease was renewed at 80
+    world.run(until=110)
     assert len(calls) == before
     assert world.events == ["claimed", "lost"]
     assert stuck.is_lost()
@@ -279,7 +281,7 @@ def test_a_lease_may_be_forgotten_while_others_are_looked_at(look: Callable[[Hea
     others = [LeaseOperation(MemoryStore(), leased(), lambda *_: None) for _ in range(3)]
 
     class Looked:
-        early = 0.0
+        early, until = 0.0, 1.0
 
         @property
         def due(self) -> float:

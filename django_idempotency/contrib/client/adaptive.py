@@ -65,6 +65,7 @@ class Pace:
         """Give a place up. Those behind it move up."""
         with self._lock:
             insort(self._gone, place)
+            self._sent = max(0.0, self._sent - 1)
 
     def throttled(self, now: float) -> None:
         """Note that the host has throttled. What was sent together counts once."""

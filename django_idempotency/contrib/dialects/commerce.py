@@ -76,9 +76,13 @@ def _context(request: HttpRequest | None) -> dict[str, Any]:
 
 def adcp_replay(request: HttpRequest, response: HttpResponse) -> HttpResponse:
     """Return a replay with the `context` of its own request, as AdCP wants it: for a policy's `on_replay`."""
-    body = json.loads(response.content)
-    body.pop("context", None)
-    response.content = json.dumps(body | _context(request)).encode()
+    try:
+        body = json.loads(response.content)
+    except ValueError:  # of a 204
+        return response
+    if isinstance(body, dict):
+        body.pop("context", None)
+        response.content = json.dumps(body | _context(request)).encode()
     return response
 
 

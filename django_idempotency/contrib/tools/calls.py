@@ -21,7 +21,9 @@ from django.http.response import HttpResponseBase
 from ... import conf
 from ...core.canonical import canonical_bytes
 from ...core.conclusions import WorkResult
+from ...core.policy import Policy
 from ...core.profiles import DEFAULT
+from ...core.records import Guarantee
 from ...decorators import idempotent
 from ...errors import Problem
 from ...http.exchange import HeaderStatus, noted
@@ -111,13 +113,17 @@ def call_digest(request: Any) -> bytes:
     return canonical_bytes({name: value for name, value in call.params.items() if name not in NOT_COMPARED})
 
 
-def is_kept(response: Any) -> bool | WorkResult | None:
-    """Is a response kept? Not a question to the client: the call goes on with the answer, under its key. Nor a failure."""
+def is_kept(response: Any, *, atomic: bool) -> bool | WorkResult | None:
+    """Is a response kept? Not a question to the client: the call goes on with the answer, under its key.
+
+    Nor a failure whose writes are rolled back. Under a lease nothing is, and what has been done is not done again.
+    """
     envelope = _envelope(response)
     result = _member(envelope, "result")
-    if "error" in envelope or result.get("isError") is True:
-        return WorkResult.FAILED
-    return False if result.get("resultType") == "input_required" else None
+    if result.get("resultType") == "input_required":
+        return False
+    fails = isinstance(envelope.get("error"), Mapping) or result.get("isError") is True
+    return WorkResult.FAILED if fails and atomic else None
 
 
 def renamed(request: HttpRequest, response: Any) -> Any:
@@ -176,9 +182,9 @@ def idempotent_tool_calls(
     The key is `params._meta["idempotency-key"]`, or the argument of the tool that is named by `argument`, or the header.
     Whatever else the view takes passes, and so do calls of other tools than `tools`, if that is given; a batch with a call is
     refused. A problem is the result of the tool, with `isError` and what to do (`retry`), and status 200. A
-    replay has the id of its own request. A result with `isError`, or a JSON-RPC error, is a failure, as a 5xx is: the key is
-    free for the same call, and with `atomic` its writes are rolled back. `fields` are those of `Policy`, such as `required`,
-    `scope` and `guarantee`.
+    replay has the id of its own request. Under `atomic` a result with `isError`, or a JSON-RPC error, is a failure, as a 5xx
+    is: its writes are rolled back, and the key is free for the same call. Under `lease` it is stored as any other. `fields`
+    are those of `Policy`, such as `required`, `scope` and `guarantee`.
 
     Takes a function, or what REST framework's `as_view()` returns. Raises what `idempotent()` raises.
     """
@@ -186,13 +192,18 @@ def idempotent_tool_calls(
     def decorate(view: Any) -> Any:
         if inspect.isclass(view):
             raise ImproperlyConfigured(f"@idempotent_tool_calls() takes {view.__name__}.as_view(), not the class.")
-        hooks = {"key": call_key, "fingerprint": call_digest, "keep": is_kept, "on_replay": renamed}
+        policy = Policy(**fields)
+
+        def kept(response: Any) -> bool | WorkResult | None:
+            return is_kept(response, atomic=conf.field(policy, "guarantee") == Guarantee.ATOMIC)
+
+        hooks = {"key": call_key, "fingerprint": call_digest, "keep": kept, "on_replay": renamed}
         guarded: Callable[..., Any] = idempotent(**hooks, **fields, profile=MCP)(view)
         # A call that has a key, and nobody whose it is, is refused.
         keyed: Callable[..., Any] = idempotent(**{**hooks, **fields, "required": True}, profile=MCP)(view)
         # What passes has no guard, but the transactions of ATOMIC_REQUESTS.
-        kept = {name: fields[name] for name in ("guarantee", "store") if name in fields}
-        bare: Callable[..., Any] = idempotent(key=None, required=False, profile=MCP, **kept)(view)
+        same = {name: fields[name] for name in ("guarantee", "store") if name in fields}
+        bare: Callable[..., Any] = idempotent(key=None, required=False, profile=MCP, **same)(view)
 
         def begin(request: HttpRequest, *given: Any, **more: Any) -> Any:
             """Return the response to a request, or what is awaited for it."""

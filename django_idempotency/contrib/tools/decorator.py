@@ -18,6 +18,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import close_old_connections
 
 from ...core.policy import Duration, Policy, seconds
+from ...core.records import Guarantee
 from ...core.serialization.codecs import BUILTINS, codec_of, name_of
 from ...errors import ConfigurationError, IdempotencyError, ScopeRequired
 from ...functions import current_operation, derive_key, idempotent_function
@@ -37,7 +38,7 @@ TOOL = "_idempotent_tool"
 
 
 class NotFinal(IdempotencyError):
-    """The tool asks its client for more, or says that it has failed. Its key is free for the same call."""
+    """The tool asks its client for more, or has failed and is rolled back. Its key is free for the same call."""
 
     def __init__(self, result: Any) -> None:
         super().__init__()
@@ -228,14 +229,21 @@ class Tool:
         @functools.wraps(self.function)
         def body(*args: Any, **kwargs: Any) -> Any:
             with working():
-                return final(self.function(*args, **kwargs))
+                return self.final(self.function(*args, **kwargs))
 
         @functools.wraps(self.function)
         async def abody(*args: Any, **kwargs: Any) -> Any:
             with working():
-                return final(await self.function(*args, **kwargs))
+                return self.final(await self.function(*args, **kwargs))
 
         return abody if iscoroutinefunction(self.function) else body
+
+    def final(self, result: Any) -> Any:
+        """Return a result. Raises `NotFinal` for a question (MCP 2026-07-28), and for a failure that is rolled back."""
+        undone = sdk.fails(result) and self.terms.resolved().guarantee == Guarantee.ATOMIC
+        if undone or sdk.asks(result):
+            raise NotFinal(result)
+        return result
 
 
 def refuse_unstorable(function: Callable[..., Any]) -> None:
@@ -290,13 +298,6 @@ async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
     _AT_WORK.add(task)
     task.add_done_callback(_AT_WORK.discard)
     return await asyncio.shield(task)
-
-
-def final(result: Any) -> Any:
-    """Return a result. Raises `NotFinal` for a question to the client (MCP 2026-07-28), and for one that is an error."""
-    if not sdk.is_final(result):
-        raise NotFinal(result)
-    return result
 
 
 def answered(error: IdempotencyError | Failed) -> Any:

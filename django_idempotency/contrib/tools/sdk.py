@@ -82,12 +82,16 @@ def authenticated(context: Any) -> str | None:
     return None if token is None else json.dumps([token.client_id, (token.claims or {}).get("iss"), token.subject])
 
 
-def is_final(result: Any) -> bool:
-    """Does a call end with a result? Not with a question to the client, which calls again with the answer, nor with a failure."""
+def asks(result: Any) -> bool:
+    """Is a result a question to the client, which calls again with the answer?"""
     from mcp.types import InputRequiredResult
 
-    fails = getattr(result, "is_error", None) is True and type(result).__name__ in _RESULTS
-    return not fails and not isinstance(result, InputRequiredResult)
+    return isinstance(result, InputRequiredResult)
+
+
+def fails(result: Any) -> bool:
+    """Does a result say that the tool has failed?"""
+    return getattr(result, "is_error", None) is True and any(cls.__name__ in _RESULTS for cls in type(result).__mro__)
 
 
 def refused(result: Mapping[str, Any]) -> Any:

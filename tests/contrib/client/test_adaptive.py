@@ -267,6 +267,20 @@ def test_a_turn_that_comes_too_late(call: Callable[..., Reply], provider: Provid
     assert call("POST", provider.url, "order-17", json=AMOUNT, terms={"adaptive": True}).status == 200
 
 
+def test_what_was_given_up_was_not_sent() -> None:
+    """A cut is measured by what was sent: calls that left the row do not count."""
+    paces = Pace(), Pace()
+    for pace in paces:
+        sent(pace, per_second=20, until=20)
+    for place in [paces[1].stand(20.0, 1e9) for _ in range(30)]:
+        assert place is not None
+        paces[1].leave(place)
+    for pace in paces:
+        pace.throttled(20.0)
+    one, other = (rate(pace, 20.0) for pace in paces)
+    assert one == pytest.approx(other)
+
+
 def test_a_cut_while_it_waits() -> None:
     """Its turn may move behind its deadline: then it leaves, and those behind it move up."""
     pace = Pace()

@@ -214,7 +214,7 @@ def test_a_server_error(agent: Any, url: str) -> None:
     assert IdempotencyRecord.objects.get().attempt == 2
 
 
-@pytest.mark.parametrize("url", URLS)
+@pytest.mark.parametrize("url", ["/plain", "/rest"])
 @pytest.mark.parametrize("how", ["result", "error", "events"])
 def test_a_failure_with_status_200(agent: Any, url: str, how: str) -> None:
     """The tool says that it has failed: that is not stored, its writes are rolled back, and the key is free for the same call."""
@@ -223,9 +223,23 @@ def test_a_failure_with_status_200(agent: Any, url: str, how: str) -> None:
         response = sent(agent, url, failing)
         assert (response.status_code, response["Idempotency-Status"]) == (200, "failed")
         assert b'"isError": true' in response.content or b'"error"' in response.content
-    assert Effect.objects.count() == (2 if url == "/async" else 0)  # under a lease nothing is rolled back
+    assert Effect.objects.count() == 0
     assert IdempotencyRecord.objects.get().attempt == 2
     assert said(sent(agent, url, message(3)))[2:] == ("request-mismatch", "look-first")
+
+
+@pytest.mark.parametrize("how", ["result", "error"])
+def test_a_failure_under_a_lease(agent: Any, how: str) -> None:
+    """Nothing proves that it did nothing: it is stored, and a repeated call does nothing again."""
+    statuses = [sent(agent, "/async", message(1, arguments={"refuse": how}))["Idempotency-Status"] for _ in range(2)]
+    assert (statuses, Effect.objects.count()) == (["created", "replayed"], 1)
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_an_error_that_is_null(agent: Any, url: str) -> None:
+    """A member beside the result that says nothing is not a failure."""
+    statuses = [sent(agent, url, message(1, arguments={"null": True}))["Idempotency-Status"] for _ in range(2)]
+    assert (statuses, Effect.objects.count()) == (["created", "replayed"], 1)
 
 
 @pytest.mark.parametrize("url", ["/plain", "/rest"])

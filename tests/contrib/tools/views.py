@@ -36,6 +36,8 @@ def answer(message: dict[str, Any]) -> HttpResponse:
         return JsonResponse({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32603, "message": "No."}})
     result = {"content": [{"type": "text", "text": str(made.pk)}], "structuredContent": {"id": made.pk, "rate": 1.10}}
     envelope = {"jsonrpc": "2.0", "id": message["id"], "result": {**result, "_meta": {"trace": "first"}}}
+    if arguments.get("null"):
+        envelope["error"] = None
     if arguments.get("refuse"):
         envelope["result"]["isError"] = True
     if arguments.get("stream"):

@@ -20,6 +20,8 @@ from django_idempotency.contrib.fingerprints.json import json_body
 from django_idempotency.testing.clock import elapse
 from testproject.payments.models import Effect
 
+pytest.importorskip("rfc8785")
+
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__), pytest.mark.any_database]
 
 SESSIONS = "/checkout_sessions"

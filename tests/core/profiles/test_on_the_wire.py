@@ -346,6 +346,13 @@ def test_a_replay_of_adcp_has_the_context_of_its_own_request(context: Any) -> No
     assert json.loads(second.content) == {"id": 1, "replayed": True} | own
 
 
+@pytest.mark.parametrize("body", [b"", b"bought", b"[1]"], ids=["204", "text", "a list"])
+def test_a_replay_of_adcp_without_an_object(body: bytes) -> None:
+    """What has no place for a context is replayed as it was stored."""
+    replay = HttpResponse(body)
+    assert adcp_replay(FACTORY.post("/", b"{}", content_type="application/json"), replay).content == body
+
+
 def test_a_conflict_of_adcp_says_little() -> None:
     """AdCP's own tests take any member of a conflict's `adcp_error` but these two for a leak of the first request."""
     api = Api("adcp")
