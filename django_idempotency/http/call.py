@@ -97,7 +97,7 @@ class Call:
         #: Does the middleware guard a view that knows nothing of keys?
         self.by_middleware = by_middleware
         self.exchange = exchange
-        self._observer = Observer(request, source=exchange.source, counts=plan.counts_replays)
+        self._observer = Observer(request, source=exchange.source, counter=plan.counter)
         if plan.leases:
             from ..engine.lease import LeaseOperation  # not above: its threads and retries are for leases only
 

@@ -121,8 +121,9 @@ class Plan:
         return extended(RequestIdempotency)
 
     @cached_property
-    def counts_replays(self) -> bool:
-        return bool(conf.get("COUNT_REPLAYS"))
+    def counter(self) -> Any:
+        """What counts replays and mismatches; `None`: nothing does."""
+        return wing("repeats").repeats if conf.get("COUNT_REPLAYS") else None
 
     @cached_property
     def exemptions(self) -> tuple[Pattern, ...]:

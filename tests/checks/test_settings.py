@@ -16,7 +16,7 @@ from pytest_django import Settings
 from django_idempotency import conf
 from django_idempotency.checks.settings import check_environment, check_settings
 from django_idempotency.contrib.dialects import PROFILES
-from django_idempotency.runtime import switch
+from django_idempotency.runtime import switch, wings
 
 from .conftest import Configure, hints, said
 
@@ -373,3 +373,10 @@ def test_no_cryptography(configure: Configure, monkeypatch: pytest.MonkeyPatch) 
     assert "E099" not in hints(check_settings())
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert "django-idempotency[encryption]" in hints(check_settings())["E099"]
+
+
+def test_a_setting_whose_wing_is_not_there(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """E087 for COUNT_REPLAYS, before a replay finds it out."""
+    monkeypatch.setitem(wings.WINGS, "repeats", ('"COUNT_REPLAYS"', "django_idempotency.contrib.gone.away"))
+    settings.IDEMPOTENCY = {"COUNT_REPLAYS": True}
+    assert '"COUNT_REPLAYS" needs django_idempotency.contrib.gone.away' in said(check_settings())["E087"]
