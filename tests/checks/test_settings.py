@@ -14,7 +14,7 @@ from django.db import connections
 from pytest_django import Settings
 
 from django_idempotency import conf
-from django_idempotency.checks.settings import check_environment, check_settings
+from django_idempotency.checks.settings import check_environment, check_scope, check_settings
 from django_idempotency.contrib.dialects import PROFILES
 from django_idempotency.runtime import switch, wings
 
@@ -380,3 +380,19 @@ def test_a_setting_whose_wing_is_not_there(settings: Settings, monkeypatch: pyte
     monkeypatch.setitem(wings.WINGS, "repeats", ('"COUNT_REPLAYS"', "django_idempotency.contrib.gone.away"))
     settings.IDEMPOTENCY = {"COUNT_REPLAYS": True}
     assert '"COUNT_REPLAYS" needs django_idempotency.contrib.gone.away' in said(check_settings())["E087"]
+
+
+@pytest.mark.parametrize(
+    ("given", "fix"),
+    [
+        ({"SESSION_ENGINE": "django.contrib.sessions.backends.signed_cookies"}, "SESSION_ENGINE ="),
+        ({"MIDDLEWARE": []}, "MIDDLEWARE"),
+    ],
+)
+def test_guests_without_sessions(configure: Configure, settings: Settings, given: dict[str, Any], fix: str) -> None:
+    """E064: every guest would have no name, or another one at each request."""
+    configure(SCOPE="django_idempotency.scopes.session")
+    assert check_scope() == []
+    for name, value in given.items():
+        setattr(settings, name, value)
+    assert fix in hints(check_scope())["E064"]
