@@ -19,6 +19,7 @@ _URLS = (checks.Tags.urls,)
 #: Checks → the tags beside ours. One of a wing finds nothing if its folder is absent.
 CHECKS: dict[str, tuple[str, ...]] = {
     f"{_OURS}settings.check_settings": (),
+    f"{_OURS}settings.check_scope": (),
     f"{_OURS}databases.check_memory": (),
     f"{_OURS}middleware.check_middleware": (),
     f"{_OURS}databases.check_databases": (),

@@ -1,4 +1,4 @@
-"""Checks of where records are: the databases under the stores, and the process.
+"""Checks of where records are: the databases under the stores, their schemas of tenants, and the process.
 
 Nothing here connects, except `check_migrations`.
 """

@@ -15,7 +15,7 @@ from django.core.checks import ERROR, CheckMessage
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
-from .. import conf
+from .. import conf, scopes
 from ..core.policy import FIELDS, FINGERPRINTS, SELECTING, Policy
 from ..core.records import MISSING, Guarantee
 from ..core.selectors import Selector
@@ -78,6 +78,13 @@ class W059(Finding):
     """
 
 
+class E064(Finding):
+    """IDEMPOTENCY["SCOPE"] is "django_idempotency.scopes.session", which cannot tell guests apart: %(problem)s.
+
+    Type %(fix)s, or "SCOPE": the dotted path of a function of your own.
+    """
+
+
 class E068(Finding):
     """IDEMPOTENCY["EXEMPT"] cannot be read: %(problem)s.
 
@@ -117,6 +124,11 @@ class E110(Finding):
     """
 
 
+_SESSIONS = "django.contrib.sessions.middleware.SessionMiddleware"
+_COOKIES = "django.contrib.sessions.backends.signed_cookies"
+_KEPT_SESSIONS = 'SESSION_ENGINE = "django.contrib.sessions.backends.db"'
+
+
 def check_settings(**_: Any) -> list[CheckMessage]:
     """Check IDEMPOTENCY, its stores and the environment: each setting alone, and then what they say together."""
     found = getattr(django_settings, conf.NAME, None)
@@ -135,6 +147,17 @@ def after_settings(check: Callable[..., Iterator[CheckMessage]]) -> Callable[...
         return [] if any(each.level >= ERROR for each in check_settings()) else list(check(**given))
 
     return checked
+
+
+@after_settings
+def check_scope(**_: Any) -> Iterator[CheckMessage]:
+    """Check that the ready-made SCOPE for guests has sessions to tell them apart by."""
+    if conf.imported("SCOPE") is not scopes.session:
+        return
+    if django_settings.SESSION_ENGINE == _COOKIES:
+        yield E064(problem=f"SESSION_ENGINE is {shown(_COOKIES)}, whose keys change", fix=_KEPT_SESSIONS)
+    elif not any(path.endswith("SessionMiddleware") for path in django_settings.MIDDLEWARE):  # the project's own, too
+        yield E064(problem="MIDDLEWARE has no SessionMiddleware", fix=f'"{_SESSIONS}" in MIDDLEWARE')
 
 
 def check_environment(**_: Any) -> list[CheckMessage]:

@@ -29,7 +29,7 @@ from ..realms import SAID
 from ..runtime.handle import Course
 from ..runtime.registry import body_limit, issuing, store_of
 from ..runtime.transactions import refuse_open_transactions
-from ..runtime.wings import extended
+from ..runtime.wings import extended, wing
 from .current import CURRENT, BoundCall, CurrentOperation, living
 from .executions import EXECUTION
 from .terms import FunctionTerms
@@ -58,6 +58,9 @@ class Plan:
         #: The longest result that is stored (bytes).
         self.max_body = body_limit(policy, self.store)
         self.kept = terms.kept
+        #: The wings that its terms ask for, before anything is claimed; `None`: they do not.
+        self.keeping: Any = wing("kept_exceptions") if self.kept else None
+        self.takeovers: Any = wing("call_takeovers") if terms.on_takeover is not None else None
         self.handle = extended(CurrentOperation)
         #: May a wing say how a work ends?
         self.has_course = self.handle._course is not Course  # noqa: SLF001 - ours
@@ -66,7 +69,8 @@ class Plan:
         self.scope = terms.own_scope if policy.realm is None else None
         #: The labels of its figures; `None`: nothing is measured.
         self.source = source_of(terms) if meters.active else None
-        self.observer = Observer(source=self.source, counts=bool(conf.get("COUNT_REPLAYS")))
+        counter = wing("repeats").repeats if conf.get("COUNT_REPLAYS") else None
+        self.observer = Observer(source=self.source, counter=counter)
         found = getattr(settings, conf.NAME, None)
         #: A copy: a dict that is edited in place counts from the next call.
         self.settings = None if found is None else dict(found)

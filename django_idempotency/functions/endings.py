@@ -114,7 +114,7 @@ def end_of_error(call: FunctionCall, error: BaseException) -> CallEnd:
         return _failed(error) if fails else CallEnd(work_result=WorkResult.CUT)
     call.operation.set_rollback()
     try:
-        outcome = _outcome(call, OutcomeKind.ERROR, wing("kept_exceptions").dump_error(error, kept))
+        outcome = _outcome(call, OutcomeKind.ERROR, call.plan.keeping.dump_error(error, kept))
     except Exception as unstorable:  # noqa: BLE001 - as above
         outcome = _unstored(call, OutcomeKind.ERROR, unstorable)
     return CallEnd(work_result=WorkResult.KEPT, outcome=outcome, ttl=call.current.seconds)

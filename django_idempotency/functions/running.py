@@ -15,7 +15,7 @@ from ..errors import StoreUnavailable
 from ..runtime import switch
 from ..runtime.derivation import Unstored
 from ..runtime.transactions import arefuse_open_transactions
-from ..runtime.wings import extended, wing
+from ..runtime.wings import extended
 from .call import FunctionCall, best_effort_key, go_without_key, key_of, plan_of
 from .current import CurrentOperation, Unguarded
 from .endings import asettle, end_of_error, end_of_result, leaving, replayed, settle
@@ -90,7 +90,7 @@ def _run(call: FunctionCall, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
         return replayed(call, verdict), True
     if call.plan.source is not None:
         call.count(verdict)
-    end = wing("call_takeovers").decide(call) if terms.on_takeover is not None and verdict.takeover else None
+    end = call.plan.takeovers.decide(call) if verdict.takeover and call.plan.takeovers is not None else None
     if end is None:
         try:
             with call.running(args, kwargs):
@@ -138,7 +138,7 @@ async def _arun(
         return replayed(call, verdict) if plain else await sync_to_async(replayed)(call, verdict), True
     if call.plan.source is not None:
         call.count(verdict)
-    end = await wing("call_takeovers").adecide(call) if terms.on_takeover is not None and verdict.takeover else None
+    end = await call.plan.takeovers.adecide(call) if verdict.takeover and call.plan.takeovers is not None else None
     if end is None:
         try:
             with call.running(args, kwargs):

@@ -92,12 +92,12 @@ class Call:
         """
         # The request refers to us: a strong reference would keep it, and its uploads, until garbage collection.
         self._request = weakref.ref(request)
-        self.plan, self.terms = plan, plan.terms
+        self.plan, self.terms, self._takeovers = plan, plan.terms, plan.takeovers
         self._ask_again, self.finish = ask_again, finish
         #: Does the middleware guard a view that knows nothing of keys?
         self.by_middleware = by_middleware
         self.exchange = exchange
-        self._observer = Observer(request, source=exchange.source, counts=plan.counts_replays)
+        self._observer = Observer(request, source=exchange.source, counter=plan.counter)
         if plan.leases:
             from ..engine.lease import LeaseOperation  # not above: its threads and retries are for leases only
 
@@ -146,8 +146,8 @@ class Call:
             return self._replay(verdict)
         if not isinstance(verdict, Execute):
             raise refusal_of(verdict)
-        if verdict.takeover and self.plan.takeovers is not None:
-            found: HttpResponseBase | None = self.plan.takeovers.decide(self)
+        if verdict.takeover and self._takeovers is not None:
+            found: HttpResponseBase | None = self._takeovers.decide(self)
             if found is not None:
                 return found
         if self._listeners:
@@ -168,8 +168,8 @@ class Call:
             return await sync_to_async(self._replay)(verdict)
         if not isinstance(verdict, Execute):
             raise refusal_of(verdict)
-        if verdict.takeover and self.plan.takeovers is not None:
-            found: HttpResponseBase | None = await self.plan.takeovers.adecide(self)
+        if verdict.takeover and self._takeovers is not None:
+            found: HttpResponseBase | None = await self._takeovers.adecide(self)
             if found is not None:
                 return found
         if self._listeners:

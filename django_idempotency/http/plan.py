@@ -3,6 +3,8 @@
 A request only executes it: it reads no setting. A plan is kept with its policy, and compiled again when the settings are
 others: `settings.IDEMPOTENCY` is compared, so that an entry which is set in place counts from the next request, too;
 for what else may change in tests, Django's signal `setting_changed` is enough.
+
+The last part says how a key is spelled: what a plan's profile and its policy's format accept, and what of that is the key.
 """
 
 from __future__ import annotations
@@ -121,8 +123,9 @@ class Plan:
         return extended(RequestIdempotency)
 
     @cached_property
-    def counts_replays(self) -> bool:
-        return bool(conf.get("COUNT_REPLAYS"))
+    def counter(self) -> Any:
+        """What counts replays and mismatches; `None`: nothing does."""
+        return wing("repeats").repeats if conf.get("COUNT_REPLAYS") else None
 
     @cached_property
     def exemptions(self) -> tuple[Pattern, ...]:

@@ -1,4 +1,7 @@
-"""Stores a response, and rebuilds it for a replay."""
+"""Stores a response, and rebuilds it for a replay.
+
+The last part is about exceptions that leave a view: Django responds to some below 500, and a `Raising` lets it handle any other.
+"""
 
 from __future__ import annotations
 

@@ -8,9 +8,7 @@ import weakref
 from typing import Any
 
 from django.utils.encoding import escape_uri_path
-from django.utils.module_loading import import_string
 
-from .. import conf
 from ..core.records import shortened
 from ..engine.operation import Operation
 from ..signals import EVENTS, Event
@@ -20,8 +18,6 @@ from .trail import trail
 
 logger = logging.getLogger("django_idempotency")
 
-#: Counts replays and mismatches, where COUNT_REPLAYS asks for that.
-REPEATS = "django_idempotency.contrib.repeats.counting.repeats"
 #: The events of a key that comes again after its work (see COUNT_REPLAYS), and that of a lost lease.
 _MEASURED = ("replayed", "mismatched", "lost")
 
@@ -29,11 +25,11 @@ _MEASURED = ("replayed", "mismatched", "lost")
 class Observer:
     """Reports the events of one request, or of a call without a request."""
 
-    def __init__(self, request: Any = None, *, source: Source | None = None, counts: bool | None = None) -> None:
+    def __init__(self, request: Any = None, *, source: Source | None = None, counter: Any = None) -> None:
         #: The labels of its figures; `None`: nothing is measured.
         self._source = source
-        #: Are replays and mismatches counted? `None`: the setting says.
-        self._counts = counts
+        #: What counts replays and mismatches (COUNT_REPLAYS); `None`: nothing does.
+        self._counter = counter
         self.commits = trail.active is not None
         # The request refers to us: a strong reference would keep the request and its uploads until garbage collection.
         self._request = None if request is None else weakref.ref(request)
@@ -46,7 +42,7 @@ class Observer:
     def __call__(self, event: str, operation: Operation, error: BaseException | None = None) -> None:
         """Log an event and send its signal. The failure of a receiver or a log filter changes nothing."""
         signal = EVENTS[event]
-        if event in _MEASURED and (self._source is not None or self._counts is not False):
+        if event in _MEASURED and (self._source is not None or self._counter is not None):
             self._measure(event, operation)
         if logger.isEnabledFor(signal.level):
             log(signal, operation, error, route=route_of(self.request))
@@ -59,7 +55,7 @@ class Observer:
     async def asend(self, event: str, operation: Operation, error: BaseException | None = None) -> None:
         """See __call__(). Receivers may be sync or async, and use the database."""
         signal = EVENTS[event]
-        if event in _MEASURED and (self._source is not None or self._counts is not False):
+        if event in _MEASURED and (self._source is not None or self._counter is not None):
             self._measure(event, operation)
         if logger.isEnabledFor(signal.level):
             log(signal, operation, error, route=route_of(self.request))
@@ -82,8 +78,8 @@ class Observer:
         if event == "lost":
             if self._source is not None:
                 LEASE_LOST.record(**self._source._asdict())
-        elif operation.record is not None and (conf.get("COUNT_REPLAYS") if self._counts is None else self._counts):
-            import_string(REPEATS).add(operation.store, operation.record, replayed=event == "replayed")
+        elif operation.record is not None and self._counter is not None:
+            self._counter.add(operation.store, operation.record, replayed=event == "replayed")
 
 
 def route_of(request: Any) -> str | None:

@@ -1,4 +1,4 @@
-"""What our commands write: files, the text format of Prometheus, and who has typed them."""
+"""Files that our commands write, and who has typed the command."""
 
 from __future__ import annotations
 

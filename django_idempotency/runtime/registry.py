@@ -21,6 +21,7 @@ from ..errors import ConfigurationError
 from ..instrumentation.meters import meters
 from ..stores.base import BaseStore
 from ..stores.wrapper import innermost, layers
+from .wings import wing
 
 #: The number of records in a local cache with `"local_cache": True`.
 LOCAL_CACHE = 256
@@ -34,8 +35,6 @@ WRAPPERS = {
     "HASH_KEYS": "django_idempotency.contrib.at_rest.encryption.hashed",
     "METRICS": "django_idempotency.contrib.metrics.fronts.watched",
 }
-#: What measures the store of a policy, while there are meters.
-METERED = "django_idempotency.contrib.metrics.metered.metered"
 
 
 class Stores:
@@ -147,7 +146,7 @@ def store_of(policy: Resolved) -> BaseStore:
             f'The store {policy.store!r} cannot keep "atomic": it joins no transaction. Name an ORM store, or type '
             'guarantee="lease": then what a killed worker has written is not rolled back, and the retry writes it again.'
         )
-    return import_string(METERED)(policy.store, store) if meters.active else store
+    return wing("metrics").metered(policy.store, store) if meters.active else store
 
 
 def body_limit(policy: Resolved, store: BaseStore) -> int:

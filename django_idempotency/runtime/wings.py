@@ -2,7 +2,8 @@
 
 A wing that is an app has an `Extension` as its app config's `extension`, and the core knows none of those by name. Without the
 app nothing is asked. A wing that an option asks for, of a policy, a function, a setting or a command, is in `WINGS`: what asks
-for one imports it, and raises without its folder, so that nothing runs unguarded since a wing is missing.
+for one gets it by `wing()`, which raises without its folder. The plan of a view or a function gets what screens, decides and
+keeps before anything is claimed, and `manage.py check` makes the plan; what only a replay needs, the replay gets.
 """
 
 from __future__ import annotations
@@ -127,6 +128,8 @@ WINGS = {
     "screening": ("fresh_keys or suspect", "django_idempotency.contrib.screening.screening"),
     "takeovers": ("on_takeover", "django_idempotency.contrib.takeovers.views"),
     "call_takeovers": ("on_takeover", "django_idempotency.contrib.takeovers.calls"),
+    "repeats": ('"COUNT_REPLAYS"', "django_idempotency.contrib.repeats.counting"),
+    "metrics": ('"METRICS"', "django_idempotency.contrib.metrics.metered"),
     "observe": ('mode="observe"', "django_idempotency.contrib.observe.observing"),
     "by_route": ('"ROUTES"', "django_idempotency.contrib.by_route.policies"),
     "dialects": ("profile=…", "django_idempotency.contrib.dialects.wire"),

@@ -14,9 +14,9 @@ from django.db import connections
 from pytest_django import Settings
 
 from django_idempotency import conf
-from django_idempotency.checks.settings import check_environment, check_settings
+from django_idempotency.checks.settings import check_environment, check_scope, check_settings
 from django_idempotency.contrib.dialects import PROFILES
-from django_idempotency.runtime import switch
+from django_idempotency.runtime import switch, wings
 
 from .conftest import Configure, hints, said
 
@@ -373,3 +373,26 @@ def test_no_cryptography(configure: Configure, monkeypatch: pytest.MonkeyPatch) 
     assert "E099" not in hints(check_settings())
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert "django-idempotency[encryption]" in hints(check_settings())["E099"]
+
+
+def test_a_setting_whose_wing_is_not_there(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """E087 for COUNT_REPLAYS, before a replay finds it out."""
+    monkeypatch.setitem(wings.WINGS, "repeats", ('"COUNT_REPLAYS"', "django_idempotency.contrib.gone.away"))
+    settings.IDEMPOTENCY = {"COUNT_REPLAYS": True}
+    assert '"COUNT_REPLAYS" needs django_idempotency.contrib.gone.away' in said(check_settings())["E087"]
+
+
+@pytest.mark.parametrize(
+    ("given", "fix"),
+    [
+        ({"SESSION_ENGINE": "django.contrib.sessions.backends.signed_cookies"}, "SESSION_ENGINE ="),
+        ({"MIDDLEWARE": []}, "MIDDLEWARE"),
+    ],
+)
+def test_guests_without_sessions(configure: Configure, settings: Settings, given: dict[str, Any], fix: str) -> None:
+    """E064: every guest would have no name, or another one at each request."""
+    configure(SCOPE="django_idempotency.scopes.session")
+    assert check_scope() == []
+    for name, value in given.items():
+        setattr(settings, name, value)
+    assert fix in hints(check_scope())["E064"]

@@ -1,8 +1,6 @@
-"""Tenants without a realm, and ready-made realms and scopes where they cannot work."""
+"""Tenants without a realm, and a ready-made realm where it cannot work."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 from django.apps import apps as registered
@@ -15,7 +13,6 @@ from django_idempotency.contrib.tenants.checks import check_hosts, check_tenants
 from .conftest import Configure, hints
 
 SCHEMA, HOST = "django_idempotency.contrib.tenants.schema", "django_idempotency.contrib.tenants.host"
-SESSION = "django_idempotency.scopes.session"
 
 
 @pytest.fixture
@@ -62,22 +59,6 @@ def test_a_schema_that_no_connection_has(configure: Configure, monkeypatch: pyte
     assert 'DATABASES["default"]["ENGINE"]' in hints(check_tenants())["E063"]
     monkeypatch.setattr(connections["default"], "schema_name", "public", raising=False)
     assert check_tenants() == []
-
-
-@pytest.mark.parametrize(
-    ("given", "fix"),
-    [
-        ({"SESSION_ENGINE": "django.contrib.sessions.backends.signed_cookies"}, "SESSION_ENGINE ="),
-        ({"MIDDLEWARE": []}, "MIDDLEWARE"),
-    ],
-)
-def test_guests_without_sessions(configure: Configure, settings: Settings, given: dict[str, Any], fix: str) -> None:
-    """E064: every guest would have no name, or another one at each request."""
-    configure(SCOPE=SESSION)
-    assert check_tenants() == []
-    for name, value in given.items():
-        setattr(settings, name, value)
-    assert fix in hints(check_tenants())["E064"]
 
 
 SOMEWHERE_ELSE = type("Router", (), {"allow_migrate": lambda *_, **__: False})

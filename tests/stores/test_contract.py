@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -13,6 +14,7 @@ from uuid import UUID
 import pytest
 
 from django_idempotency.core.records import Record, Settlement, Status, Ticket
+from django_idempotency.stores.base import Guard
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.testing import StoreContract
 from django_idempotency.testing.contract.concurrency import together
@@ -70,6 +72,34 @@ class Forgetful(MemoryStore):
         return super().claim(ticket)._replace(attempt=1)
 
 
+class Reentrant(MemoryStore):
+    """Lets a call that it guards claim its own key again."""
+
+    guarded: UUID | None = None
+
+    @contextmanager
+    def guard(self, ticket: Ticket, **given: Any) -> Iterator[Guard]:
+        self.guarded = ticket.id
+        with super().guard(ticket, **given) as guard:
+            yield guard
+        self.guarded = None
+
+    def claim(self, ticket: Ticket) -> Record:
+        if ticket.id == self.guarded:
+            del self._records[ticket.id.int]
+        return super().claim(ticket)
+
+
+class Overtaken(MemoryStore):
+    """An owner that another has overtaken suspends the record."""
+
+    def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
+        known = self._records.get(ticket.id.int)
+        if known is not None and settlement.status is Status.RUNNING and settlement.attempt < known.attempt:
+            settlement = settlement._replace(fence=known.owner)
+        return super().settle(ticket, settlement)
+
+
 class Evicting(MemoryStore):
     """Forgets every third record that is complete."""
 
@@ -112,6 +142,8 @@ class Racing(MemoryStore):
         (Truthful, Contract.test_outcomes),
         (Generous, Contract.test_renewing_what_is_not_ours),
         (Forgetful, Contract.test_meetings),
+        (Reentrant, Contract.test_nested),
+        (Overtaken, Contract.test_overtaken_before),
         *((store, Contract.test_any_sequence) for store in (Unfenced, Truthful, Generous, Forgetful)),
     ],
 )

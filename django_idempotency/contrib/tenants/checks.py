@@ -1,4 +1,4 @@
-"""Checks that tenants do not share keys, and that a ready-made REALM or SCOPE can tell them apart."""
+"""Checks that tenants do not share keys, that the ready-made REALM can tell them apart, and where the table is."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from django.apps import apps
 from django.conf import settings
 from django.core.checks import CheckMessage
 
-from ... import conf, scopes
+from ... import conf
 from ...checks.databases import kept_in_tenants
 from ...checks.settings import after_settings
 from ...errors import ConfigurationError
-from ...stores.check_messages import Finding, shown
+from ...stores.check_messages import Finding
 from . import schema, tenants_alias
 
 
@@ -22,13 +22,6 @@ class E063(Finding):
 
     Type DATABASES["%(alias)s"]["ENGINE"] = "django_tenants.postgresql_backend", or "REALM": the dotted path of a
     function of your own.
-    """
-
-
-class E064(Finding):
-    """IDEMPOTENCY["SCOPE"] is "django_idempotency.scopes.session", which cannot tell guests apart: %(problem)s.
-
-    Type %(fix)s, or "SCOPE": the dotted path of a function of your own.
     """
 
 
@@ -51,14 +44,11 @@ class W069(Finding):
 
 #: Apps that give each tenant a schema.
 SCHEMA_PER_TENANT = ("django_tenants", "tenant_schemas")
-_SESSIONS = "django.contrib.sessions.middleware.SessionMiddleware"
-_COOKIES = "django.contrib.sessions.backends.signed_cookies"
-_KEPT_SESSIONS = 'SESSION_ENGINE = "django.contrib.sessions.backends.db"'
 
 
 @after_settings
 def check_tenants(**_: Any) -> Iterator[CheckMessage]:
-    """Check that tenants do not share keys, that the ready-made REALM and SCOPE can work, and where the table is."""
+    """Check that tenants do not share keys, that the ready-made REALM can work, and where the table is."""
     for app in SCHEMA_PER_TENANT:
         if apps.is_installed(app) and conf.get("REALM") is None:
             yield W068(found=f'INSTALLED_APPS has "{app}"', realm="schema")
@@ -69,11 +59,6 @@ def check_tenants(**_: Any) -> Iterator[CheckMessage]:
             schema(None)
         except ConfigurationError as error:
             yield E063(problem=str(error).partition(":")[0], alias=tenants_alias())
-    if conf.imported("SCOPE") is scopes.session:
-        if settings.SESSION_ENGINE == _COOKIES:
-            yield E064(problem=f"SESSION_ENGINE is {shown(_COOKIES)}, whose keys change", fix=_KEPT_SESSIONS)
-        elif not any(path.endswith("SessionMiddleware") for path in settings.MIDDLEWARE):  # the project's own, too
-            yield E064(problem="MIDDLEWARE has no SessionMiddleware", fix=f'"{_SESSIONS}" in MIDDLEWARE')
 
 
 @after_settings

@@ -1,11 +1,12 @@
-"""A function's result or exception as bytes and back: equal on the replay, in type and value. No pickle.
+"""A function's result as bytes and back: equal on the replay, in type and value. No pickle.
 
     1:{"id":7,"paid":{"$":["Decimal","12.50"]},"state":{"$":["shop.orders.State","PAID"]}}
 
 A value that JSON represents exactly is written as is. Any other is an object with the single name "$": its tag and
 its parts (see codecs.py). A class of the project is its own tag, and only the classes that were allowed are ever written or
-rebuilt: those that the function's return annotation names; for an exception, its own annotations do. An object that occurs
-twice comes back as two equal ones.
+rebuilt: those that the function's return annotation names. An object that occurs twice comes back as two equal ones.
+
+Exceptions are stored by `contrib.kept_exceptions`, with codecs of its own.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from ...core.rules import Busy, Execute, Mismatch, Replay
 from ...stores.base import BaseStore
 from ..tickets import make_ticket
 from .base import OUTCOMES, Contract, seconds
+from .concurrency import together
 
 #: How each record of `MEETINGS` was created 1,000 s ago: its lease and its retention, in seconds, and how it was left.
 STATES: dict[str, tuple[float, float, SettledState | None]] = {
@@ -260,9 +262,41 @@ class Claims(Contract):
 
 # -------------------------------------------------------------------------------------------------------------- guards
 
+#: What two routes request from one store.
+POLICIES: tuple[dict[str, Any], ...] = ({"lease": 30, "ttl": 600}, {"lease": 300, "ttl": 86400})
+
 
 class Guards(Contract):
-    """Tests of `guard`, and of its effect on claims with `atomic`."""
+    """Tests of `guard`, of calls inside of others, and of its effect on claims with `atomic`."""
+
+    def test_nested(self, store: BaseStore) -> None:
+        """A nested call runs with another key; with its own key it is busy."""
+        self._call(0, store)
+
+    def test_threads(self, store: BaseStore) -> None:
+        """The same in many threads under two policies: no call affects another."""
+        if self.shared:
+            together(store, [partial(self._call, number) for number in range(16)])
+
+    def _call(self, number: int, store: BaseStore) -> None:
+        policy, other_policy = POLICIES[number % 2], POLICIES[1 - number % 2]
+        outer, inner = make_ticket(key=f"outer-{number}", **policy), make_ticket(key=f"inner-{number}", **other_policy)
+        run = self.claim(store, outer)
+        with store.guard(outer):
+            nested = self.claim(store, inner)
+            again = make_ticket(key=outer.key, **other_policy)
+            verdict = rules.read(store.claim(again), again)
+            assert isinstance(verdict, Busy)
+            assert policy["lease"] - 20 < verdict.retry_after <= policy["lease"]  # the owner's lease, not ours
+            with store.guard(inner):
+                assert self.settle(store, inner, SettledState.COMPLETED, nested, self.outcomes[1]) is True
+        assert self.settle(store, outer, SettledState.COMPLETED, run, self.outcomes[0]) is True
+        for ticket, outcome in ((outer, self.outcomes[0]), (inner, self.outcomes[1])):
+            later = make_ticket(key=ticket.key, ttl=5)
+            record = store.claim(later)
+            assert rules.read(record, later) == Replay(outcome=outcome, attempt=1)
+            assert record.owner == ticket.owner
+            assert abs((record.expires_at - record.created_at).total_seconds() - ticket.ttl) < 0.1
 
     def test_no_guard_in_lease(self, store: BaseStore) -> None:
         """A `lease` guard holds nothing, so the work may take any time."""

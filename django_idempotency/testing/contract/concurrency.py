@@ -1,6 +1,7 @@
 """Many calls at one moment, from several processes if these can reach the store: one runs, and none fails.
 
-The last asks whether an order explains all that clients see who fail, die, return late and retry.
+The async verbs are tried in one loop. The last tests ask whether an order explains all that clients see who fail, die,
+return late and retry.
 """
 
 from __future__ import annotations

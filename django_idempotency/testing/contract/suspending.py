@@ -17,6 +17,7 @@ from .concurrency import Act, AtOnce
 
 #: Seconds for which a suspended record waits.
 WITHIN = 500
+TAKEN_OVER = Execute(attempt=2, takeover=True)
 
 
 class Suspending(Contract):
@@ -71,6 +72,14 @@ class Suspending(Contract):
         assert self.settle(store, earlier, SettledState.BOUND, Execute(attempt=1)) is False
         assert store.renew([earlier, asleep, later]) == {later.owner}
 
+    def test_a_response_that_was_lost(self, store: BaseStore) -> None:
+        """If the response to a resume was lost, the next claim finds that the record is its own."""
+        self.sleep(store, self.running(store))
+        owner = make_ticket()
+        seen = store.claim(owner)
+        assert store.settle(owner, conclusions.handover(seen, owner)) is True  # its response is lost
+        assert resumed(store, owner, seen).owner == owner.owner
+
     def test_one_of_many(self, store: BaseStore, at_once: AtOnce) -> None:
         """When all resume it at one moment, one succeeds."""
         self.sleep(store, self.running(store))
@@ -87,7 +96,27 @@ class Suspending(Contract):
             self.sleep(store, self.running(store, key=key, ttl=ttl))
         self.elapse(store, 501)
         for key in ("remembered", "forgotten"):
-            assert self.claim(store, make_ticket(key=key)) == Execute(attempt=2, takeover=True)
+            assert self.claim(store, make_ticket(key=key)) == TAKEN_OVER
+
+    def test_resumed_and_crashed(self, store: BaseStore) -> None:
+        """After a resume and a crash, a short lease counts, not the long one; then a new attempt is suspended."""
+        asleep = self.sleep(store, self.running(store))
+        dead = make_ticket(lease=30)
+        resumed(store, dead, store.claim(dead))
+        self.elapse(store, 31)
+        taker = make_ticket(lease=30)
+        assert self.claim(store, taker) == TAKEN_OVER
+        assert self.sleep(store, taker).owner != asleep.owner
+
+    def test_overtaken_before(self, store: BaseStore) -> None:
+        """An owner that was overtaken after its lease lapsed cannot suspend the record."""
+        owner = self.running(store)
+        before = self.stored(store, owner)
+        self.elapse(store, 31)
+        thief, asleep = make_ticket(), asleep_under(before, owner)
+        self.claim(store, thief)
+        assert store.settle(asleep, conclusions.handover(before, asleep)) is False
+        assert self.stored(store, owner).owner == thief.owner
 
     def running(self, store: BaseStore, *, key: str = "key-1", ttl: float = 1000) -> Ticket:
         ticket = make_ticket(key=key, lease=30, ttl=ttl)

@@ -33,6 +33,7 @@ from django_idempotency.core.records import Status
 from django_idempotency.errors import ConfigurationError
 from django_idempotency.inspection.status import next_answer
 from django_idempotency.models import IdempotencyRecord
+from django_idempotency.runtime import wings
 from django_idempotency.runtime.registry import stores
 from testproject.payments.models import Charge, Effect
 from tests.entry_points.conftest import CHARGE, KEY, effects
@@ -426,3 +427,11 @@ def test_inside_atomic_requests(send: Send, settings: Any, atomic_requests: bool
         finally:
             connection.settings_dict["ATOMIC_REQUESTS"] = False
         assert state() == (Status.COMPLETED, 2)
+
+
+@pytest.mark.parametrize("name", ["decorator", "async"])
+def test_a_wing_that_is_not_there(send: Send, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """It is missed at the first request, before anything is claimed: not at the first takeover."""
+    monkeypatch.setitem(wings.WINGS, "takeovers", ("on_takeover", "django_idempotency.contrib.gone.views"))
+    assert send(name).status_code == 500
+    assert (effects(), IdempotencyRecord.objects.count()) == (0, 0)
