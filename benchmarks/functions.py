@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -20,8 +20,6 @@ from .measuring import Case, Effort, interleaved
 from .table import Row, Section
 
 PEER = "aws_lambda_powertools"
-#: The design's bars: for a small first call, and for everything else.
-FIRST_SMALL, BAR = 1.25, 1.0
 MEMORY = {"BACKEND": "django_idempotency.stores.memory.MemoryStore"}
 
 Payload = dict[str, Any]
@@ -47,8 +45,7 @@ def sections(effort: Effort) -> Iterator[Section]:
     by_id = under_powertools(paid, event_key_jmespath="order_id")
     small = compared(small_payload, guarded(paid, key="order_id"), by_id)
     yield Section(
-        title="A small payload, one field of it the key; the same under Powertools = 1",
-        rows=rows(small, effort, {"first call": FIRST_SMALL}),
+        title="A small payload, one field of it the key; the same under Powertools = 1", rows=rows(small, effort)
     )
     validated = compared(
         small_payload,
@@ -72,12 +69,9 @@ def sections(effort: Effort) -> Iterator[Section]:
     )
 
 
-def rows(pairs: dict[str, tuple[Case, Case]], effort: Effort, bars: Mapping[str, float] = {}) -> list[Row]:
+def rows(pairs: dict[str, tuple[Case, Case]], effort: Effort) -> list[Row]:
     timings = interleaved([case for pair in pairs.values() for case in pair], effort)
-    return [
-        Row(name=name, values=timings.ratios(ours.name, theirs.name), bar=bars.get(name, BAR))
-        for name, (ours, theirs) in pairs.items()
-    ]
+    return [Row(name=name, values=timings.ratios(ours.name, theirs.name)) for name, (ours, theirs) in pairs.items()]
 
 
 def compared(

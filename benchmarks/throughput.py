@@ -45,8 +45,8 @@ class Burst(NamedTuple):
 
 
 BARE = Kind("bare view", "/rest/bare/", "")
-DATABASE = (Kind("fresh keys", "/rest/guarded/", "fresh", 0.75), Kind("replays", "/rest/guarded/", "known", 0.75))
-REDIS = (Kind("fresh keys, Redis", "/rest/redis/", "fresh", 0.9), Kind("replays, Redis", "/rest/redis/", "known", 0.9))
+DATABASE = (Kind("fresh keys", "/rest/guarded/", "fresh", 0.7), Kind("replays", "/rest/guarded/", "known", 0.7))
+REDIS = (Kind("fresh keys, Redis", "/rest/redis/", "fresh", 0.8), Kind("replays, Redis", "/rest/redis/", "known", 0.8))
 
 
 def sections(effort: Effort) -> Iterator[Section]:
