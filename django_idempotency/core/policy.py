@@ -295,11 +295,10 @@ class Policy:
                 )
             if not FIELDS[name].accepts(value):
                 raise ValueError(f"Policy({name}={value!r}): {name} is {FIELDS[name].expected}.")
-        bounded = self.guarantee != Guarantee.ATOMIC and MISSING not in (self.lease, self.ttl)
-        if bounded and seconds(self.lease) >= seconds(self.ttl):
+        leases = self.guarantee != Guarantee.ATOMIC  # what bounds a lease may be a setting, which is for these only
+        if leases and MISSING not in (self.lease, self.ttl) and seconds(self.lease) >= seconds(self.ttl):
             raise ValueError(f"Policy(lease={self.lease!r}, ttl={self.ttl!r}): make lease shorter than ttl.")
         lease, longest = given.get("lease"), given.get("longest_run")
-        leases = self.guarantee != Guarantee.ATOMIC  # as a setting it is for these only
         if leases and lease is not None and longest is not None and seconds(longest) <= seconds(lease):
             raise ValueError(f"Policy(lease={lease!r}, longest_run={longest!r}): make longest_run longer than lease.")
         if self.anonymous == "shared" and given.get("key") is not None:

@@ -49,7 +49,7 @@ class Lease(ref[Leased]):
     """An operation's lease, held weakly: if the operation is abandoned without a settle, the lease simply ends."""
 
     __slots__ = ("due", "ends", "until")
-    #: When it has certainly ended, when it is next renewed, and from when on it is no longer.
+    #: When it has certainly ended, when it is next renewed, and after when it is not renewed.
     ends: float
     due: float
     until: float

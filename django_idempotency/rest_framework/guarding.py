@@ -190,18 +190,22 @@ class ViewEntry:
 
     def respond_to(self, problem: Problem) -> HttpResponseBase:
         """Return the response to a problem: from the project's exception handler, or a problem document."""
-        view = self.view
-        if not problems.has_own_handler(view):
-            return problem_response(problem, view.request._request)
-        note_problem(view.request._request, problem)
-        response = finished(view, view.handle_exception(IdempotencyException(problem, view.request._request)))
-        render(headed(response, problem, view.request._request))
+        own = problems.has_own_handler(self.view)
+        response = handled(self.view, problem) if own else problem_response(problem, self.view.request._request)
+        render(response)
         return response
 
 
 def finished(view: Any, response: Any) -> HttpResponseBase:
     """Return a response as the view's own `dispatch()` would finish it: one of REST framework gets its renderer."""
     return cast("HttpResponseBase", view.finalize_response(view.request, response, *view.args, **view.kwargs))
+
+
+def handled(view: Any, problem: Problem) -> HttpResponseBase:
+    """Return what the project's own exception handler responds to a problem. It is not rendered yet."""
+    http = view.request._request
+    note_problem(http, problem)
+    return headed(finished(view, view.handle_exception(IdempotencyException(problem, http))), problem, http)
 
 
 def judge(request: HttpRequest, response: HttpResponseBase, terms: ViewTerms, *, reached: bool) -> None:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 PIP = ("-m", "pip", "--disable-pip-version-check", "--quiet")
@@ -43,6 +44,21 @@ def install(venv: Path, requirements: Path, deadline: float) -> None:
     note(venv, requirements)
 
 
+def install_node(folder: Path, package: Path, deadline: float) -> None:
+    """Install the packages of a package.json, unless they are there. Raises `Unavailable` as install() does."""
+    if not is_outdated(folder, package):
+        return
+    npm = shutil.which("npm")
+    if npm is None or shutil.which("node") is None:
+        raise Unavailable(f"Install Node.js with npm: {package.relative_to(ROOT)} is for it.")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    shutil.copy(package, folder)
+    quietly = ["--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts"]
+    call([npm, "install", "--prefix", str(folder), *quietly], deadline, "The packages of npm cannot be installed")
+    note(folder, package)
+
+
 def is_outdated(folder: Path, pins: Path) -> bool:
     """Was the folder installed with other pins than those of today, or never?"""
     built_with = folder / "built-with.txt"
@@ -52,6 +68,25 @@ def is_outdated(folder: Path, pins: Path) -> bool:
 def note(folder: Path, pins: Path) -> None:
     """Note that the folder is installed with these pins."""
     shutil.copy(pins, folder / "built-with.txt")
+
+
+def of_project(settings: str, folder: str) -> dict[str, str]:
+    """Return the environment of a project that is served on this machine, with its database in a folder."""
+    return {
+        **{name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")},
+        "DJANGO_SETTINGS_MODULE": settings,
+        "PROOF_DATABASE": f"{folder}/db.sqlite3",
+        "PYTHONPATH": str(ROOT),
+    }
+
+
+def database() -> dict[str, Any]:
+    """Return the entry of such a project in DATABASES: many threads write at once."""
+    return {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": os.environ.get("PROOF_DATABASE", ":memory:"),
+        "OPTIONS": {"transaction_mode": "IMMEDIATE", "init_command": "PRAGMA journal_mode=WAL", "timeout": 20},
+    }
 
 
 def call(command: Sequence[str], deadline: float, trouble: str) -> None:

@@ -61,9 +61,18 @@ class Server(ABC):
     def answers(self) -> bool:
         """Does it respond?"""
 
+    def environment(self) -> dict[str, str] | None:
+        """Return its environment; `None`: ours."""
+        return None
+
     def start(self) -> None:
         self._process = subprocess.Popen(
-            self.command(), cwd=ROOT, user=self.user, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            self.command(),
+            cwd=ROOT,
+            env=self.environment(),
+            user=self.user,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         deadline = time.monotonic() + 30
         while not self.answers():

@@ -27,7 +27,7 @@ from ...http.responses import render
 from ...http.run import aconclude, aended, require_lease
 from ...http.unguarded import EXEMPT, areport_unguarded, leave_unguarded
 from ...rest_framework import problems
-from ...rest_framework.guarding import ViewTerms, finished, headed, judge
+from ...rest_framework.guarding import ViewTerms, finished, handled, headed, judge
 from ...rest_framework.inside import DispatchFinished
 from ...rest_framework.problems import IdempotencyException
 
@@ -174,7 +174,6 @@ async def _respond(view: Any, problem: Problem) -> HttpResponseBase:
     """Return the response to a problem: from the project's exception handler, or a problem document."""
     if not problems.has_own_handler(view):
         return await aproblem_response(problem, view.request._request)
-    note_problem(view.request._request, problem)
-    response = finished(view, view.handle_exception(IdempotencyException(problem, view.request._request)))
-    await sync_to_async(render)(headed(response, problem, view.request._request))
+    response = handled(view, problem)
+    await sync_to_async(render)(response)
     return response

@@ -110,7 +110,7 @@ def test_the_requests_of_the_examples(name: str) -> None:
 
 @pytest.mark.parametrize("status", [400, 404, 409, 412])
 def test_a_refusal_is_the_original_response(status: int) -> None:
-    """6.3, 6.4: the seller's own refusal is replayed as well, and its key is no other body's."""
+    """6.3, 6.4: the seller's own refusal is replayed as well, and its key refuses another body."""
     seller.statuses = [status]
     first, again = seller.send(), seller.send()
     assert (first.status_code, again.status_code, first.content) == (status, status, again.content)

@@ -8,13 +8,12 @@ server on this machine.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 
-from ..environments import ROOT, Unavailable
+from ..environments import ROOT, Unavailable, of_project
 from . import environment
 from .clients import HERE
 
@@ -26,12 +25,7 @@ def main(arguments: Sequence[str]) -> int:
         print(error, file=sys.stderr)
         return 1
     with tempfile.TemporaryDirectory() as folder:
-        variables = {
-            **{name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")},
-            "CLIENTS_DATABASE": f"{folder}/db.sqlite3",
-            "DJANGO_SETTINGS_MODULE": "tests.proofs.clients.api.settings",
-            "PYTHONPATH": str(ROOT),
-        }
+        variables = of_project("tests.proofs.clients.api.settings", folder)
         ini = HERE / "pytest.ini"
         command = [str(environment.PYTHON), "-m", "pytest", "-q", "-c", str(ini), str(HERE / "cases")]
         return subprocess.run([*command, *arguments], cwd=ROOT, env=variables, check=False).returncode

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import os
+from ...environments import database
 
 SECRET_KEY = "official clients"
 ALLOWED_HOSTS = ["127.0.0.1"]
 INSTALLED_APPS = ["django_idempotency", "tests.proofs.clients.api"]
-DATABASES = {
-    "default": {
-        "ENGINE": "django.db.backends.sqlite3",
-        "NAME": os.environ.get("CLIENTS_DATABASE", ":memory:"),
-        "OPTIONS": {"transaction_mode": "IMMEDIATE", "init_command": "PRAGMA journal_mode=WAL", "timeout": 20},
-    }
-}
+DATABASES = {"default": database()}
 ROOT_URLCONF = "tests.proofs.clients.api.urls"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 USE_TZ = True

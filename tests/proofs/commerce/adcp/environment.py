@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -13,67 +10,47 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ...environments import ROOT, Unavailable, call, is_outdated, note
+from ....support import services
+from ....support.store_servers import Server, running
+from ...environments import ROOT, install_node, of_project
 
 HERE = Path(__file__).resolve().parent
 NODE = ROOT / ".cache" / "adcp"
-PACKAGE = HERE / "package.json"
-#: Seconds for an installation, and until the seller is up.
-LIMIT, UP = 480, 30
+#: Seconds for an installation.
+LIMIT = 480
+DJANGO = [sys.executable, "-m", "django"]
 
 
 def build() -> Path:
     """Install the runner, unless it is there, and return where. Raises `Unavailable`."""
-    if is_outdated(NODE, PACKAGE):
-        npm = shutil.which("npm")
-        if npm is None or shutil.which("node") is None:
-            raise Unavailable("Install Node.js with npm: the runner of AdCP's storyboards is for it.")
-        shutil.rmtree(NODE, ignore_errors=True)
-        NODE.mkdir(parents=True)
-        shutil.copy(PACKAGE, NODE)
-        options = ["--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts"]
-        call(
-            [npm, "install", "--prefix", str(NODE), *options],
-            time.monotonic() + LIMIT,
-            "The runner cannot be installed",
-        )
-        note(NODE, PACKAGE)
+    install_node(NODE, HERE / "package.json", time.monotonic() + LIMIT)
     return NODE / "node_modules"
+
+
+class Seller(Server):
+    """The project with an empty database."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__()
+        self._folder = folder
+
+    def environment(self) -> dict[str, str]:
+        return of_project("tests.proofs.commerce.adcp.settings", self._folder)
+
+    def start(self) -> None:
+        migrate = [*DJANGO, "migrate", "--run-syncdb", "--skip-checks", "--verbosity=0"]
+        subprocess.run(migrate, cwd=ROOT, env=self.environment(), check=True)
+        super().start()
+
+    def command(self) -> list[str]:
+        return [*DJANGO, "runserver", f"127.0.0.1:{self.port}", "--noreload", "--skip-checks"]
+
+    def answers(self) -> bool:
+        return services.answers(self.port)
 
 
 @contextmanager
 def serving() -> Iterator[str]:
-    """Serve the seller with an empty database until the end, and return the address of its MCP endpoint."""
-    with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-        probe.close()
-        variables = {
-            **os.environ,
-            "ADCP_DATABASE": f"{folder}/db.sqlite3",
-            "DJANGO_SETTINGS_MODULE": "tests.proofs.commerce.adcp.settings",
-            "PYTHONPATH": str(ROOT),
-        }
-        django = [sys.executable, "-m", "django"]
-        migrate = [*django, "migrate", "--run-syncdb", "--skip-checks", "--verbosity=0"]
-        subprocess.run(migrate, cwd=ROOT, env=variables, check=True)
-        serve = [*django, "runserver", f"127.0.0.1:{port}", "--noreload", "--skip-checks"]
-        with Path(folder, "log").open("w") as log:
-            server = subprocess.Popen(serve, cwd=ROOT, env=variables, stdout=log, stderr=log)
-        try:
-            _await(port, server)
-            yield f"http://127.0.0.1:{port}/mcp"
-        finally:
-            server.terminate()
-            server.wait()
-
-
-def _await(port: int, server: subprocess.Popen[bytes]) -> None:
-    ends = time.monotonic() + UP
-    while time.monotonic() < ends and server.poll() is None:
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return
-    raise Unavailable("The seller does not start.")
+    """Serve the seller until the end, and return the address of its MCP endpoint."""
+    with tempfile.TemporaryDirectory() as folder, running(Seller(folder)) as seller:
+        yield f"http://127.0.0.1:{seller.port}/mcp"

@@ -2,7 +2,7 @@
 const { url, file, token, packages } = JSON.parse(process.argv[2]);
 const { loadStoryboardFile, runStoryboard } = require(`${packages}/@adcp/sdk/dist/lib/testing`);
 
-// The runner sends a start that is no date, such as "asap", as tomorrow at this millisecond: no retry would be equal.
+// The runner sends a start that is not a date, such as "asap", as tomorrow at this millisecond: no retry would be equal.
 const START = '2099-07-01T00:00:00Z';
 
 async function main() {

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import os
+from ...environments import database
 
 SECRET_KEY = "a seller"
 ALLOWED_HOSTS = ["127.0.0.1"]
 INSTALLED_APPS = ["django_idempotency", "tests.proofs.commerce.adcp"]
-DATABASES = {
-    "default": {
-        "ENGINE": "django.db.backends.sqlite3",
-        "NAME": os.environ.get("ADCP_DATABASE", ":memory:"),
-        "OPTIONS": {"transaction_mode": "IMMEDIATE", "init_command": "PRAGMA journal_mode=WAL", "timeout": 20},
-    }
-}
+DATABASES = {"default": database()}
 ROOT_URLCONF = "tests.proofs.commerce.adcp.seller"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 USE_TZ = True

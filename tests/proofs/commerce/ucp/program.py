@@ -7,7 +7,6 @@ The suite is fetched by git at a pinned commit, from its home or from a copy of 
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tarfile
@@ -16,7 +15,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...environments import ROOT, Unavailable, call, install, python_of
+from ...environments import ROOT, Unavailable, call, install, of_project, python_of
 
 HERE = Path(__file__).resolve().parent
 VENV = ROOT / ".venv-commerce"
@@ -37,12 +36,9 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     with tempfile.TemporaryDirectory() as folder:
         variables = {
-            **{name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")},
-            "COMMERCE_DATABASE": f"{folder}/db.sqlite3",
+            **of_project("tests.proofs.commerce.ucp.shop.settings", folder),
             "COMMERCE_DATA": str(SUITE / "test_data" / "flower_shop"),
             "COMMERCE_SECRET": "on its way",
-            "DJANGO_SETTINGS_MODULE": "tests.proofs.commerce.ucp.shop.settings",
-            "PYTHONPATH": str(ROOT),
         }
         pytest = [sys.executable, "-m", "pytest", "-q", "-c", str(HERE.parent / "pytest.ini"), str(HERE / "cases")]
         others = [each for each in arguments if not each.startswith("--source=")]

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
+from ....environments import database
 
 SECRET_KEY = "flowers"
 ALLOWED_HOSTS = ["127.0.0.1"]
 INSTALLED_APPS = ["django_idempotency", "rest_framework", "tests.proofs.commerce.ucp.shop"]
 MIDDLEWARE = ["tests.proofs.commerce.ucp.shop.stage.noted"]
 DATABASES = {
-    "default": {
-        "ENGINE": "django.db.backends.sqlite3",
-        "NAME": os.environ.get("COMMERCE_DATABASE", ":memory:"),
-        "OPTIONS": {"transaction_mode": "IMMEDIATE", "init_command": "PRAGMA journal_mode=WAL", "timeout": 20},
-    },
+    "default": database(),
     # A store that is down: the folder does not exist.
     "gone": {"ENGINE": "django.db.backends.sqlite3", "NAME": "/nowhere/db.sqlite3"},
 }
