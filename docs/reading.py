@@ -20,7 +20,7 @@ PARTS = {
         "errors core/records core/at_rest core/failures core/standings core/lifetime models"
     ),
     "The rules": "core/rules core/conclusions core/hashing core/interventions",
-    "A call that is atomic": "engine/operation engine/atomic engine/waiting stores/base",
+    "A call that is atomic": "engine/operation engine/waiting stores/base",
     "The store in the database": ("stores/orm/store stores/orm/statements stores/orm/database_errors"),
     "Its guard: the transaction of the work": "stores/orm/guard stores/blocks stores/orm/dialects",
     "A call under a lease, and what runs in the background": (

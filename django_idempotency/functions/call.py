@@ -17,10 +17,9 @@ from ..core.hashing import record_id, request_digest
 from ..core.policy import async_contradiction
 from ..core.records import CALL_METHOD, Guarantee
 from ..core.rules import Verdict
-from ..engine.atomic import AtomicOperation
 from ..engine.deadlines import time_for
 from ..engine.lease import LeaseOperation
-from ..engine.operation import Operation
+from ..engine.operation import AtomicOperation, Operation
 from ..errors import CalledItself, ConfigurationError, IdempotencyError, KeyMissing, StoreUnavailable, UnhashablePayload
 from ..instrumentation.meters import Source, meters
 from ..instrumentation.observer import Observer

@@ -24,9 +24,8 @@ from ..core.concurrency import in_thread, nothing, run_to_completion
 from ..core.failures import failed_with
 from ..core.records import Outcome, Ticket
 from ..core.rules import Execute, Replay, Verdict
-from ..engine.atomic import AtomicOperation
 from ..engine.deadlines import time_for
-from ..engine.operation import Operation
+from ..engine.operation import AtomicOperation, Operation
 from ..errors import (
     ConfigurationError,
     OperationUnknown,

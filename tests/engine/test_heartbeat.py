@@ -16,10 +16,9 @@ import pytest
 from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import Guarantee, Outcome, Status, Ticket
 from django_idempotency.core.rules import Busy, Execute, Replay
-from django_idempotency.engine.atomic import AtomicOperation
 from django_idempotency.engine.heartbeat import Heartbeat, Lease, heartbeat
 from django_idempotency.engine.lease import LeaseOperation
-from django_idempotency.engine.operation import Operation
+from django_idempotency.engine.operation import AtomicOperation, Operation
 from django_idempotency.errors import LeaseLost, StoreUnavailable
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.testing.tickets import make_ticket

@@ -11,10 +11,9 @@ import pytest
 from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import Guarantee, Outcome, Record, Status, Ticket
 from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay
-from django_idempotency.engine.atomic import AtomicOperation
 from django_idempotency.engine.deferring import Deferring
 from django_idempotency.engine.lease import LeaseOperation
-from django_idempotency.engine.operation import ROUNDS, Operation
+from django_idempotency.engine.operation import ROUNDS, AtomicOperation, Operation
 from django_idempotency.engine.waiting import wait_slots
 from django_idempotency.errors import LostRace, OutcomeUnknown, OwnershipLost, StoreUnavailable, TransactionLost
 from django_idempotency.testing.tickets import NOW, make_ticket

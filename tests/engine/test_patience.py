@@ -15,10 +15,10 @@ import pytest
 from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import Guarantee, Outcome, Record, Settlement, Status, Ticket
 from django_idempotency.core.rules import Busy, Execute, Replay
-from django_idempotency.engine import atomic, commands, operation, settling, waiting
-from django_idempotency.engine.atomic import AtomicOperation
+from django_idempotency.engine import commands, operation, settling, waiting
 from django_idempotency.engine.deferring import Deferring
 from django_idempotency.engine.lease import LeaseOperation
+from django_idempotency.engine.operation import AtomicOperation
 from django_idempotency.errors import StoreUnavailable
 from django_idempotency.testing.tickets import make_ticket
 
@@ -189,7 +189,7 @@ def test_the_bound_of_a_settles_retries(
 ) -> None:
     """No try begins after 0.6 s, whatever a try takes; then the result is reported, and the response goes out."""
     clock, listener = FakeTime(), Listener()
-    for module in (atomic, operation, commands, settling, waiting):
+    for module in (operation, commands, settling, waiting):
         monkeypatch.setattr(module, "time", clock)
     monkeypatch.setattr(commands, "asyncio", SimpleNamespace(sleep=clock.asleep))
     store = DeadStore(ATOMIC if act is release else LEASED, clock, seconds)

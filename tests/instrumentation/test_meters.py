@@ -201,7 +201,7 @@ def test_observed_and_degraded(meter: RecordingMeter, monkeypatch: pytest.Monkey
 
 def test_what_follows_the_claim_is_not_counted_again(meter: RecordingMeter, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request whose settle fails has been counted: it ran."""
-    from django_idempotency.engine.atomic import AtomicOperation
+    from django_idempotency.engine.operation import AtomicOperation
     from django_idempotency.errors import OutcomeUnknown
 
     settle = AtomicOperation.settle

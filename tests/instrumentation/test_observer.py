@@ -18,8 +18,7 @@ from django.urls import path, re_path, resolve
 
 from django_idempotency import idempotent, signals
 from django_idempotency.core.records import Guarantee, Status
-from django_idempotency.engine.atomic import AtomicOperation
-from django_idempotency.engine.operation import Operation
+from django_idempotency.engine.operation import AtomicOperation, Operation
 from django_idempotency.errors import StoreUnavailable
 from django_idempotency.instrumentation.observer import Observer
 from django_idempotency.models import IdempotencyRecord

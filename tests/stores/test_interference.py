@@ -19,8 +19,7 @@ from django.db.backends.utils import CursorWrapper
 from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import Guarantee, Settlement, Status, Ticket
 from django_idempotency.core.rules import Busy, Execute, Replay
-from django_idempotency.engine.atomic import AtomicOperation
-from django_idempotency.engine.operation import Operation
+from django_idempotency.engine.operation import AtomicOperation, Operation
 from django_idempotency.errors import ConfigurationError, DurableInsideGuard, ImplicitCommit, LostRace, StoreUnavailable
 from django_idempotency.instrumentation.observer import Observer
 from django_idempotency.models import IdempotencyRecord

@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import Guarantee, Status
 from django_idempotency.core.rules import Busy, Execute, Replay, Verdict
-from django_idempotency.engine.atomic import AtomicOperation
+from django_idempotency.engine.operation import AtomicOperation
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket

@@ -9,9 +9,8 @@ from typing import Any
 from uuid import UUID
 
 from django_idempotency.core.records import Guarantee, Record, Settlement, Status, Ticket
-from django_idempotency.engine.atomic import AtomicOperation
 from django_idempotency.engine.lease import LeaseOperation
-from django_idempotency.engine.operation import EventSink, Operation
+from django_idempotency.engine.operation import AtomicOperation, EventSink, Operation
 from django_idempotency.stores.base import BaseStore, Guard, Purged
 from django_idempotency.testing.tickets import NOW
 

@@ -19,6 +19,7 @@ from ..blocks import OFFERED, offered
 from . import database_errors
 from .database_errors import translate
 from .dialects.base import IDLE, IN_ERROR
+from .dialects.ending import ends_transaction
 
 if TYPE_CHECKING:
     from .dialects.transactions import WorkTransaction
@@ -128,7 +129,10 @@ class TransactionGuard(Guard):
         self.finds_loss = own is not None or self.transaction_id is not None
         if claimed is None:
             self.record = sql.record(row, connection)
-        elif sql.says(row, claimed):
+            return
+        owner, status, attempt = row
+        owner = owner if isinstance(owner, UUID) else UUID(owner)
+        if (owner, status, attempt) == (claimed.owner, claimed.status, claimed.attempt):
             self.record = claimed
 
     @contextmanager
@@ -335,10 +339,12 @@ class TransactionGuard(Guard):
     def _mark_committed(self) -> None:
         self.committed = True
 
-    def _notice(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+    def _notice(self, execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
         if self._over:
             return execute(sql, params, many, context)
-        if self._dialect.ends_transaction(sql):
+        ending = self._dialect.ending
+        alone = isinstance(sql, str) and ";" not in sql
+        if ending.statement.match(sql) if alone else ends_transaction(sql, ending):
             raise self.refuse(ImplicitCommit())
         if self._own is not None and self._own.adapt is not None:
             self._own.adapt(context["cursor"])

@@ -187,7 +187,7 @@ class Statements:
         self._seen_without_body = f"{', '.join(bodiless.values())}, {self._now}"
         #: Reads the row of an id.
         self.reading = f"SELECT {self._seen} FROM {self._table} {self._where_id}"
-        #: What of our own row may have changed since its claim: see says().
+        #: What of our own row may have changed since its claim.
         self._brief = ", ".join([quote("owner"), quote("status"), quote("attempt")])
         self._locks = connection.features.has_select_for_update
         #: Does lock() read the row, too? If not, read() must follow.
@@ -201,7 +201,10 @@ class Statements:
         return f"{head}{self.reading}{tail}", [record_id.hex]
 
     def lock(self, ticket: Ticket, *, takeover: bool, brief: bool) -> Bound:
-        """Lock a row and read it, followed by the transaction's id if the database has one. `brief`: see says()."""
+        """Lock a row and read it, followed by the transaction's id if the database has one.
+
+        `brief`: only its owner, status and attempt.
+        """
         return self._lock(ticket.location or self._table, takeover, brief), [ticket.id.hex]
 
     def _build_lock(self, table: str, takeover: bool, brief: bool) -> str:
@@ -217,12 +220,6 @@ class Statements:
     def read(self, ticket: Ticket, *, brief: bool) -> Bound:
         """Read the row that lock() has locked."""
         return f"SELECT {self._brief if brief else self._seen} FROM {self._table} {self._where_id}", [ticket.id.hex]
-
-    def says(self, row: tuple[Any, ...], record: Record) -> bool:
-        """Is a row that was read briefly still as the record has it?"""
-        owner, status, attempt = row
-        owner = owner if isinstance(owner, UUID) else UUID(owner)
-        return (owner, status, attempt) == (record.owner, record.status, record.attempt)
 
     def wait(self, ticket: Ticket, seconds: float) -> Bound | None:
         """Wait until the row's lock is free, and share it for an instant. `None`: not here, or not so briefly."""

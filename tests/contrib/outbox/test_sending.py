@@ -17,7 +17,7 @@ from django_idempotency.contrib import outbox
 from django_idempotency.contrib.outbox.models import Message
 from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import Outcome
-from django_idempotency.engine.atomic import AtomicOperation
+from django_idempotency.engine.operation import AtomicOperation
 from django_idempotency.stores.orm import ORMStore
 from testproject.payments.models import Effect
 

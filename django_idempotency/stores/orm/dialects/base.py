@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
 
-from .transactions import ends_transaction
+from .ending import POSTGRESQL, Ending
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
@@ -59,8 +58,8 @@ class Dialect:
     transaction_id = ""
     #: Does a failed statement abort the transaction, so that only a rollback is possible?
     aborts = False
-    #: Does the database certainly end the open transaction when it runs a statement? Called with its text.
-    ends_transaction = staticmethod(partial(ends_transaction, vendor="postgresql"))
+    #: How a statement is recognised that certainly ends the open transaction.
+    ending: Ending = POSTGRESQL
     #: A query for the room that the table given as the parameter takes, indexes included (bytes); "": it cannot be asked.
     table_size = ""
 

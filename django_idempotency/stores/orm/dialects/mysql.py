@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .base import Dialect
-from .transactions import ends_transaction
+from .ending import MYSQL
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
@@ -20,7 +19,7 @@ class InnoDB(Dialect):
     clock = "UTC_TIMESTAMP(6)"
     later = "UTC_TIMESTAMP(6) + INTERVAL %s SECOND"
     insert_tail = ""
-    ends_transaction = staticmethod(partial(ends_transaction, vendor=vendor))
+    ending = MYSQL
 
     def purge(self, connection: BaseDatabaseWrapper, table: str, chosen: str, given: list[Any]) -> list[Any]:
         """Delete in two statements: a DELETE of more than one table returns no rows."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.db import Error
@@ -12,7 +11,8 @@ from django.db import Error
 from ....errors import LostRace, OwnershipLost, StoreUnavailable, TransactionLost
 from .. import database_errors
 from .base import IDLE, Dialect
-from .transactions import Bound, WorkTransaction, ends_transaction
+from .ending import SQLITE
+from .transactions import Bound, WorkTransaction
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
@@ -27,7 +27,7 @@ class SQLite(Dialect):
     clock = "strftime('%%Y-%%m-%%d %%H:%%M:%%f000', 'now')"
     later = "strftime('%%Y-%%m-%%d %%H:%%M:%%f000', 'now', %s)"
     latest = "MAX"
-    ends_transaction = staticmethod(partial(ends_transaction, vendor=vendor))
+    ending = SQLITE
 
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         super().__init__(connection)
