@@ -15,6 +15,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
+from ..core import rules
 from ..core.failures import Failure, failure_in
 from ..core.records import CALL_METHOD, OutcomeKind, Record, Status
 from ..errors import RecordUnreadable
@@ -152,7 +153,7 @@ class Columns(ModelAdmin):
         record = self.read(row)
         if record is None or record.method == CALL_METHOD:
             return None
-        return code(record.original_request)
+        return code(rules.original_request(record))
 
     @admin.display(description=_("request digest"))
     def fingerprint(self, row: IdempotencyRecord) -> Any:

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import re
-from operator import itemgetter
 from typing import Final
 
 from .failures import is_failure
 from .hashing import framed, octets
-from .records import CANCELLATIONS, MISSING, REASON, TRACE, Outcome, OutcomeKind, kind_of
+from .records import CANCELLATIONS, MISSING, Outcome, OutcomeKind, kind_of
 
 #: The one header of a sealed response; its value holds the others. No header has a colon in its name.
 SEALED: Final = ":sealed"
@@ -24,8 +22,6 @@ ERASED: Final = "#erased"
 HASHED: Final = "#hmac:"
 #: What an erased record has in place of a response's headers.
 _ERASURE = ((":erased", "true"),)
-#: The names of a response's headers, one after the other (RFC 9110 section 5.6.2), and of what is stored behind them.
-_NAMES = re.compile(rf"[!#$%&'*+.^_`|~0-9A-Za-z-]*({REASON})?({TRACE})?")
 
 
 def hashed_scope(secret: str | bytes, scope: str) -> str:
@@ -53,19 +49,6 @@ def erasure(outcome: Outcome | None) -> Outcome:
 def is_sealed(outcome: Outcome | None) -> bool:
     """Is it a response that has not been opened?"""
     return outcome is not None and len(outcome.headers) == 1 and outcome.headers[0][0] == SEALED
-
-
-def readable(outcome: Outcome) -> Outcome | None:
-    """Return what can be read of what is stored: of a response that has not been opened, only its status.
-
-    `None`: it is damaged, or a later version has written it. Its headers are neither all a response's nor a mark of ours.
-    """
-    names = "".join(map(itemgetter(0), outcome.headers))
-    if _NAMES.fullmatch(names):
-        return outcome
-    if is_sealed(outcome):
-        return Outcome(status=outcome.status, body=MISSING)
-    return outcome if says_nothing(outcome) else None
 
 
 def says_nothing(outcome: Outcome) -> bool:

@@ -232,14 +232,6 @@ class Record(NamedTuple):
     #: The table in which the store found it, if that depends on the connection (a schema per tenant); otherwise `None`.
     location: str | None = None
 
-    @property
-    def original_request(self) -> str:
-        """The id of the request that did the work: its own, or else the owner token.
-
-        The token is no secret: it tells owners apart, and no input of a client ever becomes one.
-        """
-        return self.request_id or str(self.owner)
-
     def ticket(self, *, owner: UUID) -> Ticket:
         """Return a ticket for this record's key and request, to change it by hand. It does not hold what it takes.
 

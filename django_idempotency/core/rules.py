@@ -44,14 +44,19 @@ A live lease is never taken over, even if the record has expired meanwhile: its 
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from operator import itemgetter
 from typing import NamedTuple
 from uuid import UUID
 
-from .at_rest import ERASED, HASHED, readable
+from .at_rest import ERASED, HASHED, is_sealed, says_nothing
 from .hashing import first_operation, next_operation
-from .records import Guarantee, Outcome, Record, Settlement, Status, Ticket
+from .records import MISSING, REASON, TRACE, Guarantee, Outcome, Record, Settlement, Status, Ticket
+
+#: The names of a response's headers, one after the other (RFC 9110 section 5.6.2), and of what is stored behind them.
+_NAMES = re.compile(rf"[!#$%&'*+.^_`|~0-9A-Za-z-]*({REASON})?({TRACE})?")
 
 
 class Execute(NamedTuple):
@@ -96,6 +101,14 @@ class Unreadable:
 
 
 Verdict = Execute | Replay | Busy | Mismatch | Late | Unreadable
+
+
+def original_request(found: Record | Ticket) -> str:
+    """Return the id of the request that did the work of a record, or will do it under a ticket: its own, or else the owner token.
+
+    The token is no secret: it tells owners apart, and no input of a client ever becomes one.
+    """
+    return found.request_id or str(found.owner)
 
 
 def expired(record: Record) -> bool:
@@ -248,6 +261,19 @@ def read(  # noqa: PLR0911 - one a verdict, in the order above
         outcome = None if record.outcome is None else readable(record.outcome)
         return Unreadable() if outcome is None else Replay(outcome=outcome, attempt=record.attempt)
     return busy(record)
+
+
+def readable(outcome: Outcome) -> Outcome | None:
+    """Return what can be read of what is stored: of a response that has not been opened, only its status.
+
+    `None`: it is damaged, or a later version has written it. Its headers are neither all a response's nor a mark of ours.
+    """
+    names = "".join(map(itemgetter(0), outcome.headers))
+    if _NAMES.fullmatch(names):
+        return outcome
+    if is_sealed(outcome):
+        return Outcome(status=outcome.status, body=MISSING)
+    return outcome if says_nothing(outcome) else None
 
 
 #: By how much a store's clock and a host's stopwatch may disagree about a moment: SQLite counts milliseconds.

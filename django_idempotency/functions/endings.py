@@ -11,7 +11,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ..core import rules
-from ..core.at_rest import readable
 from ..core.conclusions import SettledState, WorkResult
 from ..core.concurrency import run_to_completion
 from ..core.failures import failed_with
@@ -231,7 +230,7 @@ def _answer(call: FunctionCall, verdict: Verdict) -> Any:
 
 def remembered(terms: FunctionTerms, stored: Outcome) -> Any:
     """Return the result in an outcome, or raise its exception, `ResponseNotStored`, `RecordUnreadable` or `HeldForPerson`."""
-    if (outcome := readable(stored)) is None:
+    if (outcome := rules.readable(stored)) is None:
         raise RecordUnreadable
     if outcome in CANCELLATIONS:
         raise OperationUndone if outcome == UNDONE else OperationCancelled

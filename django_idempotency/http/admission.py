@@ -315,11 +315,12 @@ class Identity(NamedTuple):
         if policy.profile.keys_per == "endpoint":
             key = UnprintedText(wing("dialects").of_endpoint(key, path))
         kept = policy.ttl if policy.key_format == ANY else kept_for(policy.key_format, policy.ttl)
+        digest = fingerprint(self.source, policy, self.user, self.seen)
         return issue(
             id=record_id(self.scope, key),
             scope=self.scope,
             key=key,
-            digest=fingerprint(self.source, policy, self.user, self.seen),
+            digest=digest,
             owner=uuid4(),  # from the operating system: neither a fork nor a snapshot repeats it
             now=datetime.now(timezone.utc),
             method=http.method or "",
@@ -374,8 +375,7 @@ def fingerprint(request: Any, policy: Policy, user: Any = None, document: Any = 
         return request_digest(framed(texts), b"headers")
     if rule not in FINGERPRINTS and (chosen := _chosen(request, texts, policy, user, document)) is not None:
         return chosen
-    require_bounded(http, policy.max_request_body)
-    return body_digest(framed(texts), request, policy)
+    return body_digest(texts, request, policy)
 
 
 def _chosen(request: Any, texts: list[bytes], policy: Policy, user: Any, document: Any) -> bytes | None:

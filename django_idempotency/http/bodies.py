@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from io import SEEK_END
 from tempfile import TemporaryFile
 from typing import Any
@@ -45,22 +45,32 @@ _GONE = (
 )
 
 
-def body_digest(head: bytes, request: Any, policy: Policy) -> bytes:
-    """Return the digest of a request with this `head`, and of its body: of what it says, or of its bytes."""
+def body_digest(head: Sequence[bytes], request: Any, policy: Policy) -> bytes:
+    """Return the digest of a request with this `head`, and of its body: of what it says, or of its bytes.
+
+    Raises `RequestTooLarge` for a body of more than the policy's `max_request_body`.
+    """
     http: HttpRequest = getattr(request, "_request", request)
+    require_bounded(http, policy.max_request_body)
+    read_as, content = _read_as(request, http, policy)
+    return request_digest(framed(head), read_as, content)
+
+
+def _read_as(request: Any, http: HttpRequest, policy: Policy) -> tuple[bytes, bytes]:
+    """Return how a body is compared, and what of it."""
     content_type, by_value = (http.content_type or "").lower(), policy.fingerprint != "raw"
     if by_value and content_type in FORMS and is_parsed_as_form(request, http):
         fields = form_fields(request, http)
         if fields is not None:
-            return request_digest(head, b"form", _form(request, fields, _ignored(policy)))
+            return b"form", _form(request, fields, _ignored(policy))
     try:
         if by_value and is_json(content_type) and fits(http):
             canonical = canonical_json(http.body)
             if canonical is not None:
-                return request_digest(head, b"json", canonical)
-        return request_digest(head, b"bytes", _hash(chunks(http)))
+                return b"json", canonical
+        return b"bytes", _hash(chunks(http))
     except RawPostDataException:  # the CSRF check has parsed a form, or a DRF permission the data
-        return request_digest(head, b"parsed", _form(request, read_already(request, http), _ignored(policy)))
+        return b"parsed", _form(request, read_already(request, http), _ignored(policy))
 
 
 def _ignored(policy: Policy) -> frozenset[str]:

@@ -23,7 +23,7 @@ from ..core.conclusions import SettledState, WorkResult
 from ..core.concurrency import in_thread, nothing, run_to_completion
 from ..core.failures import failed_with
 from ..core.records import Outcome, Ticket
-from ..core.rules import Execute, Replay, Verdict
+from ..core.rules import Execute, Replay, Verdict, original_request
 from ..engine.deadlines import time_for
 from ..engine.operation import AtomicOperation, Operation
 from ..errors import (
@@ -67,9 +67,9 @@ class Call:
     degraded = False
     #: Set by an entry point that sees an exception only after it has become a response.
     raised: Exception | None = None
-    #: What the view sees as `request.idempotency`, and what its course says of its end: once it runs.
+    #: What the view sees as `request.idempotency`, once it runs.
     handle: RequestIdempotency
-    course: Course
+    _course: Course | None = None
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Call:
         self.operation = operates(plan.store, ticket, self._observer, on_failure=self.terms.on_failure)
         exchange.record, exchange.operation = ticket.id, self.operation
         #: The id of this request, by which replays name it if it runs; "": it has no record.
-        self.original = ticket.request_id or str(ticket.owner)
+        self.original = original_request(ticket)
         assert exchange.spoken is not None, "its key was read"
         self.spoken = exchange.spoken
         self._handle = plan.handle  # before the claim: an app may raise
@@ -121,6 +121,13 @@ class Call:
         request = self._request()
         assert request is not None
         return request
+
+    @property
+    def course(self) -> Course:
+        """What decides how the work ends, besides its response."""
+        if self._course is None:
+            self._course = self.handle._course(self.handle)  # noqa: SLF001 - ours
+        return self._course
 
     # --------------------------------------------------------------------------------------------------------- open
 
@@ -228,11 +235,9 @@ class Call:
     def _begin(self, run: Execute | None) -> None:
         """Let the view run: it sees its operation. `None`: without its store."""
         self._ask_again = self.finish = None  # they hold the request
-        self.handle = handle = self._handle(self.operation, self.terms)
-        self.course = handle._course(handle)  # noqa: SLF001 - ours
-        handle._exchange = self.exchange  # noqa: SLF001 - ours
         request: Any = self._request()
-        request.idempotency, self.exchange.call = handle, self
+        request.idempotency = self.handle = self._handle(self.operation, self.terms, self.exchange)
+        self.exchange.call = self
         if meters.active:
             self.count(DEGRADED if run is None else outcome_of_verdict(run, self.operation))
 
@@ -241,7 +246,7 @@ class Call:
         if self._ask_again is not None or self.terms.authorize_replay is not None:
             self.authorize(verdict.outcome)
         assert self.operation.record is not None, "it holds what is replayed"
-        original = self.operation.record.original_request
+        original = original_request(self.operation.record)
         stored = rebuild(verdict.outcome, spoken=self.spoken, original=original)
         if meters.active:
             self.count(outcome_of_verdict(verdict, self.operation))  # also if on_replay raises
@@ -307,7 +312,8 @@ class Call:
 
     def _conclude(self, response: HttpResponseBase) -> tuple[WorkResult, Outcome | None]:
         """Return how a view ends that responded, and what is stored of its response."""
-        decided = self.course.decided()
+        steered = self.plan.has_course or self.handle.is_held
+        decided = self.course.decided() if steered else None
         if decided is not None and decided.is_final:
             self.handle.seconds = decided.ttl
             return decided.work_result, decided.outcome
@@ -320,7 +326,7 @@ class Call:
             # It has given up: this is its last word, unless it is a problem of ours, or an error page.
             has_answer = ending.answers and self.course.problem is None
             return decided.work_result, self._captured(response) if has_answer else decided.outcome
-        if not ending.answers or self.course.is_unfinished():
+        if not ending.answers or (steered and self.course.is_unfinished()):
             return WorkResult.FAILED, _failure(self.raised, response.status_code)
         ended = self.handle._ending or ending_of(response, self.terms)  # noqa: SLF001 - ours
         if ended is WorkResult.FAILED:
@@ -373,15 +379,19 @@ class Call:
             self._fail(error)
         try:
             self.operation.settle(ended, outcome, ttl=self.handle.seconds)
-            if self.operation.left_as is SettledState.COMPLETED:
+            if self.plan.has_course and self._is_completed():
                 self.course.completed()
-            elif self.operation.left_as is None and self.course.can_be_undone():
-                raise OutcomeUnknown
         finally:
             status = self._leave()  # also if only a callback of the COMMIT has failed
             for each in self._listeners:
                 each.ended(self)
         return self._stamp(response, status)
+
+    def _is_completed(self) -> bool:
+        """Raises `OutcomeUnknown` for a work that may still be undone and is not stored."""
+        if self.operation.left_as is None and self.course.can_be_undone():
+            raise OutcomeUnknown
+        return self.operation.left_as is SettledState.COMPLETED
 
     async def asettle(self, response: HttpResponseBase) -> HttpResponseBase:
         """See settle()."""
@@ -397,10 +407,8 @@ class Call:
             await self._afail(error)
         try:
             await self.operation.asettle(ended, outcome, ttl=self.handle.seconds)
-            if self.operation.left_as is SettledState.COMPLETED:
+            if self.plan.has_course and self._is_completed():
                 await self.course.acompleted()
-            elif self.operation.left_as is None and self.course.can_be_undone():
-                raise OutcomeUnknown
         finally:
             status = self._leave()  # also if only a callback of the COMMIT has failed
             for each in self._listeners:
@@ -485,8 +493,8 @@ class Call:
         if exchange.call is self:
             exchange.call = None
         status = HeaderStatus.DEGRADED if self.degraded else OF_RECORD[self.operation.left_as]
-        if self.course.problem is not None and status is HeaderStatus.CREATED:
-            status = of_problem(self.course.problem) or status
+        if self._course is not None and self._course.problem is not None and status is HeaderStatus.CREATED:
+            status = of_problem(self._course.problem) or status
         exchange.status, exchange.original = status, self.original
         return status
 

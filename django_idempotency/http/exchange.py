@@ -20,7 +20,7 @@ from django.http.response import HttpResponseBase, ResponseHeaders
 
 from .. import conf
 from ..core.conclusions import SettledState, WorkResult
-from ..core.policy import Policy
+from ..core.policy import Policy, Resolved
 from ..core.profiles import Profile
 from ..core.records import MISSING, prints
 from ..engine.operation import Operation
@@ -139,6 +139,9 @@ class RequestIdempotency(OperationHandle):
     _exchange: Exchange | None = None
     _ending: WorkResult | None = None
 
+    def __init__(self, operation: Operation, policy: Resolved | None = None, exchange: Exchange | None = None) -> None:
+        self._operation, self._policy, self._exchange = operation, policy, exchange
+
     @property
     def _is_running(self) -> bool:
         """See OperationHandle."""
@@ -171,7 +174,7 @@ NO_KEY = _NoKey("", "")
 class WithoutKey(RequestIdempotency):
     """`request.idempotency` of a request that no key guards: false. Nothing is stored."""
 
-    _operation, seconds, is_held = NO_KEY, None, False
+    _operation = NO_KEY
 
     def __init__(self, exchange: Any = None) -> None:
         object.__setattr__(self, "_exchange", exchange)

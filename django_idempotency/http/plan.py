@@ -26,6 +26,7 @@ from ..core.policy import OBSERVE, SAFE_METHODS, Policy, Resolved, profile_contr
 from ..core.profiles import DEFAULT, Profile
 from ..core.records import Guarantee, Ticket, UnprintedText
 from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed
+from ..runtime.handle import Course
 from ..runtime.registry import body_limit, issuing, store_of
 from ..runtime.wings import Listens, extended, wing
 from ..stores.base import BaseStore
@@ -121,6 +122,11 @@ class Plan:
     def handle(self) -> type[RequestIdempotency]:
         """What its views see as `request.idempotency`, with all that apps add to it."""
         return extended(RequestIdempotency)
+
+    @cached_property
+    def has_course(self) -> bool:
+        """May a wing say how a work ends?"""
+        return self.handle._course is not Course  # noqa: SLF001 - ours
 
     @cached_property
     def counter(self) -> Any:

@@ -12,7 +12,6 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from ..core import rules
-from ..core.at_rest import readable
 from ..core.records import CALL_METHOD, MISSING, Guarantee, OutcomeKind, Record, Status, kind_of
 
 #: An `atomic` record whose lease ended this long ago counts as abandoned: few transactions last longer.
@@ -103,7 +102,7 @@ def next_answer(record: Record, *, purged: bool = True) -> Promise | str:
 
 
 def _replay(record: Record) -> Promise:
-    outcome = None if record.outcome is None else readable(record.outcome)
+    outcome = None if record.outcome is None else rules.readable(record.outcome)
     if outcome is None:
         return _(
             "gets 500 record-unreadable: the stored response is damaged. The work is not run again; it may be expired."

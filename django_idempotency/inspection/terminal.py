@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
+from ..core import rules
 from ..core.failures import failure_of, response_of
 from ..core.records import CALL_METHOD, Record, Repeats, Status
 from . import redaction
@@ -48,7 +49,7 @@ def lines(
     yield _fact("attempt", record.attempt)
     yield _fact("owner", record.owner)
     if record.method != CALL_METHOD:
-        yield _fact("request id", record.original_request)
+        yield _fact("request id", rules.original_request(record))
     yield _fact("operation", record.operation)
     yield _fact("created", _instant(record.created_at, record.read_at))
     yield _fact(

@@ -88,8 +88,7 @@ class IdempotentViewMixin(Base):
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Guard the handler of an unsafe method, if the request carries a key."""
         terms = view_terms_of(type(self), vars(self))
-        # Its callback has noted a request that is not keyless.
-        if getattr(getattr(request, "idempotency", None), "_exchange", None) is None and is_keyless(request, terms):
+        if is_keyless(request, terms):
             return super().dispatch(request, *args, **kwargs)
         return dispatch(self, request, terms, functools.partial(super().dispatch, request, *args, **kwargs))
 
@@ -138,13 +137,16 @@ class GuardedView:
 def is_keyless(request: HttpRequest, terms: ViewTerms) -> bool:
     """Is it known, before the view decides, that a request has no key and needs none? Then nothing happens to it.
 
-    A keyless request that is counted, or looked at, comes as far as the handler.
+    One that is counted, or of which something is noted, comes as far as the handler.
     """
+    handle = getattr(request, "idempotency", None)
+    if handle is not None and handle._exchange is not None:  # noqa: SLF001 - ours
+        return False
     if request.method not in SAFE_METHODS and (terms.fixed is None or asking(terms.fixed, request) is not None):
         return False
-    if not hasattr(request, "idempotency"):
+    if handle is None:
         request.idempotency = without_key()  # type: ignore[attr-defined]
-    return not meters.active and request.idempotency._exchange is None  # type: ignore[attr-defined]  # noqa: SLF001
+    return not meters.active
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +278,7 @@ def dispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run) -> Htt
     try:
         response = _with_guard(view, name, guard, run)
     except DispatchFinished as finished:
-        return finished.response
+        return finished.args[0]
     if entry.call is not None:
         return response
     if inspect.iscoroutine(response):

@@ -21,11 +21,9 @@ from ..http.responses import render
 
 
 class DispatchFinished(BaseException):
-    """Leaves DRF's dispatch with a finished response, past its exception handler and finalize_response."""
+    """Leaves DRF's dispatch with a finished response, its argument, past its exception handler and finalize_response."""
 
-    def __init__(self, response: HttpResponseBase) -> None:
-        super().__init__()
-        self.response = response
+    args: tuple[HttpResponseBase]
 
 
 #: Where DRF's dispatch ends: by a response, or by an exception.

@@ -61,7 +61,7 @@ async def adispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run)
     try:
         response = await aended(lambda: guard.call, run, functools.partial(_respond, view))
     except DispatchFinished as finished:
-        return finished.response
+        return finished.args[0]
     finally:
         delattr(view, name)  # the guard refers to the view
         if of_instance and guard.call is None:  # the response is not rendered yet, and renderers read it from the view

@@ -12,6 +12,7 @@ from django.db import connections
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from ...core import rules
 from ...core.policy import Policy
 from ...core.records import shortened
 from ...engine.operation import Operation
@@ -105,7 +106,7 @@ class IdempotencyPanel(Panel):
                 "attempt": operation.attempt or (operation.record.attempt if operation.record else 0),
                 "original request": ticket.request_id or str(ticket.owner)
                 if operation.run is not None or operation.record is None
-                else operation.record.original_request,
+                else rules.original_request(operation.record),
             }
             if operation.waited:
                 self._facts["waited"] = f"{operation.waited * 1000:.0f} ms"

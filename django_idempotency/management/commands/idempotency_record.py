@@ -279,6 +279,6 @@ def as_dict(record: Record) -> dict[str, Any]:
         "lease_until": record.lease_until.isoformat(),
         "response_status": None if response is None else response.status,
         "failed_with": None if failure is None else failure.error or str(failure.status),
-        "request_id": record.original_request,
+        "request_id": rules.original_request(record),
         "operation_ref": operation_ref(conf.derive_secret(), record.id),
     }

@@ -9,7 +9,7 @@ import pytest
 from django_idempotency.contrib.at_rest.sealed import Keyring, SealedStore
 from django_idempotency.contrib.at_rest.sealed.store import Resealing
 from django_idempotency.core import rules
-from django_idempotency.core.at_rest import SEALED, is_sealed, readable
+from django_idempotency.core.at_rest import SEALED, is_sealed
 from django_idempotency.core.conclusions import SettledState
 from django_idempotency.core.interventions import expired_now
 from django_idempotency.core.records import CANCELLATION, MISSING, TRACE, Outcome, OutcomeKind, Record, Ticket, kind_of
@@ -138,7 +138,7 @@ def test_another_status() -> None:
         inner._records[record.id.int] = record._replace(outcome=changed)
         found = claimed(store, make_ticket()).outcome
         assert found is not None
-        assert readable(found) == Outcome(status=changed.status, body=MISSING)
+        assert rules.readable(found) == Outcome(status=changed.status, body=MISSING)
 
 
 @pytest.mark.unit
