@@ -10,7 +10,6 @@ from uuid import uuid4
 from django.db import connection
 from django.utils import timezone
 
-from django_idempotency.core import rules
 from django_idempotency.core.records import Guarantee, Outcome, Settlement, Status, Ticket
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore
@@ -39,7 +38,7 @@ def settlement(held: Ticket) -> Settlement:
         fence=held.owner,
         attempt=1,
         digest=held.digest,
-        operation=rules.operation_begun_by(held),
+        operation=first_operation(held),
         outcome=OUTCOME,
     )
 

@@ -33,8 +33,9 @@ from enum import Enum
 
 from . import rules
 from .failures import is_failure
+from .hashing import first_operation
 from .records import Outcome, Record, Settlement, Status, Ticket
-from .rules import Execute, operation_begun_by, operation_of
+from .rules import Execute, operation_of
 
 
 class WorkResult(Enum):
@@ -57,7 +58,9 @@ DROPPED_STATUSES = frozenset({400, 401, 403, 408, 409, 412, 415, 425, 428, 429})
 def classify_status(
     status: int, wanted: bool | WorkResult | None = None, remembers: Collection[int] | None = None
 ) -> WorkResult:
-    """Classify an HTTP status. `wanted` is what the policy's `keep` says about the response; `None`: nothing.
+    """Classify an HTTP status. No header and no body of a response is proof that nothing was done.
+
+    `wanted` is what the policy's `keep` says about the response; `None`: nothing.
 
     A `keep` of ours may know the kind itself, where a protocol reports failures with status 200. `remembers` are the statuses
     that the profile stores; `None`: all below 500 but `DROPPED_STATUSES`.
@@ -208,7 +211,7 @@ def settlement(
         fence=owner,
         attempt=run.attempt,
         digest=b"" if state in (SettledState.FREE, SettledState.FORGOTTEN) else ticket.digest,
-        operation=operation_begun_by(ticket) if fence is None else operation_of(fence, run),
+        operation=first_operation(ticket) if fence is None else operation_of(fence, run),
         outcome=outcome if state is SettledState.COMPLETED or is_failure(outcome) else None,
         expires_in=ttl,
         new_life=run.new_life or state is SettledState.FREE,

@@ -10,10 +10,11 @@ import hashlib
 import hmac
 import json
 from collections.abc import Callable, Iterable
-from datetime import datetime
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
+
+from .records import Ticket
 
 #: JSON longer than this (bytes) is compared by bytes: to read it by value takes 40 times as long as the hash, and up to
 #: 55 times its size in memory (measured; a list of decimals is the worst).
@@ -42,16 +43,16 @@ def suspension_token(execution: str, record: UUID, attempt: int) -> UUID:
     return UUID(bytes=hashlib.sha256(framed(parts)).digest()[:16], version=5)
 
 
-def first_operation(record: UUID, now: datetime, ttl: float) -> UUID:
-    """Name the operation that begins with a new key: by the record, and by the span of time in which `now` is.
+def first_operation(ticket: Ticket) -> UUID:
+    """Name the operation of a ticket whose key is new: by the record, and by the span of time in which its `now` is.
 
     If a store loses a claim (a crash, a failover), the next claim names the same operation, so the first attempt's
     external effects are not repeated, unless a span ended in between. A key that is used again after its retention
     names another: stores keep a record for the whole `ttl` of its claim (`rules.keep_until`), and a span is a tenth
     shorter, so that clocks may differ by that tenth, or a claim may wait so long.
     """
-    span = int(now.timestamp() // max(ttl * SPAN, 0.001))
-    return UUID(bytes=hashlib.sha256(framed((b"operation", record.bytes, b"%d" % span))).digest()[:16], version=5)
+    span = int(ticket.now.timestamp() // max(ticket.ttl * SPAN, 0.001))
+    return UUID(bytes=hashlib.sha256(framed((b"operation", ticket.id.bytes, b"%d" % span))).digest()[:16], version=5)
 
 
 def next_operation(operation: UUID) -> UUID:

@@ -32,11 +32,11 @@ A claim that finds a record reads it in this order:
 3. Completed, and longer ago than its response is given: `Late` (`seen_for`), whatever the request is.
 4. Another request under the same key: `Mismatch`, even while the first one runs. The digest binds until the record
    expires, unless a release has lifted it (a refused request may be corrected under the same key).
-5. `takeable`: free, or expired, or the lease has ended. `Execute` where the store leaves the takeover to the guard's
+5. Completed, and not expired: `Replay`, or `Unreadable` if the store found no outcome that it could read. One that is
+   sealed and could not be opened (see `at_rest`) is a `Replay` without headers and body.
+6. `takeable`: free, or expired, or the lease has ended. `Execute` where the store leaves the takeover to the guard's
    row lock (`atomic`). Elsewhere the store has taken over what it could in the claim itself, so what is left is `Busy`.
-6. Completed: `Replay`, or `Unreadable` if the store found no outcome that it could read. One that is sealed and could
-   not be opened (see `at_rest`) is a `Replay` without headers and body. Running: `Busy` until the lease ends, except for
-   the durable execution that has suspended it.
+7. Running: `Busy` until the lease ends, except for the durable execution that has suspended it.
 
 A live lease is never taken over, even if the record has expired meanwhile: its work still runs.
 """
@@ -178,7 +178,7 @@ def untouched(record: Record, seen: Record, ticket: Ticket, settlement: Settleme
 def born(ticket: Ticket, now: datetime, operation: UUID | None = None, location: str | None = None) -> Record:
     """Return the record that the first claim of a key makes, at the store's `now`.
 
-    `operation` is operation_begun_by() of the ticket, if that is known; `location`, see `Record.location`.
+    `operation` is first_operation() of the ticket, if that is known; `location`, see `Record.location`.
     """
     expires_at = now + timedelta(seconds=ticket.ttl)
     return Record(
@@ -196,7 +196,7 @@ def born(ticket: Ticket, now: datetime, operation: UUID | None = None, location:
         expires_at=expires_at,
         purge_at=expires_at,
         read_at=now,
-        operation=operation_begun_by(ticket) if operation is None else operation,
+        operation=first_operation(ticket) if operation is None else operation,
         secret_id=ticket.secret_id,
         method=ticket.method,
         path=ticket.path,
@@ -210,11 +210,6 @@ def succession(record: Record) -> Execute:
     if expired(record):
         return Execute(attempt=1, new_life=True)
     return Execute(attempt=record.attempt + 1, takeover=record.status is Status.RUNNING)
-
-
-def operation_begun_by(ticket: Ticket) -> UUID:
-    """Name the operation of a ticket whose key is new."""
-    return first_operation(ticket.id, ticket.now, ticket.ttl)
 
 
 def operation_of(record: Record, run: Execute) -> UUID:
@@ -255,11 +250,11 @@ def read(  # noqa: PLR0911 - one a verdict, in the order above
         return Late()
     if not over and binds(record, ticket.digest):
         return Mismatch()
-    if over or _unheld(record, ticket):  # takeable
-        return succession(record) if ticket.guarantee is Guarantee.ATOMIC else Busy(retry_after=1)
-    if record.status is Status.COMPLETED:
+    if record.status is Status.COMPLETED and not over:
         outcome = None if record.outcome is None else readable(record.outcome)
         return Unreadable() if outcome is None else Replay(outcome=outcome, attempt=record.attempt)
+    if over or _unheld(record, ticket):  # takeable
+        return succession(record) if ticket.guarantee is Guarantee.ATOMIC else Busy(retry_after=1)
     return busy(record)
 
 

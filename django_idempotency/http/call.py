@@ -37,7 +37,7 @@ from ..errors import (
 )
 from ..instrumentation.meters import meters
 from ..instrumentation.observer import Observer
-from ..instrumentation.outcomes import DEGRADED, outcome_of_verdict, traced
+from ..instrumentation.outcomes import DEGRADED, outcome_of_verdict
 from ..runtime.handle import Course
 from ..runtime.transactions import arefuse_open_transactions, refuse_open_transactions
 from ..runtime.wings import Listener
@@ -46,7 +46,7 @@ from .atomic_requests import NONE_OPENED, OpenedTransactions, asks_for_transacti
 from .exchange import OF_RECORD, Exchange, HeaderStatus, RequestIdempotency, of_problem, set_headers
 from .plan import Plan
 from .problems import refusal_of
-from .responses import capture, ending_of, rebuild, render, response_to, status_of, wanted_by
+from .responses import capture, rebuild, render, response_to, status_of, wanted_by
 
 if TYPE_CHECKING:
     from ..engine.lease import LeaseOperation
@@ -67,6 +67,8 @@ class Call:
     degraded = False
     #: Set by an entry point that sees an exception only after it has become a response.
     raised: Exception | None = None
+    #: The id of this request, by which replays name it if it runs; "": it has no record.
+    original = ""
     #: What the view sees as `request.idempotency`, once it runs.
     handle: RequestIdempotency
     _course: Course | None = None
@@ -105,8 +107,6 @@ class Call:
             operates = AtomicOperation
         self.operation = operates(plan.store, ticket, self._observer, on_failure=self.terms.on_failure)
         exchange.record, exchange.operation = ticket.id, self.operation
-        #: The id of this request, by which replays name it if it runs; "": it has no record.
-        self.original = original_request(ticket)
         assert exchange.spoken is not None, "its key was read"
         self.spoken = exchange.spoken
         self._handle = plan.handle  # before the claim: an app may raise
@@ -235,6 +235,8 @@ class Call:
     def _begin(self, run: Execute | None) -> None:
         """Let the view run: it sees its operation. `None`: without its store."""
         self._ask_again = self.finish = None  # they hold the request
+        if run is not None:
+            self.original = original_request(self.operation.ticket)
         request: Any = self._request()
         request.idempotency = self.handle = self._handle(self.operation, self.terms, self.exchange)
         self.exchange.call = self
@@ -282,7 +284,7 @@ class Call:
         if self.terms.on_store_failure == "closed":
             raise error
         time_for(0)  # the store may have taken longer than the host has
-        self.degraded, self.atomic_alias, self.original = True, None, ""
+        self.degraded, self.atomic_alias = True, None
         self._begin(None)
 
     def count(self, outcome: str | None) -> None:
@@ -325,21 +327,22 @@ class Call:
         if decided is not None:
             # It has given up: this is its last word, unless it is a problem of ours, or an error page.
             has_answer = ending.answers and self.course.problem is None
-            return decided.work_result, self._captured(response) if has_answer else decided.outcome
+            return decided.work_result, capture(
+                response, self.terms, self.plan.max_body
+            ) if has_answer else decided.outcome
         if not ending.answers or (steered and self.course.is_unfinished()):
             return WorkResult.FAILED, _failure(self.raised, response.status_code)
-        ended = self.handle._ending or ending_of(response, self.terms)  # noqa: SLF001 - ours
+        status, terms, ended = response.status_code, self.terms, self.handle._ending  # noqa: SLF001 - ours
+        if ended is None:
+            wanted = None if terms.keep is None else wanted_by(terms, response)
+            ended = conclusions.classify_status(status, wanted, terms.profile.remembers)
         if ended is WorkResult.FAILED:
-            return ended, _failure(self.raised, response.status_code)
-        return ended, self._captured(response) if ended is WorkResult.KEPT else None
+            return ended, _failure(self.raised, status)
+        return ended, capture(response, terms, self.plan.max_body) if ended is WorkResult.KEPT else None
 
     def _asks_of(self, response: HttpResponseBase) -> bool:
         """May concluding it query a database, which an event loop refuses? A project's function, a file and a stream may."""
         return callable(self.terms.keep) or (response.streaming and not getattr(response, "is_async", False))
-
-    def _captured(self, response: HttpResponseBase) -> Outcome:
-        stored = capture(response, self.terms, self.plan.max_body)
-        return traced(stored) if meters.active else stored
 
     def _ended(
         self, error: BaseException, committed: Committed = _nothing_committed

@@ -27,12 +27,13 @@ from django.utils.cache import has_vary_header
 from django.utils.functional import cached_property
 from django.utils.translation import get_language
 
-from ..core import conclusions
 from ..core.conclusions import WorkResult
 from ..core.policy import Policy, Resolved
 from ..core.profiles import DEFAULT
 from ..core.records import CANCELLATIONS, HELD, MISSING, REASON, TRACE, UNDONE, Missing, Outcome
 from ..errors import OperationCancelled, OperationHeld, OperationUndone, RecordUnreadable, ResponseNotStored
+from ..instrumentation.meters import meters
+from ..instrumentation.outcomes import traced
 from ..runtime.wings import wing
 from .bodies import is_json
 from .exchange import DEGRADED, HEADER, ORIGINAL, REPLAYED, HeaderStatus, Spoken, set_headers
@@ -71,19 +72,14 @@ def wanted_by(policy: Policy, response: HttpResponseBase) -> bool | WorkResult |
     return True if keep is not None and response.status_code in keep else None
 
 
-def ending_of(response: HttpResponseBase, policy: Resolved) -> WorkResult:
-    """Return the kind of a response. No header and no body of it is proof that nothing was done."""
-    wanted = None if policy.keep is None else wanted_by(policy, response)
-    return conclusions.classify_status(response.status_code, wanted, policy.profile.remembers)
-
-
 def capture(response: Any, policy: Resolved, limit: int) -> Outcome:
     """Return what is stored of a response. A body of more than `limit` bytes is not stored; of `no-store`, only an empty one.
 
     It is `MISSING` then: the work counts as done.
     """
     if not policy.store_body:
-        return Outcome(status=response.status_code, headers=tuple(_named(response, policy)), body=MISSING)
+        named = Outcome(status=response.status_code, headers=tuple(_named(response, policy)), body=MISSING)
+        return traced(named) if meters.active else named
     limit = 0 if is_private(response) else limit
     body: bytes | Missing = _stream(response, policy, limit) if response.streaming else response.content
     plain = None
@@ -107,7 +103,8 @@ def capture(response: Any, policy: Resolved, limit: int) -> Outcome:
         headers.append(("Content-Language", get_language() or settings.LANGUAGE_CODE))
     if response.reason_phrase != standard_reasons.get(response.status_code, "Unknown Status Code"):
         headers.append((REASON, response.reason_phrase))
-    return Outcome(status=response.status_code, headers=tuple(headers), body=body)
+    stored = Outcome(status=response.status_code, headers=tuple(headers), body=body)
+    return traced(stored) if meters.active else stored
 
 
 def _without_coding(response: HttpResponseBase, body: bytes, limit: int) -> bytes | None:

@@ -9,9 +9,9 @@ import pytest
 from django.test import override_settings
 
 from django_idempotency.conf import resolve
-from django_idempotency.core import conclusions, rules
+from django_idempotency.core import conclusions
 from django_idempotency.core.conclusions import Conclusion, ResponseEnding, SettledState, WorkResult
-from django_idempotency.core.hashing import next_operation
+from django_idempotency.core.hashing import first_operation, next_operation
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.records import Record, Settlement, Status
 from django_idempotency.core.rules import Execute
@@ -156,12 +156,7 @@ COMPLETED = Settlement(
 @pytest.mark.parametrize(
     ("leave", "fence", "ttl", "settlement"),
     [
-        (
-            SettledState.COMPLETED,
-            None,
-            None,
-            COMPLETED._replace(operation=rules.operation_begun_by(TICKET)),
-        ),  # just created
+        (SettledState.COMPLETED, None, None, COMPLETED._replace(operation=first_operation(TICKET))),  # just created
         (SettledState.COMPLETED, OURS, None, COMPLETED),  # the deadline of the claim stays: no index entry moves
         (SettledState.COMPLETED, OURS, 60.0, COMPLETED._replace(expires_in=60.0)),  # the ttl of this one response
         (SettledState.COMPLETED, OURS, 0.0, COMPLETED._replace(expires_in=0.0)),  # zero is also a ttl

@@ -15,9 +15,9 @@ import pytest
 import django_idempotency
 from django_idempotency.core.conclusions import SettledState, settled
 from django_idempotency.core.conclusions import settlement as rules_settlement
-from django_idempotency.core.hashing import next_operation
+from django_idempotency.core.hashing import first_operation, next_operation
 from django_idempotency.core.records import MISSING, Guarantee, Missing, Outcome, Record, Settlement, Status, Ticket
-from django_idempotency.core.rules import Execute, Replay, born, operation_begun_by
+from django_idempotency.core.rules import Execute, Replay, born
 from django_idempotency.stores import packing
 from django_idempotency.testing.tickets import make_ticket
 
@@ -153,7 +153,7 @@ def test_a_record_is_born_of_its_ticket() -> None:
         expires_at=NOW + timedelta(seconds=100),
         purge_at=NOW + timedelta(seconds=100),
         read_at=NOW,
-        operation=operation_begun_by(TICKET),
+        operation=first_operation(TICKET),
         secret_id="secret",
         method="POST",
         path="/path",
@@ -210,7 +210,7 @@ def test_a_settlement(fence: Record | None, ttl: float | None, expires_in: float
         fence=TICKET.owner if fence is None else KNOWN.owner,
         attempt=6,
         digest=b"digest",
-        operation=operation_begun_by(TICKET) if fence is None else next_operation(KNOWN.operation),
+        operation=first_operation(TICKET) if fence is None else next_operation(KNOWN.operation),
         outcome=outcome,
         expires_in=expires_in,
         new_life=True,

@@ -22,7 +22,7 @@ from ... import conf
 from ...core import rules
 from ...core.at_rest import ERASED, hashed_key, hashed_scope
 from ...core.failures import failure_in
-from ...core.hashing import framed, octets
+from ...core.hashing import first_operation, framed, octets
 from ...core.records import CALL_METHOD, Outcome, Record, Ticket, kind_of
 from ...engine.operation import Operation
 from ...instrumentation.observer import route_of
@@ -69,7 +69,7 @@ def reference_of(operation: Operation, kind: str, value: Any) -> Reference:
     kind, text = named(kind, value)
     ticket, record, run = operation.ticket, operation.record, operation.run
     # Without a store (`on_store_failure="open"`) nothing is known of earlier attempts.
-    life = rules.operation_begun_by(ticket) if record is None or run is None else rules.operation_of(record, run)
+    life = first_operation(ticket) if record is None or run is None else rules.operation_of(record, run)
     return _sealed(Reference, ticket, operation=life, kind=kind, value=text)
 
 

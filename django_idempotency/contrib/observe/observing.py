@@ -30,7 +30,7 @@ from django.http.response import HttpResponseBase
 from ... import conf
 from ...core import conclusions, rules
 from ...core.conclusions import SettledState, WorkResult
-from ...core.hashing import derived_key, record_id
+from ...core.hashing import derived_key, first_operation, record_id
 from ...core.policy import Policy, Resolved
 from ...core.records import MISSING, Guarantee, Outcome, Ticket
 from ...core.rules import Execute, Replay, Verdict
@@ -42,7 +42,7 @@ from ...http.bodies import fits, is_form_parsed, is_in_memory, is_read, require_
 from ...http.exchange import HeaderStatus, RequestIdempotency, hand_out, note, noted_of, stamp
 from ...http.plan import Plan
 from ...http.problems import refusal_of
-from ...http.responses import ending_of, is_buffered, is_private, wanted_by
+from ...http.responses import is_buffered, is_private, wanted_by
 from ...http.unguarded import readable_key, report_unguarded
 from ...instrumentation.observer import log_request
 from ...instrumentation.outcomes import OBSERVED
@@ -169,9 +169,10 @@ class Observation:
         if response.status_code < 500 and handle._ending is not None:  # noqa: SLF001
             return handle._ending  # noqa: SLF001
         try:
-            return ending_of(response, self.policy)
+            wanted = wanted_by(self.policy, response)
         except Exception:  # noqa: BLE001 - the project's `keep` may read a body that is not rendered yet
-            return conclusions.classify_status(response.status_code, remembers=self.policy.profile.remembers)
+            wanted = None
+        return conclusions.classify_status(response.status_code, wanted, self.policy.profile.remembers)
 
     def weigh(self, response: HttpResponseBase, *, has_begun: bool) -> None:
         """See `Call.weigh()`. Never raises."""
@@ -224,7 +225,7 @@ class Observed(Unstored):
             label,
             scope=ticket.scope,
             key=ticket.key,
-            operation=rules.operation_begun_by(ticket),
+            operation=first_operation(ticket),
             request=ticket.digest,
         )
 

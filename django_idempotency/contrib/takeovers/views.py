@@ -13,6 +13,7 @@ from django.http.response import HttpResponseBase
 from ...core.conclusions import SettledState, WorkResult
 from ...core.concurrency import in_thread, run_to_completion
 from ...core.records import MISSING, Outcome, OutcomeKind, shortened
+from ...core.rules import original_request
 from ...engine.operation import Operation
 from ...errors import ConfigurationError, OperationHeld
 from ...http.call import Call
@@ -135,7 +136,7 @@ def _conclude(call: Call, found: Found) -> HttpResponseBase:
         raise OperationHeld(headers=FINAL)
     call.authorize(found.outcome)
     call.count(TAKEN_OVER)
-    status, original = HeaderStatus.REPLAYED, call.original
+    status, original = HeaderStatus.REPLAYED, original_request(call.operation.ticket)
     if call.operation.left_as is not SettledState.COMPLETED:
         status = HeaderStatus.LOST
     elif found.outcome.body is not MISSING:

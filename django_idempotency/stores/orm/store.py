@@ -15,6 +15,7 @@ from django.db import DEFAULT_DB_ALIAS, Error, IntegrityError, connections, tran
 
 from ...core import rules
 from ...core.concurrency import in_thread
+from ...core.hashing import first_operation
 from ...core.interventions import Intervention, Wanted
 from ...core.records import Guarantee, Record, Settlement, Ticket
 from ...errors import ConfigurationError, IdempotencyError, LostRace
@@ -86,7 +87,7 @@ class ORMStore(BaseStore):
         sql = self._statements
         if sql.dialect.reads_first and (row := sql.fetched(connection, (sql.reading, [ticket.id.hex]))) is not None:
             return sql.record(row, connection)
-        operation = rules.operation_begun_by(ticket)
+        operation = first_operation(ticket)
         insert = sql.insert(ticket, operation, joined=joined)
         try:
             if self.combine and not joined and not sql.dialect.reads_first and sql.dialect.combines(connection):

@@ -14,6 +14,7 @@ from django.core.checks import CheckMessage
 from ...core import interventions, rules
 from ...core.conclusions import claimed
 from ...core.driving import adrive, drive
+from ...core.hashing import first_operation
 from ...core.records import Guarantee, Record, Settlement, Status, Ticket
 from ...errors import LostRace, RecordUnreadable, StoreUnavailable
 from .. import packing, signing
@@ -99,7 +100,7 @@ class RedisStore(BaseStore):
 
     def _claimed(self, ticket: Ticket, runs: list[rules.Execute]) -> Talk[Record]:
         """Insert a record, or find the one that is there, and take that over. Adds each takeover to `runs`, to undo it."""
-        operation, name, run = rules.operation_begun_by(ticket), self._name(ticket.id), None
+        operation, name, run = first_operation(ticket), self._name(ticket.id), None
         head = packing.pack_head(Status.RUNNING, ticket.owner, 1, ticket.digest)
         given = _signed(ticket, head, packing.pack_life(ticket, operation), lease=ticket.lease, ttl=ticket.ttl)
         for tries_left in range(3, -1, -1):

@@ -9,7 +9,7 @@ import pytest
 
 from ...core import rules
 from ...core.conclusions import SettledState
-from ...core.hashing import next_operation
+from ...core.hashing import first_operation, next_operation
 from ...core.records import Guarantee, Status, Ticket
 from ...core.rules import Busy, Execute, Mismatch, Replay
 from ...stores.base import BaseStore
@@ -74,7 +74,7 @@ class Claims(Contract):
         assert abs((record.lease_until - record.read_at).total_seconds() - ticket.lease) < 1
         assert abs((record.expires_at - record.read_at).total_seconds() - ticket.ttl) < 1
         assert abs((record.created_at - record.read_at).total_seconds()) < 1
-        assert record.operation == rules.operation_begun_by(ticket)
+        assert record.operation == first_operation(ticket)
         assert record.read_at.utcoffset() is not None
         assert rules.read(record, ticket) == Execute(attempt=1)
 
@@ -227,7 +227,7 @@ class Claims(Contract):
             Status.RUNNING,
         )
         assert (record.method, record.path, record.secret_id) == (new.method, new.path, new.secret_id)
-        assert record.operation == self.stored(store, new).operation == next_operation(rules.operation_begun_by(old))
+        assert record.operation == self.stored(store, new).operation == next_operation(first_operation(old))
         assert (record.outcome, record.completed_at) == (None, None)
         assert abs((record.created_at - record.read_at).total_seconds()) < 1
         assert abs((record.expires_at - record.read_at).total_seconds() - new.ttl) < 1

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 
-from ...core import rules
 from ...core.conclusions import SettledState
+from ...core.hashing import first_operation
 from ...core.records import Ticket
 from ...core.rules import Execute
 from ...stores.base import BaseStore
@@ -61,7 +61,7 @@ class Costs(Contract):
             ticket: Ticket, leave: SettledState, attempt: int = 1, *, born_of: Ticket | None = None
         ) -> tuple[Any, ...]:
             settlement = self.settlement(ticket, leave, Execute(attempt=attempt), self.outcomes[0])
-            return ticket, settlement._replace(operation=rules.operation_begun_by(born_of or ticket))
+            return ticket, settlement._replace(operation=first_operation(born_of or ticket))
 
         first = make_ticket(key=key)
         yield "claim", "claim", (first,)

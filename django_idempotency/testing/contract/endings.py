@@ -11,7 +11,7 @@ from ...core import rules
 from ...core.at_rest import ERASED
 from ...core.conclusions import SettledState
 from ...core.failures import Failure, failed_with, failure_in, failure_of
-from ...core.hashing import next_operation
+from ...core.hashing import first_operation, next_operation
 from ...core.interventions import CHANGES, Intervention, forgotten
 from ...core.records import CANCELLATION, MISSING, Guarantee, Outcome, OutcomeKind, Record, Status, Ticket
 from ...core.rules import Execute, Replay
@@ -176,7 +176,7 @@ class Endings(Contract):
         record = store.claim(other)
         again = rules.Execute(attempt=2 if verb == "release" else 1)
         assert (rules.read(record, other), record.owner, record.outcome) == (again, other.owner, None)
-        assert (record.operation == rules.operation_begun_by(ticket)) is (verb == "release")
+        assert (record.operation == first_operation(ticket)) is (verb == "release")
         assert len(audited) == 1
 
     @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ class Endings(Contract):
         if verb == "release":  # within its retention, with its attempt, and still bound
             freed = self.stored(store, ticket)
             assert (freed.status, freed.attempt, freed.digest) == (Status.FREE, 1, ticket.digest)
-            assert freed.operation == rules.operation_begun_by(ticket)
+            assert freed.operation == first_operation(ticket)
             assert abs((freed.expires_at - freed.created_at).total_seconds() - 1000) < 1
         again = make_ticket(body=b"{}" if verb == "release" else b"other")
         assert self.claim(store, again) == Execute(attempt=2 if verb == "release" else 1)
@@ -240,7 +240,7 @@ class Retention(Contract):
         store.purge(limit=100)
         record = store.claim(heir := make_ticket(body=b"other", ttl=DAY))
         assert (record.owner, record.attempt) == (heir.owner, 1)
-        assert record.operation == next_operation(rules.operation_begun_by(ticket))
+        assert record.operation == next_operation(first_operation(ticket))
         self._end(store, heir, how)
         self.elapse(store, 100)
         store.purge(limit=100)

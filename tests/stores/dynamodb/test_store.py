@@ -25,6 +25,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from django_idempotency.core import conclusions, rules
 from django_idempotency.core.conclusions import SettledState
+from django_idempotency.core.hashing import first_operation
 from django_idempotency.core.interventions import Intervention, expired_now
 from django_idempotency.core.records import MISSING, Outcome, Record, Status, Ticket
 from django_idempotency.errors import LostRace, RecordUnreadable, StoreUnavailable
@@ -476,7 +477,7 @@ def test_what_is_in_an_item(store: DynamoDBStore) -> None:
         "digest": {"B": ticket.digest},
         "status": {"S": "running"},
         "owner": {"S": ticket.owner.hex},
-        "operation": {"S": rules.operation_begun_by(ticket).hex},
+        "operation": {"S": first_operation(ticket).hex},
         "attempt": {"N": "1"},
         "guarantee": {"S": "lease"},
         "lease_until": {"N": "1893456030000000"},

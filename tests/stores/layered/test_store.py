@@ -21,6 +21,7 @@ from django_idempotency import conf
 from django_idempotency.core import conclusions, rules
 from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.concurrency import in_thread
+from django_idempotency.core.hashing import first_operation
 from django_idempotency.core.interventions import CHANGES, Intervention, erased, released
 from django_idempotency.core.records import Guarantee, Record, Settlement, Status, Ticket
 from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay
@@ -738,7 +739,7 @@ def test_hops(front: Any, authority: Any, hops: list[str], monkeypatch: pytest.M
         fence=ticket.owner,
         attempt=1,
         digest=ticket.digest,
-        operation=rules.operation_begun_by(ticket),
+        operation=first_operation(ticket),
         outcome=OUTCOME,
     )
 

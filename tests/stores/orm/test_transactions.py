@@ -11,7 +11,7 @@ import pytest
 from django.db import DatabaseError, DataError, Error, IntegrityError, OperationalError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from django_idempotency.core import rules
+from django_idempotency.core.hashing import first_operation
 from django_idempotency.core.records import Settlement, Status, Ticket
 from django_idempotency.core.rules import Execute, Replay
 from django_idempotency.errors import IdempotencyError, OwnershipLost, TransactionLost
@@ -129,7 +129,7 @@ def completed(ticket: Ticket) -> Settlement:
         fence=ticket.owner,
         attempt=1,
         digest=ticket.digest,
-        operation=rules.operation_begun_by(ticket),
+        operation=first_operation(ticket),
         outcome=OUTCOME,
     )
 

@@ -28,6 +28,7 @@ from redis.connection import Connection, ConnectionPool
 
 from django_idempotency.contrib.durable.suspending import Execution, handing_over, resuming
 from django_idempotency.core import conclusions, interventions, rules
+from django_idempotency.core.hashing import first_operation
 from django_idempotency.core.records import Outcome, Settlement, Status, Ticket
 from django_idempotency.engine.commands import adrive, drive
 from django_idempotency.errors import RecordUnreadable, StoreRefused, StoreUnavailable
@@ -187,7 +188,7 @@ def settled_by(ticket: Ticket, status: Status = Status.COMPLETED) -> Settlement:
         fence=ticket.owner,
         attempt=1,
         digest=ticket.digest,
-        operation=rules.operation_begun_by(ticket),
+        operation=first_operation(ticket),
         outcome=Outcome(status=201),
     )
 
