@@ -10,6 +10,7 @@ from uuid import uuid4
 from django.db import connection
 from django.utils import timezone
 
+from django_idempotency.core.hashing import first_operation
 from django_idempotency.core.records import Guarantee, Outcome, Settlement, Status, Ticket
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore

@@ -18,10 +18,9 @@ from ..errors import ConfigurationError, InProgress, KeyMissing, RecordUnreadabl
 from ..instrumentation.trail import trail
 from ..runtime.registry import stores
 from .call import key_of, plan_of
-from .endings import remembered
 from .executions import EXECUTION
 from .names import validate_key
-from .running import arun, run
+from .running import arun, remembered, run
 from .terms import FunctionTerms
 
 logger = logging.getLogger("django_idempotency")

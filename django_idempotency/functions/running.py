@@ -1,25 +1,67 @@
-"""Runs a guarded call: find it, open, replay or work, settle. `call` prepares it, and `endings` decides what is stored."""
+"""Runs a guarded call: find it, open, replay or work, settle; and how it ends: what is stored, and what its caller gets."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from datetime import datetime, timezone
+from functools import lru_cache
 from os import environ
-from typing import Any
+from typing import Any, NamedTuple
 
 from asgiref.sync import sync_to_async
 
-from ..core.rules import Execute
+from ..core import rules
+from ..core.conclusions import SettledState, WorkResult
+from ..core.concurrency import run_to_completion
+from ..core.failures import failed_with
+from ..core.records import CANCELLATIONS, UNDONE, Outcome, OutcomeKind, kind_of
+from ..core.rules import Busy, Execute, Late, Mismatch, Replay, Verdict
+from ..core.serialization.results import Unreadable, Unstorable
 from ..engine.lease import LeaseOperation
-from ..errors import StoreUnavailable
+from ..errors import (
+    ConfigurationError,
+    HeldForPerson,
+    IdempotencyError,
+    InProgress,
+    KeyExpired,
+    OperationCancelled,
+    OperationHeld,
+    OperationUndone,
+    OutcomeUnknown,
+    Problem,
+    RecordUnreadable,
+    RequestMismatch,
+    ResponseNotStored,
+    StoreUnavailable,
+    is_answer,
+)
+from ..instrumentation.outcomes import HELD, REFUSED, count, traced
 from ..runtime import switch
 from ..runtime.derivation import Unstored
 from ..runtime.transactions import arefuse_open_transactions
-from ..runtime.wings import extended
+from ..runtime.wings import extended, wing
 from .call import FunctionCall, best_effort_key, go_without_key, key_of, plan_of
 from .current import CurrentOperation, Unguarded
-from .endings import asettle, end_of_error, end_of_result, leaving, replayed, settle
 from .terms import FunctionTerms
+
+logger = logging.getLogger("django_idempotency")
+
+#: Types that a function may unexpectedly return, for example through a wrapper that hides them from the decorator.
+UNRUN = (Awaitable, Generator, AsyncGenerator, Future)
+
+
+class CallEnd(NamedTuple):
+    """How a call ends: what is stored, and what the caller gets."""
+
+    work_result: WorkResult
+    outcome: Outcome | None = None
+    ttl: float | None = None
+    returned: Any = None
+    raised: Exception | None = None
 
 
 def keyed(terms: FunctionTerms, key: str | None) -> Callable[..., Any]:
@@ -72,34 +114,29 @@ def run(
         with call:
             return terms.function(*args, **kwargs), False
     try:
-        return _run(call, args, kwargs)
+        try:
+            verdict = call.operation.open(call.plan.patience)
+        except StoreUnavailable as error:
+            call.go_without_store(error)
+            with call.running(args, kwargs):
+                return terms.function(*args, **kwargs), False
+        if not isinstance(verdict, Execute):
+            return replayed(call, verdict), True
+        if call.plan.source is not None:
+            call.count(verdict)
+        end = call.plan.takeovers.decide(call) if verdict.takeover and call.plan.takeovers is not None else None
+        if end is None:
+            try:
+                with call.running(args, kwargs):
+                    end = end_of_result(call, terms.function(*args, **kwargs))
+            except BaseException as error:  # noqa: BLE001 - raised again
+                call.course.left_by(error)
+                settle(call, end_of_error(call, error))
+                raise leaving(call, error)  # noqa: B904 - its cause is its own
+        settle(call, end)
     except BaseException:
         call.operation.close()
         raise
-
-
-def _run(call: FunctionCall, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, bool]:
-    terms = call.terms
-    try:
-        verdict = call.operation.open(call.plan.patience)
-    except StoreUnavailable as error:
-        call.go_without_store(error)
-        with call.running(args, kwargs):
-            return terms.function(*args, **kwargs), False
-    if not isinstance(verdict, Execute):
-        return replayed(call, verdict), True
-    if call.plan.source is not None:
-        call.count(verdict)
-    end = call.plan.takeovers.decide(call) if verdict.takeover and call.plan.takeovers is not None else None
-    if end is None:
-        try:
-            with call.running(args, kwargs):
-                end = end_of_result(call, terms.function(*args, **kwargs))
-        except BaseException as error:  # noqa: BLE001 - raised again
-            call.course.left_by(error)
-            settle(call, end_of_error(call, error))
-            raise leaving(call, error)  # noqa: B904 - its cause is its own
-    settle(call, end)
     if end.raised is not None:
         raise end.raised
     return end.returned, False
@@ -124,7 +161,7 @@ async def arun(
 async def _arun(
     call: FunctionCall, operation: LeaseOperation, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[Any, bool]:
-    """See _run()."""
+    """See run()."""
     terms = call.terms
     try:
         verdict = await operation.aopen(call.plan.patience)
@@ -154,3 +191,200 @@ async def _arun(
     if end.raised is not None:
         raise end.raised
     return end.returned, False
+
+
+# ------------------------------------------------------------------------------------------ how it ends
+
+
+def end_of_result(call: FunctionCall, result: Any) -> CallEnd:
+    """Return the end of a call that returned. A result that cannot be stored is still returned, and never recomputed.
+
+    Raises `ConfigurationError` for a generator or a coroutine, which would run when this call is over.
+    """
+    kind: Any = type(result)
+    if _runs_later(kind):
+        if isinstance(result, (Coroutine, Generator)):
+            result.close()  # it will never be awaited
+        raise ConfigurationError(
+            f"{call.terms.name} returned a {type(result).__name__}, which runs after the call: nothing would be guarded. "
+            "Guard the function that makes it, or return a list."
+        )
+    if (call.plan.has_course or call.current.is_held) and (decided := _decided(call, result)) is not None:
+        return decided
+    # A serializer or a class of the project may execute a statement that fails, where the work had marked nothing.
+    asks = not call.terms.results.is_plain and not call.operation.needs_rollback()
+    try:
+        outcome = _outcome(call, OutcomeKind.RESULT, call.terms.results.dump, result)
+    except Exception as error:  # noqa: BLE001 - including a serializer's error: the work is done
+        outcome = _unstored(call, OutcomeKind.RESULT, error)
+    if asks and call.operation.needs_rollback():
+        return _failed(StoreUnavailable(), raised=StoreUnavailable())
+    return CallEnd(work_result=WorkResult.KEPT, outcome=outcome, ttl=call.current.seconds, returned=result)
+
+
+def _decided(call: FunctionCall, result: Any) -> CallEnd | None:
+    """Return the end of a call that returned, but whose steps or `derive()` have decided it; `None`: it is its result."""
+    if (decided := call.course.decided()) is not None and decided.is_final:
+        if decided.outcome is None:
+            return _unended(call, decided.work_result, result)
+        # The function went on after a step that must be looked into.
+        return CallEnd(**decided._asdict(), raised=call.naming(HeldForPerson()))
+    return _unended(call, WorkResult.FAILED, result) if call.course.is_unfinished() else None
+
+
+def _unended(call: FunctionCall, work_result: WorkResult, result: Any) -> CallEnd:
+    """Return the end of a call that returned although a step has not ended."""
+    if call.reports:
+        return CallEnd(work_result=work_result, returned=result)
+    return CallEnd(work_result=WorkResult.CUT, raised=call.naming(OutcomeUnknown()))
+
+
+def end_of_error(call: FunctionCall, error: BaseException) -> CallEnd:
+    """Return the end of a call that raised. A kept exception is stored after the call's writes are rolled back."""
+    kept = call.plan.kept
+    if call.execution is not None and call.execution.suspends(error):
+        # No transaction lasts that long.
+        return CallEnd(work_result=WorkResult.SUSPENDED) if call.plan.leases else _failed(error)
+    decided = call.course.decided()
+    if decided is not None and (decided.is_final or not is_answer(error, kept)):
+        return CallEnd(**decided._asdict())
+    if not is_answer(error, kept) or call.course.is_unfinished():
+        fails = call.reports and isinstance(error, Exception)
+        return _failed(error) if fails else CallEnd(work_result=WorkResult.CUT)
+    call.operation.set_rollback()
+    try:
+        outcome = _outcome(call, OutcomeKind.ERROR, call.plan.keeping.dump_error, error, kept)
+    except Exception as unstorable:  # noqa: BLE001 - as above
+        outcome = _unstored(call, OutcomeKind.ERROR, unstorable)
+    return CallEnd(work_result=WorkResult.KEPT, outcome=outcome, ttl=call.current.seconds)
+
+
+def leaving(call: FunctionCall, error: BaseException) -> BaseException:
+    """Return the exception that the caller gets for the one that the function raised."""
+    if not call.plan.leases and call.execution is not None and call.execution.suspends(error):
+        refusal = ConfigurationError(
+            f"{call.terms.name} was suspended, and no transaction lasts that long: its writes were rolled back, but "
+            f'its engine considers its steps done. Type guarantee="lease".'
+        )
+        refusal.__cause__ = error
+        return refusal
+    if isinstance(error, OperationHeld):  # by a step
+        held = call.naming(HeldForPerson(str(error)))
+        held.__cause__ = error
+        return held
+    return error
+
+
+def settle(call: FunctionCall, end: CallEnd) -> None:
+    """Settle in the store. Raises what `Operation.settle` raises; `OutcomeUnknown` for a result that may still be undone and is not stored."""
+    call.operation.settle(end.work_result, end.outcome, end.ttl)
+    if call.plan.has_course and _is_completed(call, end):
+        call.course.completed()
+
+
+async def asettle(call: FunctionCall, end: CallEnd) -> None:
+    """See settle(). A cancellation takes effect only after it has completed."""
+    await run_to_completion(call.operation.asettle(end.work_result, end.outcome, end.ttl))
+    if call.plan.has_course and _is_completed(call, end):
+        await call.course.acompleted()
+
+
+def _is_completed(call: FunctionCall, end: CallEnd) -> bool:
+    left_as = call.operation.left_as
+    if left_as is None and end.work_result is WorkResult.KEPT and call.course.can_be_undone():
+        raise call.naming(OutcomeUnknown())
+    return left_as is SettledState.COMPLETED
+
+
+def _outcome(call: FunctionCall, kind: OutcomeKind, dump: Callable[..., bytes], *values: Any) -> Outcome:
+    plan, body = call.plan, dump(*values)
+    if not plan.policy.store_body:
+        return kind.outcome()
+    if len(body) > plan.max_body:
+        raise Unstorable(f"it takes {len(body)} bytes, but max_body is {plan.max_body}")
+    outcome = Outcome(kind.status, kind.headers, body)
+    return traced(outcome) if plan.meters else outcome
+
+
+def _unstored(call: FunctionCall, kind: OutcomeKind, error: Exception) -> Outcome:
+    with suppress(Exception):  # raised by a log filter: the work is done, and must not be repeated because of it
+        # Log neither its cause nor a serializer's message: they may contain the data that was to be stored.
+        logger.warning("The result of %s is not stored: %s.", call.terms.name, str(error).rstrip("."))
+    return kind.outcome()
+
+
+def _failed(error: BaseException, raised: IdempotencyError | None = None) -> CallEnd:
+    """Return the end of a call that failed, with what is noted of that."""
+    note = failed_with(error, at=datetime.now(timezone.utc))
+    return CallEnd(work_result=WorkResult.FAILED, outcome=note, raised=raised)
+
+
+@lru_cache(maxsize=256)
+def _runs_later(kind: type) -> bool:
+    return issubclass(kind, UNRUN)
+
+
+# ------------------------------------------------------------------------------------------------- a call that does not run
+
+
+def replayed(call: FunctionCall, verdict: Verdict) -> Any:
+    """Return the stored result, or raise the error of a call that does not run."""
+    try:
+        result = _answer(call, verdict)
+    except IdempotencyError as error:
+        _count_refusal(call, error)
+        raise call.naming(error)  # noqa: B904 - itself
+    except Exception:  # the stored one, or on_replay's
+        call.count(verdict)
+        raise
+    if call.plan.source is not None:
+        call.count(verdict)
+    return result
+
+
+def _count_refusal(call: FunctionCall, error: IdempotencyError) -> None:
+    if call.plan.source is not None:
+        held = isinstance(error, HeldForPerson)
+        refused = error.outcome if isinstance(error, Problem) else REFUSED
+        count(call.plan.source, HELD if held else refused, call.operation)
+
+
+def _answer(call: FunctionCall, verdict: Verdict) -> Any:
+    match verdict:
+        case Replay(outcome=outcome):
+            record = call.operation.record
+            assert record is not None
+            result = remembered(call.terms, outcome)
+            return result if call.terms.on_replay is None else call.terms.on_replay(result, record)
+        case Busy(retry_after=retry_after):
+            raise InProgress(headers={"Retry-After": str(retry_after)})
+        case Mismatch():
+            raise RequestMismatch
+        case Late():
+            raise KeyExpired
+        case rules.Unreadable():
+            raise RecordUnreadable
+        case Execute():
+            raise AssertionError("this call runs")
+
+
+def remembered(terms: FunctionTerms, stored: Outcome) -> Any:
+    """Return the result in an outcome, or raise its exception, `ResponseNotStored`, `RecordUnreadable` or `HeldForPerson`."""
+    if (outcome := rules.readable(stored)) is None:
+        raise RecordUnreadable
+    if outcome in CANCELLATIONS:
+        raise OperationUndone if outcome == UNDONE else OperationCancelled
+    kind = kind_of(outcome)
+    if kind is OutcomeKind.HELD:
+        raise HeldForPerson
+    if not isinstance(outcome.body, bytes):
+        raise ResponseNotStored
+    try:
+        if kind is not OutcomeKind.ERROR:
+            return terms.results.load(outcome.body)
+        error: Exception = wing("kept_exceptions").load_error(outcome.body, terms.kept)
+    except Unreadable as unreadable:
+        raise ResponseNotStored(
+            f"{terms.name} was carried out, but its result cannot be read: {unreadable}"
+        ) from unreadable
+    raise error

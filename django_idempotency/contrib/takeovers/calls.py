@@ -12,7 +12,7 @@ from ...engine.operation import Operation
 from ...errors import ConfigurationError, HeldForPerson
 from ...functions.call import FunctionCall
 from ...functions.current import CurrentOperation
-from ...functions.endings import CallEnd, asettle, end_of_error, end_of_result, leaving, settle
+from ...functions.running import CallEnd, asettle, end_of_error, end_of_result, leaving, settle
 from ...runtime.handle import HELD_FOR
 from .decisions import Deciding, HoldForReview, RunAgain, UseResult
 
