@@ -72,7 +72,7 @@ POWERTOOLS = (
     ),
     Row(
         "The handler's context says how long a record is in progress.",
-        "how-to/functions.md#hosts-with-a-limit",
+        "how-to/batches-and-durable-functions.md#hosts-with-a-limit",
         "tests/contrib/deadlines/test_hosts.py::test_its_limit "
         "tests/functions/test_lost.py::test_a_lease_under_a_deadline_is_not_renewed",
     ),
@@ -103,7 +103,7 @@ POWERTOOLS = (
     ),
     Row(
         "A call that timed out runs again once its deadline has passed.",
-        "how-to/functions.md#hosts-with-a-limit",
+        "how-to/batches-and-durable-functions.md#hosts-with-a-limit",
         "tests/functions/test_lost.py::test_a_lease_under_a_deadline_is_not_renewed",
     ),
     Row(
@@ -360,21 +360,21 @@ ESSAY = (
     ),
     Row(
         "A limit of attempts per card stops fresh keys.",
-        "how-to/money.md#limit-new-keys",
+        "how-to/floods-and-duplicates.md#limit-new-keys",
         "tests/contrib/screening/test_screening.py::test_too_many_new_keys "
         "tests/contrib/screening/test_screening.py::test_who_is_counted",
         "New keys are counted, by client or card. Attempts with a card belong to a limiter.",
     ),
     Row(
         "gRPC has the key in its metadata, as x-idempotency-key.",
-        "how-to/functions.md#grpc-methods",
+        "how-to/tools-and-agents.md#grpc-methods",
         "tests/contrib/grpc/test_calls.py::test_once "
         "tests/contrib/grpc/test_calls.py::test_another_request "
         "tests/contrib/grpc/test_calls.py::test_in_flight",
     ),
     Row(
         "A retry after its deadline is refused; pending waits end there.",
-        "reference/http.md#deadlines",
+        "how-to/batches-and-durable-functions.md#requests-with-a-deadline",
         "tests/contrib/deadlines/test_middleware.py::test_a_late_request "
         "tests/contrib/deadlines/test_middleware.py::test_what_has_begun_runs_on "
         "tests/contrib/client/test_calls.py::test_the_deadline_is_handed_on",
@@ -432,7 +432,7 @@ ARCHITECTURE = (
     ),
     Row(
         "The business row has the key, UNIQUE; a violation responds.",
-        "how-to/money.md#a-key-on-the-row",
+        "how-to/floods-and-duplicates.md#a-key-on-the-row",
         "tests/contrib/business_key/test_rows.py::test_a_second_row_is_refused_when_the_record_is_lost",
         "The response is gone with its record, so it is 409 with the row's address.",
     ),
@@ -451,7 +451,7 @@ ARCHITECTURE = (
     ),
     Row(
         "A job finds equal amounts on one card within five minutes.",
-        "how-to/money.md#find-duplicates-afterwards",
+        "how-to/floods-and-duplicates.md#find-duplicates-afterwards",
         "tests/contrib/suspects/test_idempotency_suspects.py::test_what_is_a_suspect",
     ),
     Row(

@@ -1,4 +1,4 @@
-"""The page about money: its throttle for one client's keys is run."""
+"""The page about floods: its throttle for one client's keys is run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from django_idempotency.rest_framework import IdempotentViewMixin
 from .pages import DOCS, blocks
 
 NAMES: dict[str, Any] = {}
-(EXAMPLE,) = [block for block in blocks(DOCS / "how-to/money.md") if "KeyedThrottle" in block.code]
+(EXAMPLE,) = [block for block in blocks(DOCS / "how-to/floods-and-duplicates.md") if "KeyedThrottle" in block.code]
 exec(EXAMPLE.code, NAMES)
 
 

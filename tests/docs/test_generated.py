@@ -61,7 +61,7 @@ def test_each_code_on_a_page_is_a_check() -> None:
 @pytest.mark.parametrize("name", OURS)
 def test_every_option(generated: Any, name: str) -> None:
     """The page has each command, with the options of its --help."""
-    page = generated.filled(text("reference/commands.md"))
+    page = generated.filled(text("reference/checks.md"))
     section = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
     helps = load_command_class(OURS[name], name).create_parser("manage.py", name).format_help()
     options = {found for found in re.findall(r"^ +--([\w-]+)", helps, re.MULTILINE) if found not in DJANGOS}

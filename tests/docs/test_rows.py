@@ -98,5 +98,8 @@ def test_the_page_has_each_row(source: Any, rows: list[Any]) -> None:
     assert [title for title in NUMBERS if f"### {title}\n" not in page] == []
     links = re.findall(r"\[([^\]]+)\]\(\.\./([^)]+)\)", page)
     assert {where for _, where in links} == {row.where for row in rows if not row.where.endswith(".py")}
-    assert ("Functions → Hosts with a limit", "how-to/functions.md#hosts-with-a-limit") in links
+    assert (
+        "Batches, deadlines and durable functions → Hosts with a limit",
+        "how-to/batches-and-durable-functions.md#hosts-with-a-limit",
+    ) in links
     assert [where for words, where in links if "#" in where and " → " not in words] == []

@@ -21,7 +21,7 @@ from testproject.payments.models import Effect
 from .pages import DOCS, blocks, code, table
 
 PAGE = "how-to/tools-and-agents.md"
-AGENT, SERVER, VIEW = (block.code for block in blocks(DOCS / PAGE) if block.language == "python")
+AGENT, SERVER, VIEW, _GRPC = (block.code for block in blocks(DOCS / PAGE) if block.language == "python")
 
 
 def test_every_option() -> None:
