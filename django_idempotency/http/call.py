@@ -314,25 +314,24 @@ class Call:
 
     def _conclude(self, response: HttpResponseBase) -> tuple[WorkResult, Outcome | None]:
         """Return how a view ends that responded, and what is stored of its response."""
+        terms, status, raised = self.terms, response.status_code, self.raised is not None
         steered = self.plan.has_course or self.handle.is_held
         decided = self.course.decided() if steered else None
         if decided is not None and decided.is_final:
             self.handle.seconds = decided.ttl
             return decided.work_result, decided.outcome
-        raised = self.raised is not None
         rolls_back = raised and asks_for_transaction(self._alias, self._non_atomic)
-        ending = conclusions.response_ending(response.status_code, raised=raised, atomic_requests=rolls_back)
+        ending = conclusions.response_ending(status, raised=raised, atomic_requests=rolls_back)
         if not ending.commit:
             self.operation.set_rollback()
         if decided is not None:
             # It has given up: this is its last word, unless it is a problem of ours, or an error page.
-            has_answer = ending.answers and self.course.problem is None
-            return decided.work_result, capture(
-                response, self.terms, self.plan.max_body
-            ) if has_answer else decided.outcome
+            if not ending.answers or self.course.problem is not None:
+                return decided.work_result, decided.outcome
+            return decided.work_result, capture(response, terms, self.plan.max_body)
         if not ending.answers or (steered and self.course.is_unfinished()):
-            return WorkResult.FAILED, _failure(self.raised, response.status_code)
-        status, terms, ended = response.status_code, self.terms, self.handle._ending  # noqa: SLF001 - ours
+            return WorkResult.FAILED, _failure(self.raised, status)
+        ended = self.handle._ending  # noqa: SLF001 - ours
         if ended is None:
             wanted = None if terms.keep is None else wanted_by(terms, response)
             ended = conclusions.classify_status(status, wanted, terms.profile.remembers)
