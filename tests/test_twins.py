@@ -27,7 +27,6 @@ DIFFERENT = {
     "functions/handle.py Handle.answer": "each refuses the other's functions",
     "functions/running.py run": _ENTERS,
     "contrib/takeovers/calls.py decide": "on_takeover may be sync for an async function",
-    "functions/running.py _run": _ENTERS,
     "http/admission.py admit": "a request knows its user by another name in async code",
     "http/call.py Call._claim": "async code holds no transaction that a guard could take over",
     "http/call.py Call.abandon": "a coroutine that is closed can await nothing",

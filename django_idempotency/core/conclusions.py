@@ -58,9 +58,7 @@ DROPPED_STATUSES = frozenset({400, 401, 403, 408, 409, 412, 415, 425, 428, 429})
 def classify_status(
     status: int, wanted: bool | WorkResult | None = None, remembers: Collection[int] | None = None
 ) -> WorkResult:
-    """Classify an HTTP status. No header and no body of a response is proof that nothing was done.
-
-    `wanted` is what the policy's `keep` says about the response; `None`: nothing.
+    """Classify an HTTP status. `wanted` is what the policy's `keep` says about the response; `None`: nothing.
 
     A `keep` of ours may know the kind itself, where a protocol reports failures with status 200. `remembers` are the statuses
     that the profile stores; `None`: all below 500 but `DROPPED_STATUSES`.

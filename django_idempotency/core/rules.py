@@ -161,8 +161,8 @@ def takeable(record: Record, ticket: Ticket) -> bool:
 
 
 def _unheld(record: Record, ticket: Ticket) -> bool:
-    """Does a record that has not expired wait for an owner, and for this ticket's request?"""
-    return record.status is not Status.COMPLETED and not leased(record) and not binds(record, ticket.digest)
+    """Does a record that is neither completed nor expired wait for an owner, and for this ticket's request?"""
+    return not leased(record) and not binds(record, ticket.digest)
 
 
 def untouched(record: Record, seen: Record, ticket: Ticket, settlement: Settlement) -> bool:

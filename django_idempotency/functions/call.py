@@ -139,7 +139,7 @@ def _digest_of(terms: FunctionTerms, payload: Any) -> bytes:
 
 
 class FunctionCall:
-    """A call that has a key. `endings` says how it ends, and what it gets if it does not run."""
+    """A call that has a key. `running` says how it ends, and what it gets if it does not run."""
 
     operation: Operation
     #: What the work sees, once it runs; or `on_takeover`.

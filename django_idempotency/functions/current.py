@@ -41,6 +41,7 @@ class CurrentOperation(OperationHandle):
         bound: BoundCall | None = None,
     ) -> None:
         self._operation, self._policy, self._outer, self._bound = operation, policy, outer, bound
+        self.seconds, self.is_held = None, False
 
     def __enter__(self) -> None:
         self._token = CURRENT.set(self)

@@ -155,16 +155,8 @@ async def arun(
             return await terms.function(*args, **kwargs), False
     assert isinstance(call.operation, LeaseOperation)  # its plan has seen to that
     await arefuse_open_transactions()
-    return await _arun(call, call.operation, args, kwargs)
-
-
-async def _arun(
-    call: FunctionCall, operation: LeaseOperation, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> tuple[Any, bool]:
-    """See run()."""
-    terms = call.terms
     try:
-        verdict = await operation.aopen(call.plan.patience)
+        verdict = await call.operation.aopen(call.plan.patience)
     except StoreUnavailable as error:
         await call.ago_without_store(error)
         with call.running(args, kwargs):

@@ -22,6 +22,7 @@ from ..core import conclusions
 from ..core.conclusions import SettledState, WorkResult
 from ..core.concurrency import in_thread, nothing, run_to_completion
 from ..core.failures import failed_with
+from ..core.policy import Resolved
 from ..core.records import Outcome, Ticket
 from ..core.rules import Execute, Replay, Verdict, original_request
 from ..engine.deadlines import time_for
@@ -37,7 +38,7 @@ from ..errors import (
 )
 from ..instrumentation.meters import meters
 from ..instrumentation.observer import Observer
-from ..instrumentation.outcomes import DEGRADED, outcome_of_verdict
+from ..instrumentation.outcomes import DEGRADED, outcome_of_verdict, traced
 from ..runtime.handle import Course
 from ..runtime.transactions import arefuse_open_transactions, refuse_open_transactions
 from ..runtime.wings import Listener
@@ -314,10 +315,12 @@ class Call:
 
     def _conclude(self, response: HttpResponseBase) -> tuple[WorkResult, Outcome | None]:
         """Return how a view ends that responded, and what is stored of its response."""
-        terms, status, raised = self.terms, response.status_code, self.raised is not None
+        status, raised, ended = response.status_code, self.raised is not None, WorkResult.FAILED
         steered = self.plan.has_course or self.handle.is_held
         decided = self.course.decided() if steered else None
-        if decided is not None and decided.is_final:
+        if decided is None:
+            ended = self.handle._ending or ending_of(response, self.terms)  # noqa: SLF001 - ours
+        elif decided.is_final:
             self.handle.seconds = decided.ttl
             return decided.work_result, decided.outcome
         rolls_back = raised and asks_for_transaction(self._alias, self._non_atomic)
@@ -326,18 +329,15 @@ class Call:
             self.operation.set_rollback()
         if decided is not None:
             # It has given up: this is its last word, unless it is a problem of ours, or an error page.
-            if not ending.answers or self.course.problem is not None:
-                return decided.work_result, decided.outcome
-            return decided.work_result, capture(response, terms, self.plan.max_body)
-        if not ending.answers or (steered and self.course.is_unfinished()):
+            has_answer = ending.answers and self.course.problem is None
+            return decided.work_result, self._captured(response) if has_answer else decided.outcome
+        if not ending.answers or (steered and self.course.is_unfinished()) or ended is WorkResult.FAILED:
             return WorkResult.FAILED, _failure(self.raised, status)
-        ended = self.handle._ending  # noqa: SLF001 - ours
-        if ended is None:
-            wanted = None if terms.keep is None else wanted_by(terms, response)
-            ended = conclusions.classify_status(status, wanted, terms.profile.remembers)
-        if ended is WorkResult.FAILED:
-            return ended, _failure(self.raised, status)
-        return ended, capture(response, terms, self.plan.max_body) if ended is WorkResult.KEPT else None
+        return ended, self._captured(response) if ended is WorkResult.KEPT else None
+
+    def _captured(self, response: HttpResponseBase) -> Outcome:
+        stored = capture(response, self.terms, self.plan.max_body)
+        return traced(stored) if meters.active else stored
 
     def _asks_of(self, response: HttpResponseBase) -> bool:
         """May concluding it query a database, which an event loop refuses? A project's function, a file and a stream may."""
@@ -375,7 +375,7 @@ class Call:
             return self._stamp(response, self._leave())
         try:
             ended, outcome = self._conclude(response)
-            if ended is WorkResult.DROPPED and self.course.have_begun():
+            if ended is WorkResult.DROPPED and self.plan.has_course and self.course.have_begun():
                 ended, outcome = _refused_after_steps(response)
         except BaseException as error:  # noqa: BLE001 - it is raised again
             self._fail(error)
@@ -390,7 +390,7 @@ class Call:
         return self._stamp(response, status)
 
     def _is_completed(self) -> bool:
-        """Raises `OutcomeUnknown` for a work that may still be undone and is not stored."""
+        """Is the record of the work completed? Raises `OutcomeUnknown` if nobody knows, and the work may still be undone."""
         if self.operation.left_as is None and self.course.can_be_undone():
             raise OutcomeUnknown
         return self.operation.left_as is SettledState.COMPLETED
@@ -403,7 +403,7 @@ class Call:
             ended, outcome = await in_thread(
                 self._conclude, response, close=connections.close_all, when=self._asks_of(response)
             )
-            if ended is WorkResult.DROPPED and await self.course.ahave_begun():
+            if ended is WorkResult.DROPPED and self.plan.has_course and await self.course.ahave_begun():
                 ended, outcome = _refused_after_steps(response)
         except BaseException as error:  # noqa: BLE001 - it is raised again
             await self._afail(error)
@@ -505,6 +505,12 @@ class Call:
         set_headers(status, response.headers, self.spoken, response.status_code, original=self.original)
         self.exchange.stamped = weakref.ref(response)
         return response
+
+
+def ending_of(response: HttpResponseBase, policy: Resolved) -> WorkResult:
+    """Return the kind of a response. No header and no body of it is proof that nothing was done."""
+    wanted = None if policy.keep is None else wanted_by(policy, response)
+    return conclusions.classify_status(response.status_code, wanted, policy.profile.remembers)
 
 
 def _asks_about(error: BaseException) -> bool:

@@ -141,6 +141,7 @@ class RequestIdempotency(OperationHandle):
 
     def __init__(self, operation: Operation, policy: Resolved | None = None, exchange: Exchange | None = None) -> None:
         self._operation, self._policy, self._exchange = operation, policy, exchange
+        self.seconds, self.is_held = None, False
 
     @property
     def _is_running(self) -> bool:
@@ -174,7 +175,7 @@ NO_KEY = _NoKey("", "")
 class WithoutKey(RequestIdempotency):
     """`request.idempotency` of a request that no key guards: false. Nothing is stored."""
 
-    _operation = NO_KEY
+    _operation, seconds, is_held = NO_KEY, None, False
 
     def __init__(self, exchange: Any = None) -> None:
         object.__setattr__(self, "_exchange", exchange)

@@ -32,8 +32,6 @@ from ..core.policy import Policy, Resolved
 from ..core.profiles import DEFAULT
 from ..core.records import CANCELLATIONS, HELD, MISSING, REASON, TRACE, UNDONE, Missing, Outcome
 from ..errors import OperationCancelled, OperationHeld, OperationUndone, RecordUnreadable, ResponseNotStored
-from ..instrumentation.meters import meters
-from ..instrumentation.outcomes import traced
 from ..runtime.wings import wing
 from .bodies import is_json
 from .exchange import DEGRADED, HEADER, ORIGINAL, REPLAYED, HeaderStatus, Spoken, set_headers
@@ -78,8 +76,7 @@ def capture(response: Any, policy: Resolved, limit: int) -> Outcome:
     It is `MISSING` then: the work counts as done.
     """
     if not policy.store_body:
-        named = Outcome(status=response.status_code, headers=tuple(_named(response, policy)), body=MISSING)
-        return traced(named) if meters.active else named
+        return Outcome(status=response.status_code, headers=tuple(_named(response, policy)), body=MISSING)
     limit = 0 if is_private(response) else limit
     body: bytes | Missing = _stream(response, policy, limit) if response.streaming else response.content
     plain = None
@@ -103,8 +100,7 @@ def capture(response: Any, policy: Resolved, limit: int) -> Outcome:
         headers.append(("Content-Language", get_language() or settings.LANGUAGE_CODE))
     if response.reason_phrase != standard_reasons.get(response.status_code, "Unknown Status Code"):
         headers.append((REASON, response.reason_phrase))
-    stored = Outcome(status=response.status_code, headers=tuple(headers), body=body)
-    return traced(stored) if meters.active else stored
+    return Outcome(status=response.status_code, headers=tuple(headers), body=body)
 
 
 def _without_coding(response: HttpResponseBase, body: bytes, limit: int) -> bytes | None:

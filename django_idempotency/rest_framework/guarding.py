@@ -140,7 +140,7 @@ def is_keyless(request: HttpRequest, terms: ViewTerms) -> bool:
     One that is counted, or of which something is noted, comes as far as the handler.
     """
     handle = getattr(request, "idempotency", None)
-    if handle is not None and handle._exchange is not None:  # noqa: SLF001 - ours
+    if getattr(handle, "_exchange", None) is not None:
         return False
     if request.method not in SAFE_METHODS and (terms.fixed is None or asking(terms.fixed, request) is not None):
         return False

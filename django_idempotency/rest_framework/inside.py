@@ -21,9 +21,17 @@ from ..http.responses import render
 
 
 class DispatchFinished(BaseException):
-    """Leaves DRF's dispatch with a finished response, its argument, past its exception handler and finalize_response."""
+    """Leaves DRF's dispatch with a finished response, past its exception handler and finalize_response.
+
+    The response is its argument, which no error report prints.
+    """
 
     args: tuple[HttpResponseBase]
+
+    def __repr__(self) -> str:
+        return "DispatchFinished()"
+
+    __str__ = __repr__
 
 
 #: Where DRF's dispatch ends: by a response, or by an exception.

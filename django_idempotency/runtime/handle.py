@@ -99,13 +99,13 @@ class OperationHandle:
     _course = Course
     #: The terms of the route or function; `None`: the work has not begun.
     _policy: Resolved | None = None
-    #: See `ttl`.
-    seconds: float | None = None
-    #: Must a person decide?
-    is_held = False
 
     def __init__(self, operation: Operation, policy: Resolved | None = None) -> None:
         self._operation, self._policy = operation, policy
+        #: See `ttl`.
+        self.seconds: float | None = None
+        #: Must a person decide?
+        self.is_held = False
 
     def __getattr__(self, name: str) -> Any:
         """Raise `ConfigurationError` for what an app adds that is not installed."""

@@ -15,10 +15,11 @@ from django.utils import translation
 
 from django_idempotency import Policy
 from django_idempotency.conf import resolve
-from django_idempotency.core.conclusions import WorkResult, classify_status
+from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import MISSING, Outcome
 from django_idempotency.errors import RecordUnreadable, ResponseNotStored
-from django_idempotency.http.responses import UNSAFE_HEADERS, capture, rebuild, wanted_by
+from django_idempotency.http.call import ending_of
+from django_idempotency.http.responses import UNSAFE_HEADERS, capture, rebuild
 from django_idempotency.stores.base import BaseStore
 
 BINARY = bytes(range(256))
@@ -31,8 +32,7 @@ def captured(response: HttpResponseBase, **fields: Any) -> Outcome:
 
 
 def ended(response: HttpResponseBase, **fields: Any) -> WorkResult:
-    policy = resolve(Policy(**fields))
-    return classify_status(response.status_code, wanted_by(policy, response), policy.profile.remembers)
+    return ending_of(response, resolve(Policy(**fields)))
 
 
 # ------------------------------------------------------------------------------------------------------------- kinds

@@ -104,9 +104,9 @@ class IdempotencyPanel(Panel):
                 "store": type(innermost(operation.store)).__name__,
                 "retention": f"{ticket.ttl:g} s",
                 "attempt": operation.attempt or (operation.record.attempt if operation.record else 0),
-                "original request": ticket.request_id or str(ticket.owner)
-                if operation.run is not None or operation.record is None
-                else rules.original_request(operation.record),
+                "original request": rules.original_request(
+                    ticket if operation.run is not None or operation.record is None else operation.record
+                ),
             }
             if operation.waited:
                 self._facts["waited"] = f"{operation.waited * 1000:.0f} ms"

@@ -39,6 +39,7 @@ from ...errors import InProgress, LeaseInTransaction, LostRace, Problem, Respons
 from ...http import counting
 from ...http.admission import Key, Where, identify
 from ...http.bodies import fits, is_form_parsed, is_in_memory, is_read, require_bounded
+from ...http.call import ending_of
 from ...http.exchange import HeaderStatus, RequestIdempotency, hand_out, note, noted_of, stamp
 from ...http.plan import Plan
 from ...http.problems import refusal_of
@@ -169,10 +170,9 @@ class Observation:
         if response.status_code < 500 and handle._ending is not None:  # noqa: SLF001
             return handle._ending  # noqa: SLF001
         try:
-            wanted = wanted_by(self.policy, response)
+            return ending_of(response, self.policy)
         except Exception:  # noqa: BLE001 - the project's `keep` may read a body that is not rendered yet
-            wanted = None
-        return conclusions.classify_status(response.status_code, wanted, self.policy.profile.remembers)
+            return conclusions.classify_status(response.status_code, remembers=self.policy.profile.remembers)
 
     def weigh(self, response: HttpResponseBase, *, has_begun: bool) -> None:
         """See `Call.weigh()`. Never raises."""

@@ -19,9 +19,10 @@ from ..blocks import OFFERED, offered
 from . import database_errors
 from .database_errors import translate
 from .dialects.base import IDLE, IN_ERROR
-from .dialects.ending import ends_transaction
+from .dialects.ending import ends_within
 
 if TYPE_CHECKING:
+    from .dialects.ending import Ending
     from .dialects.transactions import WorkTransaction
     from .statements import Statements
 
@@ -40,6 +41,13 @@ class ActiveGuard:
 
 #: The guards of this thread or task. A row lock does not stop its own transaction.
 ACTIVE_GUARDS: ContextVar[frozenset[ActiveGuard]] = ContextVar("django_idempotency_active_guards", default=frozenset())
+
+
+def ends_transaction(sql: object, ending: Ending) -> bool:
+    """Does a database certainly end the open transaction when it runs `sql`? Of a single statement its beginning says so."""
+    if isinstance(sql, str) and ";" not in sql:
+        return ending.statement.match(sql) is not None
+    return ends_within(sql, ending)
 
 
 def _stay() -> None:
@@ -342,9 +350,7 @@ class TransactionGuard(Guard):
     def _notice(self, execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
         if self._over:
             return execute(sql, params, many, context)
-        ending = self._dialect.ending
-        alone = isinstance(sql, str) and ";" not in sql
-        if ending.statement.match(sql) if alone else ends_transaction(sql, ending):
+        if ends_transaction(sql, self._dialect.ending):
             raise self.refuse(ImplicitCommit())
         if self._own is not None and self._own.adapt is not None:
             self._own.adapt(context["cursor"])

@@ -144,7 +144,7 @@ class ORMStore(BaseStore):
         bound = self._statements.settle(ticket, settlement)
         for active in ACTIVE_GUARDS.get():
             if active.name == (self.using, ticket.id) and active.transaction is not None and not active.ended:
-                active.transaction.settle = bound
+                active.transaction.settling = bound
                 return True
         try:
             return self._statements.written(connections[self.using], bound) == 1

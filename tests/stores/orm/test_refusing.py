@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from django_idempotency.stores.orm.dialects.ending import MYSQL, POSTGRESQL, SQLITE, ends_transaction
+from django_idempotency.stores.orm.dialects.ending import MYSQL, POSTGRESQL, SQLITE
+from django_idempotency.stores.orm.guard import ends_transaction
 
 #: Statements that end a transaction on every database.
 EVERYWHERE = [

@@ -80,15 +80,15 @@ SQLITE = _standard(_COMMENT)._replace(several=False)
 MYSQL = _mysql(_COMMENT_MYSQL)
 
 
-def ends_transaction(sql: object, ending: Ending) -> bool:
-    """Does a database certainly end the open transaction when it runs `sql`?"""
+def ends_within(sql: object, ending: Ending) -> bool:
+    """Does one of several statements, or what is not text, certainly end the open transaction?"""
     if isinstance(sql, bytes):
         sql = sql.decode(errors="replace")
     if not isinstance(sql, str):
         return False
     if ending.statement.match(sql) is not None:
         return True
-    if ";" not in sql or not ending.several or ending.uncertain.search(sql):
+    if not ending.several or ending.uncertain.search(sql):
         return False
     apart = ending.aside.sub("?", sql)
     return any(ending.statement.match(statement) for statement in apart.split(";")[1:])

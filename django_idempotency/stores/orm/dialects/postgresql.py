@@ -142,13 +142,16 @@ class PostgreSQLTransaction(WorkTransaction):
             cursor.cursor = type(made)(made.connection, name=made.name, scrollable=False, withhold=False)
             made.close()
 
-    def _commit(self, settle: Bound | None) -> None:
+    def _commit(self) -> None:
         if self._status not in {IN_TRANSACTION, IN_ERROR} or self._has_ended():
             raise TransactionLost
         message, params = "COMMIT", None
-        if settle is not None:
+        if self.settling is not None:
             check = self._CHECK.format(ours=f"{self._transaction_id} = %s")
-            message, params = f"WITH settled AS ({settle[0]} RETURNING 1) {check}; COMMIT", [*settle[1], self._id]
+            message, params = (
+                f"WITH settled AS ({self.settling[0]} RETURNING 1) {check}; COMMIT",
+                [*self.settling[1], self._id],
+            )
         try:
             with self.connection.cursor() as cursor:
                 cursor.execute(message, params)

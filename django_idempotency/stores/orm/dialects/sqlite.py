@@ -83,13 +83,13 @@ class SQLiteTransaction(WorkTransaction):
             cursor.execute(f"ROLLBACK TO {self._NAME}")
         return True
 
-    def _commit(self, settle: Bound | None) -> None:
+    def _commit(self) -> None:
         driver = self.connection.connection
         if not driver.in_transaction:
             raise TransactionLost
         try:
             with self.connection.cursor() as cursor:
-                settled = settle is None or self._settled(cursor, settle)
+                settled = self.settling is None or self._settled(cursor, self.settling)
                 # ROLLBACK TO fails if the row is gone with our transaction.
                 cursor.execute(f"{'RELEASE' if settled else 'ROLLBACK TO'} {self._NAME}")
         except Error as error:

@@ -33,7 +33,7 @@ class WorkTransaction:
     """A context manager for an outermost transaction on a connection in autocommit.
 
     Its exit commits, unless an error leaves it or the transaction is marked for rollback. It raises `TransactionLost` if the
-    transaction is not the one that began here. With a `settle` it also raises `OwnershipLost` if the statement
+    transaction is not the one that began here. With `settling` it also raises `OwnershipLost` if the statement
     updates no row, and `LostRace` or `StoreUnavailable` if it fails. In all four cases everything was rolled back, and so it
     was when the error of a failed COMMIT is raised, as it is. `OutcomeUnknown`: there was no response to COMMIT.
     """
@@ -45,7 +45,7 @@ class WorkTransaction:
         self.connection = connection
         self._atomic = transaction.atomic(using=connection.alias)
         #: Settles the record when the transaction is committed: it must update one row.
-        self.settle: Bound | None = None
+        self.settling: Bound | None = None
 
     def __enter__(self) -> None:
         connection = self.connection
@@ -72,7 +72,7 @@ class WorkTransaction:
         replaced = not connection.in_atomic_block  # by a new connection of the work
         if kind is not None or connection.needs_rollback or connection.closed_in_transaction or replaced:
             self._atomic.__exit__(kind, error, trace)
-            if replaced and kind is None and self.settle is not None:
+            if replaced and kind is None and self.settling is not None:
                 raise TransactionLost
             return
         connection.atomic_blocks.pop()
@@ -80,7 +80,7 @@ class WorkTransaction:
         # As Django's own COMMIT: no wrapper of the project sees it, or raises when it is done.
         wrappers, connection.execute_wrappers = connection.execute_wrappers, []
         try:
-            self._commit(self.settle)
+            self._commit()
             connection.errors_occurred = False
             connection.run_commit_hooks_on_set_autocommit_on = True
         except BaseException:
@@ -93,6 +93,6 @@ class WorkTransaction:
             connection.execute_wrappers = wrappers
             connection.set_autocommit(True)
 
-    def _commit(self, settle: Bound | None) -> None:
+    def _commit(self) -> None:
         """Settle, if there is a statement for it, and commit. Raises what the class says."""
         raise NotImplementedError
