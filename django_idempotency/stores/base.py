@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 from ..core import interventions
 from ..core.concurrency import in_thread
 from ..core.interventions import Intervention, Wanted
-from ..core.records import Record, Settlement, Status, Ticket
+from ..core.records import MISSING, Record, Settlement, Status, Ticket
 from ..errors import ConfigurationError, IdempotencyError, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -78,6 +78,11 @@ class Scanned:
 
     records: Sequence[Record]
     unreadable: int = 0
+
+
+def without_body(record: Record) -> Record:
+    """Return a record whose outcome has no body, for a scan."""
+    return record if record.outcome is None else record._replace(outcome=record.outcome._replace(body=MISSING))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
