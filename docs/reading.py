@@ -13,7 +13,7 @@ PACKAGE = Path(django_idempotency.__file__).parent
 #: migrations.
 APART = (
     *("contrib/", "testing/", "migrations/"),
-    *("stores/redis/", "stores/dynamodb/", "stores/layered/", "stores/key_value/", "stores/memory"),
+    *("stores/redis/", "stores/dynamodb/", "stores/layered/", "stores/key_value/", "stores/memory", "stores/wrapper"),
 )
 #: Lines that one reads in a minute, the docstrings among them.
 PACE = 40
@@ -30,7 +30,7 @@ PARTS = {
     "A call under a lease, and what runs in the background": (
         "engine/lease engine/settling engine/commands core/driving core/concurrency engine"
     ),
-    "A store around a store, and what a check says of one": "stores",
+    "What else the store does: purge, changes by hand, repeats, and how its checks speak": "stores",
     "A policy and the settings": "core/policy core/profiles conf core/key_formats",
     "The way of a request": "http/run http/admission http/plan http/exchange",
     "One call: open, settle, fail": "http/call http/problems http/atomic_requests",

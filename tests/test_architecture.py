@@ -105,6 +105,7 @@ LEAVES = ("stores.redis", "stores.dynamodb", "stores.layered")
 SHARED = {
     "stores.key_value": ("stores.redis", "stores.dynamodb", "contrib.at_rest"),
     "stores.memory": ("testing.contract",),
+    "stores.wrapper": ("stores.layered", "contrib.at_rest", "contrib.metrics", "testing.recording"),
 }
 
 MODULES = {

@@ -16,11 +16,10 @@ from django.db.migrations.executor import MigrationExecutor
 
 from .. import conf
 from ..core.records import Guarantee
-from ..stores.base import BaseStore
+from ..stores.base import BaseStore, innermost
 from ..stores.check_messages import Finding
 from ..stores.database_checks import vendor_of
 from ..stores.orm.dialects import served
-from ..stores.wrapper import innermost
 from .settings import after_settings
 from .stores import built, nested_in
 

@@ -13,9 +13,8 @@ from django.utils.module_loading import import_string
 
 from .. import conf
 from ..runtime.registry import records_of, stores
-from ..stores.base import BaseStore
+from ..stores.base import BaseStore, innermost, layers
 from ..stores.check_messages import Finding, closest, one_line, shown, type_named
-from ..stores.wrapper import innermost, layers
 
 
 class E010(Finding):

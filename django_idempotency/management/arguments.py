@@ -19,8 +19,7 @@ from ..core.records import Record
 from ..errors import RecordUnreadable
 from ..runtime.registry import stores
 from ..scopes import ANONYMOUS, spellings
-from ..stores.base import BaseStore
-from ..stores.wrapper import innermost
+from ..stores.base import BaseStore, innermost
 
 #: The largest LIMIT that every database accepts.
 MOST_ROWS = 2**63 - 1

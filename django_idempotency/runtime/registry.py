@@ -19,8 +19,7 @@ from ..core.policy import Resolved
 from ..core.records import Guarantee, Ticket
 from ..errors import ConfigurationError
 from ..instrumentation.meters import meters
-from ..stores.base import BaseStore
-from ..stores.wrapper import innermost, layers
+from ..stores.base import BaseStore, innermost, layers
 from .wings import wing
 
 #: The number of records in a local cache with `"local_cache": True`.

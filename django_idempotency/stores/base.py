@@ -122,6 +122,8 @@ class BaseStore(ABC):
     creates_table = False
     #: Can it keep how often a key came again (COUNT_REPLAYS)?
     counts_repeats = False
+    #: The store that it is around, see `stores.wrapper`; `None`: it keeps the records itself.
+    store: BaseStore | None = None
     #: The database whose transaction its guard joins, or `None`.
     using: Any = None
     #: The database in which its records are rows of `IdempotencyRecord`, or `None`.
@@ -264,6 +266,20 @@ class BaseStore(ABC):
         if self.settle(ticket, change.settlement):
             return change.outcome
         return interventions.refused_by_hand(change, self.get(ticket.id), ticket)
+
+
+def layers(store: BaseStore) -> Iterator[BaseStore]:
+    """Yield a store, then the store inside it, and so on, down to the innermost."""
+    layer: BaseStore | None = store
+    while layer is not None:
+        yield layer
+        layer = layer.store
+
+
+def innermost(store: BaseStore) -> BaseStore:
+    """Return the store inside all wrappers."""
+    *_, last = layers(store)
+    return last
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from ...runtime.wings import Extension, extensions
-from ...stores.wrapper import innermost
+from ...stores.base import innermost
 from ..arguments import not_negative, positive
 from ..base import StoreCommand, counted
 

@@ -14,7 +14,7 @@ from .....management.arguments import not_negative, positive
 from .....management.base import ScanningCommand
 from .....runtime.registry import stores
 from .....runtime.wings import extensions
-from .....stores.wrapper import layers
+from .....stores.base import layers
 from ...sealed import Resealing, SealedStore
 
 
