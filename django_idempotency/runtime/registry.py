@@ -50,16 +50,12 @@ class Stores:
         return self._built.setdefault(alias, protected(self._get(alias, ()))) if store is None else store
 
     def _get(self, alias: str, above: tuple[str, ...]) -> BaseStore:
-        store = self._bare.get(alias)
-        if store is None:
-            store = self._bare.setdefault(alias, self._build(alias, above))
-        return store
-
-    def _build(self, alias: str, above: tuple[str, ...]) -> BaseStore:
-        chain = (*above, alias)
+        store, chain = self._bare.get(alias), (*above, alias)
         if alias in above:
             raise ImproperlyConfigured(f'IDEMPOTENCY["STORES"]: {" → ".join(map(repr, chain))} contains itself.')
-        return build(alias, lambda nested: self._get(nested, chain))
+        if store is None:
+            store = self._bare.setdefault(alias, build(alias, lambda nested: self._get(nested, chain)))
+        return store
 
     def outermost(self, store: BaseStore) -> BaseStore:
         """Return the store with the most layers over the same records, so that a change reaches every layer.
