@@ -48,7 +48,7 @@ OTHERS = {
     "stores": "django",
     "stores.redis": "django redis",
     "stores.dynamodb": "boto3 botocore django",
-    "stores.layered": "",
+    "stores.layered": "django",
     "engine": "",
     "conf": "django",
     "signals": "django",

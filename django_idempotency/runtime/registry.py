@@ -19,7 +19,7 @@ from ..core.policy import Resolved
 from ..core.records import Guarantee, Ticket
 from ..errors import ConfigurationError
 from ..instrumentation.meters import meters
-from ..stores.base import BaseStore, innermost, layers
+from ..stores.base import BaseStore, layers, records_of
 from .wings import wing
 
 #: The number of records in a local cache with `"local_cache": True`.
@@ -161,11 +161,6 @@ def issuing(policy: Resolved, **given: Any) -> Callable[..., Ticket]:
         secret_id=secret_id(policy.derive_secret or settings.SECRET_KEY),
         **given,
     )
-
-
-def records_of(store: BaseStore) -> Any:
-    """Identify the records that a store keeps, so that two stores of one table compare equal."""
-    return store.using or innermost(store).location
 
 
 stores = Stores()

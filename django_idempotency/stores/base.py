@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -146,9 +146,17 @@ class BaseStore(ABC):
         return check_database(alias, self.using) if self.using is not None and not deploy else ()
 
     @classmethod
-    def nested_error(cls, option: str, store: BaseStore) -> str | None:  # noqa: ARG003 - most stores wrap none
-        """Return why `store` cannot be the value of `option`, one of `nested`; `None` if it can."""
-        return None
+    def check_nested(
+        cls,
+        alias: str,  # noqa: ARG003 - most stores are around none
+        nested: Mapping[str, Mapping[str, str]],  # noqa: ARG003
+        built: Callable[[str], BaseStore | None],  # noqa: ARG003
+    ) -> Iterable[CheckMessage]:
+        """Check the stores that its options name, before it is built.
+
+        `nested`: alias of STORES → option → the alias that it names. `built` returns the store of an alias, if it can be built.
+        """
+        return ()
 
     def configure(self, *, claim_lease: Callable[[], float]) -> None:  # noqa: B027 - most stores need none of it
         """Accept the project's settings once the store is built. `claim_lease` reads CLAIM_LEASE, in seconds."""
@@ -280,6 +288,11 @@ def innermost(store: BaseStore) -> BaseStore:
     """Return the store inside all wrappers."""
     *_, last = layers(store)
     return last
+
+
+def records_of(store: BaseStore) -> Hashable:
+    """Identify the records that a store keeps, so that two stores of one table compare equal."""
+    return store.using or innermost(store).location
 
 
 @contextmanager

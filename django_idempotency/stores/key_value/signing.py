@@ -13,6 +13,7 @@ from ...core.records import Record
 from ...errors import RecordUnreadable
 from . import packing
 
+#: Never changed: what is stored stays valid.
 _SALT = b"django_idempotency.stores.signing"
 
 

@@ -22,9 +22,10 @@ from .....inspection.terminal import plain
 from .....instrumentation.trail import trail
 from .....management.base import ScanningCommand
 from .....management.output import operator
-from .....runtime.registry import records_of, stores
+from .....runtime.registry import stores
 from .....runtime.wings import extensions
 from .....scopes import observed, spellings
+from .....stores.base import records_of
 from ....wing import housekeeping
 
 logger = logging.getLogger("django_idempotency")
