@@ -7,7 +7,7 @@ stable `code` of their problem document (RFC 9457); no message ever holds a key,
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, ClassVar
 from uuid import UUID
@@ -453,15 +453,7 @@ class StepResultNotStored(ConfigurationError):
 
 
 class StepsNotUndone(IdempotencyError):
-    """An operation that a person undoes has given up, and something is left. The message is for that person, in their language.
-
-    `failed`: the step that could not be undone, and its exception; it is tried again. `doubtful`: the steps that broke off
-    and have no undo.
-    """
-
-    def __init__(self, message: str = "", *, failed: str = "", doubtful: Sequence[str] = ()) -> None:
-        super().__init__(message)
-        self.failed, self.doubtful = failed, tuple(doubtful)
+    """An operation that a person undoes has given up, and something is left. The message is for that person, in their language."""
 
 
 class SecretUnknown(ConfigurationError):

@@ -178,17 +178,13 @@ def scope_of(request: HttpRequest, user: Any, policy: Policy, key: str) -> str |
 
 
 def _by_name(request: HttpRequest, policy: Policy) -> str | None:
-    if not (named := _named(policy, request)):
+    named: Any = policy.scope(request) if policy.scope is not None else None
+    if named is not None and not isinstance(named, str):
+        raise ConfigurationError(f"Policy.scope must return text or None, not {type(named).__name__}.")
+    if not named:
         return None
     scope, is_public = f"scope:{named}", isinstance(policy.scope, Marked) and policy.scope.is_public
     return qualified(scope if is_public else hashed(scope), realm=realm_of(policy, request))
-
-
-def _named(policy: Policy, request: HttpRequest) -> str | None:
-    named: Any = policy.scope(request) if policy.scope is not None else None
-    if named is None or isinstance(named, str):
-        return named
-    raise ConfigurationError(f"Policy.scope must return text or None, not {type(named).__name__}.")
 
 
 def database_of(model: type[Model], row: Model) -> str | None:

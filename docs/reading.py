@@ -9,8 +9,12 @@ from pathlib import Path
 import django_idempotency
 
 PACKAGE = Path(django_idempotency.__file__).parent
-#: Not here: wings, helpers for tests, and the stores that a setting names, each of which is read alone; nor migrations.
-APART = ("contrib/", "testing/", "stores/redis/", "stores/dynamodb/", "stores/layered/", "migrations/")
+#: Not here: wings, helpers for tests, and the stores that a setting names and what they share, each of which is read alone; nor
+#: migrations.
+APART = (
+    *("contrib/", "testing/", "migrations/"),
+    *("stores/redis/", "stores/dynamodb/", "stores/layered/", "stores/key_value/", "stores/memory", "stores/wrapper"),
+)
 #: Lines that one reads in a minute, the docstrings among them.
 PACE = 40
 
@@ -26,9 +30,7 @@ PARTS = {
     "A call under a lease, and what runs in the background": (
         "engine/lease engine/settling engine/commands core/driving core/concurrency engine"
     ),
-    "Other stores: in memory, around a store, over compare-and-swap": (
-        "stores/memory stores/wrapper stores/compare_and_swap stores/packing stores/signing stores"
-    ),
+    "What else the store does: purge, changes by hand, repeats, and how its checks speak": "stores",
     "A policy and the settings": "core/policy core/profiles conf core/key_formats",
     "The way of a request": "http/run http/admission http/plan http/exchange",
     "One call: open, settle, fail": "http/call http/problems http/atomic_requests",

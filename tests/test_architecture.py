@@ -48,7 +48,7 @@ OTHERS = {
     "stores": "django",
     "stores.redis": "django redis",
     "stores.dynamodb": "boto3 botocore django",
-    "stores.layered": "",
+    "stores.layered": "django",
     "engine": "",
     "conf": "django",
     "signals": "django",
@@ -101,6 +101,12 @@ OTHERS = {
 
 #: Stores that are named by BACKEND: nothing imports them, so that each can be deleted.
 LEAVES = ("stores.redis", "stores.dynamodb", "stores.layered")
+#: What a project with its records in a database does not need either → all that stands on it, and is deleted together with it.
+SHARED = {
+    "stores.key_value": ("stores.redis", "stores.dynamodb", "contrib.at_rest"),
+    "stores.memory": ("testing.contract",),
+    "stores.wrapper": ("stores.layered", "contrib.at_rest", "contrib.metrics", "testing.recording"),
+}
 
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix("__init__").rstrip(".") or PACKAGE: path
@@ -187,19 +193,24 @@ def circle(graph: Mapping[str, set[str]]) -> list[str]:
     return next((found for module in sorted(graph) if (found := follow(module, []))), [])
 
 
+def is_below(name: str, folder: str) -> bool:
+    """Is a module another, or in its folder?"""
+    return f"{name}.".startswith(f"{folder}.")
+
+
 def test_folders_import_downwards() -> None:
     """No module imports another from a layer above its own, and each is in a layer."""
     assert [each for name, path in MODULES.items() for each in crossings(name, path.read_text())] == []
 
 
 def test_nothing_needs_a_leaf() -> None:
-    """A store that is named by BACKEND can be deleted: only its own folder imports it."""
+    """A store that is named by BACKEND can be deleted: only its own folder imports it. What several share, only these do."""
     needed = {
         (name, leaf)
         for name, path in MODULES.items()
         for _, module, ours in imports(name, path.read_text())
-        for leaf in LEAVES
-        if ours and f"{module}.".startswith(f"{leaf}.") and not f"{name}.".startswith(f"{leaf}.")
+        for leaf in (*LEAVES, *SHARED)
+        if ours and is_below(module, leaf) and not any(is_below(name, other) for other in (leaf, *SHARED.get(leaf, ())))
     }
     assert needed == set()
 

@@ -1,10 +1,14 @@
-"""Without any one folder of `contrib/`, or a store that is named by BACKEND, the core imports and works as before."""
+"""Without any one folder of `contrib/`, `testing/`, or a store that is named by BACKEND, the core works as before.
+
+What such stores share is deleted together with all that stands on it.
+"""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,14 +16,16 @@ from typing import Any
 
 import pytest
 
-from .test_architecture import LEAVES, PACKAGE, ROOT
+from .test_architecture import LEAVES, MODULES, PACKAGE, ROOT, SHARED
 
-FOLDERS = [
-    *(f"contrib/{path.parent.name}" for path in sorted(ROOT.glob("contrib/*/__init__.py"))),
-    *(leaf.replace(".", "/") for leaf in LEAVES),
+#: What is deleted, as names of modules and packages.
+DELETED = [
+    *((f"contrib.{path.parent.name}",) for path in sorted(ROOT.glob("contrib/*/__init__.py"))),
+    *((name,) for name in (*LEAVES, "testing")),
+    *((name, *needing) for name, needing in SHARED.items()),
 ]
 #: No part of the core.
-APART = tuple(f"{PACKAGE}.{name}." for name in ("contrib", *LEAVES))
+APART = tuple(f"{PACKAGE}.{name}." for name in ("contrib", *LEAVES, *SHARED))
 #: Walks the journeys of the budgets, and imports all modules of the core. Prints what came of that.
 SCRIPT = f"""
 import importlib, json, pkgutil, sys
@@ -41,7 +47,7 @@ print(json.dumps(failed))
 
 
 @cache
-def core(without: str | None = None) -> tuple[dict[str, Any], dict[str, str]]:
+def core(*without: str) -> tuple[dict[str, Any], dict[str, str]]:
     """Return response and statements of each journey, and which modules cannot be imported in a bare project."""
     with TemporaryDirectory() as folder:
         lay_out(Path(folder), without)
@@ -60,22 +66,22 @@ def core(without: str | None = None) -> tuple[dict[str, Any], dict[str, str]]:
     return {name: (each["response"], each["statements"]) for name, each in walked["journeys"].items()}, failed
 
 
-def lay_out(folder: Path, without: str | None) -> None:
-    """Make a package of links to this one, and to these tests, without a folder."""
-    above = ("", "contrib", "stores")
-    for name in above:
-        (folder / PACKAGE / name).mkdir()
-        for path in (ROOT / name).iterdir():
-            each = str(path.relative_to(ROOT))
-            if each != without and each not in above:
-                (folder / PACKAGE / each).symlink_to(path)
+def lay_out(folder: Path, without: Sequence[str]) -> None:
+    """Make a package of links to this one, and to these tests, without some modules and packages."""
+    absent = [path.parent if path.stem == "__init__" else path for path in (MODULES[name] for name in without)]
+    above = sorted({ROOT, *(path.parent for path in absent)})
+    for parent in above:
+        (folder / PACKAGE / parent.relative_to(ROOT)).mkdir()
+        for path in parent.iterdir():
+            if path not in absent and path not in above:
+                (folder / PACKAGE / path.relative_to(ROOT)).symlink_to(path)
     (folder / "tests").symlink_to(ROOT.parent / "tests")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("without", FOLDERS)
-def test_the_core_works_without_it(without: str) -> None:
+@pytest.mark.parametrize("without", DELETED, ids=" ".join)
+def test_the_core_works_without_it(without: tuple[str, ...]) -> None:
     """Each journey has the same response and statements, and each module of the core can be imported."""
     journeys, failed = core()
     assert journeys["drf_replay"] == journeys["plain_replay"] == (201, 1)
-    assert core(without) == (journeys, failed)
+    assert core(*without) == (journeys, failed)

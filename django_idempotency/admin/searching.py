@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -75,7 +75,8 @@ class Search(NamedTuple):
 
     def _owned(self) -> Q:
         scopes = list(self._scopes(self.term))
-        stored = [hashed_scope(secret, each) for secret in _secrets() for each in scopes]
+        secrets = conf.derive_secrets() if conf.get("HASH_KEYS") else []
+        stored = [hashed_scope(secret, each) for secret in secrets for each in scopes]
         owned = Q(scope__in=[*scopes, *stored])
         return owned | Q(scope__startswith="realm", scope__endswith=f"/{self.user}") if self.user else owned
 
@@ -120,7 +121,7 @@ def _fact(prefix: str, value: str) -> Q:
         case "status:":
             return _status(value)
         case "location:":  # as a whole: a part of it could guess a token in it, which its page masks
-            return Q(response_headers__contains=_header("Location", value))
+            return Q(response_headers__contains=json.dumps(["Location", value]))
     name = json.dumps(value)[1:-1]
     ending = f'"], ["{FAILED_AT}"'
     whole, last = f'["{FAILED}", "{name}{ending}', f".{name}{ending}"
@@ -132,11 +133,3 @@ def _status(value: str) -> Q:
     if re.fullmatch("[0-9](?:xx|[0-9]{2})", value, re.IGNORECASE) is None:
         return Q(pk__in=[])
     return Q(response_status__range=(int(re.sub("(?i)x", "0", value)), int(re.sub("(?i)x", "9", value))))
-
-
-def _header(name: str, value: str) -> str:
-    return json.dumps([name, value])
-
-
-def _secrets() -> Sequence[str | bytes]:
-    return conf.derive_secrets() if conf.get("HASH_KEYS") else []

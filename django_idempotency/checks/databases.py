@@ -16,11 +16,10 @@ from django.db.migrations.executor import MigrationExecutor
 
 from .. import conf
 from ..core.records import Guarantee
-from ..stores.base import BaseStore
+from ..stores.base import innermost
 from ..stores.check_messages import Finding
 from ..stores.database_checks import vendor_of
 from ..stores.orm.dialects import served
-from ..stores.wrapper import innermost
 from .settings import after_settings
 from .stores import built, nested_in
 
@@ -113,7 +112,7 @@ def check_memory(**_: Any) -> Iterator[CheckMessage]:
 
 def record_databases() -> list[str]:
     """Return the databases that hold records."""
-    found = [_rows_in(built(alias)) for alias in conf.get("STORES")]
+    found = [store.rows_in for alias in conf.get("STORES") if (store := built(alias)) is not None]
     return list(dict.fromkeys(using for using in found if using is not None))
 
 
@@ -125,13 +124,9 @@ def is_unmigrated(using: str) -> bool:
     return bool(executor.migration_plan(executor.loader.graph.leaf_nodes("django_idempotency")))
 
 
-def _rows_in(store: BaseStore | None) -> str | None:
-    return None if store is None else store.rows_in
-
-
 def _uncovered() -> Iterator[CheckMessage]:
-    using = _rows_in(built(conf.get("STORE")))
-    if conf.get("GUARANTEE") != Guarantee.ATOMIC or using is None:
+    store = built(conf.get("STORE"))
+    if conf.get("GUARANTEE") != Guarantee.ATOMIC or store is None or (using := store.rows_in) is None:
         return
     holders = record_databases()
     places = {_place(connections.settings[using]) for using in holders}

@@ -40,6 +40,7 @@ class GuardKind(Enum):
 _NO_METHOD = "the method is not among its policy's methods"
 #: A request with a key runs without a guard, or cannot run at all, and the project has not asked for that.
 OPEN = frozenset({GuardKind.NOTHING, GuardKind.ERROR})
+GUARDING = frozenset({GuardKind.MIXIN, GuardKind.DECORATOR, GuardKind.MIDDLEWARE})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +57,8 @@ class Row:
     #: Why it is exempt, is not guarded or cannot be; or another remark.
     why: str = ""
     callback: Any = field(default=None, repr=False)
+    #: That of the guard; `None`: there is no guard, or the view chooses one for each request.
+    policy: Policy | None = field(default=None, repr=False, compare=False)
 
 
 def rows() -> Iterator[Row]:
@@ -83,11 +86,9 @@ def guards_of(route: Route) -> Iterator[tuple[str, Policy | None]]:
     under_middleware = guards_every_view()
     about = Row(path=route.path, name=None, view="")
     for method in methods_of(route.callback):
-        guard = _row(about, route, method, under_middleware).guard
-        if guard is GuardKind.MIDDLEWARE:
-            yield method, route.by_middleware()[0]
-        elif guard in (GuardKind.MIXIN, GuardKind.DECORATOR):
-            yield method, _own_policy(route.callback, method)[1]
+        row = _row(about, route, method, under_middleware)
+        if row.guard in GUARDING:
+            yield method, row.policy
 
 
 def _merged(found: list[Row]) -> list[Row]:
@@ -143,20 +144,13 @@ def _own(about: Row, callback: Any, method: str) -> Row:
     mixed = hasattr(cls, "get_idempotency_policy")
     if mixed and mark_of(handler).exempt:
         return replace(about, guard=GuardKind.EXEMPT, why="@idempotency_exempt")
-    guard, policy = _own_policy(callback, method)
-    if policy is None:
+    guard = GuardKind.MIXIN if mixed and route_of(callback, method).policy is None else GuardKind.DECORATOR
+    if (policy := own_policy(callback, method)) is None:
         return replace(about, guard=guard, why="its policy depends on the request")
     row = _under(about, guard, policy)
     if row.guard is guard and refuses_its_clients(callback, policy):
         row = replace(row, why="a key without a user is refused: scope-required")
     return row
-
-
-def _own_policy(callback: Any, method: str) -> tuple[GuardKind, Policy | None]:
-    """Return what guards a view that guards itself, and its policy; `None`: it chooses one for each request."""
-    mixed = hasattr(view_class(callback), "get_idempotency_policy")
-    guard = GuardKind.MIXIN if mixed and route_of(callback, method).policy is None else GuardKind.DECORATOR
-    return guard, own_policy(callback, method)
 
 
 def _by_middleware(about: Row, route: Route, method: str) -> Row:
@@ -198,7 +192,7 @@ def _unasked(callback: Any, method: str, policy: Policy) -> str:
 def _under(about: Row, guard: GuardKind, policy: Policy) -> Row:
     if about.methods[0] not in {name.upper() for name in conf.field(policy, "methods")}:
         return replace(about, guard=GuardKind.NOTHING, why=_NO_METHOD)
-    return replace(about, guard=guard, terms=terms(policy))
+    return replace(about, guard=guard, terms=terms(policy), policy=policy)
 
 
 def terms(policy: Policy) -> dict[str, Any]:

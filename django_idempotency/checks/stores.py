@@ -5,17 +5,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
-from itertools import combinations
 from typing import Any
 
 from django.core.checks import CheckMessage
 from django.utils.module_loading import import_string
 
 from .. import conf
-from ..runtime.registry import records_of, stores
-from ..stores.base import BaseStore
-from ..stores.check_messages import Finding, closest, one_line, shown, type_named
-from ..stores.wrapper import innermost, layers
+from ..runtime.registry import stores
+from ..stores.base import BaseStore, layers
+from ..stores.check_messages import Finding, one_line, shown, type_named
 
 
 class E010(Finding):
@@ -47,34 +45,15 @@ class E040(Finding):
     """
 
 
-class E041(Finding):
-    """IDEMPOTENCY["STORES"]["%(alias)s"] has %(value)s as its "%(name)s", which is not possible: %(problem)s.
-
-    Type "%(name)s": "%(close)s"%(added)s.
-    """
-
-
-class E042(Finding):
-    """IDEMPOTENCY["STORES"]: "%(alias)s" and "%(other)s" keep different records behind one front, %(front)s, so copies
-    of one's records would be replayed for the other.
-
-    Type "front": "front-%(other)s" in "%(other)s", and add "front-%(other)s": {"BACKEND":
-    "django_idempotency.stores.redis.RedisStore", "OPTIONS": {"cache": "%(cache)s", "prefix":
-    "idempotency-%(other)s"}} to "STORES".
-    """
-
-
 def check_stores() -> Iterator[CheckMessage]:
     """Check STORES."""
     configured = conf.get("STORES")
     if not isinstance(configured, dict):
         yield E010(problem=f"it is {type_named(configured)}")
         return
-    found: list[CheckMessage] = []
     for alias, entry in configured.items():
         problem = _malformed(alias, entry)
-        found += _store(alias, entry) if problem is None else [E010(problem=problem)]
-    yield from found or _shared_fronts()
+        yield from _store(alias, entry) if problem is None else [E010(problem=problem)]
 
 
 def built(alias: str) -> BaseStore | None:
@@ -121,7 +100,8 @@ def _store(alias: str, entry: Mapping[str, Any]) -> Iterator[CheckMessage]:
         yield E011(alias=alias, error=f"{entry['BACKEND']} is not a subclass of BaseStore")
         return
     options = entry.get("OPTIONS", {})
-    if wrong := [*_missing_driver(alias, backend, options), *_nested(alias, backend, options)]:
+    nested = {name: nested_in(name) for name in conf.get("STORES")}
+    if wrong := [*_missing_driver(alias, backend, options), *backend.check_nested(alias, nested, built)]:
         yield from wrong
         return
     try:
@@ -141,67 +121,3 @@ def _missing_driver(alias: str, backend: type[BaseStore], options: Mapping[str, 
     driver, extra = backend.driver or ("", "")
     if driver and not options.get("client") and find_spec(driver) is None:
         yield E040(alias=alias, backend=backend.__name__, driver=driver, extra=extra)
-
-
-# ------------------------------------------------------------------------------------------------------ nested stores
-
-
-def _nested(alias: str, backend: type[BaseStore], options: Mapping[str, Any]) -> Iterator[CheckMessage]:
-    """Find the aliases that a store cannot wrap."""
-    for name in backend.nested:
-        value = options.get(name)
-        if isinstance(value, str) and (problem := _nested_problem(alias, backend, name, value)) is not None:
-            taken = {options.get(other) for other in backend.nested if other != name}
-            usable = [
-                other
-                for other in conf.get("STORES")
-                if other not in taken and _sound(built(other)) and _nested_problem(alias, backend, name, other) is None
-            ]
-            facts = {"close": closest(value, usable), "added": ""} if usable else _addition(name)
-            yield E041(alias=alias, name=name, value=shown(value), problem=problem, **facts)
-
-
-def _sound(store: BaseStore | None) -> bool:
-    """Is a store worth suggesting?"""
-    return store is not None and not [*innermost(store).check("")]
-
-
-def _addition(name: str) -> dict[str, str]:
-    kind, option = ("redis.RedisStore", "cache") if name == "front" else ("orm.ORMStore", "using")
-    entry = f'{{"BACKEND": "django_idempotency.stores.{kind}", "OPTIONS": {{"{option}": "default"}}}}'
-    close = "redis" if name == "front" else "records"
-    return {"close": close, "added": f', and add "{close}": {entry} to "STORES"'}
-
-
-def _nested_problem(alias: str, backend: type[BaseStore], name: str, value: str) -> str | None:
-    """Return why an alias cannot be used there, or `None`. Another check reports one that cannot be built."""
-    if value not in conf.get("STORES"):
-        return '"STORES" has no such alias'
-    if alias in _reached(value):
-        return f'"{alias}" would contain itself'
-    store = built(value)
-    return None if store is None else backend.nested_error(name, store)
-
-
-def _reached(alias: str) -> set[str]:
-    """Return the aliases that a store consists of according to OPTIONS, including its own."""
-    pending, reached = [alias], set[str]()
-    while pending:
-        if (name := pending.pop()) not in reached:
-            reached.add(name)
-            pending += nested_in(name).values()
-    return reached
-
-
-def _shared_fronts() -> Iterator[CheckMessage]:
-    """Find two stores of different records behind one front: a copy does not name its store."""
-    fronted = [
-        (alias, name, store)
-        for alias in conf.get("STORES")
-        if (name := nested_in(alias).get("front")) is not None and (store := built(alias)) is not None
-    ]
-    for (alias, front, store), (other, shared, another) in combinations(fronted, 2):
-        one, two = built(front), built(shared)
-        if one is None or two is None or records_of(one) != records_of(two) or records_of(store) == records_of(another):
-            continue
-        yield E042(alias=alias, other=other, front=shown(front), cache=getattr(one, "cache", "default"))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.apps import AppConfig
 from django.core import checks
@@ -14,8 +16,13 @@ from django.utils.module_loading import import_string
 
 from ..checks import TAG, named
 from ..errors import LostRace
-from ..runtime.wings import Extension, Purging
+from ..runtime.wings import Extension, Purging, extensions
 from ..stores.orm.database_errors import lost_race
+
+if TYPE_CHECKING:
+    from django.core.management.base import CommandParser
+
+    from ..stores.base import BaseStore
 
 #: The most rows that one statement deletes.
 TOGETHER = 1000
@@ -36,6 +43,39 @@ class WingConfig(AppConfig):
     def extension(self) -> Extension | None:
         """What it adds to the core: see `runtime.wings`. Its module may load models."""
         return import_string(f"{self.name}.{self.extends}")() if self.extends else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Erased:
+    """What `idempotency_erase` has erased, or would erase, and what it has left since something holds it."""
+
+    #: A plural: "outgoing calls".
+    kind: str
+    erased: int
+    left: int = 0
+    #: Why they were left: "have not ended".
+    held_by: str = ""
+
+
+class Housekeeping(Extension):
+    """An extension that stores what belongs to a person, or is sealed: what `idempotency_erase` and `idempotency_reseal` ask."""
+
+    def add_erase_arguments(self, parser: CommandParser) -> Iterable[str]:
+        """Add options that name what to erase, each with the default `None`. Return their names among the options."""
+        return ()
+
+    def erase(self, options: Mapping[str, Any], *, scopes: frozenset[str], size: int, dry: bool) -> Iterator[Erased]:
+        """Erase what the options name, and rows of these scopes, in batches of `size`. `dry`: only count."""
+        yield from ()
+
+    def reseal(self, store: BaseStore, *, size: int, dry: bool) -> Iterator[tuple[str, Counter[Any]]]:
+        """Write sealed values as they would be written now. Yield, for each batch, their plural and what became of them."""
+        yield from ()
+
+
+def housekeeping() -> list[Housekeeping]:
+    """Return those of the installed apps, in the order of INSTALLED_APPS."""
+    return [each for each in extensions() if isinstance(each, Housekeeping)]
 
 
 def purging(kind: str, *due: Callable[[], Any]) -> Purging:

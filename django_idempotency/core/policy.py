@@ -142,12 +142,6 @@ _RATE = r"[1-9][0-9]*/([1-9][0-9]*)?[smhd]"
 _RATES = re.compile(rf"{_RATE}(, ?{_RATE})*")
 
 
-def rate(text: str) -> tuple[int, int]:
-    """Return how many keys one rate allows, and in how many seconds."""
-    count, _, span = text.strip().partition("/")
-    return int(count), int(span[:-1] or 1) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[span[-1]]
-
-
 # ------------------------------------------------------------------------------------------------------------ the policy
 
 

@@ -1,17 +1,14 @@
-"""What people type in our commands: numbers, spans of time, moments, and the record that is meant."""
+"""What people type in our commands: numbers, spans of time, and the record that is meant."""
 
 from __future__ import annotations
 
 from argparse import ArgumentTypeError
 from dataclasses import dataclass
-from datetime import datetime, time, timedelta
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 from django.core.management.base import CommandError
-from django.utils import timezone
-from django.utils.dateparse import parse_date, parse_datetime
 
 from .. import conf
 from ..core.hashing import record_id, record_of_ref
@@ -19,8 +16,7 @@ from ..core.records import Record
 from ..errors import RecordUnreadable
 from ..runtime.registry import stores
 from ..scopes import ANONYMOUS, spellings
-from ..stores.base import BaseStore
-from ..stores.wrapper import innermost
+from ..stores.base import BaseStore, innermost
 
 #: The largest LIMIT that every database accepts.
 MOST_ROWS = 2**63 - 1
@@ -63,33 +59,6 @@ def duration(text: str) -> float:
         return not_negative(number) * _UNITS[unit]
     except ArgumentTypeError as error:
         raise ArgumentTypeError(f"{text!r} is not a span of time, such as 90s, 5m, 2h or 1d.") from error
-
-
-def moment(text: str) -> datetime:
-    """Read a moment: a span before now, "today" or "yesterday" (at midnight), a date, or a date with a time.
-
-    Without an offset it is in the current time zone. It is aware if USE_TZ is set.
-    """
-    now = timezone.localtime() if settings.USE_TZ else datetime.now()  # noqa: DTZ005 - as the project's times are
-    midnights = {"today": now.date(), "yesterday": now.date() - timedelta(days=1)}
-    try:
-        if text in midnights:
-            return _as_stored(datetime.combine(midnights[text], time.min))
-        if exact := parse_datetime(text):
-            return _as_stored(exact)
-        if day := parse_date(text):
-            return _as_stored(datetime.combine(day, time.min))
-        return now - timedelta(seconds=duration(text))
-    except (ArgumentTypeError, ValueError, OverflowError) as error:
-        words = "a span such as 24h, today, yesterday, 2026-11-23, or 2026-11-23T08:00"
-        raise ArgumentTypeError(f"{text!r} is not a moment: {words}.") from error
-
-
-def _as_stored(value: datetime) -> datetime:
-    """Return a moment as the project's models have it: aware, or naive without USE_TZ."""
-    if settings.USE_TZ:
-        return timezone.make_aware(value) if timezone.is_naive(value) else value
-    return timezone.make_naive(value) if timezone.is_aware(value) else value
 
 
 def _number(kind: Any, text: str, *, least: int, most: int, words: str) -> float:

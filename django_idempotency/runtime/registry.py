@@ -19,8 +19,7 @@ from ..core.policy import Resolved
 from ..core.records import Guarantee, Ticket
 from ..errors import ConfigurationError
 from ..instrumentation.meters import meters
-from ..stores.base import BaseStore
-from ..stores.wrapper import innermost, layers
+from ..stores.base import BaseStore, layers, records_of
 from .wings import wing
 
 #: The number of records in a local cache with `"local_cache": True`.
@@ -51,16 +50,12 @@ class Stores:
         return self._built.setdefault(alias, protected(self._get(alias, ()))) if store is None else store
 
     def _get(self, alias: str, above: tuple[str, ...]) -> BaseStore:
-        store = self._bare.get(alias)
-        if store is None:
-            store = self._bare.setdefault(alias, self._build(alias, above))
-        return store
-
-    def _build(self, alias: str, above: tuple[str, ...]) -> BaseStore:
-        chain = (*above, alias)
+        store, chain = self._bare.get(alias), (*above, alias)
         if alias in above:
             raise ImproperlyConfigured(f'IDEMPOTENCY["STORES"]: {" → ".join(map(repr, chain))} contains itself.')
-        return build(alias, lambda nested: self._get(nested, chain))
+        if store is None:
+            store = self._bare.setdefault(alias, build(alias, lambda nested: self._get(nested, chain)))
+        return store
 
     def outermost(self, store: BaseStore) -> BaseStore:
         """Return the store with the most layers over the same records, so that a change reaches every layer.
@@ -166,11 +161,6 @@ def issuing(policy: Resolved, **given: Any) -> Callable[..., Ticket]:
         secret_id=secret_id(policy.derive_secret or settings.SECRET_KEY),
         **given,
     )
-
-
-def records_of(store: BaseStore) -> Any:
-    """Identify the records that a store keeps, so that two stores of one table compare equal."""
-    return store.using or innermost(store).location
 
 
 stores = Stores()

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from typing import Protocol
 
 from ..core.concurrency import new_lock
 from ..errors import ConfigurationError
@@ -56,26 +54,14 @@ def warn_once() -> None:
         )
 
 
-@contextmanager
-def overridden(*, enabled: bool) -> Iterator[None]:
-    """Switch on or off in this block, for the whole process: the threads of a live server see it too."""
-    global overrides  # noqa: PLW0603 - replaced, never changed, so that readers need no lock
-    mine = _Override(enabled)
-    with _changing:
-        overrides = (*overrides, mine)
-    try:
-        yield
-    finally:
-        with _changing:
-            overrides = tuple(other for other in overrides if other is not mine)
+class Override(Protocol):
+    """What a test has switched: see `testing.override_idempotency`."""
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Override:
     enabled: bool
 
 
 _changing = new_lock()
-#: Those in force. Code that wants no call asks these and the environment's variable first.
-overrides: tuple[_Override, ...] = ()
+#: Those in force, the innermost last. The tuple is replaced, never changed, so that readers need no lock. Code that wants no
+#: call asks these and the environment's variable first.
+overrides: tuple[Override, ...] = ()
 _warned = False

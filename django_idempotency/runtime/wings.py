@@ -8,8 +8,7 @@ keeps before anything is claimed, and `manage.py check` makes the plan; what onl
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -22,8 +21,6 @@ from ..errors import ConfigurationError
 
 if TYPE_CHECKING:
     from uuid import UUID
-
-    from django.core.management.base import CommandParser
 
     from ..core.policy import Resolved
     from ..core.records import Ticket
@@ -48,20 +45,11 @@ class Purging:
     due: Callable[..., int]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Erased:
-    """What `idempotency_erase` has erased, or would erase, and what it has left since something holds it."""
-
-    #: A plural: "outgoing calls".
-    kind: str
-    erased: int
-    left: int = 0
-    #: Why they were left: "have not ended".
-    held_by: str = ""
-
-
 class Extension:
-    """What a wing adds. Each method does nothing until a wing overrides it."""
+    """What a wing adds to the core. Each method does nothing until a wing overrides it.
+
+    What wings add to each other's commands is in `contrib.wing`.
+    """
 
     def handle(self, handle: type[OperationHandle]) -> type[OperationHandle]:
         """Return the class of a work's handle, such as `request.idempotency`: the given one, or one with more methods."""
@@ -71,24 +59,12 @@ class Extension:
         """Return which rows a purge of a store deletes besides its records."""
         return ()
 
-    def add_erase_arguments(self, parser: CommandParser) -> Iterable[str]:
-        """Add options that name what to erase, each with the default `None`. Return their names among the options."""
-        return ()
-
-    def erase(self, options: Mapping[str, Any], *, scopes: frozenset[str], size: int, dry: bool) -> Iterator[Erased]:
-        """Erase what the options name, and rows of these scopes, in batches of `size`. `dry`: only count."""
-        yield from ()
-
     def erase_record(self, store: BaseStore, record: UUID, *, erased: bool) -> int:
         """Erase what is stored of a record elsewhere. Return how many things stay, since something is owed.
 
         `erased`: the record itself was erased, so no attempt needs them any more. Otherwise that is to follow.
         """
         return 0
-
-    def reseal(self, store: BaseStore, *, size: int, dry: bool) -> Iterator[tuple[str, Counter[Any]]]:
-        """Write sealed values as they would be written now. Yield, for each batch, their plural and what became of them."""
-        yield from ()
 
 
 def extensions() -> list[Extension]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 from ..core import interventions
 from ..core.concurrency import in_thread
 from ..core.interventions import Intervention, Wanted
-from ..core.records import Record, Settlement, Status, Ticket
+from ..core.records import MISSING, Record, Settlement, Status, Ticket
 from ..errors import ConfigurationError, IdempotencyError, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -80,6 +80,11 @@ class Scanned:
     unreadable: int = 0
 
 
+def without_body(record: Record) -> Record:
+    """Return a record whose outcome has no body, for a scan."""
+    return record if record.outcome is None else record._replace(outcome=record.outcome._replace(body=MISSING))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purged:
     """One batch of a purge: the number of rows deleted, and the deadline to resume from (`None`: nothing is left)."""
@@ -117,6 +122,8 @@ class BaseStore(ABC):
     creates_table = False
     #: Can it keep how often a key came again (COUNT_REPLAYS)?
     counts_repeats = False
+    #: The store that it is around, see `stores.wrapper`; `None`: it keeps the records itself.
+    store: BaseStore | None = None
     #: The database whose transaction its guard joins, or `None`.
     using: Any = None
     #: The database in which its records are rows of `IdempotencyRecord`, or `None`.
@@ -139,9 +146,17 @@ class BaseStore(ABC):
         return check_database(alias, self.using) if self.using is not None and not deploy else ()
 
     @classmethod
-    def nested_error(cls, option: str, store: BaseStore) -> str | None:  # noqa: ARG003 - most stores wrap none
-        """Return why `store` cannot be the value of `option`, one of `nested`; `None` if it can."""
-        return None
+    def check_nested(
+        cls,
+        alias: str,  # noqa: ARG003 - most stores are around none
+        nested: Mapping[str, Mapping[str, str]],  # noqa: ARG003
+        built: Callable[[str], BaseStore | None],  # noqa: ARG003
+    ) -> Iterable[CheckMessage]:
+        """Check the stores that its options name, before it is built.
+
+        `nested`: alias of STORES → option → the alias that it names. `built` returns the store of an alias, if it can be built.
+        """
+        return ()
 
     def configure(self, *, claim_lease: Callable[[], float]) -> None:  # noqa: B027 - most stores need none of it
         """Accept the project's settings once the store is built. `claim_lease` reads CLAIM_LEASE, in seconds."""
@@ -259,6 +274,25 @@ class BaseStore(ABC):
         if self.settle(ticket, change.settlement):
             return change.outcome
         return interventions.refused_by_hand(change, self.get(ticket.id), ticket)
+
+
+def layers(store: BaseStore) -> Iterator[BaseStore]:
+    """Yield a store, then the store inside it, and so on, down to the innermost."""
+    layer: BaseStore | None = store
+    while layer is not None:
+        yield layer
+        layer = layer.store
+
+
+def innermost(store: BaseStore) -> BaseStore:
+    """Return the store inside all wrappers."""
+    *_, last = layers(store)
+    return last
+
+
+def records_of(store: BaseStore) -> Hashable:
+    """Identify the records that a store keeps, so that two stores of one table compare equal."""
+    return store.using or innermost(store).location
 
 
 @contextmanager

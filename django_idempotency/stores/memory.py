@@ -10,8 +10,7 @@ from ..core import rules
 from ..core.conclusions import claimed, renewed, settled
 from ..core.concurrency import new_lock
 from ..core.records import Guarantee, Record, Settlement, Ticket
-from . import packing
-from .base import BaseStore, Purged, Scanned, utcnow
+from .base import BaseStore, Purged, Scanned, utcnow, without_body
 
 
 class MemoryStore(BaseStore):
@@ -77,7 +76,7 @@ class MemoryStore(BaseStore):
             now, known = self._clock(), list(self._records.values())
         for start in range(0, len(known), size):
             records = [record._replace(read_at=now) for record in known[start : start + size]]
-            yield Scanned(records=records if bodies else [packing.without_body(record) for record in records])
+            yield Scanned(records=records if bodies else [without_body(record) for record in records])
 
     def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
         with self._lock:

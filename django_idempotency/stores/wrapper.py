@@ -24,6 +24,8 @@ class WrappedStore(BaseStore):
     A subclass that only changes what passes overrides `inwards()`, `settlement()` and `outwards()`.
     """
 
+    store: BaseStore
+
     def __init__(self, store: BaseStore) -> None:
         self.store = store
         self.supports_atomic = store.supports_atomic
@@ -116,17 +118,3 @@ def _reading(guard: AbstractContextManager[Guard], read: Callable[[Record], Reco
         if entered.record is not None:
             entered.record = read(entered.record)
         yield entered
-
-
-def layers(store: BaseStore) -> Iterator[BaseStore]:
-    """Yield a store, then the store inside it, and so on, down to the innermost."""
-    yield store
-    while isinstance(store, WrappedStore):
-        store = store.store
-        yield store
-
-
-def innermost(store: BaseStore) -> BaseStore:
-    """Return the store inside all wrappers."""
-    *_, last = layers(store)
-    return last

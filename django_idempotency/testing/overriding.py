@@ -5,17 +5,19 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ContextDecorator
+from contextlib import ContextDecorator
 from types import TracebackType
 from typing import Any, TypeVar, cast
 from unittest import TestCase
 
 from asgiref.sync import iscoroutinefunction
 
+from ..core.concurrency import new_lock
 from ..runtime import switch
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
+_changing = new_lock()
 #: On a test class: whether idempotency is on for its tests, and for subclasses without an override.
 _WANTED = "_overridden_idempotency"
 
@@ -30,17 +32,17 @@ class override_idempotency(ContextDecorator):  # noqa: N801 - named like overrid
 
     def __init__(self, *, enabled: bool) -> None:
         self.enabled = enabled
-        self._entered: list[AbstractContextManager[None]] = []
 
     def __enter__(self) -> None:
-        entered = switch.overridden(enabled=self.enabled)
-        entered.__enter__()
-        self._entered.append(entered)
+        with _changing:
+            switch.overrides = (*switch.overrides, self)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._entered.pop().__exit__(kind, error, trace)  # it may belong to another call; they are all equal
+        with _changing:  # one of several calls may have entered it: all are equal, so any of them is left
+            last = max(place for place, each in enumerate(switch.overrides) if each is self)
+            switch.overrides = switch.overrides[:last] + switch.overrides[last + 1 :]
 
     def __call__(self, decorated: Decorated) -> Decorated:
         """Decorate. Raises `TypeError` for a generator or a class that is not a TestCase: they would run outside."""

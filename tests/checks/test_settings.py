@@ -16,7 +16,8 @@ from pytest_django import Settings
 from django_idempotency import conf
 from django_idempotency.checks.settings import check_environment, check_scope, check_settings
 from django_idempotency.contrib.dialects import PROFILES
-from django_idempotency.runtime import switch, wings
+from django_idempotency.runtime import wings
+from django_idempotency.testing import override_idempotency
 
 from .conftest import Configure, hints, said
 
@@ -254,7 +255,7 @@ def test_a_database_of_another_kind_is_an_error(monkeypatch: pytest.MonkeyPatch)
 def test_the_environment_switches_it_on_or_off(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
     """E044 reports it at the start, whatever else is wrong; a test that overrides the switch does not hide it."""
     monkeypatch.setenv("IDEMPOTENCY_DISABLED", "maybe")
-    with switch.overridden(enabled=True):
+    with override_idempotency(enabled=True):
         assert "Type IDEMPOTENCY_DISABLED=1" in hints(check_settings())["E044"]
     settings.IDEMPOTENCY = []
     assert list(hints(check_settings())) == ["E044", "E001"]

@@ -16,8 +16,8 @@ from redis import Redis
 from django_idempotency.contrib.advice.servers import check_servers
 from django_idempotency.decorators import idempotent
 from django_idempotency.runtime.registry import stores
+from django_idempotency.stores.base import innermost
 from django_idempotency.stores.redis import RedisStore
-from django_idempotency.stores.wrapper import innermost
 from tests.stores.conftest import dynamodb  # noqa: F401 - a fixture
 from tests.stores.dynamodb.server import session
 from tests.support.services import needs_redis

@@ -12,7 +12,7 @@ import pytest
 
 from django_idempotency.contrib.dialects import PROFILES
 from django_idempotency.core.policy import FIELDS as DECLARED
-from django_idempotency.core.policy import Policy, rate, seconds
+from django_idempotency.core.policy import Policy, seconds
 from django_idempotency.core.records import MISSING, Guarantee
 
 from ..support.naming import shown
@@ -209,14 +209,6 @@ def test_callables_are_not_called() -> None:
 def test_seconds() -> None:
     """A duration is read in seconds, including days and fractions."""
     assert [seconds(value) for value in (2, 0.5, timedelta(days=1, milliseconds=5))] == [2.0, 0.5, 86400.005]
-
-
-@pytest.mark.parametrize(
-    ("text", "found"), [("60/m", (60, 60)), ("5/10s", (5, 10)), ("1000/h", (1000, 3600)), ("1/2d", (1, 172800))]
-)
-def test_rates(text: str, found: tuple[int, int]) -> None:
-    """As many keys in as many seconds."""
-    assert rate(text) == found
 
 
 def test_a_misspelt_field() -> None:

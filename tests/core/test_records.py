@@ -18,7 +18,7 @@ from django_idempotency.core.conclusions import settlement as rules_settlement
 from django_idempotency.core.hashing import first_operation, next_operation
 from django_idempotency.core.records import MISSING, Guarantee, Missing, Outcome, Record, Settlement, Status, Ticket
 from django_idempotency.core.rules import Execute, Replay, born
-from django_idempotency.stores import packing
+from django_idempotency.stores.key_value import packing
 from django_idempotency.testing.tickets import make_ticket
 
 

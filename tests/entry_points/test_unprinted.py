@@ -25,7 +25,7 @@ from django_idempotency import idempotent, signals
 from django_idempotency.contrib.at_rest.sealed import Keyring
 from django_idempotency.core import rules
 from django_idempotency.engine.deferring import Deferring
-from django_idempotency.stores import packing
+from django_idempotency.stores.key_value import packing
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.stores.orm.statements import Statements
 from tests.support.meters import RecordingMeter, installed

@@ -41,9 +41,9 @@ from django_idempotency.errors import (
 from django_idempotency.functions import current_operation, deadline
 from django_idempotency.runtime import switch
 from django_idempotency.runtime.registry import stores
-from django_idempotency.runtime.switch import overridden
 from django_idempotency.signals import unavailable
 from django_idempotency.stores.memory import MemoryStore
+from django_idempotency.testing import override_idempotency
 from django_idempotency.testing.recording import RecordingStore
 
 from .helpers import LEASES, Clock, NetworkDown, Runs, of
@@ -524,7 +524,7 @@ def test_disabled(guard: Any) -> None:
     stores._built["default"] = recording = RecordingStore(stores["default"])
     work = Runs()
     charge = guard(work, key="order", required=True)
-    with overridden(enabled=False):
+    with override_idempotency(enabled=False):
         charge(None)
         charge(1)
         charge(1)
@@ -560,7 +560,7 @@ def test_derived_keys_while_disabled(guard: Any) -> None:
 
     charge = guard(work, key="order")
     charge(1)
-    with overridden(enabled=False):
+    with override_idempotency(enabled=False):
         charge(1)
         charge(1)
         charge(None)

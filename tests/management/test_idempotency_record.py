@@ -26,9 +26,8 @@ from django_idempotency.inspection.terminal import plain, span
 from django_idempotency.management.output import operator
 from django_idempotency.runtime.registry import stores
 from django_idempotency.scopes import hashed, qualified
-from django_idempotency.stores.base import BaseStore
+from django_idempotency.stores.base import BaseStore, innermost
 from django_idempotency.stores.orm import ORMStore
-from django_idempotency.stores.wrapper import innermost
 from django_idempotency.testing.tickets import make_ticket
 
 from ..stores.conftest import dynamodb  # noqa: F401 - a fixture

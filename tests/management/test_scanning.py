@@ -138,7 +138,7 @@ def test_what_cannot_be_read_is_counted() -> None:
 
 
 def test_a_store_that_cannot_list(settings: Any) -> None:
-    from tests.stores.test_compare_and_swap import DictStore
+    from tests.stores.key_value.test_compare_and_swap import DictStore
 
     with stores.replaced("default", DictStore()), pytest.raises(CommandError, match="cannot list its records"):
         call("idempotency_stats")

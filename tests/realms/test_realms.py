@@ -18,8 +18,8 @@ from django_idempotency.errors import ConfigurationError
 from django_idempotency.functions import current_operation
 from django_idempotency.http.admission import key_to_guard
 from django_idempotency.realms import realm_of
-from django_idempotency.runtime.switch import overridden
 from django_idempotency.scopes import scope_of
+from django_idempotency.testing import override_idempotency
 
 MEMORY = {"default": {"BACKEND": "django_idempotency.stores.memory.MemoryStore"}}
 HEADERS = {"Idempotency-Key": "k" * 20}
@@ -200,7 +200,7 @@ def test_the_setting_is_asked_at_each_call(calls: list[int]) -> None:
 @override_settings(IDEMPOTENCY={"STORES": MEMORY})
 def test_derived_keys_while_disabled(calls: list[int]) -> None:
     """Nothing is remembered then, and two tenants' charges are still two to the provider."""
-    with overridden(enabled=False):
+    with override_idempotency(enabled=False):
         for name in ("a", "b", "a"):
             with realm(name):
                 charge(17)

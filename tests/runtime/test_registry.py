@@ -16,12 +16,12 @@ from django_idempotency.checks.databases import check_databases
 from django_idempotency.checks.settings import check_settings
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.runtime.registry import stores
+from django_idempotency.stores.base import innermost, layers
 from django_idempotency.stores.layered import LayeredStore
 from django_idempotency.stores.layered.caches import LocalCache
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.stores.redis import RedisStore
-from django_idempotency.stores.wrapper import innermost, layers
 from testproject.payments.models import Effect
 from tests.checks.conftest import hints
 from tests.support.factories import AdminFactory

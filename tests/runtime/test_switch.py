@@ -9,6 +9,7 @@ import pytest
 
 from django_idempotency.errors import ConfigurationError
 from django_idempotency.runtime import switch
+from django_idempotency.testing import override_idempotency
 
 YES = ["1", "y", "yes", "t", "true", "on", "Y", "YES", "True", "tRuE", "ON"]
 NO = ["0", "n", "no", "f", "false", "off", "N", "NO", "False", "OFF", ""]
@@ -62,17 +63,17 @@ def test_the_environment_is_read_live(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_override_wins(monkeypatch: pytest.MonkeyPatch, raw: str, enabled: bool) -> None:
     """An override wins over the environment, and only while it is open."""
     monkeypatch.setenv(switch.VARIABLE, raw)
-    with switch.overridden(enabled=enabled):
+    with override_idempotency(enabled=enabled):
         assert switch.enabled() is enabled
     assert switch.overrides == ()
 
 
 def test_overrides_nest() -> None:
     """The innermost override wins; when it is left, the one around it does."""
-    with switch.overridden(enabled=False):
-        with switch.overridden(enabled=True):
+    with override_idempotency(enabled=False):
+        with override_idempotency(enabled=True):
             assert switch.enabled()
-            with switch.overridden(enabled=False):
+            with override_idempotency(enabled=False):
                 assert not switch.enabled()
             assert switch.enabled()
         assert not switch.enabled()
@@ -81,7 +82,7 @@ def test_overrides_nest() -> None:
 
 def test_overrides_may_end_in_any_order() -> None:
     """Overrides of two threads may: each removes its own."""
-    first, second = switch.overridden(enabled=False), switch.overridden(enabled=True)
+    first, second = override_idempotency(enabled=False), override_idempotency(enabled=True)
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
@@ -91,7 +92,7 @@ def test_overrides_may_end_in_any_order() -> None:
 
 
 def test_an_override_ends_with_an_exception() -> None:
-    with pytest.raises(KeyError), switch.overridden(enabled=False):
+    with pytest.raises(KeyError), override_idempotency(enabled=False):
         raise KeyError
     assert switch.enabled()
 
@@ -106,7 +107,7 @@ def test_an_override_is_for_the_process() -> None:
 
     server = threading.Thread(target=serve)
     server.start()
-    with switch.overridden(enabled=False):
+    with override_idempotency(enabled=False):
         ask.set()
         server.join(10)
     assert seen == [False]
@@ -126,7 +127,7 @@ def test_one_warning_a_process(monkeypatch: pytest.MonkeyPatch, caplog: pytest.L
 def test_no_warning_for_an_override(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """An override is deliberate, so it does not use up the one warning."""
     monkeypatch.setenv(switch.VARIABLE, "1")
-    with switch.overridden(enabled=False):
+    with override_idempotency(enabled=False):
         switch.warn_once()
     assert caplog.records == []
     switch.warn_once()

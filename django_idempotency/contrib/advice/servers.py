@@ -18,11 +18,9 @@ from ...checks.stores import built, nested_in
 from ...checks.urlconf import policies, views
 from ...errors import StoreUnavailable
 from ...inspection.failures import reason
-from ...runtime.registry import records_of
-from ...stores.base import BaseStore
+from ...stores.base import BaseStore, layers, records_of
 from ...stores.check_messages import Finding, shown
 from ...stores.orm.dialects import Dialect, InnoDB, PostgreSQL, SQLite, dialect_class
-from ...stores.wrapper import layers
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper

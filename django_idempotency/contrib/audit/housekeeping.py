@@ -13,13 +13,13 @@ from django.db import IntegrityError, transaction
 from ... import conf
 from ...core.at_rest import ERASED
 from ...core.policy import seconds
-from ...runtime.wings import Erased, Extension, Purging
+from ...runtime.wings import Purging
 from ...scopes import user_of
 from ...stores.base import BaseStore, utcnow
 from ..at_rest.columns import batches
 from ..at_rest.encryption import sealing
 from ..at_rest.sealed import CannotOpen, Resealing
-from ..wing import purging
+from ..wing import Erased, Housekeeping, purging
 from .models import AuditEvent, Reference
 from .rows import seal, unseal
 from .writing import database
@@ -29,7 +29,7 @@ _MODELS = (AuditEvent, Reference)
 _NOBODY = {**dict.fromkeys(AuditEvent.personal, ""), "sealed": None}
 
 
-class AuditTrail(Extension):
+class AuditTrail(Housekeeping):
     """The tables of the trail, one for all stores."""
 
     def purging(self, alias: str, store: BaseStore) -> Iterable[Purging]:

@@ -11,12 +11,12 @@ from django.db.models import Q, QuerySet
 
 from ... import conf
 from ...core.at_rest import ERASED
-from ...runtime.wings import Erased, Extension, Purging
+from ...runtime.wings import Purging
 from ...stores.base import BaseStore
 from ...stores.orm.clock import Clock
 from ..at_rest import columns
 from ..at_rest.sealed import Resealing
-from ..wing import purging
+from ..wing import Erased, Housekeeping, purging
 from .ledger import id_of
 from .messages import KINDS
 from .models import OutgoingCall
@@ -26,7 +26,7 @@ from .rules import ENDED
 _ENDED = [state.value for state in ENDED]
 
 
-class OutgoingCalls(Extension):
+class OutgoingCalls(Housekeeping):
     """The table of calls."""
 
     def purging(self, alias: str, store: BaseStore) -> Iterable[Purging]:

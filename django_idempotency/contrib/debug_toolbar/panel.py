@@ -19,7 +19,7 @@ from ...engine.operation import Operation
 from ...http.exchange import HeaderStatus, exchange_of, noted
 from ...models import IdempotencyRecord
 from ...signals import EVENTS
-from ...stores.wrapper import innermost
+from ...stores.base import innermost
 
 #: What became of the response.
 MEANINGS: dict[HeaderStatus | None, str] = {

@@ -10,8 +10,7 @@ from typing import Any
 from ... import conf
 from ...instrumentation.meters import Metric
 from ...runtime.registry import stores
-from ...stores.base import BaseStore
-from ...stores.wrapper import layers
+from ...stores.base import BaseStore, layers
 
 FAILURES = Metric(
     "front.failures",

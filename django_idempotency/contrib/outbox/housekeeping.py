@@ -7,11 +7,11 @@ from typing import Any
 
 from django.db import connections, router, transaction
 
-from ...runtime.wings import Erased, Extension
+from ..wing import Erased, Housekeeping
 from .models import Message
 
 
-class WaitingMessages(Extension):
+class WaitingMessages(Housekeeping):
     """The table of messages. The relay deletes what it has published."""
 
     def add_erase_arguments(self, parser: Any) -> Iterable[str]:

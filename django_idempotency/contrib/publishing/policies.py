@@ -12,7 +12,7 @@ from typing import Any
 from ... import conf, errors
 from ...core.conclusions import WorkResult, classify_status
 from ...core.key_formats import ANY, ISSUED, ISSUED_PATTERN, ISSUED_SAMPLE, VERSIONS
-from ...core.policy import MIN_SHARED_KEY, Policy, Resolved, rate
+from ...core.policy import MIN_SHARED_KEY, Policy, Resolved
 from ...core.profiles import Profile
 from ...errors import Problem
 from ...http.problems import status_of
@@ -54,6 +54,12 @@ def _screening(terms: Resolved) -> dict[str, Any]:
     if terms.suspect is not None and terms.suspect_action == "refuse":
         found["duplicates"] = {"within": iso_duration(terms.within), "then": "refuse"}
     return found
+
+
+def rate(text: str) -> tuple[int, int]:
+    """Return how many keys one rate allows, and in how many seconds."""
+    count, _, span = text.strip().partition("/")
+    return int(count), int(span[:-1] or 1) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[span[-1]]
 
 
 def _carrier(profile: Profile) -> dict[str, Any]:

@@ -98,7 +98,7 @@ class UndoVerb(Verb):
                 gettext("The steps cannot be undone now: %(error)s. Try again later.") % reason
             ) from error
         if undone.failed or undone.doubtful:
-            raise StepsNotUndone(left_by(undone), failed=undone.failed, doubtful=undone.doubtful)
+            raise StepsNotUndone(left_by(undone))
         return undone.outcome
 
 

@@ -21,12 +21,12 @@ from ...errors import RecordUnreadable, StoreUnavailable
 from ...models import IdempotencyRecord
 from ...runtime.handle import OperationHandle
 from ...runtime.registry import stores
-from ...runtime.wings import Extension, Purging
+from ...runtime.wings import Purging
 from ...stores.base import BaseStore
 from ...stores.orm.clock import Clock
 from ..at_rest import columns
 from ..at_rest.sealed import Resealing
-from ..wing import purging, raced
+from ..wing import Housekeeping, purging, raced
 from .journal import database_of, place
 from .models import Step
 from .rules import OWING, StepState
@@ -45,7 +45,7 @@ LEAST = 60.0
 _SEALED = ("result", "arguments")
 
 
-class StepsOfRecords(Extension):
+class StepsOfRecords(Housekeeping):
     """The table of steps, in the database that has the store's records."""
 
     def handle(self, handle: type[OperationHandle]) -> type[OperationHandle]:

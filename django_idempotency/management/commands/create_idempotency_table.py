@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from ... import conf
 from ...errors import ConfigurationError, StoreUnavailable
 from ...runtime.registry import stores
-from ...stores.wrapper import innermost
+from ...stores.base import innermost
 
 
 class Command(BaseCommand):

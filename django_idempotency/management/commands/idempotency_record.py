@@ -37,8 +37,7 @@ from ...inspection.status import STATUSES, age, display_status, next_answer, sta
 from ...inspection.terminal import lines, plain, span
 from ...runtime.derivation import derived_by
 from ...scopes import user_of
-from ...stores.base import Audit, BaseStore
-from ...stores.wrapper import layers
+from ...stores.base import Audit, BaseStore, layers
 from ..arguments import Sought, add_record, duration, positive, sought
 from ..base import ScanningCommand
 from ..output import operator

@@ -67,7 +67,9 @@ def _is_installed(row: Row) -> bool:
 
 def as_json(found: list[Row]) -> str:
     """Return the rows as a JSON array of objects, with the members of `Row`."""
-    members = [{name: value for name, value in vars(row).items() if name != "callback"} for row in found]
+    members = [
+        {name: value for name, value in vars(row).items() if name not in ("callback", "policy")} for row in found
+    ]
     return json.dumps([{**each, "guard": each["guard"].value} for each in members], indent=2)
 
 

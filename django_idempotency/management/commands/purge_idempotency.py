@@ -11,7 +11,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from ...runtime.wings import Extension, extensions
-from ...stores.wrapper import innermost
+from ...stores.base import innermost
 from ..arguments import not_negative, positive
 from ..base import StoreCommand, counted
 
@@ -59,7 +59,7 @@ class Command(StoreCommand):
         elif options["dry_run"]:
             self.count(options["limit"])
         else:
-            self.purge(options["batch_size"], options["limit"], options["sleep"])
+            self.purge(options)
         for extension in extensions():
             self.purge_beside(extension, options)
 
@@ -77,23 +77,33 @@ class Command(StoreCommand):
 
     # --------------------------------------------------------------------------------------------------------- purge
 
-    def purge(self, batch_size: int, limit: int | None, pause: float) -> None:
+    def purge(self, options: dict[str, Any]) -> None:
         due_until = datetime.now(timezone.utc)
         since: datetime | None = None
+
+        def delete(limit: int) -> tuple[int, bool]:
+            nonlocal since
+            batch = self.store.purge(limit=limit, since=since)
+            since = batch.resume
+            # Under traffic there is always another expired record: stop at those that had expired when we began.
+            return batch.count, since is not None and (batch.count == limit or since < due_until)
+
         with self.table_explained("The records cannot be purged:"):
-            while limit is None or self.deleted < limit:
-                asked = batch_size if limit is None else min(batch_size, limit - self.deleted)
-                batch = self.patiently(partial(self.store.purge, limit=asked, since=since))
-                self.deleted += batch.count
-                since = batch.resume
-                self.progress()
-                # Under traffic there is always another expired record: stop at those that had expired when we began.
-                if not batch.count or since is None or (batch.count < asked and since >= due_until):
-                    break
-                if self.deleted != limit:
-                    time.sleep(pause)
-        self.end_progress()
+            self.delete_batches(delete, options)
         self.say(self.so_far() if self.deleted else "Nothing to purge.")
+
+    def delete_batches(self, delete: Callable[[int], tuple[int, bool]], options: dict[str, Any]) -> None:
+        """Delete within what the limit leaves. `delete(limit)` returns how many it has deleted, and if there may be more."""
+        size, limit, more = options["batch_size"], options["limit"], True
+        while more and (asked := size if limit is None else min(size, limit - self.spent - self.deleted)) > 0:
+            if self.deleted:
+                time.sleep(options["sleep"])
+            count, more = self.patiently(partial(delete, asked))
+            self.deleted += count
+            more = more and count > 0
+            if self.deleted:
+                self.progress()
+        self.end_progress()
 
     # --------------------------------------------------------------------------------------------- the tables of apps
 
@@ -110,18 +120,11 @@ class Command(StoreCommand):
                     self.say(f"{counted(due, rows_of.kind)} would be deleted.")
 
     def purge_rows(self, kind: str, purge: Callable[..., int], options: dict[str, Any]) -> int:
-        """Delete the rows of an app in batches, within what the limit leaves, and return how many."""
+        """Delete the rows of an app, and return how many."""
         self.spent += self.deleted
         self.kind, self.deleted = kind, 0
         self.begin(options)
-        size, limit = options["batch_size"], options["limit"]
-        while (asked := size if limit is None else min(size, limit - self.spent - self.deleted)) > 0:
-            if not (count := self.patiently(partial(purge, limit=asked))):
-                break
-            self.deleted += count
-            self.progress()
-            time.sleep(options["sleep"])
-        self.end_progress()
+        self.delete_batches(lambda limit: (purge(limit=limit), True), options)
         return self.deleted
 
     # -------------------------------------------------------------------------------------------------------- output

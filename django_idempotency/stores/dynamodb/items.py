@@ -5,7 +5,7 @@
     now         status, owner, attempt (N)                         what every condition compares
     owner       request_id                                         empty if the request had none
     deadlines   lease_until, created_at, completed_at, expires_at  N, microseconds since 1970, exact
-    response    outcome                                            B, stores/packing.py; absent if there is none
+    response    outcome                                            B, stores/key_value/packing.py; absent if there is none
     ttl         seconds since 1970                                 N, `purge_at`; DynamoDB deletes the item days later
 
 A field that is `None` is absent. Every name is aliased in expressions: a third of them are reserved words.
@@ -22,7 +22,7 @@ from uuid import UUID
 
 from ...core import rules
 from ...core.records import MISSING, Guarantee, Outcome, Record, Status, Ticket
-from .. import packing
+from ..key_value import packing
 
 #: An item as the low-level client takes and returns it: {"name": {"S": "text"}}.
 Item = dict[str, dict[str, Any]]

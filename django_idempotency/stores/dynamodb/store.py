@@ -14,9 +14,9 @@ from ...core import rules
 from ...core.conclusions import claimed
 from ...core.records import Guarantee, Record, Settlement, Status, Ticket
 from ...errors import ConfigurationError, LostRace, RecordUnreadable, StoreUnavailable
-from .. import packing
-from ..base import BaseStore, Purged, Scanned, utcnow
+from ..base import BaseStore, Purged, Scanned, utcnow, without_body
 from ..check_messages import Finding
+from ..key_value import packing
 from .client import DynamoDBClient
 from .items import FIELDS, Schema, deleted_at
 from .table import create, missing
@@ -242,7 +242,7 @@ class DynamoDBStore(BaseStore):
                 except packing.Malformed:
                     unreadable += 1
                 else:
-                    records.append(record if bodies else packing.without_body(record))
+                    records.append(record if bodies else without_body(record))
             yield Scanned(records=records, unreadable=unreadable)
             if "LastEvaluatedKey" not in found:
                 break

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...core.records import Status
-from ..packing import FIELDS
+from ..key_value.packing import FIELDS
 
 #: Python's formats in the notation of Redis's struct library, which has no native sizes.
 _LUA = {"B": "B", "H": "I2", "I": "I4", "d": "d"}

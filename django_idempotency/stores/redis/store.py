@@ -17,8 +17,8 @@ from ...core.driving import adrive, drive
 from ...core.hashing import first_operation
 from ...core.records import Guarantee, Record, Settlement, Status, Ticket
 from ...errors import LostRace, RecordUnreadable, StoreUnavailable
-from .. import packing, signing
-from ..base import BaseStore, Purged, Scanned
+from ..base import BaseStore, Purged, Scanned, without_body
+from ..key_value import packing, signing
 from .checks import check_cache, check_server
 from .client import Call, NotReplicated, RedisClient
 
@@ -252,7 +252,7 @@ class RedisStore(BaseStore):
             if record is None:
                 unreadable += 1
             else:
-                records.append(record if bodies else packing.without_body(record))
+                records.append(record if bodies else without_body(record))
         return Scanned(records=records, unreadable=unreadable)
 
     def purge(self, *, limit: int, since: datetime | None = None) -> Purged:

@@ -13,8 +13,7 @@ from ...core import conclusions, rules
 from ...core.conclusions import SettledState
 from ...core.interventions import CHANGES, Intervention
 from ...core.records import MISSING, Outcome, Record, Settlement, Ticket
-from ...stores.base import BaseStore
-from ...stores.wrapper import innermost
+from ...stores.base import BaseStore, innermost
 
 #: Responses that must come back unchanged, and must not be confused with a missing response or with each other.
 OUTCOMES = (

@@ -16,8 +16,8 @@ from prometheus_client import REGISTRY
 from django_idempotency import idempotent_function
 from django_idempotency.errors import StoreRefused
 from django_idempotency.runtime.registry import stores
+from django_idempotency.stores.base import layers
 from django_idempotency.stores.layered import LayeredStore
-from django_idempotency.stores.wrapper import layers
 
 NOBODY = "redis://127.0.0.1:1"  # where nothing listens
 LAYERED = "django_idempotency.stores.layered.LayeredStore"

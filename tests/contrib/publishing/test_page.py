@@ -13,7 +13,7 @@ from django.http import HttpRequest
 from django.test import Client, override_settings
 from django.urls import path
 
-from django_idempotency.contrib.publishing.policies import iso_duration, published, published_problems
+from django_idempotency.contrib.publishing.policies import iso_duration, published, published_problems, rate
 from django_idempotency.contrib.publishing.views import IdempotencyPolicyView
 from django_idempotency.core.policy import Policy
 from django_idempotency.errors import KeyMissing, Problem
@@ -146,3 +146,11 @@ def test_the_admin_is_not_published() -> None:
 
 def every(cls: type[Problem]) -> list[type[Problem]]:
     return [cls, *(below for sub in cls.__subclasses__() for below in every(sub))]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"), [("60/m", (60, 60)), ("5/10s", (5, 10)), ("1000/h", (1000, 3600)), ("1/2d", (1, 172800))]
+)
+def test_rates(text: str, found: tuple[int, int]) -> None:
+    """As many keys in as many seconds."""
+    assert rate(text) == found

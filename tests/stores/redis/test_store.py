@@ -32,8 +32,8 @@ from django_idempotency.core.hashing import first_operation
 from django_idempotency.core.records import Outcome, Settlement, Status, Ticket
 from django_idempotency.engine.commands import adrive, drive
 from django_idempotency.errors import RecordUnreadable, StoreRefused, StoreUnavailable
-from django_idempotency.stores import packing, signing
 from django_idempotency.stores.base import BaseStore
+from django_idempotency.stores.key_value import packing, signing
 from django_idempotency.stores.layered import LayeredStore
 from django_idempotency.stores.layered.caches import CircuitBreaker
 from django_idempotency.stores.memory import MemoryStore

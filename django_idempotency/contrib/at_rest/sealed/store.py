@@ -16,8 +16,8 @@ from uuid import UUID
 from ....core.at_rest import SEALED, is_sealed, says_nothing
 from ....core.interventions import Intervention, Wanted
 from ....core.records import MISSING, Missing, Outcome, Record, Settlement, Status, Ticket
-from ....stores import packing
 from ....stores.base import Audit, BaseStore, Scanned
+from ....stores.key_value import packing
 from ....stores.wrapper import WrappedStore
 from .keyring import CannotOpen, Keyring
 

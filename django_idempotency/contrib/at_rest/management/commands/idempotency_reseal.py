@@ -13,8 +13,8 @@ from django.core.management.base import CommandError, CommandParser
 from .....management.arguments import not_negative, positive
 from .....management.base import ScanningCommand
 from .....runtime.registry import stores
-from .....runtime.wings import extensions
-from .....stores.wrapper import layers
+from .....stores.base import layers
+from ....wing import housekeeping
 from ...sealed import Resealing, SealedStore
 
 
@@ -76,9 +76,9 @@ class Command(ScanningCommand):
     def reseal_beside(self, *, size: int, dry: bool) -> dict[str, Counter[Resealing]]:
         """Reseal what apps keep beside the records. Return what became of it, by its plural."""
         found: defaultdict[str, Counter[Resealing]] = defaultdict(Counter)
-        for extension in extensions():
+        for wing in housekeeping():
             with self.table_explained("What is kept beside the records cannot be resealed:"):
-                for kind, batch in extension.reseal(self.store, size=size, dry=dry):
+                for kind, batch in wing.reseal(self.store, size=size, dry=dry):
                     found[kind] += batch
                     self.progress()
         return found

@@ -22,9 +22,11 @@ from .....inspection.terminal import plain
 from .....instrumentation.trail import trail
 from .....management.base import ScanningCommand
 from .....management.output import operator
-from .....runtime.registry import records_of, stores
+from .....runtime.registry import stores
 from .....runtime.wings import extensions
 from .....scopes import observed, spellings
+from .....stores.base import records_of
+from ....wing import housekeeping
 
 logger = logging.getLogger("django_idempotency")
 
@@ -43,7 +45,7 @@ class Command(ScanningCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--scope", metavar="SCOPE", help='Whose: "user:42", "user:auth.user:42", "scope:shop-7".')
         parser.add_argument("--realm", metavar="NAME", help="The realm of the scope, if the scope does not name it.")
-        self.others = [name for extension in extensions() for name in extension.add_erase_arguments(parser)]
+        self.others = [name for wing in housekeeping() for name in wing.add_erase_arguments(parser)]
         super().add_arguments(parser)
         parser.add_argument("--dry-run", action="store_true", help="Only count what would be erased.")
         parser.add_argument("--no-input", action="store_false", dest="asks", help="Do not ask for confirmation.")
@@ -61,10 +63,10 @@ class Command(ScanningCommand):
         self.elsewhere = Counter[str]()
         for alias in () if scope is None else aliases(options["store"]):
             super().handle(*args, **{**options, "store": alias})
-        for extension in extensions():
+        for wing in housekeeping():
             try:
                 with self.table_explained("What is kept beside the records cannot be erased:"):
-                    for each in extension.erase(options, scopes=self.wanted, size=options["batch_size"], dry=dry):
+                    for each in wing.erase(options, scopes=self.wanted, size=options["batch_size"], dry=dry):
                         self.report(f"{each.erased:,} {each.kind}", each.left, each.held_by)
             except ConfigurationError as error:
                 raise CommandError(str(error)) from error

@@ -5,13 +5,17 @@ from __future__ import annotations
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError
+from django.utils import timezone
+from django.utils.dateparse import parse_date, parse_datetime
 
-from .....management.arguments import MOST_ROWS, duration, moment, positive
+from .....management.arguments import MOST_ROWS, duration, positive
 from .....management.base import counted
 from .....management.output import write_whole
 from ...output import as_csv, as_json, as_table, as_textfile
@@ -134,3 +138,30 @@ def lookup(text: str) -> tuple[str, str]:
     if not name or not equals:
         raise ArgumentTypeError(f"{text!r} is not a lookup, such as status=paid.")
     return name, value
+
+
+def moment(text: str) -> datetime:
+    """Read a moment: a span before now, "today" or "yesterday" (at midnight), a date, or a date with a time.
+
+    Without an offset it is in the current time zone. It is aware if USE_TZ is set.
+    """
+    now = timezone.localtime() if settings.USE_TZ else datetime.now()  # noqa: DTZ005 - as the project's times are
+    midnights = {"today": now.date(), "yesterday": now.date() - timedelta(days=1)}
+    try:
+        if text in midnights:
+            return _as_stored(datetime.combine(midnights[text], time.min))
+        if exact := parse_datetime(text):
+            return _as_stored(exact)
+        if day := parse_date(text):
+            return _as_stored(datetime.combine(day, time.min))
+        return now - timedelta(seconds=duration(text))
+    except (ArgumentTypeError, ValueError, OverflowError) as error:
+        words = "a span such as 24h, today, yesterday, 2026-11-23, or 2026-11-23T08:00"
+        raise ArgumentTypeError(f"{text!r} is not a moment: {words}.") from error
+
+
+def _as_stored(value: datetime) -> datetime:
+    """Return a moment as the project's models have it: aware, or naive without USE_TZ."""
+    if settings.USE_TZ:
+        return timezone.make_aware(value) if timezone.is_naive(value) else value
+    return timezone.make_naive(value) if timezone.is_aware(value) else value

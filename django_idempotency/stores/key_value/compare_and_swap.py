@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from ..core import rules
-from ..core.conclusions import claimed, renewed, settled
-from ..core.records import Guarantee, Record, Settlement, Ticket
-from ..errors import LostRace
-from .base import BaseStore, utcnow
+from ...core import rules
+from ...core.conclusions import claimed, renewed, settled
+from ...core.records import Guarantee, Record, Settlement, Ticket
+from ...errors import LostRace
+from ..base import BaseStore, utcnow
 from .signing import sign_record, unsign
 
 #: Tries of a verb. A failed swap means that another writer succeeded; losing more often is not expected.

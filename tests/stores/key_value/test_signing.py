@@ -8,7 +8,7 @@ import hmac
 import pytest
 from pytest_django import Settings
 
-from django_idempotency.stores import signing
+from django_idempotency.stores.key_value import signing
 
 
 @pytest.mark.parametrize(

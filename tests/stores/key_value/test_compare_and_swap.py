@@ -12,11 +12,11 @@ import pytest
 from django_idempotency.core.records import Settlement, Status, Ticket
 from django_idempotency.errors import LostRace
 from django_idempotency.stores.base import Purged
-from django_idempotency.stores.compare_and_swap import CompareAndSwapStore
+from django_idempotency.stores.key_value.compare_and_swap import CompareAndSwapStore
 from django_idempotency.testing import StoreContract
 from django_idempotency.testing.tickets import make_ticket
 
-from .test_memory import Clock
+from ..test_memory import Clock
 
 
 class DictStore(CompareAndSwapStore):

@@ -9,10 +9,11 @@ from uuid import UUID
 from django.conf import settings
 from django.utils.crypto import salted_hmac
 
-from ..core.records import Record
-from ..errors import RecordUnreadable
+from ...core.records import Record
+from ...errors import RecordUnreadable
 from . import packing
 
+#: Never changed: what is stored stays valid.
 _SALT = b"django_idempotency.stores.signing"
 
 

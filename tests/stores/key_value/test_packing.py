@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from django_idempotency.core.records import MISSING, Outcome, Record, Status
 from django_idempotency.core.rules import born
-from django_idempotency.stores import packing
-from django_idempotency.stores.packing import Malformed
+from django_idempotency.stores.key_value import packing
+from django_idempotency.stores.key_value.packing import Malformed
 from django_idempotency.testing.tickets import NOW, make_ticket
 
 SIGNATURE = b"s" * packing.SIGNATURE

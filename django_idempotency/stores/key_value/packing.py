@@ -17,8 +17,8 @@ from functools import lru_cache
 from math import inf
 from uuid import UUID
 
-from ..core.at_rest import is_sealed
-from ..core.records import GUARANTEES, INFLATE_LIMIT, MISSING, STATUSES, Missing, Outcome, Record, Status, Ticket
+from ...core.at_rest import is_sealed
+from ...core.records import GUARANTEES, INFLATE_LIMIT, MISSING, STATUSES, Missing, Outcome, Record, Status, Ticket
 
 VERSION = 1
 SIGNATURE = 32
@@ -248,8 +248,3 @@ def instant(value: float) -> datetime:
 def _after_life(value: bytes) -> int:
     (size,) = _LENGTH.unpack_from(value, _FIXED.size - _LENGTH.size)
     return _FIXED.size + int(size)
-
-
-def without_body(record: Record) -> Record:
-    """Return a record whose outcome has no body, for a scan."""
-    return record if record.outcome is None else record._replace(outcome=record.outcome._replace(body=MISSING))
