@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 quick: $(VENV)/dev
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
-	$(MAKE) --jobs=2 types units
+	$(MAKE) --no-print-directory --jobs=2 types units
 
 types: $(VENV)/dev
 	$(BIN)/mypy
