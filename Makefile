@@ -12,13 +12,18 @@ INSTALL := $(if $(shell command -v uv),uv pip install --python $(BIN)/python,$(B
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := test
-.PHONY: quick test foreign clients commerce reach chaos browser lint format demo bench docs pictures screenshots
+.PHONY: quick types units test foreign clients commerce reach chaos browser lint format demo bench docs pictures screenshots
 
 # Run this after each change: it takes less than a minute, and needs no service.
 quick: $(VENV)/dev
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
+	$(MAKE) --no-print-directory --jobs=2 types units
+
+types: $(VENV)/dev
 	$(BIN)/mypy
+
+units: $(VENV)/dev
 	DATABASE=sqlite $(BIN)/python -m pytest -q -x -n 2 --dist=worksteal -m "unit and not (faults or needs or slow)"
 
 # TEST="postgresql -- -k purge" runs a part of it.

@@ -59,6 +59,7 @@ def send(user: User, connect: Connect) -> Any:
     return send
 
 
+@pytest.mark.either_server
 @pytest.mark.parametrize(("entry_point", "how", "expected"), CASES)
 def test_the_table(send: Any, entry_point: str, how: str, expected: tuple[int, str, int]) -> None:
     """Two independent questions: is the response remembered, and are its writes committed?"""

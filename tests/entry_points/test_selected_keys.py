@@ -242,13 +242,11 @@ def test_what_must_not_change_is_compared(entry_point: Send) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [{**ORDER, "order_id": None}, {**ORDER, "shop": ""}, {"amount": 1}, [], "no JSON", ""],
-    ids=["null", "empty", "absent", "no object", "no JSON", "no body"],
+    [{**ORDER, "order_id": None}, {**ORDER, "shop": ""}, {"amount": 1}, []],
+    ids=["null", "empty", "absent", "no object"],
 )
 def test_a_missing_key_runs_unguarded(entry_point: Send, body: Any, caplog: pytest.LogCaptureFixture) -> None:
     """A key that is missing in part or in full means no record, no query of the store, and one warning per request."""
-    if body in ("no JSON", ""):
-        body = "[]" if body else "{}"  # DRF would refuse a body that it cannot parse
     with CaptureQueriesContext(connection) as queries, caplog.at_level(logging.WARNING, "django_idempotency"):
         assert entry_point(body).status_code == 201
     assert not any(IdempotencyRecord._meta.db_table in query["sql"] for query in queries)

@@ -34,7 +34,9 @@ def atomic_requests(faults_folder: Path, tmp_path_factory: pytest.TempPathFactor
         yield server
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    "path", [PATHS[0], *(pytest.param(path, marks=pytest.mark.either_server) for path in PATHS[1:])]
+)
 @pytest.mark.parametrize("point", ["claimed", "guarded", "writing", "written", "settled", "committing"])
 def test_killed_before_commit(fleet: Server, customer: Customer, faults: Faults, point: str, path: str) -> None:
     """The request counts as never made: the next retry runs, soon after CLAIM_LEASE, as attempt 2."""

@@ -174,6 +174,7 @@ def test_a_saga_that_succeeds(provider: Provider) -> None:
     assert seen == {place: number for place, number in promised().items() if not place[0].startswith("undo")}
 
 
+@pytest.mark.either_server
 def test_a_saga_that_gives_up(provider: Provider) -> None:
     """After two deaths, all that was done is undone once, and nothing else is."""
     points = set()
@@ -207,6 +208,7 @@ def test_an_undo_dies(provider: Provider) -> None:
     assert seen == undos
 
 
+@pytest.mark.either_server
 def test_a_person_undoes_what_is_held(provider: Provider) -> None:
     """Killed at each statement, the undo by hand is typed again: each undo has one effect, and the operation is cancelled."""
     points = set()

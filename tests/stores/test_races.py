@@ -87,7 +87,7 @@ MAKES = {"lease": make_ticket, "atomic": atomic_ticket, "atomic, leased": partia
 
 
 @pytest.mark.parametrize("make", MAKES.values(), ids=MAKES)
-@pytest.mark.parametrize(("before", "rounds"), [(fresh, 25), (lapsed, 25), (released, 5), (expired, 5)])
+@pytest.mark.parametrize(("before", "rounds"), [(fresh, 10), (lapsed, 10), (released, 5), (expired, 5)])
 def test_one_key(
     claimers: Claimers, make: Callable[..., Ticket], before: Callable[[Ticket], None], rounds: int
 ) -> None:

@@ -108,7 +108,7 @@ def test_rotation_under_traffic(settings: Settings) -> None:
     def work(worker: int) -> list[Ticket]:
         made: list[Ticket] = []
         while not over.is_set() or not made:
-            made.append(complete(1000 * worker + len(made)))
+            made.append(complete(1_000_000 * worker + len(made)))
             known_before = make_ticket(key=f"key-{len(made) % 40}")
             assert stores["default"].claim(known_before).outcome is not None
             started.set()

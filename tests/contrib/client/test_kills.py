@@ -22,7 +22,7 @@ from .live_client import new_client
 from .live_settings import PROVIDERS
 from .provider import Failure, Provider, serving
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.slow, pytest.mark.either_server, pytest.mark.django_db(transaction=True)]
 AMOUNT = {"amount": 2499}
 PATIENCE = 60
 

@@ -124,6 +124,7 @@ def test_they_share_the_work(start: Start, file: Path) -> None:
         assert len({each.process for each in published}) > 1
 
 
+@pytest.mark.either_server
 def test_a_failing_key_does_not_stop_the_others(start: Start, file: Path) -> None:
     """The key waits, with all its messages, while others continue."""
     relays = [start("--poll=0.02", "--batch=5") for _ in range(2)]
@@ -139,6 +140,7 @@ def test_a_failing_key_does_not_stop_the_others(start: Start, file: Path) -> Non
     assert [message.attempts for message in behind] == [0, 0]
 
 
+@pytest.mark.either_server
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_stopped(start: Start, file: Path, number: signal.Signals) -> None:
     """The current message ends, what was published is deleted, the rest is kept, and the relay says how many."""
@@ -216,6 +218,7 @@ def cut_off(theirs: set[int]) -> None:
                 )
 
 
+@pytest.mark.either_server
 def test_stopped_while_it_waits(start: Start, file: Path) -> None:
     """It stops at once, however long --poll is."""
     sent("")

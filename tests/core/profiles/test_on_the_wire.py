@@ -401,7 +401,7 @@ VALUES = st.recursive(
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_key(name: str, data: st.DataObject) -> None:
     """Whatever is sent as a key runs as one, or gets the profile's refusal and leaves nothing."""

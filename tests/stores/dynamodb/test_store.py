@@ -35,8 +35,6 @@ from django_idempotency.stores.dynamodb.client import PAUSE
 from django_idempotency.testing import StoreContract
 from django_idempotency.testing.contract import Contract
 from django_idempotency.testing.contract.claims import Claims
-from django_idempotency.testing.contract.concurrency import AsyncVariants
-from django_idempotency.testing.contract.costs import Costs
 from django_idempotency.testing.contract.endings import Endings
 from django_idempotency.testing.contract.maintenance import Maintenance
 from django_idempotency.testing.tickets import make_ticket
@@ -88,10 +86,10 @@ class TestDynamoDBStore(Stored, StoreContract):
     examples = 10  # moto is slow
 
 
-class TestCompositeKey(Stored, Claims, Endings, Maintenance, AsyncVariants, Costs):
+class TestCompositeKey(Stored, Claims, Endings, Maintenance):
     """A shared table: one partition value for us, the id as the sort key, every attribute under another name.
 
-    Each verb has its own expressions. Races do not depend on these names: see above.
+    Each verb has its own expressions. Races, async variants and trips do not depend on these names: see above.
     """
 
     options: ClassVar = {

@@ -119,11 +119,19 @@ class OverORM(LayeredContract):
         super().vanish(store, ticket)
 
 
+@pytest.mark.any_database  # `TestOverORMBehindRedis` is the one that a server runs
 @committed
 class TestOverORM(OverORM):
-    """As on a server."""
+    """As on a server, over a front of this process: over memory each front has kept the contract."""
+
+    @pytest.fixture
+    def store(self) -> LayeredStore:
+        stopwatch = Stopwatch()
+        front = FRONTS["local"](stopwatch)
+        return LayeredStore(front=front, authority=self.made(), seconds=1e9, clock=stopwatch)
 
 
+@pytest.mark.any_database
 @pytest.mark.django_db
 class TestInsideATransaction(OverORM):
     """As in a test case: nothing is committed, so the front stays empty, and any front behaves alike."""
