@@ -24,7 +24,7 @@ from .calls import dump_call
 from .journal import Journal, database_of
 from .one_step import OneStep
 from .rules import owes_undo
-from .running import Steps
+from .running import Steps, is_resumed
 from .terms import OPTIONS, terms_of
 from .undoing import give_up
 
@@ -199,7 +199,7 @@ class StepsHandle(OperationHandle):
         policy = self._policy
         if policy is None or policy.guarantee is Guarantee.ATOMIC:
             return False
-        return (policy.store_body or sealing() is not None) and _is_resumed(self._operation)
+        return (policy.store_body or sealing() is not None) and is_resumed(self._operation)
 
     def _run(self) -> Steps:
         steps = self._steps
@@ -210,10 +210,10 @@ class StepsHandle(OperationHandle):
     def _new_steps(self) -> Steps:
         operation, policy = self._operation, self._policy
         if isinstance(operation, Unstored):
-            return Steps(None, derive=self._derive)
+            return Steps(operation, None)
         assert policy is not None
         if policy.guarantee is Guarantee.ATOMIC:
-            return Steps(None, derive=self._derive, atomic=operation.store.using)
+            return Steps(operation, None, atomic=operation.store.using)
         if not policy.store_body and sealing() is None:
             raise ConfigurationError(
                 "A step stores its result until the operation has ended, and the policy says store_body=False: type "
@@ -229,14 +229,7 @@ class StepsHandle(OperationHandle):
             ttl=operation.ticket.ttl,
             keeps_results=policy.store_body,
         )
-        return Steps(
-            journal,
-            derive=self._derive,
-            age=self._operation.age,
-            is_lost=lambda: self.lost,
-            resumed=_is_resumed(operation),
-            arguments=self._dumped,
-        )
+        return Steps(operation, journal, arguments=self._dumped)
 
     def _dumped(self) -> bytes | None:
         """Return the arguments of a function's call, with which a command can finish it. It cannot finish a view."""
@@ -351,11 +344,6 @@ class StepsCourse(Course):
             return False  # what a person decides about is not undone
         given_up = steps is not None and steps.given_up
         return isinstance(error, OperationCancelled if given_up else tuple(policy.undo_on))
-
-
-def _is_resumed(operation: Operation) -> bool:
-    """May an earlier attempt have done steps?"""
-    return operation.attempt > 1 or operation.run is None or operation.run.takeover or operation.run.resumed
 
 
 def _operation_of(operation: Operation) -> UUID:

@@ -102,7 +102,7 @@ class Journal:
         """Keep the rows as long as a record that waits for a person."""
         self._rows.update(purge_at=Clock(timedelta(seconds=seconds)))
 
-    def take(self, step: Step, *, anew: bool = False) -> bool:
+    def take(self, step: Step, anew: bool) -> bool:
         """Let this attempt repeat a step that another one has begun. `False`: a third one was faster.
 
         `anew`: that one had no effect, so this is the first use of the step's key.
