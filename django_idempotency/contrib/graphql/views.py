@@ -102,7 +102,7 @@ class _GuardedView(View):
         return super().execute_graphql_request(*args, **kwargs)  # type: ignore[misc]
 
     def execute_single(self, *args: Any, **kwargs: Any) -> Any:
-        """Let strawberry execute an operation."""
+        """Let strawberry execute an operation: its async view awaits what this returns."""
         self._watch()
         return super().execute_single(*args, **kwargs)  # type: ignore[misc]
 
@@ -153,11 +153,6 @@ class _GuardedView(View):
 
 class _AsyncGuardedView(_GuardedView):
     """The same before strawberry's async view, under a lease."""
-
-    async def execute_single(self, *args: Any, **kwargs: Any) -> Any:
-        """See _GuardedView.execute_single()."""
-        self._watch()
-        return await super(_GuardedView, self).execute_single(*args, **kwargs)  # type: ignore[misc]
 
     async def dispatch(  # type: ignore[override]
         self, request: HttpRequest, *args: Any, **kwargs: Any
