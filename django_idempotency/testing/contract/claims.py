@@ -124,15 +124,9 @@ class Claims(Contract):
 
     # ----------------------------------------------------------------------------------------------- every row of read
 
-    def test_meetings(self, store: BaseStore) -> None:
-        """Each row of the rules, claimed with `lease`: a takeable record is taken, any other is left unchanged."""
-        self._meet(store, Guarantee.LEASE)
-
-    def test_meetings_in_atomic(self, store: BaseStore) -> None:
-        """Each row of the rules, claimed with `atomic`: the claim writes nothing into an existing record."""
-        self._meet(store, Guarantee.ATOMIC)
-
-    def _meet(self, store: BaseStore, guarantee: Guarantee) -> None:
+    @pytest.mark.parametrize("guarantee", Guarantee)
+    def test_meetings(self, store: BaseStore, guarantee: Guarantee) -> None:
+        """Each row of the rules: with `lease` a takeable record is taken, and any other, or with `atomic`, left unchanged."""
         for state, body, _, _ in MEETINGS:
             lease, ttl, leave = STATES[state]
             ticket = make_ticket(key=f"{state} {body!r}", body=b"same", lease=lease, ttl=ttl)
