@@ -202,10 +202,9 @@ class StepsHandle(OperationHandle):
         return (policy.store_body or sealing() is not None) and is_resumed(self._operation)
 
     def _run(self) -> Steps:
-        steps = self._steps
-        if steps is None:
-            steps = self._steps = self._new_steps()
-        return steps
+        if self._steps is None:
+            self._steps = self._new_steps()
+        return self._steps
 
     def _new_steps(self) -> Steps:
         operation, policy = self._operation, self._policy
