@@ -25,7 +25,7 @@ from .journal import Journal, database_of
 from .one_step import OneStep
 from .rules import owes_undo
 from .running import Steps, is_resumed
-from .terms import OPTIONS, terms_of
+from .terms import OPTIONS, StepTerms
 from .undoing import give_up
 
 T = TypeVar("T")
@@ -171,8 +171,8 @@ class StepsHandle(OperationHandle):
 
     def _step(self, name: str, function: Callable[..., Any] | None, given: dict[str, Any]) -> OneStep:
         """Return a step. Takes its options out of what was given: the rest is for the function."""
-        terms = terms_of(name, function, **{option: given.pop(option) for option in OPTIONS if option in given})
-        return OneStep(self._run(), terms)
+        options = {option: given.pop(option) for option in OPTIONS if option in given}
+        return OneStep(self._run(), StepTerms(name=name, function=function, **options))
 
     def undo_steps(self) -> bool:
         """Give up: undo the steps that have an undo, in reverse. The response is stored, whatever its status is.

@@ -25,7 +25,7 @@ from ..at_rest.sealed import CannotOpen
 from ..kept_exceptions.storing import load_error
 from .models import Step
 from .rules import BARRIER_NAME, OWING, StepState
-from .terms import StepTerms, function_at
+from .terms import StepTerms, function_at, results_of
 
 #: `outcome`: "executed", "skipped" (an earlier attempt has done it), "failed", "in_doubt" (it broke off, and a person
 #: decides), "undone", or "not_undone" (its undo is tried again, or a person decides). A project may have many names of steps.
@@ -214,7 +214,7 @@ def place(run: UUID, position: int, what: str) -> tuple[bytes, ...]:
 def load(row: Any, terms: StepTerms | None = None) -> Any:
     """Return the result of a row. Raises `StepResultNotStored`. `terms`: without them, its function is imported."""
     try:
-        results = (terms or StepTerms(name=row.name, function=function_at(row.function))).results
+        results = results_of(function_at(row.function)) if terms is None else terms.results
         return results.load(_stored(row))
     except (Unreadable, ImportError) as error:
         raise StepResultNotStored(

@@ -62,7 +62,7 @@ class OneStep:
         if takes_key(terms.function):
             kwargs = {**kwargs, KEY_ARGUMENT: self.running.key}
         call = Call(terms.function, args, kwargs, step=self.running, retry=terms.retry)
-        if terms.here:
+        if terms.is_here:
             return (yield from self._write_here(call))
         try:
             result = yield call
@@ -80,7 +80,7 @@ class OneStep:
             name=name,
             key=steps.derive(f"step:{name}"),
             operation="" if steps.journal is None else steps.journal.run.hex,
-            transactional=self.terms.here,
+            transactional=self.terms.is_here,
             may_send=None if steps.journal is None else steps.journal.may_send,
         )
         yield from self._enter()
@@ -107,7 +107,7 @@ class OneStep:
 
         Return whether another owner was faster: then its result counts, and not the exception.
         """
-        kept = self.terms.keep
+        kept = tuple(self.terms.keep)
         if not isinstance(error, Exception):
             self.steps.cut = self.terms.name
             return False

@@ -102,7 +102,7 @@ class Steps:
 
         A start that is not written was at the end of the step before, or later.
         """
-        if terms.here or self.journal is None:
+        if terms.is_here or self.journal is None:
             return True
         unwritten = self.journal.attempt > 1 and not terms.starts
         if self.row_at(position) is None and not unwritten:
@@ -267,7 +267,7 @@ def _refuse_misplaced(terms: StepTerms, *, unfinished: str | None, earlier: Abst
         )
     if terms.name in earlier:
         raise ConfigurationError(f"There are two steps {terms.name!r} in this operation: give each its own name.")
-    if atomic and not (terms.here and terms.undo is None):
+    if atomic and not (terms.is_here and terms.undo is None):
         raise ConfigurationError(
             f'The step {terms.name!r} calls elsewhere, or has an undo, and the guarantee is "atomic": all that the view '
             'writes is rolled back together, and a call elsewhere is not. Type guarantee="lease".'
