@@ -263,16 +263,7 @@ def journal_of(row: Any, using: str, *, ttl: float | None = None) -> Journal:
     Who ends it with this journal deletes its results: the row does not say whether its policy keeps them.
     """
     kept = max(timedelta(days=1), row.purge_at - row.read_at).total_seconds() if ttl is None else ttl
-    return Journal(
-        run=row.run,
-        record=row.record,
-        operation=row.operation,
-        store=row.store,
-        attempt=row.attempt,
-        using=using,
-        ttl=kept,
-        keeps_results=False,
-    )
+    return Journal(of=row, using=using, ttl=kept, keeps_results=False)
 
 
 def _waits(row: Step, reason: str) -> Looked:

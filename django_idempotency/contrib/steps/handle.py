@@ -22,6 +22,7 @@ from ..at_rest.encryption import sealing
 from .actions import Actions, Query, adrive, drive
 from .calls import dump_call
 from .journal import Journal, database_of
+from .models import Step
 from .one_step import OneStep
 from .rules import owes_undo
 from .running import Steps, is_resumed
@@ -218,16 +219,15 @@ class StepsHandle(OperationHandle):
                 "A step stores its result until the operation has ended, and the policy says store_body=False: type "
                 "ENCRYPTION_KEYS, so that it is stored sealed, or leave the step or store_body out."
             )
-        journal = Journal(
+        first = Step(
             run=UUID(bytes=bytes.fromhex(self._derive("steps"))[:16], version=5),
             record=operation.ticket.id,
             operation=_operation_of(operation),
             store=policy.store,
             attempt=self.attempt,
-            using=database_of(operation.store),
-            ttl=operation.ticket.ttl,
-            keeps_results=policy.store_body,
         )
+        using, ttl = database_of(operation.store), operation.ticket.ttl
+        journal = Journal(of=first, using=using, ttl=ttl, keeps_results=policy.store_body)
         return Steps(operation, journal, arguments=self._dumped)
 
     def _dumped(self) -> bytes | None:

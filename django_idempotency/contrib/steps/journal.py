@@ -42,11 +42,8 @@ class PositionTaken(Exception):
 class Journal:
     """The rows of one operation."""
 
-    run: UUID
-    record: UUID
-    operation: UUID
-    store: str
-    attempt: int
+    #: A row of it, or one that is not written: its run, record, operation, store and attempt are those of all.
+    of: Step
     #: The database of the table.
     using: str
     #: How long a row is kept (seconds): as long as the record.
@@ -71,13 +68,13 @@ class Journal:
         """
         # What keeps no results is watched for them, too: its process may die before it deletes them.
         of_interest = step.undo or step.arguments is not None or not (self.keeps_results or step.name == BARRIER_NAME)
-        step.run, step.record, step.operation = self.run, self.record, self.operation
-        step.store, step.attempt = self.store, self.attempt
+        step.run, step.record, step.operation = self.of.run, self.of.record, self.of.operation
+        step.store, step.attempt = self.of.store, self.of.attempt
         step.created_at, step.purge_at = Clock(), Clock(timedelta(seconds=self.ttl))
         if step.result is not None:
-            step.result, step.ended_at = seal(bytes(step.result), self.run, step.position, "result"), Clock()
+            step.result, step.ended_at = seal(bytes(step.result), step.run, step.position, "result"), Clock()
         if step.arguments is not None:
-            step.arguments = seal(bytes(step.arguments), self.run, step.position, "arguments")
+            step.arguments = seal(bytes(step.arguments), step.run, step.position, "arguments")
         if step.state == StepState.BARRIER or (of_interest and not watched):
             step.due_at = Clock(DUE)
         try:
@@ -107,7 +104,7 @@ class Journal:
 
         `anew`: that one had no effect, so this is the first use of the step's key.
         """
-        values: dict[str, Any] = {"attempt": self.attempt, **({"created_at": Clock()} if anew else {})}
+        values: dict[str, Any] = {"attempt": self.of.attempt, **({"created_at": Clock()} if anew else {})}
         return self._change(step, was=[StepState.STARTED], also={"attempt": step.attempt}, **values)
 
     def may_send(self) -> bool:
@@ -179,7 +176,7 @@ class Journal:
 
     @property
     def _rows(self) -> Any:
-        return self._all.filter(run=self.run)
+        return self._all.filter(run=self.of.run)
 
     @property
     def _all(self) -> Any:

@@ -79,7 +79,7 @@ class OneStep:
         self.running = RunningStep(
             name=name,
             key=steps.derive(f"step:{name}"),
-            operation="" if steps.journal is None else steps.journal.run.hex,
+            operation="" if steps.journal is None else steps.journal.of.run.hex,
             transactional=self.terms.is_here,
             may_send=None if steps.journal is None else steps.journal.may_send,
         )
@@ -130,7 +130,7 @@ class OneStep:
     def _enter(self) -> Actions[None]:
         """Look at the row until it is clear whether the body runs here, or the step is `done`."""
         terms, steps = self.terms, self.steps
-        attempt = 0 if steps.journal is None else steps.journal.attempt
+        attempt = 0 if steps.journal is None else steps.journal.of.attempt
         runs = False
         while not runs:
             row = self.row = steps.row_at(self.position)

@@ -104,7 +104,7 @@ class Steps:
         """
         if terms.is_here or self.journal is None:
             return True
-        unwritten = self.journal.attempt > 1 and not terms.starts
+        unwritten = self.journal.of.attempt > 1 and not terms.starts
         if self.row_at(position) is None and not unwritten:
             return True
         if (age := self._age_of(position)) is None and position > 1:

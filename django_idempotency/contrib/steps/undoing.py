@@ -60,7 +60,7 @@ def give_up(journal: Journal, *, by_hand: bool = False, cut: str | None = None) 
     """
     rows = yield from _bar(journal)
     # Behind the barrier, which a call that is written down now finds. What was sent before is ended, or on its way.
-    closed = yield Query(_close_calls, journal.run.hex)
+    closed = yield Query(_close_calls, journal.of.run.hex)
     failed: dict[Any, Exception] = {}
     for row in reversed(rows[:-1]):
         try:
