@@ -108,16 +108,9 @@ class Contract:
         assert isinstance(run, rules.Execute), f"this ticket does not own its record, but reads {run}"
         return self.settle(store, ticket, leave, run, outcome, **{"fence": record, **given})
 
-    def settle(
-        self,
-        store: BaseStore,
-        ticket: Ticket,
-        leave: SettledState,
-        run: rules.Execute,
-        outcome: Outcome | None = None,
-        **given: Any,
-    ) -> bool:
-        return store.settle(ticket, self.settlement(ticket, leave, run, outcome, **given))
+    def settle(self, store: BaseStore, ticket: Ticket, *given: Any, **named: Any) -> bool:
+        """Settle as `settlement()` says, which takes the rest."""
+        return store.settle(ticket, self.settlement(ticket, *given, **named))
 
     def settlement(
         self,
