@@ -287,12 +287,5 @@ class Exchange:
             self._name.step.answered.append(self._name.name)
         if by is None:
             return answer
-        facts = CallFacts(
-            name=self._name.name,
-            key=by.key,
-            attempts=by.attempts,
-            stored=False,
-            replayed=is_replayed(answer),
-            reference=reference_of(answer),
-        )
-        return replace(answer, facts=facts)
+        who, reference = (self._name.name, by.key, by.attempts), reference_of(answer)
+        return replace(answer, facts=CallFacts(*who, stored=False, replayed=is_replayed(answer), reference=reference))
