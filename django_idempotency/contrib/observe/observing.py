@@ -153,14 +153,9 @@ class Observation:
         if isinstance(verdict, Execute):
             handle: RequestIdempotency = request.idempotency  # type: ignore[attr-defined]
             state = conclusions.conclude(self._ending(request, response, handle), needs_rollback=False).state
-            settlement = conclusions.settlement(
-                state,
-                ticket,
-                verdict,
-                fence=record,
-                outcome=self._outcome(store, response) if state is SettledState.COMPLETED else None,
-                ttl=handle.seconds,
-            )
+            outcome = self._outcome(store, response) if state is SettledState.COMPLETED else None
+            ttl = handle.seconds
+            settlement = conclusions.settlement(state, ticket, verdict, fence=record, outcome=outcome, ttl=ttl)
             if settlement is not None:
                 store.settle(ticket._replace(location=record.location), settlement)
         return verdict
@@ -219,13 +214,9 @@ class Observed(Unstored):
         """Return what a guard would derive if the key were new; another in each request if it would not guard it."""
         if (ticket := self._ticket()) is None:
             return super().derived(label)
+        secret, operation = conf.derive_secret(), rules.operation_begun_by(ticket)
         return derived_key(
-            conf.derive_secret(),
-            label,
-            scope=ticket.scope,
-            key=ticket.key,
-            operation=rules.operation_begun_by(ticket),
-            request=ticket.digest,
+            secret, label, scope=ticket.scope, key=ticket.key, operation=operation, request=ticket.digest
         )
 
     def _ticket(self) -> Ticket | None:

@@ -114,14 +114,9 @@ class Journal:
 
     def end(self, step: Step, state: StepState, result: bytes, error: str = "") -> bool:
         """Write how a step ended that has begun. `False`: another owner was faster, or the operation has given up."""
-        return self._change(
-            step,
-            was=[StepState.STARTED],
-            state=state,
-            result=seal(result, step.run, step.position, "result"),
-            error=error,
-            ended_at=Clock(),
-        )
+        sealed = seal(result, step.run, step.position, "result")
+        was = [StepState.STARTED]
+        return self._change(step, was=was, state=state, result=sealed, error=error, ended_at=Clock())
 
     def mark(self, step: Step, was: Sequence[StepState], state: StepState) -> bool:
         """Change the state of a row, if it is still one of those. Return whether it was."""
