@@ -113,16 +113,11 @@ class Contract:
         return store.settle(ticket, self.settlement(ticket, *given, **named))
 
     def settlement(
-        self,
-        ticket: Ticket,
-        leave: SettledState,
-        run: rules.Execute,
-        outcome: Outcome | None = None,
-        *,
-        ttl: float | None = None,
-        fence: Record | None = None,
+        self, ticket: Ticket, leave: SettledState, run: rules.Execute, outcome: Outcome | None = None, **given: Any
     ) -> Settlement:
-        settlement = conclusions.settlement(leave, ticket, run, fence=fence, outcome=outcome, ttl=ttl)
+        """Say what is written. `given`: a `ttl`, and the `fence`."""
+        terms = {"fence": None, "ttl": None, **given}
+        settlement = conclusions.settlement(leave, ticket, run, outcome=outcome, **terms)
         assert settlement is not None
         return settlement
 
