@@ -15,6 +15,7 @@ from ...core.interventions import CHANGES, Intervention
 from ...core.records import MISSING, Outcome, Record, Settlement, Ticket
 from ...stores.base import BaseStore
 from ...stores.wrapper import innermost
+from ..tickets import make_ticket
 
 #: Responses that must come back unchanged, and must not be confused with a missing response or with each other.
 OUTCOMES = (
@@ -98,6 +99,13 @@ class Contract:
         run = rules.read(store.claim(ticket), ticket)
         assert isinstance(run, rules.Execute), f"this ticket does not own its record, but reads {run}"
         return run
+
+    def lapsed(self, store: BaseStore, **given: Any) -> tuple[Ticket, rules.Execute]:
+        """Claim a record, and let its lease end."""
+        ticket = make_ticket(**given)
+        run = self.claim(store, ticket)
+        self.elapse(store, ticket.lease + 1)
+        return ticket, run
 
     def leave(
         self, store: BaseStore, ticket: Ticket, leave: SettledState, outcome: Outcome | None = None, **given: Any

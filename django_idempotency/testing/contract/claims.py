@@ -163,9 +163,8 @@ class Claims(Contract):
 
     def test_a_lapsed_lease(self, store: BaseStore) -> None:
         """The next claim after the lease takes the record over, as attempt 2 with its own lease."""
-        first, second = make_ticket(), make_ticket(lease=50)
-        store.claim(first)
-        self.elapse(store, first.lease + 1)
+        self.lapsed(store)
+        second = make_ticket(lease=50)
         record = store.claim(second)
         assert (record.owner, record.attempt, record.status, record.taken) == (second.owner, 2, Status.RUNNING, True)
         assert store.claim(second).taken is False  # reported once
@@ -187,9 +186,8 @@ class Claims(Contract):
 
     def test_each_owner_brings_its_request_id(self, store: BaseStore) -> None:
         """The record names the request that does the work, which is the owner's and not that of the first claim."""
-        first, second, third = (make_ticket(request_id=sent) for sent in ("first", "2" * 128, ""))
-        store.claim(first)
-        self.elapse(store, first.lease + 1)
+        self.lapsed(store, request_id="first")
+        second, third = make_ticket(request_id="2" * 128), make_ticket()
         assert store.claim(second).original_request == self.stored(store, second).original_request == "2" * 128
         self.leave(store, second, SettledState.BOUND)
         assert store.claim(third).original_request == str(third.owner)

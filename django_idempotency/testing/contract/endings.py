@@ -95,9 +95,7 @@ class Endings(Contract):
 
     def test_late_but_not_overtaken(self, store: BaseStore) -> None:
         """An owner can still settle after its lease has lapsed, if the record was not taken over."""
-        ticket = make_ticket()
-        run = self.claim(store, ticket)
-        self.elapse(store, ticket.lease + 1)
+        ticket, run = self.lapsed(store)
         assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is True
         assert self.stored(store, ticket).status is Status.COMPLETED
 
@@ -206,9 +204,7 @@ class Endings(Contract):
         self, store: BaseStore, monkeypatch: pytest.MonkeyPatch, verb: str
     ) -> None:
         """A late owner that renews its lease after the operator's look is still working, and keeps its record."""
-        ticket = make_ticket()
-        run = self.claim(store, ticket)
-        self.elapse(store, ticket.lease + 1)
+        ticket, run = self.lapsed(store)
         found = self.changed_while(store, monkeypatch, ticket, verb, lambda: store.renew([ticket]))
         assert found == (Intervention.BUSY, [])
         assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is True
