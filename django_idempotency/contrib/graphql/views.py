@@ -112,11 +112,12 @@ class _GuardedView(View):
         if not _is_concerned(request, policy):
             return call()
         try:
-            changes = self._changes(request)
+            _require_bounded(request, policy)
         except Problem as problem:
             return problem_response(problem, request)
         non_atomic = non_atomic_aliases_of(request)
-        if changes:
+        changes = operations.changes_graphene if self._is_graphene else operations.changes_strawberry
+        if changes(self, request):
             self._execution = Execution()
             return run(request, policy, lambda: self._judged(request, call()), source=request, non_atomic=non_atomic)
         if plan_of(policy).carries_key(request.META):
@@ -124,11 +125,6 @@ class _GuardedView(View):
             report_unguarded(request)
         with atomic_requests(non_atomic):
             return stamp(request, call())
-
-    def _changes(self, request: HttpRequest) -> bool:
-        _require_bounded(request, self.idempotency_policy)
-        read = operations.changes_graphene if self._is_graphene else operations.changes_strawberry
-        return read(self, request)
 
     @property
     def _is_graphene(self) -> bool:
