@@ -52,11 +52,8 @@ def guard(cls: type[Any], library: type[Any], policy: Policy) -> type[Any]:
         )
     is_async = iscoroutinefunction(library.dispatch)
     if is_async and conf.field(policy, "guarantee") != Guarantee.LEASE:
-        raise ImproperlyConfigured(
-            async_contradiction(
-                cls.__name__, fix='Type @idempotent(guarantee="lease", …), or take the sync GraphQLView.'
-            )
-        )
+        fix = 'Type @idempotent(guarantee="lease", …), or take the sync GraphQLView.'
+        raise ImproperlyConfigured(async_contradiction(cls.__name__, fix=fix))
     bases: tuple[type[Any], ...] = (cls,)
     if not issubclass(cls, _GuardedView):
         # This subclass of the library's view comes between that and all other bases in the MRO: their dispatch(), such
