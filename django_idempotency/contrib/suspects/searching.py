@@ -141,9 +141,8 @@ class Search:
                 raise Unsearchable(f"{path!r} and {spelled[found.path]!r} are one column. Leave one out.")
         for path, _ in self.where:
             _column(self.model, path)
-        if not isinstance(_column(self.model, self.timestamp).field, models.DateTimeField) or (
-            LOOKUP_SEP in self.timestamp
-        ):
+        found = _column(self.model, self.timestamp)
+        if LOOKUP_SEP in self.timestamp or not isinstance(found.field, models.DateTimeField):
             raise Unsearchable(f"{self.timestamp!r} is not a DateTimeField of {self.model._meta.label}.")
 
     def rows(self, limit: int) -> list[Sighting]:

@@ -86,12 +86,7 @@ class Claims(Contract):
 
     def test_other_keys_do_not_meet(self, store: BaseStore) -> None:
         """Another scope or key has its own record, even if a collation considers them equal."""
-        tickets = [
-            make_ticket(key="k"),
-            make_ticket(key="K"),
-            make_ticket(key="k "),
-            make_ticket(key="k", scope="user:2"),
-        ]
+        tickets = [*(make_ticket(key=key) for key in ("k", "K", "k ")), make_ticket(key="k", scope="user:2")]
         assert [store.claim(ticket).owner for ticket in tickets] == [ticket.owner for ticket in tickets]
 
     def test_the_longest_key(self, store: BaseStore) -> None:
@@ -208,12 +203,8 @@ class Claims(Contract):
         self.elapse(store, old.ttl + 1)
         new = make_ticket(body=b"other", method="PATCH")
         record = store.claim(new)
-        assert (record.owner, record.attempt, record.digest, record.status) == (
-            new.owner,
-            1,
-            new.digest,
-            Status.RUNNING,
-        )
+        assert (record.owner, record.digest) == (new.owner, new.digest)
+        assert (record.attempt, record.status) == (1, Status.RUNNING)
         assert (record.method, record.path, record.secret_id) == (new.method, new.path, new.secret_id)
         assert record.operation == self.stored(store, new).operation == next_operation(rules.operation_begun_by(old))
         assert (record.outcome, record.completed_at) == (None, None)

@@ -88,10 +88,8 @@ class Endings(Contract):
                 assert self.complete(store, second) is True
             for leave in (SettledState.COMPLETED, SettledState.FREE, SettledState.BOUND):
                 assert self.settle(store, first, leave, run, self.outcomes[1]) is False
-        assert (self.stored(store, second).owner, self.stored(store, second).outcome) == (
-            second.owner,
-            self.outcomes[0],
-        )
+        record = self.stored(store, second)
+        assert (record.owner, record.outcome) == (second.owner, self.outcomes[0])
 
     def test_late_but_not_overtaken(self, store: BaseStore) -> None:
         """An owner can still settle after its lease has lapsed, if the record was not taken over."""

@@ -112,10 +112,8 @@ class Maintenance(Contract):
             assert store.purge(limit=100).count == 0
             return
         gone = {name: make_ticket(key=name, ttl=50, lease=40) for name in ("completed", "released", "lapsed")}
-        kept = {
-            "leased": make_ticket(key="leased", ttl=50, lease=100),
-            "young": make_ticket(key="young", ttl=100, lease=1),
-        }
+        spans = {"leased": (50, 100), "young": (100, 1)}
+        kept = {name: make_ticket(key=name, ttl=ttl, lease=lease) for name, (ttl, lease) in spans.items()}
         self.complete(store, gone["completed"])
         self.leave(store, gone["released"], SettledState.FREE)
         for ticket in (gone["lapsed"], *kept.values()):
