@@ -140,7 +140,9 @@ def _look_at(row: Step, record: Record | None, using: str) -> Looked:
         return _ended(row, record, using)
     if record is not None and row.arguments is not None and record.status is Status.RUNNING:
         return _finish(row, record)
-    can_be_ended = _can_be_ended(row, using)
+    # Could a command undo or finish it? Otherwise it is watched only to delete its results.
+    undoable = Step.objects.using(using).filter(run=row.run).exclude(undo="")
+    can_be_ended = row.arguments is not None or undoable.exists()
     if record is not None:
         return _waits(row, _ABANDONED if can_be_ended else "")
     if can_be_ended:
@@ -155,11 +157,6 @@ def own(row: Step, found: Record | None) -> Record | None:
         return None
     ended = found.status is Status.COMPLETED and kind_of(found.outcome) is not OutcomeKind.HELD
     return None if rules.expired(found) and not ended else found
-
-
-def _can_be_ended(row: Step, using: str) -> bool:
-    """Could a command undo or finish the operation? Otherwise it is watched only to delete its results."""
-    return row.arguments is not None or Step.objects.using(using).filter(run=row.run).exclude(undo="").exists()
 
 
 def _ended(row: Step, record: Record, using: str) -> Looked:

@@ -210,10 +210,10 @@ class StepsHandle(OperationHandle):
     def _new_steps(self) -> Steps:
         operation, policy = self._operation, self._policy
         if isinstance(operation, Unstored):
-            return Steps(operation, None)
+            return Steps(operation, None, self._dumped)
         assert policy is not None
         if policy.guarantee is Guarantee.ATOMIC:
-            return Steps(operation, None, atomic=operation.store.using)
+            return Steps(operation, None, self._dumped)
         if not policy.store_body and sealing() is None:
             raise ConfigurationError(
                 "A step stores its result until the operation has ended, and the policy says store_body=False: type "
@@ -228,7 +228,7 @@ class StepsHandle(OperationHandle):
         )
         using, ttl = database_of(operation.store), operation.ticket.ttl
         journal = Journal(of=first, using=using, ttl=ttl, keeps_results=policy.store_body)
-        return Steps(operation, journal, arguments=self._dumped)
+        return Steps(operation, journal, self._dumped)
 
     def _dumped(self) -> bytes | None:
         """Return the arguments of a function's call, with which a command can finish it. It cannot finish a view."""

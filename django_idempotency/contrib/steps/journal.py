@@ -6,7 +6,7 @@ Results and arguments are sealed with ENCRYPTION_KEYS, if there are any, for the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -78,7 +78,9 @@ class Journal:
         if step.state == StepState.BARRIER or (of_interest and not watched):
             step.due_at = Clock(DUE)
         try:
-            with _contained(self.using) if contained else nullcontext():
+            # A refused INSERT must not break a transaction that is open, such as a test's.
+            contain = contained and connections[self.using].in_atomic_block
+            with transaction.atomic(using=self.using) if contain else nullcontext():
                 step.save(force_insert=True, using=self.using)
         except IntegrityError as taken:
             raise PositionTaken from taken
@@ -181,11 +183,6 @@ class Journal:
 def database_of(store: BaseStore) -> str:
     """Return the alias of the database that has the steps of a store's records: the records' own, if they are rows."""
     return store.rows_in or router.db_for_write(Step)
-
-
-def _contained(using: str) -> AbstractContextManager[None]:
-    """Contain a refused INSERT in a savepoint if a transaction is open, such as a test's."""
-    return transaction.atomic(using=using) if connections[using].in_atomic_block else nullcontext()
 
 
 def seal(value: bytes, run: UUID, position: int, what: str) -> bytes:

@@ -18,7 +18,7 @@ from ...core.records import shortened
 from ...engine.operation import Operation
 from ...errors import ConfigurationError, OperationCancelled, OwnershipLost
 from ...runtime.current_step import CURRENT_STEP
-from ...runtime.derivation import derive
+from ...runtime.derivation import Unstored, derive
 from ...runtime.transactions import in_transaction
 from .actions import Actions, Query
 from .journal import Journal, PositionTaken
@@ -35,14 +35,7 @@ class Steps:
     Another owner may write rows, too: who is slower at a position reads all of them again.
     """
 
-    def __init__(
-        self,
-        operation: Operation,
-        journal: Journal | None,
-        *,
-        atomic: str | None = None,
-        arguments: Callable[[], bytes | None] = lambda: None,
-    ) -> None:
+    def __init__(self, operation: Operation, journal: Journal | None, dump: Callable[[], bytes | None]) -> None:
         #: `None`: nothing is remembered. The operation is `atomic`, or idempotency is off.
         self.journal = journal
         #: The rows; `None`: not read yet. The first attempt has none.
@@ -52,8 +45,8 @@ class Steps:
         self.derive = partial(derive, operation)
         self._age, self.is_lost = operation.age, operation.is_lost
         #: The database of the guard's transaction, if the operation is `atomic`.
-        self.atomic = atomic
-        self._dump = arguments
+        self.atomic = None if journal is not None or isinstance(operation, Unstored) else operation.store.using
+        self._dump = dump
         #: The arguments of the operation's call, stored in the first row; `None`: no command can finish it.
         self.arguments: bytes | None = None
         self._names: set[str] = set()
