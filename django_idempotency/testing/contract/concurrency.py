@@ -159,7 +159,7 @@ class Concurrency(Contract):
 
     def test_one_key(self, store: BaseStore, at_once: AtOnce) -> None:
         """All claim one key: one runs and the others are busy. Then all read its response."""
-        for guarantee in self._guarantees(store):
+        for guarantee in Guarantee if store.supports_atomic else (Guarantee.LEASE,):
             key = guarantee.value
             tickets = [make_ticket(key=key, guarantee=guarantee) for _ in range(self.claimers)]
             verdicts = at_once(store, claims(tickets))
@@ -222,9 +222,6 @@ class Concurrency(Contract):
                 assert run.attempt == 2
                 if won:
                     assert run.takeover is False
-
-    def _guarantees(self, store: BaseStore) -> list[Guarantee]:
-        return list(Guarantee) if store.supports_atomic else [Guarantee.LEASE]
 
 
 def workers_of(config: pytest.Config) -> Workers:
