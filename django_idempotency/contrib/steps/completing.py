@@ -44,6 +44,8 @@ logger = logging.getLogger("django_idempotency")
 TAKEN = timedelta(minutes=5)
 #: The lease under which an operation is given up (seconds); it is renewed.
 LEASE = 60.0
+#: What is called before a person's undos begin; `None`: no person has decided them.
+ByHand = Callable[[], None] | None
 
 _ABANDONED = "or a person gives it up: --undo and its id"
 _ORPHANED = "its record is gone, so nobody can tell whether it ended. A person decides: --undo and its id"
@@ -194,18 +196,12 @@ def _finish(row: Step, record: Record) -> Looked:
 
 
 def give_up_owned(
-    store: BaseStore,
-    record: Record,
-    journal: Journal,
-    *,
-    ttl: float | None = None,
-    by_hand: bool = False,
-    owned: Callable[[], None] = lambda: None,
+    store: BaseStore, record: Record, journal: Journal, *, ttl: float | None = None, by_hand: ByHand = None
 ) -> bool | None:
     """Take the record over, undo its steps, and let retries know. `None`: it has another owner, and nothing was done.
 
-    `ttl` is how long retries get to know it (seconds); `None`: as long as the record is kept. `by_hand`: see give_up().
-    `owned` is called when it is ours.
+    `ttl` is how long retries get to know it (seconds); `None`: as long as the record is kept. `by_hand`: a person does it,
+    see give_up(); it is called when the record is ours.
     """
     ticket = record.ticket(owner=uuid4())._replace(lease=LEASE, guarantee=Guarantee.LEASE)
     if ttl is not None:
@@ -221,8 +217,9 @@ def give_up_owned(
     if not claimed:
         return None
     try:
-        owned()
-        undone = drive(give_up(journal, by_hand=by_hand))
+        if by_hand is not None:
+            by_hand()
+        undone = drive(give_up(journal, by_hand=by_hand is not None))
     except BaseException:
         operation.abandon()
         journal.put_back(forgotten)  # no command calls it again if the barrier is written

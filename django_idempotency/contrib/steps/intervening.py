@@ -81,7 +81,7 @@ def _undo(store: BaseStore, last: Step, *, using: str, audit: Audit, ttl: float)
     kept = ttl if held else None
     journal = journal_of(last, using, ttl=kept)
     if record is not None and (held or record.status is not Status.COMPLETED):
-        undone = give_up_owned(store, record, journal, ttl=kept, by_hand=True, owned=owned)
+        undone = give_up_owned(store, record, journal, ttl=kept, by_hand=owned)
         return Intervention.BUSY if undone is None else Intervention.DONE
     if record is None or last.state == StepState.BARRIER or record.outcome == CANCELLATION:
         return _finish(journal, last, owned)
