@@ -41,7 +41,7 @@ LATER = (
     *("contrib/outbox/waking", "contrib/dialects/commerce", "contrib/dialects/wire", "contrib/tools"),
 )
 #: Lines of code, without docstrings, comments and blank lines; in all but those, and of the part that every project has.
-LINES, CORE_LINES = 29_142, 14_416
+LINES, CORE_LINES = 28_848, 14_416
 #: Deletable: no part of the core.
 APART = ("contrib", "testing", "stores/redis", "stores/dynamodb", "stores/layered")
 #: Folders at the top, and those of them that import each other in circles.
