@@ -146,12 +146,9 @@ class OperationCall:
     def _judge(self, response: HttpResponseBase) -> None:
         """Note the status of a keyed request that was responded to before its function was called."""
         request = self.request
-        if (
-            not self._reached
-            and request.method not in SAFE_METHODS
-            and plan_of(self.policy).carries_key(request.META)
-            and call_on(request) is None
-        ):
+        if self._reached or request.method in SAFE_METHODS:
+            return
+        if plan_of(self.policy).carries_key(request.META) and call_on(request) is None:
             note_unreached(request, response)
 
     # ------------------------------------------------------------------------------------------- around the function

@@ -147,12 +147,10 @@ def refuse_transaction(*, who: str, otherwise: str = "") -> None:
 
 def refused_database(*, who: str) -> str:
     """Return why others cannot use a database that this thread uses; "": they can."""
-    if not any(
-        each.vendor == "sqlite" and each.is_in_memory_db()  # type: ignore[attr-defined]
-        for each in connections.all(initialized_only=True)
-    ):
-        return ""
-    return f'{who} cannot share a SQLite database in memory: give its "TEST" a "NAME", of a file.'
+    used: Any = connections.all(initialized_only=True)
+    if any(each.vendor == "sqlite" and each.is_in_memory_db() for each in used):
+        return f'{who} cannot share a SQLite database in memory: give its "TEST" a "NAME", of a file.'
+    return ""
 
 
 async def _wait_for(awaitable: Awaitable[Any]) -> Any:

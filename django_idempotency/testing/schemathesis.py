@@ -220,13 +220,8 @@ def idempotency(
             headers[carrier["name"]] = _spelled(key, terms)
             if "first_sent" in terms:
                 headers[terms["first_sent"]["name"]] = http_date()
-        again = case.operation.Case(
-            method=case.method,
-            path_parameters=deepcopy(case.path_parameters),
-            query=query,
-            body=body,
-            media_type=case.media_type,
-        )
+        path, media = deepcopy(case.path_parameters), case.media_type
+        again = case.operation.Case(method=case.method, path_parameters=path, query=query, body=body, media_type=media)
         checking = _CHECKING.set(True)
         try:
             answer = again.call(headers=headers)

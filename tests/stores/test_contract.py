@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 
-from django_idempotency.core.records import Record, Settlement, Status, Ticket
+from django_idempotency.core.records import Guarantee, Record, Settlement, Status, Ticket
 from django_idempotency.stores.base import Guard
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.testing import StoreContract
@@ -141,7 +141,7 @@ class Racing(MemoryStore):
         (Greedy, Contract.test_at_the_edge),
         (Truthful, Contract.test_outcomes),
         (Generous, Contract.test_renewing_what_is_not_ours),
-        (Forgetful, Contract.test_meetings),
+        (Forgetful, partial(Contract.test_meetings, guarantee=Guarantee.LEASE)),
         (Reentrant, Contract.test_nested),
         (Overtaken, Contract.test_overtaken_before),
         *((store, Contract.test_any_sequence) for store in (Unfenced, Truthful, Generous, Forgetful)),

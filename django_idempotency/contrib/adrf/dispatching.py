@@ -94,7 +94,8 @@ class _AsyncGuardedHandler:
                 raise IdempotencyException(problem, request._request) from problem
             raise DispatchFinished(await aproblem_response(problem, request._request)) from problem
         try:
-            return await _called(self._handler, request, *args, **kwargs)
+            handler = self._handler if iscoroutinefunction(self._handler) else sync_to_async(self._handler)
+            return await handler(request, *args, **kwargs)
         except Exception as error:
             if self.call is not None and (left := await self.call.course.aleft_by(error)) is not None:
                 return await _respond(self._view, left)
@@ -162,12 +163,6 @@ async def _admit(request: Any, policy: Policy, *, strict: bool) -> Call | None:
         name = f"{type(view).__module__}.{type(view).__qualname__}"
         require_lease(call, name, fix='Type idempotency = Policy(guarantee="lease") in the class. Nothing has run.')
     return call
-
-
-async def _called(handler: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    if iscoroutinefunction(handler):
-        return await handler(*args, **kwargs)
-    return await sync_to_async(handler)(*args, **kwargs)
 
 
 async def _respond(view: Any, problem: Problem) -> HttpResponseBase:

@@ -5,7 +5,7 @@ And what loses records, or never deletes them, where a store is not in a databas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from django.core.checks import CheckMessage
@@ -20,7 +20,7 @@ from ...errors import StoreUnavailable
 from ...inspection.failures import reason
 from ...stores.base import BaseStore, layers, records_of
 from ...stores.check_messages import Finding, shown
-from ...stores.orm.dialects import Dialect, InnoDB, PostgreSQL, SQLite, dialect_class
+from ...stores.orm.dialects import InnoDB, PostgreSQL, SQLite, dialect_class
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
@@ -147,7 +147,8 @@ def check_deployment(databases: Collection[str] | None = None, **_: Any) -> Iter
 def on_server(connection: BaseDatabaseWrapper, cursor: Any) -> Iterator[CheckMessage]:
     """Yield a message for each server setting that should be different."""
     found = dialect_class(connection)
-    for kind, ask in _KINDS.items():
+    # Also for a dialect of a project's own that is derived from one of these.
+    for kind, ask in ((PostgreSQL, _postgresql), (InnoDB, _mysql), (SQLite, _sqlite)):
         if found is not None and issubclass(found, kind):
             yield from ask(connection, cursor)
 
@@ -236,14 +237,6 @@ def _mysql(connection: BaseDatabaseWrapper, cursor: Any) -> Iterator[CheckMessag
 
 def _sqlite(connection: BaseDatabaseWrapper, _: Any) -> Iterator[CheckMessage]:
     yield W058(using=connection.alias)
-
-
-#: Also for a dialect of a project's own that is derived from one of these.
-_KINDS: dict[type[Dialect], Callable[[BaseDatabaseWrapper, Any], Iterator[CheckMessage]]] = {
-    PostgreSQL: _postgresql,
-    InnoDB: _mysql,
-    SQLite: _sqlite,
-}
 
 
 # -------------------------------------------------------------------------------------------------------- other servers

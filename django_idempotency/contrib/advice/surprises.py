@@ -157,9 +157,7 @@ def _mints(route: Route) -> bool:
         return True
     own = any(route_of(route.callback, method).guards_itself for method in methods_of(route.callback))
     if not own and rest_class(route.callback) is None:
-        return (
-            False  # the middleware also guards the admin and other people's forms, which take secrets and return none
-        )
+        return False  # the middleware also guards the admin and others' forms, which take secrets and return none
     view = name_of(route.callback).rpartition(".")[2]
     names = (re.sub(r"<[^>]*>", "", route.path), route.name or "", view)
     return any(_SECRET.search(_HUMP.sub("-", name).lower()) for name in names)

@@ -6,8 +6,8 @@ import asyncio
 import inspect
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sized
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping, Sized
+from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakValueDictionary
@@ -97,6 +97,14 @@ class Batch:
         if obstacle is not None:
             self._note("not_started", item, error=obstacle)
         return obstacle is None
+
+    @contextmanager
+    def noting(self, item: BatchItem) -> Iterator[None]:
+        """Note what a call raises."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - reported in the batch report
+            self.raised(item, error)
 
     def answered(self, item: BatchItem, answer: Answer) -> None:
         """Note the result of a call."""
@@ -210,7 +218,8 @@ def process_batch(
         for record in records:
             item = batch.item(record)
             if batch.starts(item):
-                _call(batch, item)
+                with batch.noting(item):
+                    batch.answered(item, batch.handle.answer(*batch.owner, item.record))
             show(batch.done)
     return batch.report()
 
@@ -254,7 +263,8 @@ async def aprocess_batch(
                     item = batch.item(await anext(source))
                 async with turn(item):
                     if not cut.is_set() and batch.starts(item):
-                        await _acall(batch, item)
+                        with batch.noting(item):
+                            batch.answered(item, await batch.handle.aanswer(*batch.owner, item.record))
                     show(batch.done)
         except StopAsyncIteration:
             return
@@ -299,25 +309,3 @@ async def _each(records: Iterable[Any] | AsyncIterable[Any]) -> AsyncGenerator[A
     else:
         for record in records:
             yield record
-
-
-# ---------------------------------------------------------------------------------------------------------- one record
-
-
-def _call(batch: Batch, item: BatchItem) -> None:
-    try:
-        answer = batch.handle.answer(*batch.owner, item.record)
-    except Exception as error:  # noqa: BLE001 - reported in the batch report
-        batch.raised(item, error)
-    else:
-        batch.answered(item, answer)
-
-
-async def _acall(batch: Batch, item: BatchItem) -> None:
-    """See _call()."""
-    try:
-        answer = await batch.handle.aanswer(*batch.owner, item.record)
-    except Exception as error:  # noqa: BLE001 - reported in the batch report
-        batch.raised(item, error)
-    else:
-        batch.answered(item, answer)

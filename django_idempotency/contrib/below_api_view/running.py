@@ -46,12 +46,5 @@ def run_inside(request: Any, policy: Policy, function: Callable[[], HttpResponse
     def respond(problem: Problem, http: HttpRequest) -> Any:
         return respond_to(view, IdempotencyException(problem, http), http)
 
-    return run(
-        request._request,
-        policy,
-        complete,
-        source=request,
-        non_atomic=ALL_ALIASES,
-        finish=partial(finished, view),
-        respond=respond,
-    )
+    http, finish = request._request, partial(finished, view)
+    return run(http, policy, complete, source=request, non_atomic=ALL_ALIASES, finish=finish, respond=respond)

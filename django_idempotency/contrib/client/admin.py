@@ -118,8 +118,5 @@ class OutgoingCallAdmin(ReadOnlyAdmin):
             user.pk, OutgoingCall.objects.filter(pk=call.pk), CHANGE, f"{state.value}: {reason}", single_object=True
         )
         facts = {"event": "decided_call", "user": str(user), "provider": call.provider, "state": state.value}
-        logger.warning(
-            "Decided by %s: a call to %s is %s.",
-            *(facts[name] for name in ("user", "provider", "state")),
-            extra={"idempotency": facts},
-        )
+        said = "Decided by %(user)s: a call to %(provider)s is %(state)s."
+        logger.warning(said, facts, extra={"idempotency": facts})

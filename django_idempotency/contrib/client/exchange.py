@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 from asgiref.sync import sync_to_async
 
 from ...core.concurrency import new_lock, run_to_completion
+from ...core.driving import adrive, drive
 from ...engine.deadlines import remaining
 from ...errors import CallWithoutName, ConfigurationError, DeadlinePassed, StreamedRequest
 from ...stores.base import utcnow
@@ -132,6 +134,10 @@ def shorter(timeout: float | None, left: float) -> float:
     return left if timeout is None else min(timeout, left)
 
 
+#: What a call needs from outside: an attempt to be sent, or seconds to wait; `None`: its next attempt, written down.
+Wanted = Started | float | None
+
+
 class Exchange:
     """One call of one process. `run()` and `arun()` send with what the client gives them: a key, and seconds left.
 
@@ -167,50 +173,28 @@ class Exchange:
 
     def run(self, send: Callable[[str, float], Answer]) -> Answer:
         """Make the call. Raises what the last attempt raised, and what `Ledger.start()` raises."""
+
+        def do(wanted: Wanted) -> Any:
+            if wanted is None:
+                return self._start()
+            return send(wanted.key, self._left()) if isinstance(wanted, Started) else time.sleep(wanted)
+
         try:
-            while True:
-                self._require_time()
-                started = self._start()
-                if isinstance(started, Answer):
-                    return self._answered(started)
-                while wait := self._turns.wait(time.monotonic(), self._left()):
-                    time.sleep(wait)
-                self._require_time()
-                self._verdict = BROKEN  # until its response is here
-                try:
-                    answer = send(started.key, self._left())
-                except Exception as error:
-                    if (pause := self._failed(error)) is None:
-                        raise
-                else:
-                    if (pause := self._judged(answer)) is None:
-                        return self._answered(answer, started)
-                time.sleep(pause)
+            return drive(self._attempts(), do)
         finally:
             self._turns.leave()
             self._end()
 
     async def arun(self, send: Callable[[str, float], Awaitable[Answer]]) -> Answer:
         """See run()."""
+
+        async def do(wanted: Wanted) -> Any:
+            if wanted is None:
+                return await run_to_completion(sync_to_async(self._start)())
+            return await (send(wanted.key, self._left()) if isinstance(wanted, Started) else asyncio.sleep(wanted))
+
         try:
-            while True:
-                self._require_time()
-                started = await run_to_completion(sync_to_async(self._start)())
-                if isinstance(started, Answer):
-                    return self._answered(started)
-                while wait := self._turns.wait(time.monotonic(), self._left()):  # noqa: ASYNC110 - no event says that
-                    await asyncio.sleep(wait)
-                self._require_time()
-                self._verdict = BROKEN  # until its response is here
-                try:
-                    answer = await send(started.key, self._left())
-                except Exception as error:
-                    if (pause := self._failed(error)) is None:
-                        raise
-                else:
-                    if (pause := self._judged(answer)) is None:
-                        return self._answered(answer, started)
-                await asyncio.sleep(pause)
+            return await adrive(self._attempts(), do)
         except GeneratorExit:
             self._open = None  # nothing can be awaited any more: its row stays open, as that of a dead process
             raise
@@ -218,6 +202,26 @@ class Exchange:
             self._turns.leave()
             if self._open is not None:
                 await run_to_completion(sync_to_async(self._end)())
+
+    def _attempts(self) -> Generator[Wanted, Any, Answer]:
+        while True:
+            self._require_time()
+            started = yield None
+            if isinstance(started, Answer):
+                return self._answered(started)
+            while wait := self._turns.wait(time.monotonic(), self._left()):
+                yield wait
+            self._require_time()
+            self._verdict = BROKEN  # until its response is here
+            try:
+                answer = yield started
+            except Exception as error:
+                if (pause := self._failed(error)) is None:
+                    raise
+            else:
+                if (pause := self._judged(answer)) is None:
+                    return self._answered(answer, started)
+            yield pause
 
     # ------------------------------------------------------------------------------------------------------ its row
 
@@ -283,12 +287,5 @@ class Exchange:
             self._name.step.answered.append(self._name.name)
         if by is None:
             return answer
-        facts = CallFacts(
-            name=self._name.name,
-            key=by.key,
-            attempts=by.attempts,
-            stored=False,
-            replayed=is_replayed(answer),
-            reference=reference_of(answer),
-        )
-        return replace(answer, facts=facts)
+        who, reference = (self._name.name, by.key, by.attempts), reference_of(answer)
+        return replace(answer, facts=CallFacts(*who, stored=False, replayed=is_replayed(answer), reference=reference))

@@ -125,13 +125,9 @@ def _answer(response: httpx.Response, body: bytes) -> Answer:
 
 def _response(request: httpx.Request, answer: Answer, exchange: Exchange) -> httpx.Response:
     """Return a response of httpx: the same one for a new and for a stored answer."""
-    response = httpx.Response(
-        answer.status,
-        headers=list(answer.headers),
-        stream=httpx.ByteStream(answer.body),
-        request=request,
-        extensions={EXTENSION: answer.facts},
-    )
+    stream, said = httpx.ByteStream(answer.body), {EXTENSION: answer.facts}
+    headers = list(answer.headers)
+    response = httpx.Response(answer.status, headers=headers, stream=stream, request=request, extensions=said)
     response.read()
     response.elapsed = timedelta(seconds=exchange.took())
     return response

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -203,15 +203,8 @@ class Ledger:
             answer = unpack_answer(self._id, bytes(row.response), status=row.response_status)
         except (CannotOpen, ValueError) as error:
             raise CallResponseNotStored from error
-        facts = CallFacts(
-            name=self._name.name,
-            key=row.key,
-            attempts=row.attempts,
-            stored=True,
-            replayed=True,
-            reference=row.reference,
-        )
-        return Answer(status=answer.status, headers=answer.headers, body=answer.body, facts=facts)
+        who = self._name.name, row.key, row.attempts
+        return replace(answer, facts=CallFacts(*who, stored=True, replayed=True, reference=row.reference))
 
 
 def _known(row: Any) -> KnownCall | None:

@@ -17,7 +17,7 @@ from django.utils.module_loading import import_string
 
 from ...errors import ConfigurationError
 from ...runtime.current_step import CURRENT_STEP
-from ..takeovers.decisions import Decision, HoldForReview, RunAgain, UseResult
+from ..takeovers.decisions import Decision, HoldForReview, Question, RunAgain, UseResult
 from .ledger import CALLS, hold
 from .messages import Answer, pack_answer
 from .models import OutgoingCall
@@ -29,8 +29,12 @@ logger = logging.getLogger("django_idempotency")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LostCall:
-    """The argument of `LOOKUP`: a call was found sent and not ended. Return `run()`, `found(result)` or `hold()`."""
+class LostCall(Question):
+    """The argument of `LOOKUP`: a call was found sent and not ended.
+
+    Return `run()` if it was not found, or nobody knows: it is sent again with its key, and past `LIFETIME` a person decides.
+    Return `found(result)` if it was carried out, or `hold()` if it must not be sent.
+    """
 
     provider: str
     name: str
@@ -39,10 +43,6 @@ class LostCall:
     #: Without its query.
     url: str
     first_sent: datetime
-
-    def run(self) -> Decision:
-        """It was not found, or nobody knows: send it again, with its key; past `LIFETIME` a person decides."""
-        return RunAgain()
 
     def found(self, result: Any, *, status: int = 200, content_type: str = "application/json") -> Decision:
         """It was carried out, and this is its response: `result` is a body, or a value for JSON.
@@ -53,10 +53,6 @@ class LostCall:
             raise ValueError(f"found(status={status}): only a success was carried out. Return call.run() otherwise.")
         body = result if isinstance(result, bytes) else json.dumps(result).encode()
         return UseResult(Answer(status=status, headers=(("Content-Type", content_type),), body=body))
-
-    def hold(self) -> Decision:
-        """Do not send it: a person must decide."""
-        return HoldForReview()
 
 
 def look_up(row: OutgoingCall, called: Provider, using: str) -> CallState | None:

@@ -80,13 +80,9 @@ class IdempotentAdapter(HTTPAdapter):
         self._wrapped.close()
 
     def _response(self, request: requests.PreparedRequest, answer: Answer) -> requests.Response:
-        raw = urllib3.HTTPResponse(
-            body=BytesIO(answer.body),
-            headers=urllib3.HTTPHeaderDict(answer.headers),
-            status=answer.status,
-            reason=http.client.responses.get(answer.status, ""),
-            preload_content=False,
-        )
+        body, headers = BytesIO(answer.body), urllib3.HTTPHeaderDict(answer.headers)
+        reason = http.client.responses.get(answer.status, "")
+        raw = urllib3.HTTPResponse(body, headers, answer.status, reason=reason, preload_content=False)
         response = self.build_response(request, raw)
         response.idempotency = answer.facts  # type: ignore[attr-defined]
         return response

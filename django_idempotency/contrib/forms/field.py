@@ -23,6 +23,7 @@ from ..issued_keys.issuing import Destination, issue_on, named, policy_at
 logger = logging.getLogger("django_idempotency")
 
 _METHOD = "POST"
+_FIELD = '<input type="hidden" name="{}" value="{}" autocomplete="off" data-idempotency="{}">'
 
 
 def idempotency_field(request: HttpRequest, path: str | None = None) -> SafeString:
@@ -45,12 +46,7 @@ def idempotency_field(request: HttpRequest, path: str | None = None) -> SafeStri
             request.path,
         )
         return SafeString("")
-    return format_html(
-        '<input type="hidden" name="{}" value="{}" autocomplete="off" data-idempotency="{}">',
-        terms.profile.field,
-        issued.key,
-        _address(),
-    )
+    return format_html(_FIELD, terms.profile.field, issued.key, _address())
 
 
 def _terms(request: HttpRequest, destination: Destination | None) -> Resolved:

@@ -52,11 +52,8 @@ def guard(cls: type[Any], library: type[Any], policy: Policy) -> type[Any]:
         )
     is_async = iscoroutinefunction(library.dispatch)
     if is_async and conf.field(policy, "guarantee") != Guarantee.LEASE:
-        raise ImproperlyConfigured(
-            async_contradiction(
-                cls.__name__, fix='Type @idempotent(guarantee="lease", …), or take the sync GraphQLView.'
-            )
-        )
+        fix = 'Type @idempotent(guarantee="lease", …), or take the sync GraphQLView.'
+        raise ImproperlyConfigured(async_contradiction(cls.__name__, fix=fix))
     bases: tuple[type[Any], ...] = (cls,)
     if not issubclass(cls, _GuardedView):
         # This subclass of the library's view comes between that and all other bases in the MRO: their dispatch(), such
@@ -102,7 +99,7 @@ class _GuardedView(View):
         return super().execute_graphql_request(*args, **kwargs)  # type: ignore[misc]
 
     def execute_single(self, *args: Any, **kwargs: Any) -> Any:
-        """Let strawberry execute an operation."""
+        """Let strawberry execute an operation: its async view awaits what this returns."""
         self._watch()
         return super().execute_single(*args, **kwargs)  # type: ignore[misc]
 
@@ -112,11 +109,12 @@ class _GuardedView(View):
         if not _is_concerned(request, policy):
             return call()
         try:
-            changes = self._changes(request)
+            _require_bounded(request, policy)
         except Problem as problem:
             return problem_response(problem, request)
         non_atomic = non_atomic_aliases_of(request)
-        if changes:
+        changes = operations.changes_graphene if self._is_graphene else operations.changes_strawberry
+        if changes(self, request):
             self._execution = Execution()
             return run(request, policy, lambda: self._judged(request, call()), source=request, non_atomic=non_atomic)
         if plan_of(policy).carries_key(request.META):
@@ -124,11 +122,6 @@ class _GuardedView(View):
             report_unguarded(request)
         with atomic_requests(non_atomic):
             return stamp(request, call())
-
-    def _changes(self, request: HttpRequest) -> bool:
-        _require_bounded(request, self.idempotency_policy)
-        read = operations.changes_graphene if self._is_graphene else operations.changes_strawberry
-        return read(self, request)
 
     @property
     def _is_graphene(self) -> bool:
@@ -153,11 +146,6 @@ class _GuardedView(View):
 
 class _AsyncGuardedView(_GuardedView):
     """The same before strawberry's async view, under a lease."""
-
-    async def execute_single(self, *args: Any, **kwargs: Any) -> Any:
-        """See _GuardedView.execute_single()."""
-        self._watch()
-        return await super(_GuardedView, self).execute_single(*args, **kwargs)  # type: ignore[misc]
 
     async def dispatch(  # type: ignore[override]
         self, request: HttpRequest, *args: Any, **kwargs: Any

@@ -12,7 +12,7 @@ from django.http.request import RawPostDataException
 from django.urls import Resolver404, get_script_prefix, resolve
 
 from ...core.key_formats import ANY, ISSUED, ISSUED_SAMPLE
-from ...core.policy import SAFE_METHODS, Policy, Resolved
+from ...core.policy import Policy, Resolved
 from ...core.records import prints
 from ...errors import KeyNotIssued, ScopeRequired
 from ...http.bodies import require_bounded
@@ -132,9 +132,8 @@ _EXPECTED = (
 
 def named(method: object, path: object) -> Destination:
     """Return the destination with this method and path, which may have a query. Raises `KeyNotIssued`."""
-    if not isinstance(method, str) or not isinstance(path, str) or not path.startswith("/") or path.startswith("//"):
+    if not isinstance(path, str) or not path.startswith("/") or path.startswith("//"):
         raise KeyNotIssued(_EXPECTED)
-    verb = method.upper()
-    if verb not in _METHODS or verb in SAFE_METHODS:
+    if not isinstance(method, str) or method.upper() not in _METHODS:
         raise KeyNotIssued(_EXPECTED)
-    return Destination(verb, unquote(path.partition("?")[0].partition("#")[0]))
+    return Destination(method.upper(), unquote(path.partition("?")[0].partition("#")[0]))

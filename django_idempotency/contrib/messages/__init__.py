@@ -60,16 +60,13 @@ def disposition(
     `failures` is how often it had failed before this delivery, `limit` how often it may. `answers` are exceptions that
     count as a result: those of the handler's `keep_exceptions`.
     """
+    named = (answers,) if isinstance(answers, type) else answers
     delivery = error.delivery if isinstance(error, IdempotencyError) else "failed"
     done = delivery == "done" and not getattr(error, "inside", False)
-    if error is None or done or is_answer(error, _tuple(answers)):
+    if error is None or done or is_answer(error, named):
         return Acknowledge()
     if delivery == "later":
         return Redeliver(after=getattr(error, "retry_in", None) or PAUSE, failures=failures)
     if delivery == "never" or failures + 1 >= limit:
         return DeadLetter()
     return Redeliver(after=min(PAUSE * 2**failures, LONGEST_PAUSE), failures=failures + 1)
-
-
-def _tuple(classes: type[Exception] | tuple[type[Exception], ...]) -> tuple[type[Exception], ...]:
-    return (classes,) if isinstance(classes, type) else classes

@@ -120,7 +120,6 @@ def _read(annotation: Any, view: Callable[..., Any]) -> Any:
     """Resolve a string annotation in its module. One that cannot be resolved is left for ninja to report."""
     with suppress(Exception):  # a name imported for type checking only, such as the request's
         stand_in = SimpleNamespace(__annotations__={"it": annotation})
-        return get_type_hints(stand_in, globalns=getattr(inspect.unwrap(view), "__globals__", {}), include_extras=True)[
-            "it"
-        ]
+        names = getattr(inspect.unwrap(view), "__globals__", {})
+        return get_type_hints(stand_in, globalns=names, include_extras=True)["it"]
     return annotation

@@ -154,14 +154,9 @@ class Observation:
         if isinstance(verdict, Execute):
             handle: RequestIdempotency = request.idempotency  # type: ignore[attr-defined]
             state = conclusions.conclude(self._ending(request, response, handle), needs_rollback=False).state
-            settlement = conclusions.settlement(
-                state,
-                ticket,
-                verdict,
-                fence=record,
-                outcome=self._outcome(store, response) if state is SettledState.COMPLETED else None,
-                ttl=handle.seconds,
-            )
+            outcome = self._outcome(store, response) if state is SettledState.COMPLETED else None
+            ttl = handle.seconds
+            settlement = conclusions.settlement(state, ticket, verdict, fence=record, outcome=outcome, ttl=ttl)
             if settlement is not None:
                 store.settle(ticket._replace(location=record.location), settlement)
         return verdict
@@ -220,13 +215,9 @@ class Observed(Unstored):
         """Return what a guard would derive if the key were new; another in each request if it would not guard it."""
         if (ticket := self._ticket()) is None:
             return super().derived(label)
+        secret, operation = conf.derive_secret(), first_operation(ticket)
         return derived_key(
-            conf.derive_secret(),
-            label,
-            scope=ticket.scope,
-            key=ticket.key,
-            operation=first_operation(ticket),
-            request=ticket.digest,
+            secret, label, scope=ticket.scope, key=ticket.key, operation=operation, request=ticket.digest
         )
 
     def _ticket(self) -> Ticket | None:

@@ -24,12 +24,12 @@ class WaitingMessages(Housekeeping):
             yield Erased(kind="waiting messages", erased=erased, left=left, held_by="a relay holds")
 
 
-def erase(key: str, *, dry: bool = False, using: str | None = None) -> tuple[int, int]:
+def erase(key: str, *, dry: bool = False) -> tuple[int, int]:
     """Delete the waiting messages of a key. Return how many were, and how many a relay holds. `dry`: only count.
 
     Keys are compared exactly, also where the database's collation says that `a` equals `A`.
     """
-    alias = router.db_for_write(Message) if using is None else using
+    alias = router.db_for_write(Message)
     messages = Message.objects.using(alias)
     found = [pk for pk, stored in messages.filter(key=key).values_list("pk", "key") if stored == key and key]
     if dry or not found:

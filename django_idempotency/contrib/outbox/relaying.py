@@ -10,7 +10,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -35,6 +35,7 @@ LONGEST, LONGEST_ALONE = 5.0, 0.2
 #: Seconds until a failed message is retried: the first pause, doubled with each attempt, and the longest.
 BACK_OFF, LONGEST_BACK_OFF = 1, 300
 
+_NOT_PUBLISHED = "Message %s to %s was not published, attempt %d: %s"
 _USERINFO = re.compile(r"//[^/@\s]+@")
 
 
@@ -57,26 +58,20 @@ class RelayedBatch:
         return [message.pk for message in (*self.published, *self.failed)]
 
 
+@dataclass
 class Relay:
-    """Publishes from the database `using`, up to `size` messages per batch, until `stopping` returns true.
+    """Publishes from the database `using`, up to `size` messages per batch, until `stopping` returns true."""
 
-    `once`: only messages that are due now, so that none is tried twice.
-    """
+    publish: Publish
+    _: KW_ONLY
+    using: str
+    size: int = 100
+    #: Only messages that are due now, so that none is tried twice?
+    once: bool = False
+    stopping: Callable[[], bool] = lambda: False
 
-    def __init__(
-        self,
-        publish: Publish,
-        *,
-        using: str,
-        size: int = 100,
-        once: bool = False,
-        stopping: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self._publish = publish
-        self._using = using
-        self._once = once
-        self._stopping = stopping
-        self._taker = Taker(using=using, size=size, due_at=utcnow() if once else None)
+    def __post_init__(self) -> None:
+        self._taker = Taker(using=self.using, size=self.size, due_at=utcnow() if self.once else None)
         #: After a batch with failures, only messages that have never failed are taken for as long as that batch took:
         #: otherwise attempts that time out could take all of the time.
         self._rather_new_until = 0.0
@@ -89,27 +84,27 @@ class Relay:
         published again. Raises `ConfigurationError` on a connection that is not in autocommit, where the deletion would
         not be committed, and on one that a publisher has left in another schema.
         """
-        connection = connections[self._using]
+        connection = connections[self.using]
         if not (connection.in_atomic_block or connection.get_autocommit()):  # atomic() would not COMMIT
             raise ConfigurationError(
-                f"The connection {self._using!r} is not in autocommit, so what is published would not be forgotten. "
+                f"The connection {self.using!r} is not in autocommit, so what is published would not be forgotten. "
                 'Take "AUTOCOMMIT": False out of DATABASES; the relay opens its own transactions.'
             )
         if not self._taker.locks_rows and not self._taker.any_due():
             return RelayedBatch()  # takes no lock
         began = time.monotonic()
         rather_new = began < self._rather_new_until
-        with transaction.atomic(using=self._using, durable=True):
+        with transaction.atomic(using=self.using, durable=True):
             batch = self._published(self._taker.take(rather_new=rather_new))
             stayed = not batch.published or self._taker.forget(batch.published)
             for message in batch.failed:  # each by its position: see forget()
                 stayed = self._taker.note(message) and stayed
             if not stayed:
                 raise ConfigurationError(
-                    f"The publisher has left the connection {self._using!r} in another schema, or has deleted messages. "
+                    f"The publisher has left the connection {self.using!r} in another schema, or has deleted messages. "
                     "All of the batch is published again. Let the publisher restore the schema: with schema_context(…)."
                 )
-        if batch.failed and not (rather_new or self._once):
+        if batch.failed and not (rather_new or self.once):
             self._rather_new_until = 2 * time.monotonic() - began
         return batch
 
@@ -117,7 +112,7 @@ class Relay:
         batch, waiting = RelayedBatch(), set[str]()
         until = time.monotonic() + (LONGEST if self._taker.locks_rows else LONGEST_ALONE)
         for message in taken:
-            if self._stopping() or (batch and time.monotonic() > until):
+            if self.stopping() or (batch and time.monotonic() > until):
                 break
             if message.key in waiting:
                 continue
@@ -138,11 +133,11 @@ class Relay:
 
     def _publish_apart(self, message: Message) -> None:
         """Publish in a savepoint: what a failed publisher wrote is undone, since others share the transaction."""
-        own = _Savepoint(self._using)
+        own = _Savepoint(self.using)
         try:
-            with connections[self._using].execute_wrapper(own):
+            with connections[self.using].execute_wrapper(own):
                 message.open()
-                refuse_promise(self._publish(message))
+                refuse_promise(self.publish(message))
         except Exception:
             own.roll_back()
             raise
@@ -179,13 +174,7 @@ def _note(message: Message, error: Exception) -> Message:
     wait = min(BACK_OFF * 2 ** min(message.attempts - 1, 30), LONGEST_BACK_OFF)
     message.not_before = utcnow() + timedelta(seconds=wait)
     message.last_error = describe_error(error)
-    logger.warning(
-        "Message %s to %s was not published, attempt %d: %s",
-        message.message_id,
-        message.topic,
-        message.attempts,
-        message.last_error,
-    )
+    logger.warning(_NOT_PUBLISHED, message.message_id, message.topic, message.attempts, message.last_error)
     return message
 
 

@@ -137,9 +137,8 @@ class Taker:
                 self._since = page[0][0] - 1
             last = len(page) < PAGE
             end = page[-1][0] if page else after
-            covered = (
-                0 if after == start else after
-            )  # failed messages can be anywhere, even before the first that has not failed
+            # Failed messages can be anywhere, even before the first that has not failed.
+            covered = 0 if after == start else after
             page += [row for row in failed if covered < row[0] and (last or row[0] <= end)]
             rows = {row[0]: row for row in [*page, *self._of_lanes(page, since=after)]}
             lanes = sort((row for _, row in sorted(rows.items()) if row[1] not in passed), due=due)

@@ -165,13 +165,8 @@ class Screening:
 
     def _beyond(self, rate: str, counted: str, increment: bool) -> TooManyKeys | None:
         try:
-            found = _library()(
-                self._request,
-                group=f"{_COUNTED}{_route(self._request)}",
-                key=lambda *_: counted,
-                rate=rate,
-                increment=increment,
-            )
+            group = f"{_COUNTED}{_route(self._request)}"
+            found = _library()(self._request, group=group, key=lambda *_: counted, rate=rate, increment=increment)
         except ConfigurationError:
             raise
         except Exception as error:  # noqa: BLE001 - see the module

@@ -110,14 +110,11 @@ class Expression(Selector):
         find: Callable[[Any], Any] = partial(getattr(interpreter, f"visit_{tree['type']}"), tree)
         if any(inflates(call["value"]) for call in _calls(tree)):
             find = inflating_once(find)
-        roots = set(_roots(tree))
+        found, parts = set(_roots(tree)), _in_parts(tree)
+        field = tree["value"] if tree["type"] == "field" else None
+        roots = frozenset(name for name in found if name is not None)
         super().__init__(
-            expression=expression,
-            find=find,
-            field=tree["value"] if tree["type"] == "field" else None,
-            roots=frozenset(name for name in roots if name is not None),
-            whole=None in roots,
-            in_parts=_in_parts(tree),
+            expression=expression, find=find, field=field, roots=roots, whole=None in found, in_parts=parts
         )
 
     def _reason(self, error: Exception) -> str:

@@ -127,7 +127,8 @@ def selected_key(document: Document, policy: Policy, scope: str) -> str | None:
         found, reason = None, str(error)
     if not reason:
         if policy.key_format != ANY:
-            found = _formatted(found, policy)
+            text = str(found) if isinstance(found, UUID) else found
+            found = formatted(text if isinstance(text, str) else "", policy)
             if policy.key_format == ISSUED:
                 wing("issued_keys").require_bound(found, scope, http)
         try:
@@ -141,12 +142,6 @@ def selected_key(document: Document, policy: Policy, scope: str) -> str | None:
         raise KeyMissing(_UNREADABLE if document.unreadable else "")
     leave_unguarded(http, NO_KEY, reason)
     return None
-
-
-def _formatted(found: Any, policy: Policy) -> str:
-    """Return a selected key in the spelling of the policy's format. Raises what `formatted()` raises."""
-    text = str(found) if isinstance(found, UUID) else found
-    return formatted(text if isinstance(text, str) else "", policy)
 
 
 # ----------------------------------------------------------------------------------------------------- the fingerprint

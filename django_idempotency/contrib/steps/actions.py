@@ -12,14 +12,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from asgiref.sync import async_to_sync
+from asgiref.sync import async_to_sync, iscoroutinefunction
 from django.db import connections
 
 from ...core import driving
 from ...core.concurrency import in_thread
 from ...errors import ConfigurationError
 from ...runtime.current_step import CURRENT_STEP, RunningStep
-from .terms import is_async
 
 T = TypeVar("T")
 
@@ -54,11 +53,11 @@ class Call:
     drives_async: bool = False
 
     def run(self) -> Any:
-        if is_async(self.function) and not self.drives_async:
+        if iscoroutinefunction(self.function) and not self.drives_async:
             raise ConfigurationError(
                 f"{getattr(self.function, '__name__', self.function)} is async: in async code, await astep(…)."
             )
-        called = async_to_sync(self.function) if is_async(self.function) else self.function
+        called = async_to_sync(self.function) if iscoroutinefunction(self.function) else self.function
         with entered(self.step):
             result = self._called(called)
         if inspect.iscoroutine(result):
@@ -68,7 +67,7 @@ class Call:
 
     async def arun(self) -> Any:
         with entered(self.step):
-            if is_async(self.function):
+            if iscoroutinefunction(self.function):
                 result = self._called(self.function)
             else:
                 result = await in_thread(self._called, self.function, close=connections.close_all)

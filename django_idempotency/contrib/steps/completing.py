@@ -44,6 +44,8 @@ logger = logging.getLogger("django_idempotency")
 TAKEN = timedelta(minutes=5)
 #: The lease under which an operation is given up (seconds); it is renewed.
 LEASE = 60.0
+#: What is called before a person's undos begin; `None`: no person has decided them.
+ByHand = Callable[[], None] | None
 
 _ABANDONED = "or a person gives it up: --undo and its id"
 _ORPHANED = "its record is gone, so nobody can tell whether it ended. A person decides: --undo and its id"
@@ -140,7 +142,9 @@ def _look_at(row: Step, record: Record | None, using: str) -> Looked:
         return _ended(row, record, using)
     if record is not None and row.arguments is not None and record.status is Status.RUNNING:
         return _finish(row, record)
-    can_be_ended = _can_be_ended(row, using)
+    # Could a command undo or finish it? Otherwise it is watched only to delete its results.
+    undoable = Step.objects.using(using).filter(run=row.run).exclude(undo="")
+    can_be_ended = row.arguments is not None or undoable.exists()
     if record is not None:
         return _waits(row, _ABANDONED if can_be_ended else "")
     if can_be_ended:
@@ -155,11 +159,6 @@ def own(row: Step, found: Record | None) -> Record | None:
         return None
     ended = found.status is Status.COMPLETED and kind_of(found.outcome) is not OutcomeKind.HELD
     return None if rules.expired(found) and not ended else found
-
-
-def _can_be_ended(row: Step, using: str) -> bool:
-    """Could a command undo or finish the operation? Otherwise it is watched only to delete its results."""
-    return row.arguments is not None or Step.objects.using(using).filter(run=row.run).exclude(undo="").exists()
 
 
 def _ended(row: Step, record: Record, using: str) -> Looked:
@@ -197,18 +196,12 @@ def _finish(row: Step, record: Record) -> Looked:
 
 
 def give_up_owned(
-    store: BaseStore,
-    record: Record,
-    journal: Journal,
-    *,
-    ttl: float | None = None,
-    by_hand: bool = False,
-    owned: Callable[[], None] = lambda: None,
+    store: BaseStore, record: Record, journal: Journal, *, ttl: float | None = None, by_hand: ByHand = None
 ) -> bool | None:
     """Take the record over, undo its steps, and let retries know. `None`: it has another owner, and nothing was done.
 
-    `ttl` is how long retries get to know it (seconds); `None`: as long as the record is kept. `by_hand`: see give_up().
-    `owned` is called when it is ours.
+    `ttl` is how long retries get to know it (seconds); `None`: as long as the record is kept. `by_hand`: a person does it,
+    see give_up(); it is called when the record is ours.
     """
     ticket = record.ticket(owner=uuid4())._replace(lease=LEASE, guarantee=Guarantee.LEASE)
     if ttl is not None:
@@ -224,8 +217,9 @@ def give_up_owned(
     if not claimed:
         return None
     try:
-        owned()
-        undone = drive(give_up(journal, by_hand=by_hand))
+        if by_hand is not None:
+            by_hand()
+        undone = drive(give_up(journal, by_hand=by_hand is not None))
     except BaseException:
         operation.abandon()
         journal.put_back(forgotten)  # no command calls it again if the barrier is written
@@ -263,16 +257,7 @@ def journal_of(row: Any, using: str, *, ttl: float | None = None) -> Journal:
     Who ends it with this journal deletes its results: the row does not say whether its policy keeps them.
     """
     kept = max(timedelta(days=1), row.purge_at - row.read_at).total_seconds() if ttl is None else ttl
-    return Journal(
-        run=row.run,
-        record=row.record,
-        operation=row.operation,
-        store=row.store,
-        attempt=row.attempt,
-        using=using,
-        ttl=kept,
-        keeps_results=False,
-    )
+    return Journal(of=row, using=using, ttl=kept, keeps_results=False)
 
 
 def _waits(row: Step, reason: str) -> Looked:

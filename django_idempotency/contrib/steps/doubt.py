@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from ..takeovers.decisions import HoldForReview, RunAgain, UseResult
+from ..takeovers.decisions import Question
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """The argument of `ask`: a step was found started and not ended. Return `run()`, `found(result)` or `hold()`."""
+class Asked(Question):
+    """The argument of `ask`: a step was found started and not ended.
+
+    Return `run()` if it had no effect (where the operation gives up, there is nothing to undo), `found(result)` if it was
+    carried out, or `hold()` if nobody knows.
+    """
 
     name: str
     #: The key under which it may have called.
     key: str
-
-    def run(self) -> RunAgain:
-        """It had no effect: run it. Where the operation gives up, there is nothing to undo."""
-        return RunAgain()
-
-    def found(self, result: Any) -> UseResult:
-        """It was carried out, and this is its result."""
-        return UseResult(result)
-
-    def hold(self) -> HoldForReview:
-        """Nobody knows: a person must decide."""
-        return HoldForReview()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

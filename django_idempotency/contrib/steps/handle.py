@@ -22,10 +22,11 @@ from ..at_rest.encryption import sealing
 from .actions import Actions, Query, adrive, drive
 from .calls import dump_call
 from .journal import Journal, database_of
+from .models import Step
 from .one_step import OneStep
 from .rules import owes_undo
-from .running import Steps
-from .terms import OPTIONS, terms_of
+from .running import Steps, is_resumed
+from .terms import OPTIONS, StepTerms
 from .undoing import give_up
 
 T = TypeVar("T")
@@ -171,8 +172,8 @@ class StepsHandle(OperationHandle):
 
     def _step(self, name: str, function: Callable[..., Any] | None, given: dict[str, Any]) -> OneStep:
         """Return a step. Takes its options out of what was given: the rest is for the function."""
-        terms = terms_of(name, function, **{option: given.pop(option) for option in OPTIONS if option in given})
-        return OneStep(self._run(), terms)
+        options = {option: given.pop(option) for option in OPTIONS if option in given}
+        return OneStep(self._run(), StepTerms(name=name, function=function, **options))
 
     def undo_steps(self) -> bool:
         """Give up: undo the steps that have an undo, in reverse. The response is stored, whatever its status is.
@@ -199,44 +200,35 @@ class StepsHandle(OperationHandle):
         policy = self._policy
         if policy is None or policy.guarantee is Guarantee.ATOMIC:
             return False
-        return (policy.store_body or sealing() is not None) and _is_resumed(self._operation)
+        return (policy.store_body or sealing() is not None) and is_resumed(self._operation)
 
     def _run(self) -> Steps:
-        steps = self._steps
-        if steps is None:
-            steps = self._steps = self._new_steps()
-        return steps
+        if self._steps is None:
+            self._steps = self._new_steps()
+        return self._steps
 
     def _new_steps(self) -> Steps:
         operation, policy = self._operation, self._policy
         if isinstance(operation, Unstored):
-            return Steps(None, derive=self._derive)
+            return Steps(operation, None, self._dumped)
         assert policy is not None
         if policy.guarantee is Guarantee.ATOMIC:
-            return Steps(None, derive=self._derive, atomic=operation.store.using)
+            return Steps(operation, None, self._dumped)
         if not policy.store_body and sealing() is None:
             raise ConfigurationError(
                 "A step stores its result until the operation has ended, and the policy says store_body=False: type "
                 "ENCRYPTION_KEYS, so that it is stored sealed, or leave the step or store_body out."
             )
-        journal = Journal(
+        first = Step(
             run=UUID(bytes=bytes.fromhex(self._derive("steps"))[:16], version=5),
             record=operation.ticket.id,
             operation=_operation_of(operation),
             store=policy.store,
             attempt=self.attempt,
-            using=database_of(operation.store),
-            ttl=operation.ticket.ttl,
-            keeps_results=policy.store_body,
         )
-        return Steps(
-            journal,
-            derive=self._derive,
-            age=self._operation.age,
-            is_lost=lambda: self.lost,
-            resumed=_is_resumed(operation),
-            arguments=self._dumped,
-        )
+        using, ttl = database_of(operation.store), operation.ticket.ttl
+        journal = Journal(of=first, using=using, ttl=ttl, keeps_results=policy.store_body)
+        return Steps(operation, journal, self._dumped)
 
     def _dumped(self) -> bytes | None:
         """Return the arguments of a function's call, with which a command can finish it. It cannot finish a view."""
@@ -351,11 +343,6 @@ class StepsCourse(Course):
             return False  # what a person decides about is not undone
         given_up = steps is not None and steps.given_up
         return isinstance(error, OperationCancelled if given_up else tuple(policy.undo_on))
-
-
-def _is_resumed(operation: Operation) -> bool:
-    """May an earlier attempt have done steps?"""
-    return operation.attempt > 1 or operation.run is None or operation.run.takeover or operation.run.resumed
 
 
 def _operation_of(operation: Operation) -> UUID:

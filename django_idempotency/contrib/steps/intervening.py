@@ -22,7 +22,7 @@ from ...errors import LostRace
 from ...stores.base import Audit, BaseStore, audited
 from ...stores.orm.clock import Clock
 from .actions import drive
-from .completing import TAKEN, give_up_owned, journal_of, own, why_not_undone
+from .completing import give_up_owned, journal_of, own, take_again, why_not_undone
 from .journal import Journal, PositionTaken
 from .models import Step
 from .rules import OWING, StepState
@@ -81,7 +81,7 @@ def _undo(store: BaseStore, last: Step, *, using: str, audit: Audit, ttl: float)
     kept = ttl if held else None
     journal = journal_of(last, using, ttl=kept)
     if record is not None and (held or record.status is not Status.COMPLETED):
-        undone = give_up_owned(store, record, journal, ttl=kept, by_hand=True, owned=owned)
+        undone = give_up_owned(store, record, journal, ttl=kept, by_hand=owned)
         return Intervention.BUSY if undone is None else Intervention.DONE
     if record is None or last.state == StepState.BARRIER or record.outcome == CANCELLATION:
         return _finish(journal, last, owned)
@@ -135,12 +135,8 @@ def _take(last: Any, using: str) -> bool:
     """Take the barrier, if there is one. `False`: a process is at its undos, or has died there a moment ago."""
     if last.state != StepState.BARRIER or last.due_at is None:
         return True
-    steps = Step.objects.using(using)
-    failed = steps.filter(run=last.run, state__in=OWING).exclude(error="")
+    failed = Step.objects.using(using).filter(run=last.run, state__in=OWING).exclude(error="")
     if last.due_at > last.read_at and not failed.exists():
         return False
     with transaction.atomic(using=using):
-        if not steps.filter(pk=last.pk, due_at=last.due_at).update(due_at=Clock(TAKEN)):
-            return False
-        failed.update(error="")
-    return True
+        return take_again(last, using)

@@ -6,7 +6,7 @@ Results and arguments are sealed with ENCRYPTION_KEYS, if there are any, for the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -25,7 +25,7 @@ from ..at_rest.sealed import CannotOpen
 from ..kept_exceptions.storing import load_error
 from .models import Step
 from .rules import BARRIER_NAME, OWING, StepState
-from .terms import StepTerms, function_at
+from .terms import StepTerms, function_at, results_of
 
 #: `outcome`: "executed", "skipped" (an earlier attempt has done it), "failed", "in_doubt" (it broke off, and a person
 #: decides), "undone", or "not_undone" (its undo is tried again, or a person decides). A project may have many names of steps.
@@ -42,11 +42,8 @@ class PositionTaken(Exception):
 class Journal:
     """The rows of one operation."""
 
-    run: UUID
-    record: UUID
-    operation: UUID
-    store: str
-    attempt: int
+    #: A row of it, or one that is not written: its run, record, operation, store and attempt are those of all.
+    of: Step
     #: The database of the table.
     using: str
     #: How long a row is kept (seconds): as long as the record.
@@ -71,17 +68,19 @@ class Journal:
         """
         # What keeps no results is watched for them, too: its process may die before it deletes them.
         of_interest = step.undo or step.arguments is not None or not (self.keeps_results or step.name == BARRIER_NAME)
-        step.run, step.record, step.operation = self.run, self.record, self.operation
-        step.store, step.attempt = self.store, self.attempt
+        step.run, step.record, step.operation = self.of.run, self.of.record, self.of.operation
+        step.store, step.attempt = self.of.store, self.of.attempt
         step.created_at, step.purge_at = Clock(), Clock(timedelta(seconds=self.ttl))
         if step.result is not None:
-            step.result, step.ended_at = seal(bytes(step.result), self.run, step.position, "result"), Clock()
+            step.result, step.ended_at = seal(bytes(step.result), step.run, step.position, "result"), Clock()
         if step.arguments is not None:
-            step.arguments = seal(bytes(step.arguments), self.run, step.position, "arguments")
+            step.arguments = seal(bytes(step.arguments), step.run, step.position, "arguments")
         if step.state == StepState.BARRIER or (of_interest and not watched):
             step.due_at = Clock(DUE)
         try:
-            with _contained(self.using) if contained else nullcontext():
+            # A refused INSERT must not break a transaction that is open, such as a test's.
+            contain = contained and connections[self.using].in_atomic_block
+            with transaction.atomic(using=self.using) if contain else nullcontext():
                 step.save(force_insert=True, using=self.using)
         except IntegrityError as taken:
             raise PositionTaken from taken
@@ -102,12 +101,12 @@ class Journal:
         """Keep the rows as long as a record that waits for a person."""
         self._rows.update(purge_at=Clock(timedelta(seconds=seconds)))
 
-    def take(self, step: Step, *, anew: bool = False) -> bool:
+    def take(self, step: Step, anew: bool) -> bool:
         """Let this attempt repeat a step that another one has begun. `False`: a third one was faster.
 
         `anew`: that one had no effect, so this is the first use of the step's key.
         """
-        values: dict[str, Any] = {"attempt": self.attempt, **({"created_at": Clock()} if anew else {})}
+        values: dict[str, Any] = {"attempt": self.of.attempt, **({"created_at": Clock()} if anew else {})}
         return self._change(step, was=[StepState.STARTED], also={"attempt": step.attempt}, **values)
 
     def may_send(self) -> bool:
@@ -117,14 +116,9 @@ class Journal:
 
     def end(self, step: Step, state: StepState, result: bytes, error: str = "") -> bool:
         """Write how a step ended that has begun. `False`: another owner was faster, or the operation has given up."""
-        return self._change(
-            step,
-            was=[StepState.STARTED],
-            state=state,
-            result=seal(result, step.run, step.position, "result"),
-            error=error,
-            ended_at=Clock(),
-        )
+        sealed = seal(result, step.run, step.position, "result")
+        was = [StepState.STARTED]
+        return self._change(step, was=was, state=state, result=sealed, error=error, ended_at=Clock())
 
     def mark(self, step: Step, was: Sequence[StepState], state: StepState) -> bool:
         """Change the state of a row, if it is still one of those. Return whether it was."""
@@ -179,7 +173,7 @@ class Journal:
 
     @property
     def _rows(self) -> Any:
-        return self._all.filter(run=self.run)
+        return self._all.filter(run=self.of.run)
 
     @property
     def _all(self) -> Any:
@@ -189,11 +183,6 @@ class Journal:
 def database_of(store: BaseStore) -> str:
     """Return the alias of the database that has the steps of a store's records: the records' own, if they are rows."""
     return store.rows_in or router.db_for_write(Step)
-
-
-def _contained(using: str) -> AbstractContextManager[None]:
-    """Contain a refused INSERT in a savepoint if a transaction is open, such as a test's."""
-    return transaction.atomic(using=using) if connections[using].in_atomic_block else nullcontext()
 
 
 def seal(value: bytes, run: UUID, position: int, what: str) -> bytes:
@@ -214,7 +203,7 @@ def place(run: UUID, position: int, what: str) -> tuple[bytes, ...]:
 def load(row: Any, terms: StepTerms | None = None) -> Any:
     """Return the result of a row. Raises `StepResultNotStored`. `terms`: without them, its function is imported."""
     try:
-        results = (terms or StepTerms(name=row.name, function=function_at(row.function))).results
+        results = results_of(function_at(row.function)) if terms is None else terms.results
         return results.load(_stored(row))
     except (Unreadable, ImportError) as error:
         raise StepResultNotStored(

@@ -19,6 +19,7 @@ from ...errors import (
     StepsChanged,
 )
 from ...runtime.current_step import RunningStep
+from ...runtime.handle import HELD_FOR
 from ..kept_exceptions.storing import dump_error
 from ..takeovers.decisions import HoldForReview, RunAgain, UseResult
 from .actions import Actions, Call, Query, only_in
@@ -61,7 +62,7 @@ class OneStep:
         if takes_key(terms.function):
             kwargs = {**kwargs, KEY_ARGUMENT: self.running.key}
         call = Call(terms.function, args, kwargs, step=self.running, retry=terms.retry)
-        if terms.here:
+        if terms.is_here:
             return (yield from self._write_here(call))
         try:
             result = yield call
@@ -78,8 +79,8 @@ class OneStep:
         self.running = RunningStep(
             name=name,
             key=steps.derive(f"step:{name}"),
-            operation="" if steps.journal is None else steps.journal.run.hex,
-            transactional=self.terms.here,
+            operation="" if steps.journal is None else steps.journal.of.run.hex,
+            transactional=self.terms.is_here,
             may_send=None if steps.journal is None else steps.journal.may_send,
         )
         yield from self._enter()
@@ -106,7 +107,7 @@ class OneStep:
 
         Return whether another owner was faster: then its result counts, and not the exception.
         """
-        kept = self.terms.keep
+        kept = tuple(self.terms.keep)
         if not isinstance(error, Exception):
             self.steps.cut = self.terms.name
             return False
@@ -129,7 +130,7 @@ class OneStep:
     def _enter(self) -> Actions[None]:
         """Look at the row until it is clear whether the body runs here, or the step is `done`."""
         terms, steps = self.terms, self.steps
-        attempt = 0 if steps.journal is None else steps.journal.attempt
+        attempt = 0 if steps.journal is None else steps.journal.of.attempt
         runs = False
         while not runs:
             row = self.row = steps.row_at(self.position)
@@ -158,7 +159,7 @@ class OneStep:
         """Take the step over from an earlier attempt. `False`: another owner was faster, so look again."""
         if self.steps.is_lost():
             raise OwnershipLost
-        return (yield from self.steps.take(self.row, anew=anew))
+        return (yield from self.steps.change(self.steps.noted.take, self.row, anew))
 
     def _ask(self) -> Actions[bool]:
         """Ask whether the step, which broke off, had its effect. `True`: its body runs; `False`: look again."""
@@ -169,7 +170,8 @@ class OneStep:
             case RunAgain():
                 return (yield from self._take(anew=True))
             case UseResult(result=result):
-                yield from self.steps.end(self.row, StepState.DONE, self.terms.results.dump(result))
+                data = self.terms.results.dump(result)
+                yield from self.steps.change(self.steps.noted.end, self.row, StepState.DONE, data)
                 return False
             case HoldForReview():
                 yield from self._hold()
@@ -179,7 +181,7 @@ class OneStep:
 
     def _hold(self) -> Actions[NoReturn]:
         """Leave the operation to a person."""
-        yield from self.steps.hold()
+        yield Query(self.steps.noted.hold, HELD_FOR)
         self.steps.held = True
         STEPS.record(outcome="in_doubt")
         raise OperationHeld(
@@ -258,7 +260,7 @@ class OneStep:
                 self.row = yield from self.steps.insert(self._row(state, data, error))
                 written = self.row is not None
             else:
-                written = yield from self.steps.end(self.row, state, data, error)
+                written = yield from self.steps.change(self.steps.noted.end, self.row, state, data, error)
             if not written:
                 yield from self._use_other()
         reached(self.terms.name, Border.AFTER)

@@ -17,14 +17,11 @@ from typing import Any, Protocol
 BARRIER_NAME = ""
 
 
-class Repeats(str, Enum):
+class Repeats(Enum):
     """What a step may do that was found started and not ended."""
 
     AT_LEAST_ONCE = "least_once"  # run again, with the same key
     AT_MOST_ONCE = "most_once"  # ask the project, or a person
-
-    def __str__(self) -> str:
-        return self.value
 
 
 class StepState(IntEnum):

@@ -15,9 +15,10 @@ from django.db import connections
 from ... import conf
 from ...core.lifetime import remembered
 from ...core.records import shortened
+from ...engine.operation import Operation
 from ...errors import ConfigurationError, OperationCancelled, OwnershipLost
 from ...runtime.current_step import CURRENT_STEP
-from ...runtime.handle import HELD_FOR
+from ...runtime.derivation import Unstored, derive
 from ...runtime.transactions import in_transaction
 from .actions import Actions, Query
 from .journal import Journal, PositionTaken
@@ -34,29 +35,18 @@ class Steps:
     Another owner may write rows, too: who is slower at a position reads all of them again.
     """
 
-    def __init__(
-        self,
-        journal: Journal | None,
-        *,
-        derive: Callable[[str], str],
-        age: Callable[[], timedelta] = timedelta,
-        is_lost: Callable[[], bool] = lambda: False,
-        resumed: bool = False,
-        atomic: str | None = None,
-        arguments: Callable[[], bytes | None] = lambda: None,
-    ) -> None:
+    def __init__(self, operation: Operation, journal: Journal | None, dump: Callable[[], bytes | None]) -> None:
         #: `None`: nothing is remembered. The operation is `atomic`, or idempotency is off.
         self.journal = journal
         #: The rows; `None`: not read yet. The first attempt has none.
-        self._read: list[Any] | None = None if resumed else []
+        self._read: list[Any] | None = [] if journal is None or not is_resumed(operation) else None
         #: Is this the first attempt?
-        self.first = not resumed
-        self.derive = derive
-        self._age = age
-        self.is_lost = is_lost
+        self.first = self._read is not None
+        self.derive = partial(derive, operation)
+        self._age, self.is_lost = operation.age, operation.is_lost
         #: The database of the guard's transaction, if the operation is `atomic`.
-        self.atomic = atomic
-        self._dump = arguments
+        self.atomic = None if journal is not None or isinstance(operation, Unstored) else operation.store.using
+        self._dump = dump
         #: The arguments of the operation's call, stored in the first row; `None`: no command can finish it.
         self.arguments: bytes | None = None
         self._names: set[str] = set()
@@ -105,9 +95,9 @@ class Steps:
 
         A start that is not written was at the end of the step before, or later.
         """
-        if terms.here or self.journal is None:
+        if terms.is_here or self.journal is None:
             return True
-        unwritten = self.journal.attempt > 1 and not terms.starts
+        unwritten = self.journal.of.attempt > 1 and not terms.starts
         if self.row_at(position) is None and not unwritten:
             return True
         if (age := self._age_of(position)) is None and position > 1:
@@ -173,7 +163,7 @@ class Steps:
                 shortened(str(left.record)),
                 left.name,
             )
-        self._noted.finish(len(self._rows) + 1)
+        self.noted.finish(len(self._rows) + 1)
 
     # ------------------------------------------------------------------------------------------------------- the rows
 
@@ -185,7 +175,7 @@ class Steps:
 
     def reload(self) -> Actions[None]:
         """Read them again."""
-        self._read, self._read_at = (yield Query(self._noted.load)), time.monotonic()
+        self._read, self._read_at = (yield Query(self.noted.load)), time.monotonic()
 
     def forget(self) -> None:
         """Forget them: one may have been written, or not."""
@@ -218,7 +208,7 @@ class Steps:
 
     def write(self, row: Step, *, contained: bool = True) -> Step:
         """Write a row at the next position. See `Journal.insert()`."""
-        return self._noted.insert(row, watched=self._are_watched, contained=contained)
+        return self.noted.insert(row, watched=self._are_watched, contained=contained)
 
     def insert(self, row: Step) -> Actions[Any]:
         """Write a row at the next position, and return it. `None`: another owner was faster."""
@@ -237,26 +227,16 @@ class Steps:
         if self._read is not None:
             self._read.append(row)
 
-    def take(self, row: Any, *, anew: bool = False) -> Actions[bool]:
-        """Take a step over from an earlier attempt; `anew`: that one had no effect. `False`: another owner was faster."""
-        return self._change(partial(self._noted.take, anew=anew), row)
-
-    def end(self, row: Any, state: StepState, data: bytes, error: str = "") -> Actions[bool]:
-        """Write how a step ended that has begun. `False`: another owner was faster."""
-        return self._change(self._noted.end, row, state, data, error)
-
-    def _change(self, changing: Callable[..., bool], *given: Any) -> Actions[bool]:
+    def change(self, changing: Callable[..., bool], *given: Any) -> Actions[bool]:
+        """Change a row by a method of the journal. `False`: another owner was faster, and all rows are read again."""
         if (yield Query(changing, *given)):
             return True
         yield from self.reload()
         return False
 
-    def hold(self) -> Actions[None]:
-        """Keep the rows until a person has decided."""
-        yield Query(self._noted.hold, HELD_FOR)
-
     @property
-    def _noted(self) -> Journal:
+    def noted(self) -> Journal:
+        """The journal of what is remembered."""
         assert self.journal is not None, "what is not remembered has no rows"
         return self.journal
 
@@ -264,6 +244,11 @@ class Steps:
     def _rows(self) -> list[Any]:
         assert self._read is not None
         return self._read
+
+
+def is_resumed(operation: Operation) -> bool:
+    """May an earlier attempt have done steps?"""
+    return operation.attempt > 1 or operation.run is None or operation.run.takeover or operation.run.resumed
 
 
 def _refuse_misplaced(terms: StepTerms, *, unfinished: str | None, earlier: AbstractSet[str], atomic: bool) -> None:
@@ -275,7 +260,7 @@ def _refuse_misplaced(terms: StepTerms, *, unfinished: str | None, earlier: Abst
         )
     if terms.name in earlier:
         raise ConfigurationError(f"There are two steps {terms.name!r} in this operation: give each its own name.")
-    if atomic and not (terms.here and terms.undo is None):
+    if atomic and not (terms.is_here and terms.undo is None):
         raise ConfigurationError(
             f'The step {terms.name!r} calls elsewhere, or has an undo, and the guarantee is "atomic": all that the view '
             'writes is rolled back together, and a call elsewhere is not. Type guarantee="lease".'

@@ -5,10 +5,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
-from asgiref.sync import iscoroutinefunction
 from django.utils.module_loading import import_string
 
 from ...core.serialization.results import FunctionResults, results_for
@@ -25,81 +24,75 @@ LONGEST_NAME = 100
 
 @dataclass(frozen=True, kw_only=True)
 class StepTerms:
-    """The terms of one step. Raises `ConfigurationError` for terms that can never work."""
+    """The terms of one step, as it was called. Raises `ConfigurationError` for terms that can never work."""
 
     name: str
     #: `None`: a block.
     function: Callable[..., Any] | None = None
     undo: Callable[..., Any] | None = None
-    repeats: Repeats = Repeats.AT_LEAST_ONCE
+    at: str = Repeats.AT_LEAST_ONCE.value
     ask: Callable[..., Any] | None = None
-    #: Does it write to the database of the steps, in one transaction with its result?
-    here: bool = False
+    #: See `is_here`. `None`: the function's arguments say so.
+    here: bool | None = None
     #: The exceptions that are its result: nothing was done.
-    keep: tuple[type[Exception], ...] = ()
+    keep: Sequence[type[Exception]] = ()
     retry: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
-        if not self.name.strip() or len(self.name) > LONGEST_NAME:
-            raise ConfigurationError(f"A step's name is a text of 1 to {LONGEST_NAME} characters, not {self.name!r}.")
-        if self.here and self.repeats is Repeats.AT_MOST_ONCE:
+        name = self.name
+        if self.at not in {each.value for each in Repeats}:
+            raise ConfigurationError(f'step({name!r}, at={self.at!r}): at is "least_once" or "most_once".')
+        if self.here and self.function is None:
+            raise ConfigurationError(f"step({name!r}, here=True) as a block: what writes here is given as a function.")
+        self._refuse_signatures()
+        if not name.strip() or len(name) > LONGEST_NAME:
+            raise ConfigurationError(f"A step's name is a text of 1 to {LONGEST_NAME} characters, not {name!r}.")
+        if self.is_here and self.repeats is Repeats.AT_MOST_ONCE:
             raise ConfigurationError(
-                f'step({self.name!r}, at="most_once") writes here, so it is done exactly once without it: leave it out.'
+                f'step({name!r}, at="most_once") writes here, so it is done exactly once without it: leave it out.'
             )
-        if self.ask is not None and self.here:
-            raise ConfigurationError(f"step({self.name!r}, ask=…) writes here: it never breaks off halfway.")
+        if self.ask is not None and self.is_here:
+            raise ConfigurationError(f"step({name!r}, ask=…) writes here: it never breaks off halfway.")
         for given, what in ((self.undo, "undo"), (self.ask if self.undo else None, "ask")):
             if given is not None and path_of(given) == "":
                 raise ConfigurationError(
-                    f"step({self.name!r}, {what}={given!r}): another process may have to call it, so give a function of a "
+                    f"step({name!r}, {what}={given!r}): another process may have to call it, so give a function of a "
                     "module, not a lambda, a method or a function inside another."
                 )
+
+    def _refuse_signatures(self) -> None:
+        name, function = self.name, self.function
+        for given in (function if self.here is None else None, self.undo):
+            if given is not None and takes_anything(given):
+                raise ConfigurationError(
+                    f"step({name!r}): {given!r} takes any keyword, so nobody can tell whether it wants {KEY_ARGUMENT}. Wrap it "
+                    f"in a function that says so, such as def {name.replace('-', '_')}(…, *, {KEY_ARGUMENT})."
+                )
+        if function is not None and not self.is_here and is_lambda(function) and not takes_key(function):
+            raise ConfigurationError(
+                f"step({name!r}): {function!r} has no argument {KEY_ARGUMENT}, so it cannot get the step's key, and a repetition "
+                f"would be another call. Write def {name.replace('-', '_')}(…, *, {KEY_ARGUMENT})."
+            )
+
+    @cached_property
+    def is_here(self) -> bool:
+        """Does it write to the database of the steps, in one transaction with its result?"""
+        return (self.function is not None and not takes_key(self.function)) if self.here is None else self.here
+
+    @property
+    def repeats(self) -> Repeats:
+        """What it may do that broke off."""
+        return Repeats(self.at)
 
     @property
     def starts(self) -> bool:
         """Is its start committed before its body runs? If it were not, a crash would leave nothing to undo or to ask about."""
-        return not self.here and (self.undo is not None or self.repeats is Repeats.AT_MOST_ONCE)
+        return not self.is_here and (self.undo is not None or self.repeats is Repeats.AT_MOST_ONCE)
 
     @property
     def results(self) -> FunctionResults:
         """How its results are stored. An undo may have to read them in another process."""
         return results_of(None if self.undo is not None and path_of(self.function) == "" else self.function)
-
-
-def terms_of(
-    name: str,
-    function: Callable[..., Any] | None,
-    *,
-    undo: Callable[..., Any] | None = None,
-    at: str = "least_once",
-    ask: Callable[..., Any] | None = None,
-    here: bool | None = None,
-    keep: Sequence[type[Exception]] = (),
-    retry: Callable[..., Any] | None = None,
-) -> StepTerms:
-    """Return the terms of a step as it was called. Raises `ConfigurationError`."""
-    try:
-        repeats = Repeats(at)
-    except ValueError:
-        raise ConfigurationError(f'step({name!r}, at={at!r}): at is "least_once" or "most_once".') from None
-    if here and function is None:
-        raise ConfigurationError(f"step({name!r}, here=True) as a block: what writes here is given as a function.")
-    for given in (function if here is None else None, undo):
-        if given is not None and takes_anything(given):
-            raise ConfigurationError(
-                f"step({name!r}): {given!r} takes any keyword, so nobody can tell whether it wants {KEY_ARGUMENT}. Wrap it in a "
-                f"function that says so, such as def {name.replace('-', '_')}(…, *, {KEY_ARGUMENT})."
-            )
-    if here is None:
-        here = function is not None and not takes_key(function)
-    if function is not None and not here and is_lambda(function) and not takes_key(function):
-        raise ConfigurationError(
-            f"step({name!r}): {function!r} has no argument {KEY_ARGUMENT}, so it cannot get the step's key, and a repetition "
-            f"would be another call. Write def {name.replace('-', '_')}(…, *, {KEY_ARGUMENT})."
-        )
-    return StepTerms(
-        name=name, function=function, undo=undo, repeats=repeats, ask=ask, here=here, keep=tuple(keep), retry=retry
-    )
 
 
 def takes_key(function: Callable[..., Any]) -> bool:
@@ -151,8 +144,3 @@ def results_of(function: Callable[..., Any] | None) -> FunctionResults:
 
 
 def _untyped() -> None: ...
-
-
-def is_async(function: Callable[..., Any] | None) -> bool:
-    """Is it a coroutine function?"""
-    return function is not None and iscoroutinefunction(function)

@@ -28,7 +28,7 @@ from .actions import Actions, Call, Query, only_in
 from .doubt import Asked, InDoubt
 from .journal import STEPS, Journal, PositionTaken, load
 from .rules import StepState, UndoAction, is_in_doubt, undo_action
-from .terms import KEY_ARGUMENT, StepTerms, function_at, takes_key
+from .terms import KEY_ARGUMENT, function_at, results_of, takes_key
 
 logger = logging.getLogger("django_idempotency")
 
@@ -60,7 +60,7 @@ def give_up(journal: Journal, *, by_hand: bool = False, cut: str | None = None) 
     """
     rows = yield from _bar(journal)
     # Behind the barrier, which a call that is written down now finds. What was sent before is ended, or on its way.
-    closed = yield Query(_close_calls, journal.run.hex)
+    closed = yield Query(_close_calls, journal.of.run.hex)
     failed: dict[Any, Exception] = {}
     for row in reversed(rows[:-1]):
         try:
@@ -179,7 +179,7 @@ def _find_out(journal: Journal, row: Any, *, by_hand: bool) -> Actions[None]:
         case RunAgain():
             written = yield Query(journal.mark, row, (StepState.STARTED,), StepState.SKIPPED)
         case UseResult(result=result):
-            data = StepTerms(name=row.name, function=function_at(row.function)).results.dump(result)
+            data = results_of(function_at(row.function)).dump(result)
             written = yield Query(journal.end, row, StepState.DONE, data)
         case HoldForReview():
             if by_hand:

@@ -141,9 +141,8 @@ class Search:
                 raise Unsearchable(f"{path!r} and {spelled[found.path]!r} are one column. Leave one out.")
         for path, _ in self.where:
             _column(self.model, path)
-        if not isinstance(_column(self.model, self.timestamp).field, models.DateTimeField) or (
-            LOOKUP_SEP in self.timestamp
-        ):
+        found = _column(self.model, self.timestamp)
+        if LOOKUP_SEP in self.timestamp or not isinstance(found.field, models.DateTimeField):
             raise Unsearchable(f"{self.timestamp!r} is not a DateTimeField of {self.model._meta.label}.")
 
     def rows(self, limit: int) -> list[Sighting]:
@@ -182,7 +181,8 @@ class Search:
         }
         try:
             everything = self.model._base_manager.using(self.using)  # noqa: SLF001 - documented; it hides no row
-            rows: QuerySet[Any] = everything.filter(*self._where(), **chosen)
+            where = [Q(**{path: _value(path, text)}) for path, text in self.where]
+            rows: QuerySet[Any] = everything.filter(*where, **chosen)
         except (FieldError, ValidationError, ValueError, TypeError) as error:
             said = " ".join(error.messages) if isinstance(error, ValidationError) else str(error)
             raise Unsearchable(f"--where cannot be asked: {said}") from error
@@ -223,9 +223,6 @@ class Search:
         text = isinstance(_column(self.model, self.key).field, (models.CharField, models.TextField))
         return one & ~Q(**{self.key: ""}) if text else one
 
-    def _where(self) -> list[Q]:
-        return [Q(**{path: _value(path, text)}) for path, text in self.where]
-
     def _sighting(self, row: Mapping[str, Any]) -> Sighting:
         return Sighting(
             pk=tuple(row[name] for name in self._pk()),
@@ -246,7 +243,7 @@ def default_timestamp(model: type[models.Model]) -> str:
     for name in [latest] if isinstance(latest, str) else latest:
         if name.lstrip("-") in {field.name for field in times}:
             return str(name).lstrip("-")
-    has = f"It has {_listed(field.name for field in times)}." if times else "It has no DateTimeField."
+    has = f"It has {', '.join(field.name for field in times)}." if times else "It has no DateTimeField."
     raise Unsearchable(f"Which field says when a row of {model._meta.label} was made? Type --timestamp FIELD. {has}")
 
 
@@ -285,7 +282,7 @@ def _column(model: type[models.Model], path: str) -> _Column:
         try:
             field = at._meta.pk if name == "pk" else at._meta.get_field(name)
         except FieldDoesNotExist as error:
-            known = _listed(each.name for each in at._meta.concrete_fields)
+            known = ", ".join(each.name for each in at._meta.concrete_fields)
             raise Unsearchable(f"{at._meta.label} has no field {name!r}. It has {known}.") from error
         if not isinstance(field, models.Field) or field.many_to_many or field.column is None:
             raise Unsearchable(f"{path!r}: {name!r} of {at._meta.label} has many values for a row, or no column.")
@@ -302,10 +299,6 @@ def _names_a_field(model: Any, name: str) -> bool:
     except FieldDoesNotExist:
         return name == "pk"
     return True
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names)
 
 
 # ---------------------------------------------------------------------------------------------- an entry of SUSPECTS

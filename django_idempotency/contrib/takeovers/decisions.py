@@ -29,15 +29,8 @@ class HoldForReview:
 Decision = RunAgain | UseResult | HoldForReview
 
 
-class Deciding(OperationHandle):
-    """The argument of `on_takeover`: an earlier owner crashed and may have done part of the work."""
-
-    #: The record as the earlier owner left it, or as we have just taken it.
-    record: Record
-
-    def derive(self, label: str) -> str:
-        """Return the key that the earlier owner may have passed on, however old it is: to look its effect up."""
-        return self._derive(label)
+class Question:
+    """What the project is asked about a work that broke off. It returns what one of these returns."""
 
     def run(self) -> Decision:
         """Run the work again. Use it if its external effects carry a derived key, or did not happen."""
@@ -48,5 +41,16 @@ class Deciding(OperationHandle):
         return UseResult(result)
 
     def hold(self) -> Decision:
-        """Keep the work from running until a person has released the record."""
+        """Keep the work from running until a person has decided."""
         return HoldForReview()
+
+
+class Deciding(Question, OperationHandle):
+    """The argument of `on_takeover`: an earlier owner crashed and may have done part of the work."""
+
+    #: The record as the earlier owner left it, or as we have just taken it.
+    record: Record
+
+    def derive(self, label: str) -> str:
+        """Return the key that the earlier owner may have passed on, however old it is: to look its effect up."""
+        return self._derive(label)

@@ -119,13 +119,8 @@ def _found(call: Call, decision: Any, takeover: Takeover) -> Found | None:
             render(response)
             return Found(capture(response, call.terms, call.plan.max_body), takeover.seconds, response)
         case HoldForReview():
-            held = takeover.record
-            logger.error(
-                "Held: %s %s under %s waits for a person to release its record.",
-                held.method,
-                held.path,
-                shortened(held.key),
-            )
+            held, said = takeover.record, "Held: %s %s under %s waits for a person to release its record."
+            logger.error(said, held.method, held.path, shortened(held.key))
             return Found(OutcomeKind.HELD.outcome(), HELD_FOR, None)
     raise ConfigurationError(f"on_takeover returned {decision!r}. Return takeover.run(), .found(response) or .hold().")
 

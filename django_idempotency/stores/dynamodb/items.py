@@ -70,30 +70,28 @@ _ALL = {**FIELDS, "ttl": _NUMBER}
 _OPTIONAL = ("completed_at", "outcome")
 
 
+@dataclass(kw_only=True)
 class Schema:
     """The attribute names of a table. Raises `ValueError` for invalid ones."""
 
-    def __init__(
-        self,
-        *,
-        table: str,
-        key_attr: str,
-        sort_key_attr: str | None,
-        static_pk_value: str | None,
-        attributes: Mapping[str, str],
-    ) -> None:
-        if unknown := sorted(set(attributes) - set(_ALL)):
+    table: str
+    #: The partition key.
+    key_attr: str
+    sort_key_attr: str | None
+    static_pk_value: str | None
+    attributes: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        if unknown := sorted(set(self.attributes) - set(_ALL)):
             raise ValueError(f'"attributes" has {unknown[0]!r}; it may rename {", ".join(_ALL)}.')
-        if static_pk_value is not None and not sort_key_attr:
+        if self.static_pk_value is not None and not self.sort_key_attr:
             raise ValueError('"static_pk_value" needs "sort_key_attr", which then holds the id.')
-        self.table = table
-        self.partition = key_attr
-        self.sort = sort_key_attr
-        self.static = static_pk_value or "idempotency"
-        chosen = {key_attr, sort_key_attr, *attributes.values()}
+        self.static = self.static_pk_value or "idempotency"
+        given, keys = self.attributes, (self.key_attr, self.sort_key_attr)
+        chosen = {*keys, *given.values()}
         #: Field → its attribute. A name of ours that the project has chosen for another attribute yields.
-        self.names = {name: attributes.get(name, f"idempotency_{name}" if name in chosen else name) for name in _ALL}
-        taken = [name for name in (key_attr, sort_key_attr, *self.names.values()) if name]
+        self.names = {name: given.get(name, f"idempotency_{name}" if name in chosen else name) for name in _ALL}
+        taken = [name for name in (*keys, *self.names.values()) if name]
         if twice := sorted({name for name in taken if taken.count(name) > 1}):
             raise ValueError(f"two attributes are called {twice[0]!r}.")
 
@@ -102,28 +100,28 @@ class Schema:
     @property
     def location(self) -> tuple[str, str | None]:
         """Where in DynamoDB the items are."""
-        return self.table, self.static if self.sort else None
+        return self.table, self.static if self.sort_key_attr else None
 
     def key(self, record_id: UUID) -> Item:
-        if self.sort is None:
-            return {self.partition: {"S": record_id.hex}}
-        return {self.partition: {"S": self.static}, self.sort: {"S": record_id.hex}}
+        if self.sort_key_attr is None:
+            return {self.key_attr: {"S": record_id.hex}}
+        return {self.key_attr: {"S": self.static}, self.sort_key_attr: {"S": record_id.hex}}
 
     def id_of(self, item: Item) -> UUID:
         """Return the id of an item. Raises `packing.Malformed` for an item that is not ours."""
         try:
-            return UUID(hex=item[self.sort or self.partition]["S"])
+            return UUID(hex=item[self.sort_key_attr or self.key_attr]["S"])
         except (KeyError, TypeError, ValueError) as error:
             raise packing.Malformed("its key is not an id") from error
 
     def scan(self, size: int) -> tuple[str, dict[str, Any]]:
         """Return the operation that reads all items, and its arguments."""
         arguments: dict[str, Any] = {"TableName": self.table, "Limit": size, "ConsistentRead": True}
-        if self.sort is None:
+        if self.sort_key_attr is None:
             return "scan", arguments
         return "query", arguments | {
             "KeyConditionExpression": "#partition = :partition",
-            "ExpressionAttributeNames": {"#partition": self.partition},
+            "ExpressionAttributeNames": {"#partition": self.key_attr},
             "ExpressionAttributeValues": {":partition": {"S": self.static}},
         }
 
@@ -186,7 +184,7 @@ class Schema:
             "TableName": self.table,
             "Item": self.born(record),
             "ConditionExpression": "attribute_not_exists(#key)",
-            "ExpressionAttributeNames": {"#key": self.partition},
+            "ExpressionAttributeNames": {"#key": self.key_attr},
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
 

@@ -180,12 +180,8 @@ class DynamoDBStore(BaseStore):
         if settlement.new_life:
             values |= {name: getattr(rules.born(ticket, now), name) for name in _LIFE}
             values["operation"] = settlement.operation
-        change = partial(
-            self.schema.change,
-            ticket.id,
-            seen={"owner": settlement.fence},
-            once=() if settlement.new_life else ("completed_at",),
-        )
+        seen, once = {"owner": settlement.fence}, () if settlement.new_life else ("completed_at",)
+        change = partial(self.schema.change, ticket.id, seen=seen, once=once)
         if settlement.expires_in is None:
             changes = [change(values)]
         else:  # an update cannot take the later of two times, so there are two: the likelier first

@@ -116,4 +116,4 @@ def _compare(found: dict[str, Any], schema: Schema) -> None:
 
 
 def _keys(schema: Schema) -> dict[str, str]:
-    return {schema.partition: "HASH"} | ({schema.sort: "RANGE"} if schema.sort else {})
+    return {schema.key_attr: "HASH"} | ({schema.sort_key_attr: "RANGE"} if schema.sort_key_attr else {})

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from ...core.concurrency import in_thread, new_lock
+from ...core.driving import adrive, drive
 from ...core.records import prints
 from ...errors import StoreRefused, StoreUnavailable
 from .connecting import cache_of, new_async_client, new_client, node_of
@@ -90,7 +91,7 @@ class RedisClient:
     def ask(self, call: Call) -> Any:
         with self._translated:
             if call.wrote is None or not self.min_replicas:
-                return _run(self._sync, call)
+                return drive(_evaluated(call), partial(_asked, self._sync))
             return self._replicated(call.wrote, *self._piped(self._sync, call).execute())
 
     async def aask(self, call: Call) -> Any:
@@ -101,7 +102,7 @@ class RedisClient:
         try:
             with TRANSLATED:
                 if call.wrote is None or not self.min_replicas:
-                    return await _arun(client, call)
+                    return await adrive(_evaluated(call), partial(_asked, client))
                 return self._replicated(call.wrote, *await self._piped(client, call).execute())
         except StoreRefused as refused:
             if (pool := outdated(client, refused.__cause__)) is not None:
@@ -231,29 +232,17 @@ class _Kept:
                 await self.client.aclose()
 
 
-def _run(client: Any, call: Call) -> Any:
+def _evaluated(call: Call) -> Generator[tuple[Any, ...], Any, Any]:
     """Run a script by its hash. As text, if the server does not know that yet: then it does."""
-    script = SCRIPTS[call.script]
-    try:
-        return client.evalsha(script.sha, 1, call.name, *call.arguments)
-    except Exception as error:
-        if not _is_unknown_script(error):
-            raise
-    return client.eval(script.text, 1, call.name, *call.arguments)
-
-
-async def _arun(client: Any, call: Call) -> Any:
-    """See _run()."""
-    script = SCRIPTS[call.script]
-    try:
-        return await client.evalsha(script.sha, 1, call.name, *call.arguments)
-    except Exception as error:
-        if not _is_unknown_script(error):
-            raise
-    return await client.eval(script.text, 1, call.name, *call.arguments)
-
-
-def _is_unknown_script(error: BaseException) -> bool:
     from redis.exceptions import NoScriptError
 
-    return isinstance(error, NoScriptError)
+    script, given = SCRIPTS[call.script], (1, call.name, *call.arguments)
+    try:
+        return (yield "evalsha", script.sha, *given)
+    except NoScriptError:
+        return (yield "eval", script.text, *given)
+
+
+def _asked(client: Any, command: tuple[Any, ...]) -> Any:
+    """Call a method of a client. That of an async one returns an awaitable."""
+    return getattr(client, command[0])(*command[1:])

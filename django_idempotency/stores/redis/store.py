@@ -12,7 +12,7 @@ from django.core.cache import caches
 from django.core.checks import CheckMessage
 
 from ...core import interventions, rules
-from ...core.conclusions import claimed
+from ...core.conclusions import claimed, handover, unchanged
 from ...core.driving import adrive, drive
 from ...core.hashing import first_operation
 from ...core.records import Guarantee, Record, Settlement, Status, Ticket
@@ -121,16 +121,9 @@ class RedisStore(BaseStore):
                 continue
             run = rules.succession(record)
             runs.append(run)
-            since = yield from self._change(
-                name,
-                ticket,
-                (record.owner.bytes, f"{record.status:d}", str(record.attempt)),
-                head=packing.pack_head(Status.RUNNING, ticket.owner, run.attempt, ticket.digest),
-                life=packing.pack_life(ticket if run.new_life else record, rules.operation_of(record, run)),
-                new_life=run.new_life,
-                lease=ticket.lease,
-                ttl=ticket.ttl,
-            )
+            taking = handover(record, ticket)._replace(attempt=run.attempt, new_life=run.new_life)
+            life = packing.pack_life(ticket if run.new_life else record, rules.operation_of(record, run))
+            since = yield from self._change(ticket, taking, life, f"{record.status:d}", str(record.attempt))
             if since is not None:
                 return claimed(ticket, record, since)
         raise LostRace
@@ -140,14 +133,12 @@ class RedisStore(BaseStore):
 
         What an earlier try of this ticket took is unknown, so then it is treated as a takeover, too.
         """
-        name = self._name(ticket.id)
-        record = yield from self._get(name, ticket.id)
+        record = yield from self._get(self._name(ticket.id), ticket.id)
         if record is None or not rules.owned(record, ticket) or (freed := interventions.released(record)) is None:
             return
         if record.attempt > 1 and (not runs or runs[-1].takeover):
-            head = packing.pack_head(Status.RUNNING, ticket.owner, record.attempt, record.digest)
-            life = packing.pack_life(record, record.operation)
-            yield from self._change(name, ticket, (ticket.owner.bytes,), head=head, life=life, lease=0)
+            lapsed = unchanged(record)._replace(status=Status.RUNNING, lease_in=0)
+            yield from self._change(ticket, lapsed, packing.pack_life(record, record.operation))
         else:
             yield from self._settle(ticket, freed)
 
@@ -167,40 +158,21 @@ class RedisStore(BaseStore):
         return await adrive(self._settle(ticket, settlement), self._client.aask) is not None
 
     def _settle(self, ticket: Ticket, settlement: Settlement) -> Talk[datetime | None]:
-        return self._change(
-            self._name(ticket.id),
-            ticket,
-            (settlement.fence.bytes,),
-            head=packing.pack_head(settlement.status, ticket.owner, settlement.attempt, settlement.digest),
-            life=packing.pack_life(ticket, settlement.operation),
-            new_life=settlement.new_life,
-            lease=settlement.lease_in,
-            ttl=settlement.expires_in,
-            outcome=packing.pack_outcome(settlement.outcome),
-        )
+        return self._change(ticket, settlement, packing.pack_life(ticket, settlement.operation))
 
-    def _change(
-        self,
-        name: str,
-        ticket: Ticket,
-        seen: tuple[bytes | str, ...],
-        *,
-        head: bytes,
-        life: bytes,
-        new_life: bool = False,
-        lease: float | None = None,
-        ttl: float | None = None,
-        outcome: bytes = b"",
-    ) -> Talk[datetime | None]:
-        """Write the record if it is still as `seen`, and return the server's clock; `None` if it has changed.
+    def _change(self, ticket: Ticket, settlement: Settlement, life: bytes, *seen: bytes | str) -> Talk[datetime | None]:
+        """Write the record if `fence` still owns it, and return the server's clock; `None` if it has changed.
 
-        `seen` is its owner; for a takeover also its status and its attempt.
         `life` is what the record was born with, or a guess: that of this ticket. A wrong guess (another path or secret
-        at an earlier attempt) costs one more trip.
+        at an earlier attempt) costs one more trip. For a takeover `seen` are its status and its attempt, which it must
+        still have.
         """
+        head = packing.pack_head(settlement.status, ticket.owner, settlement.attempt, settlement.digest)
+        outcome = packing.pack_outcome(settlement.outcome)
+        new_life, seen = "1" if settlement.new_life else "", (settlement.fence.bytes, *seen)
         for _ in range(3):
-            given = _signed(ticket, head, life, outcome, lease=lease, ttl=ttl)
-            answer = yield Call(CHANGE, name, (given, "1" if new_life else "", *seen), wrote=_changed)
+            given = _signed(ticket, head, life, outcome, lease=settlement.lease_in, ttl=settlement.expires_in)
+            answer = yield Call(CHANGE, self._name(ticket.id), (given, new_life, *seen), wrote=_changed)
             if not _changed(answer):
                 if answer is None or signing.unsign(answer, ticket.id, ticket.now) is None:
                     return None

@@ -14,6 +14,7 @@ from ...core.conclusions import SettledState
 from ...core.interventions import CHANGES, Intervention
 from ...core.records import MISSING, Outcome, Record, Settlement, Ticket
 from ...stores.base import BaseStore, innermost
+from ..tickets import make_ticket
 
 #: Responses that must come back unchanged, and must not be confused with a missing response or with each other.
 OUTCOMES = (
@@ -98,6 +99,13 @@ class Contract:
         assert isinstance(run, rules.Execute), f"this ticket does not own its record, but reads {run}"
         return run
 
+    def lapsed(self, store: BaseStore, **given: Any) -> tuple[Ticket, rules.Execute]:
+        """Claim a record, and let its lease end."""
+        ticket = make_ticket(**given)
+        run = self.claim(store, ticket)
+        self.elapse(store, ticket.lease + 1)
+        return ticket, run
+
     def leave(
         self, store: BaseStore, ticket: Ticket, leave: SettledState, outcome: Outcome | None = None, **given: Any
     ) -> bool:
@@ -107,28 +115,16 @@ class Contract:
         assert isinstance(run, rules.Execute), f"this ticket does not own its record, but reads {run}"
         return self.settle(store, ticket, leave, run, outcome, **{"fence": record, **given})
 
-    def settle(
-        self,
-        store: BaseStore,
-        ticket: Ticket,
-        leave: SettledState,
-        run: rules.Execute,
-        outcome: Outcome | None = None,
-        **given: Any,
-    ) -> bool:
-        return store.settle(ticket, self.settlement(ticket, leave, run, outcome, **given))
+    def settle(self, store: BaseStore, ticket: Ticket, *given: Any, **named: Any) -> bool:
+        """Settle as `settlement()` says, which takes the rest."""
+        return store.settle(ticket, self.settlement(ticket, *given, **named))
 
     def settlement(
-        self,
-        ticket: Ticket,
-        leave: SettledState,
-        run: rules.Execute,
-        outcome: Outcome | None = None,
-        *,
-        ttl: float | None = None,
-        fence: Record | None = None,
+        self, ticket: Ticket, leave: SettledState, run: rules.Execute, outcome: Outcome | None = None, **given: Any
     ) -> Settlement:
-        settlement = conclusions.settlement(leave, ticket, run, fence=fence, outcome=outcome, ttl=ttl)
+        """Say what is written. `given`: a `ttl`, and the `fence`."""
+        terms = {"fence": None, "ttl": None, **given}
+        settlement = conclusions.settlement(leave, ticket, run, outcome=outcome, **terms)
         assert settlement is not None
         return settlement
 

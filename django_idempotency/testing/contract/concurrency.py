@@ -99,22 +99,21 @@ def together(store: BaseStore, acts: Sequence[Act[T]], *, when: Callable[[], obj
 class Workers:
     """Processes that wait for work. They have this process's environment, settings and import path."""
 
-    def __init__(self, size: int = PROCESSES) -> None:
+    def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
-        self._size = size
         self._manager = context.Manager()
-        self._pool = ProcessPoolExecutor(size, mp_context=context, initializer=_begin)
+        self._pool = ProcessPoolExecutor(PROCESSES, mp_context=context, initializer=_begin)
 
     def act(self, make: Callable[[], BaseStore], acts: Sequence[Act[T]]) -> list[T]:
         """Distribute the acts, release all at one moment, and return the result of each."""
-        shares = [acts[number :: self._size] for number in range(min(self._size, len(acts)))]
+        shares = [acts[number::PROCESSES] for number in range(min(PROCESSES, len(acts)))]
         start = self._manager.Barrier(len(shares))
         running = [self._pool.submit(_act, make, share, start) for share in shares]
         failed = [str(error) for each in running if (error := each.exception(2 * PATIENCE)) is not None]
         assert not failed, "\n".join(failed)
         results: list[Any] = [None] * len(acts)
         for number, each in enumerate(running):
-            results[number :: self._size] = each.result()
+            results[number::PROCESSES] = each.result()
         return results
 
     def leave(self) -> None:
@@ -160,7 +159,7 @@ class Concurrency(Contract):
 
     def test_one_key(self, store: BaseStore, at_once: AtOnce) -> None:
         """All claim one key: one runs and the others are busy. Then all read its response."""
-        for guarantee in self._guarantees(store):
+        for guarantee in Guarantee if store.supports_atomic else (Guarantee.LEASE,):
             key = guarantee.value
             tickets = [make_ticket(key=key, guarantee=guarantee) for _ in range(self.claimers)]
             verdicts = at_once(store, claims(tickets))
@@ -223,9 +222,6 @@ class Concurrency(Contract):
                 assert run.attempt == 2
                 if won:
                     assert run.takeover is False
-
-    def _guarantees(self, store: BaseStore) -> list[Guarantee]:
-        return list(Guarantee) if store.supports_atomic else [Guarantee.LEASE]
 
 
 def workers_of(config: pytest.Config) -> Workers:

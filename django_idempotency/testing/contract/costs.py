@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sized
+from collections.abc import Generator, Iterable, Sized
 from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
 
 from ...core.conclusions import SettledState
+from ...core.driving import adrive, drive
 from ...core.hashing import first_operation
 from ...core.records import Ticket
 from ...core.rules import Execute
@@ -22,6 +23,8 @@ STEPS = (
     *("late settle", "renew", "renew many", "get"),
 )
 
+#: The verbs that have an async variant.
+ASYNC = ("claim", "settle")
 #: Its name, the verb, and the verb's arguments.
 Step = tuple[str, str, tuple[Any, ...]]
 
@@ -32,18 +35,25 @@ class Costs(Contract):
     def test_trips(self, store: BaseStore) -> None:
         """Each verb takes the trips that the subclass declares."""
         expected = self._expected()
-        self._play(store, "warm", ())
+
+        def do(step: Step) -> None:
+            getattr(store, step[1])(*step[2])
+
+        drive(self._play("warm", ()), do)
         with self.trips(store) as trips:
-            counted = self._play(store, "run", trips)
+            counted = drive(self._play("run", trips), do)
         assert {name: count for name, count in counted.items() if name in expected} == expected
 
     def test_async_trips(self, store: BaseStore) -> None:
         """The async variants take the same number of trips."""
         expected = self._expected()
 
+        async def do(step: Step) -> None:
+            await getattr(store, f"a{step[1]}")(*step[2])
+
         async def live(trips: Sized) -> dict[str, int]:
-            await self._play_async(store, "warm", ())  # connected
-            return await self._play_async(store, "run", trips)
+            await adrive(self._play("warm", (), *ASYNC), do)  # connected
+            return await adrive(self._play("run", trips, *ASYNC), do)
 
         with self.trips(store) as trips:
             counted = async_to_sync(live)(trips)
@@ -86,20 +96,12 @@ class Costs(Contract):
         yield "new life", "claim", (new,)
         yield "renew many", "renew", ([last, new],)
 
-    def _play(self, store: BaseStore, key: str, trips: Sized) -> dict[str, int]:
+    def _play(self, key: str, trips: Sized, *verbs: str) -> Generator[Step, None, dict[str, int]]:
+        """Yield each step, or those with these verbs, to be done. Return what each took."""
         counted = {}
-        for name, verb, given in self._steps(key):
-            before = len(trips)
-            getattr(store, verb)(*given)
-            counted[name] = len(trips) - before
-        return counted
-
-    async def _play_async(self, store: BaseStore, key: str, trips: Sized) -> dict[str, int]:
-        """See _play()."""
-        counted = {}
-        for name, verb, given in self._steps(key):
-            if verb in ("claim", "settle"):
+        for step in self._steps(key):
+            if step[1] in verbs or not verbs:
                 before = len(trips)
-                await getattr(store, f"a{verb}")(*given)
-                counted[name] = len(trips) - before
+                yield step
+                counted[step[0]] = len(trips) - before
         return counted

@@ -88,16 +88,12 @@ class Endings(Contract):
                 assert self.complete(store, second) is True
             for leave in (SettledState.COMPLETED, SettledState.FREE, SettledState.BOUND):
                 assert self.settle(store, first, leave, run, self.outcomes[1]) is False
-        assert (self.stored(store, second).owner, self.stored(store, second).outcome) == (
-            second.owner,
-            self.outcomes[0],
-        )
+        record = self.stored(store, second)
+        assert (record.owner, record.outcome) == (second.owner, self.outcomes[0])
 
     def test_late_but_not_overtaken(self, store: BaseStore) -> None:
         """An owner can still settle after its lease has lapsed, if the record was not taken over."""
-        ticket = make_ticket()
-        run = self.claim(store, ticket)
-        self.elapse(store, ticket.lease + 1)
+        ticket, run = self.lapsed(store)
         assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is True
         assert self.stored(store, ticket).status is Status.COMPLETED
 
@@ -206,9 +202,7 @@ class Endings(Contract):
         self, store: BaseStore, monkeypatch: pytest.MonkeyPatch, verb: str
     ) -> None:
         """A late owner that renews its lease after the operator's look is still working, and keeps its record."""
-        ticket = make_ticket()
-        run = self.claim(store, ticket)
-        self.elapse(store, ticket.lease + 1)
+        ticket, run = self.lapsed(store)
         found = self.changed_while(store, monkeypatch, ticket, verb, lambda: store.renew([ticket]))
         assert found == (Intervention.BUSY, [])
         assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is True
@@ -324,8 +318,9 @@ class Forgetting(Contract):
             assert not [secret for secret in _SECRETS if secret in repr(record)]
 
     def test_forgotten(self, store: BaseStore) -> None:
-        """Of a finished record the id, the status and the times stay; what it was is audited."""
+        """Of a finished record the id, the status and the times stay, also if its settle is repeated; what it was is audited."""
         ticket, audited = _ticket(), list[Record]()
+        assert store.change(ticket.id, forgotten, audit=_unwanted) is Intervention.GONE
         self._complete(store, ticket)
         before = self.stored(store, ticket)
         assert store.change(ticket.id, forgotten, audit=audited.append) is Intervention.DONE
@@ -337,6 +332,9 @@ class Forgetting(Contract):
         assert after.owner != before.owner
         for name in ("expires_at", "purge_at"):  # `before` may be a copy, whose deadlines come a little early
             assert abs((getattr(after, name) - getattr(before, name)).total_seconds()) < 1
+        assert store.change(ticket.id, forgotten, audit=_unwanted) is Intervention.ALREADY
+        assert not self.settle(store, ticket, SettledState.COMPLETED, Execute(attempt=1), self.outcomes[0])
+        self._assert_used(store, 201)
 
     def test_forgotten_when_free(self, store: BaseStore) -> None:
         """A released key never runs again either: an earlier attempt may have had an effect."""
@@ -365,22 +363,6 @@ class Forgetting(Contract):
         assert store.change(cancelled.id, forgotten, audit=_unread) is Intervention.DONE
         record = self.known(store, cancelled)
         assert (record.outcome, record.scope) == (CANCELLATION, ERASED)
-
-    def test_a_late_settle_of_a_forgotten_record(self, store: BaseStore) -> None:
-        """A driver repeats the owner's settle: it is refused, so the response does not come back."""
-        ticket = _ticket()
-        self._complete(store, ticket)
-        store.change(ticket.id, forgotten, audit=_unread)
-        assert not self.settle(store, ticket, SettledState.COMPLETED, Execute(attempt=1), self.outcomes[0])
-        self._assert_used(store, 201)
-
-    def test_forgotten_twice(self, store: BaseStore) -> None:
-        """The second time there is nothing to do, and of no record nothing is known."""
-        ticket = _ticket()
-        assert store.change(ticket.id, forgotten, audit=_unwanted) is Intervention.GONE
-        self._complete(store, ticket)
-        assert store.change(ticket.id, forgotten, audit=_unread) is Intervention.DONE
-        assert store.change(ticket.id, forgotten, audit=_unwanted) is Intervention.ALREADY
 
     @pytest.mark.parametrize("ends", ["retention", "expire", "release"])
     def test_the_next_life_of_a_forgotten_key(self, store: BaseStore, ends: str) -> None:

@@ -54,9 +54,7 @@ class Maintenance(Contract):
 
     def test_a_lapsed_lease_that_was_not_taken_over(self, store: BaseStore) -> None:
         """An owner whose lease has lapsed unnoticed is still the owner."""
-        ticket = make_ticket()
-        store.claim(ticket)
-        self.elapse(store, ticket.lease + 1)
+        ticket, _ = self.lapsed(store)
         assert store.renew([ticket]) == {ticket.owner}
         assert store.claim(make_ticket()).owner == ticket.owner
 
@@ -76,9 +74,7 @@ class Maintenance(Contract):
 
     def test_renewing_beside_a_new_owner(self, store: BaseStore) -> None:
         """One process renews the former and the current owner of a key in one call: only the latter's lease counts."""
-        stale, thief = make_ticket(lease=30), make_ticket(lease=300)
-        store.claim(stale)
-        self.elapse(store, 31)
+        (stale, _), thief = self.lapsed(store), make_ticket(lease=300)
         store.claim(thief)
         for tickets in ([stale, thief], [thief, stale]):
             self.elapse(store, 100)
@@ -116,10 +112,8 @@ class Maintenance(Contract):
             assert store.purge(limit=100).count == 0
             return
         gone = {name: make_ticket(key=name, ttl=50, lease=40) for name in ("completed", "released", "lapsed")}
-        kept = {
-            "leased": make_ticket(key="leased", ttl=50, lease=100),
-            "young": make_ticket(key="young", ttl=100, lease=1),
-        }
+        spans = {"leased": (50, 100), "young": (100, 1)}
+        kept = {name: make_ticket(key=name, ttl=ttl, lease=lease) for name, (ttl, lease) in spans.items()}
         self.complete(store, gone["completed"])
         self.leave(store, gone["released"], SettledState.FREE)
         for ticket in (gone["lapsed"], *kept.values()):

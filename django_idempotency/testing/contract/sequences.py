@@ -225,29 +225,22 @@ def machine(contract: Contract, store: BaseStore) -> type[RuleBasedStateMachine]
 
         @rule(event=st.sampled_from(["release", "expire", "erase", "purge", "collide", "vanish"]), key=some_key)
         def interfere(self, event: str, key: str) -> None:
-            getattr(self, f"_{event}")(self.pair.ticket(key, body=b"a"))
-
-        def _release(self, ticket: Ticket) -> None:
-            self._intervene("release", ticket)
-
-        def _expire(self, ticket: Ticket) -> None:
-            self._intervene("expire", ticket)
-            self.pair.bury()
-
-        def _erase(self, ticket: Ticket) -> None:
-            known = self.pair.model.get(ticket.id)
-            if known is not None and known.status is Status.RUNNING and rules.expired(known):
-                return  # a store may take it over first, which begins a new life, or lock it, which does not
-            self._intervene("erase", ticket)
-            self.pair.bury()
+            ticket = self.pair.ticket(key, body=b"a")
+            if event in CHANGES:
+                self._intervene(event, ticket)
+            else:
+                getattr(self, f"_{event}")(ticket)
 
         def _intervene(self, verb: str, ticket: Ticket) -> None:
-            audited: list[Record] = []
+            known, audited = self.pair.model.get(ticket.id), list[Record]()
+            if verb == "erase" and known is not None and known.status is Status.RUNNING and rules.expired(known):
+                return  # a store may take it over first, which begins a new life, or lock it, which does not
             found = store.change(ticket.id, CHANGES[verb], audit=audited.append)
             assert found is self.pair.model.change(ticket.id, CHANGES[verb], audit=audited.append)
             if audited:
                 ours, expected = audited
                 assert self.pair.shown(ours, expected) == self.pair.shown(expected, expected)
+            self.pair.bury()
 
         def _purge(self, ticket: Ticket) -> None:
             if not store.expires_natively:

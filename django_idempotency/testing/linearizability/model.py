@@ -25,9 +25,8 @@ class Answer(Enum):
     MISMATCH = "mismatch"  # the key belongs to another request
     REFUSED = "refused"  # nothing ran, but the key may stay claimed
     UNKNOWN = "unknown"  # no response: it may have run, and may still run
-    COUNTED = (
-        "effects"  # no request: a look at how many effects remembered runs have left; the response is their number
-    )
+    #: No request: a look at how many effects remembered runs have left; the response is their number.
+    COUNTED = "effects"
     FORGOTTEN = "forgotten"  # no request: the record has expired, or was deleted
     __hash__ = object.__hash__  # each member is one object, and Enum's own is Python
 

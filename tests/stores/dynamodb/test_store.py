@@ -114,7 +114,7 @@ def opened(dynamodb: str, table: str, **options: Any) -> Iterator[DynamoDBStore]
     boto, schema = store.client.boto, store.schema
     for page in boto.get_paginator("scan").paginate(TableName=table, ConsistentRead=True):
         for left in page["Items"]:
-            key = {name: left[name] for name in (schema.partition, schema.sort) if name}
+            key = {name: left[name] for name in (schema.key_attr, schema.sort_key_attr) if name}
             boto.delete_item(TableName=table, Key=key)
     boto.close()
 

@@ -605,11 +605,10 @@ def test_a_lease_that_was_renewed_meanwhile(store: RedisStore) -> None:
     """A claim that saw it lapse takes it only if it is still lapsed."""
     ticket = make_ticket(lease=0)
     record = store.claim(ticket)
-    seen = record.owner.bytes, f"{record.status:d}", str(record.attempt)
-    thief = make_ticket()
-    head = packing.pack_head(Status.RUNNING, thief.owner, 2, thief.digest)
+    thief = make_ticket(lease=30, ttl=60)
     life = packing.pack_life(thief, record.operation)
-    taking = store._change(store._name(ticket.id), thief, seen, head=head, life=life, lease=30, ttl=60).send(None)
+    takeover = conclusions.handover(record, thief)._replace(attempt=2)
+    taking = store._change(thief, takeover, life, f"{record.status:d}", str(record.attempt)).send(None)
     assert store.renew([ticket._replace(lease=300)]) == {ticket.owner}
     assert store._client.ask(taking) is None
     assert store.claim(make_ticket()).owner == ticket.owner

@@ -14,6 +14,7 @@ from enum import Enum
 from uuid import UUID
 
 from ....core.at_rest import SEALED, is_sealed, says_nothing
+from ....core.conclusions import unchanged
 from ....core.interventions import Intervention, Wanted
 from ....core.records import MISSING, Missing, Outcome, Record, Settlement, Status, Ticket
 from ....stores.base import Audit, BaseStore, Scanned
@@ -118,16 +119,9 @@ class SealedStore(WrappedStore):
         if opened.outcome is None or is_sealed(opened.outcome):
             return Resealing.CLOSED
         # A completed record changes hands before it changes, so its owner is the version that is compared.
-        ticket = record.ticket(owner=record.owner)
-        settlement = Settlement(
-            status=Status.COMPLETED,
-            fence=record.owner,
-            attempt=record.attempt,
-            digest=record.digest,
-            operation=record.operation,
-            outcome=sealed_outcome(self.keyring, record_id, opened.outcome),
-        )
-        return Resealing.DONE if self.store.settle(ticket, settlement) else Resealing.CHANGED
+        settlement = unchanged(record)._replace(outcome=sealed_outcome(self.keyring, record_id, opened.outcome))
+        settled = self.store.settle(record.ticket(owner=record.owner), settlement)
+        return Resealing.DONE if settled else Resealing.CHANGED
 
 
 def sealed_outcome(keyring: Keyring, record_id: UUID, outcome: Outcome) -> Outcome:

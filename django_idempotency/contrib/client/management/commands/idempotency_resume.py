@@ -11,7 +11,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.db import Error, router
 
 from .....management.arguments import duration, positive
-from .....management.base import ProgressCommand
+from .....management.base import ProgressCommand, counted
 from ...lookup import end_forgotten
 from ...models import OutgoingCall
 from ...providers import provider
@@ -101,7 +101,7 @@ class Command(ProgressCommand):
         for call in found.defer("request", "response")[:MOST_LINES]:
             whose = "  its step sends it" if call.operation else ""
             self.say(f"{call.last_sent:%Y-%m-%d %H:%M:%S}Z  {call.provider}  {call.name}  {call.state}{whose}")
-        self.say(f"{calls(found.count())} due.")
+        self.say(f"{counted(found.count(), 'call')} due.")
 
     def report(self) -> None:
         left, held = self.counted[Resumed.LEFT], self.counted[Resumed.HELD]
@@ -115,11 +115,7 @@ class Command(ProgressCommand):
     def so_far(self) -> str:
         if not self.counted:
             return "Nothing to resume."
-        found = [f"{calls(self.counted[Resumed.FINISHED])} finished"]
+        found = [f"{counted(self.counted[Resumed.FINISHED], 'call')} finished"]
         words = {Resumed.LEFT: "left", Resumed.HELD: "held for a person", Resumed.TAKEN: "taken by another process"}
         found += [f"{self.counted[each]:,} {word}" for each, word in words.items() if self.counted[each]]
         return f"{', '.join(found)}."
-
-
-def calls(count: int) -> str:
-    return f"{count:,} call{'' if count == 1 else 's'}"
