@@ -220,7 +220,7 @@ def settlement(
 def handover(record: Record, ticket: Ticket) -> Settlement:
     """Say what hands a running record over to the ticket: the same attempt continues, under a new lease and retention.
 
-    This is how a durable execution is suspended, and how it is resumed.
+    This is how a durable execution is suspended, and how it is resumed. A takeover is this with another attempt.
     """
     return unchanged(record)._replace(
         status=Status.RUNNING, digest=ticket.digest, expires_in=ticket.ttl, lease_in=ticket.lease

@@ -99,12 +99,15 @@ class Batch:
         return obstacle is None
 
     @contextmanager
-    def noting(self, item: BatchItem) -> Iterator[None]:
-        """Note what a call raises."""
+    def noting(self, item: BatchItem) -> Iterator[list[Answer]]:
+        """Note the answer of a call, which it adds to this list, or what it raises."""
+        answers: list[Answer] = []
         try:
-            yield
+            yield answers
         except Exception as error:  # noqa: BLE001 - reported in the batch report
             self.raised(item, error)
+        else:
+            self.answered(item, *answers)
 
     def answered(self, item: BatchItem, answer: Answer) -> None:
         """Note the result of a call."""
@@ -218,8 +221,8 @@ def process_batch(
         for record in records:
             item = batch.item(record)
             if batch.starts(item):
-                with batch.noting(item):
-                    batch.answered(item, batch.handle.answer(*batch.owner, item.record))
+                with batch.noting(item) as noted:
+                    noted.append(batch.handle.answer(*batch.owner, item.record))
             show(batch.done)
     return batch.report()
 
@@ -263,8 +266,8 @@ async def aprocess_batch(
                     item = batch.item(await anext(source))
                 async with turn(item):
                     if not cut.is_set() and batch.starts(item):
-                        with batch.noting(item):
-                            batch.answered(item, await batch.handle.aanswer(*batch.owner, item.record))
+                        with batch.noting(item) as noted:
+                            noted.append(await batch.handle.aanswer(*batch.owner, item.record))
                     show(batch.done)
         except StopAsyncIteration:
             return

@@ -58,7 +58,7 @@ class RelayedBatch:
         return [message.pk for message in (*self.published, *self.failed)]
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Relay:
     """Publishes from the database `using`, up to `size` messages per batch, until `stopping` returns true."""
 

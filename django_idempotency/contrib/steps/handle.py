@@ -11,6 +11,7 @@ from uuid import UUID
 
 from ...core import rules
 from ...core.conclusions import WorkResult
+from ...core.policy import Resolved
 from ...core.records import CANCELLATION, UNDONE, Guarantee, OutcomeKind
 from ...engine.operation import Operation
 from ...errors import ConfigurationError, OperationCancelled, OperationHeld, OwnershipLost, Problem
@@ -209,11 +210,17 @@ class StepsHandle(OperationHandle):
 
     def _new_steps(self) -> Steps:
         operation, policy = self._operation, self._policy
-        if isinstance(operation, Unstored):
-            return Steps(operation, None, self._dumped)
-        assert policy is not None
+        journal = None
+        if not isinstance(operation, Unstored):
+            assert policy is not None
+            journal = self._new_journal(policy)
+        return Steps(operation, journal, is_lost=lambda: self.lost, dump=self._dumped)
+
+    def _new_journal(self, policy: Resolved) -> Journal | None:
+        """Return the rows of the operation; `None`: it is `atomic`, and remembers none."""
+        operation = self._operation
         if policy.guarantee is Guarantee.ATOMIC:
-            return Steps(operation, None, self._dumped)
+            return None
         if not policy.store_body and sealing() is None:
             raise ConfigurationError(
                 "A step stores its result until the operation has ended, and the policy says store_body=False: type "
@@ -227,8 +234,7 @@ class StepsHandle(OperationHandle):
             attempt=self.attempt,
         )
         using, ttl = database_of(operation.store), operation.ticket.ttl
-        journal = Journal(of=first, using=using, ttl=ttl, keeps_results=policy.store_body)
-        return Steps(operation, journal, self._dumped)
+        return Journal(of=first, using=using, ttl=ttl, keeps_results=policy.store_body)
 
     def _dumped(self) -> bytes | None:
         """Return the arguments of a function's call, with which a command can finish it. It cannot finish a view."""

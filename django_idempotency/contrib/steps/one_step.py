@@ -107,7 +107,7 @@ class OneStep:
 
         Return whether another owner was faster: then its result counts, and not the exception.
         """
-        kept = tuple(self.terms.keep)
+        kept = self.terms.keep
         if not isinstance(error, Exception):
             self.steps.cut = self.terms.name
             return False

@@ -35,7 +35,15 @@ class Steps:
     Another owner may write rows, too: who is slower at a position reads all of them again.
     """
 
-    def __init__(self, operation: Operation, journal: Journal | None, dump: Callable[[], bytes | None]) -> None:
+    def __init__(
+        self,
+        operation: Operation,
+        journal: Journal | None,
+        *,
+        is_lost: Callable[[], bool],
+        dump: Callable[[], bytes | None],
+    ) -> None:
+        """`is_lost`: has the lease of the work ended, or its host's deadline passed? `dump` returns its arguments."""
         #: `None`: nothing is remembered. The operation is `atomic`, or idempotency is off.
         self.journal = journal
         #: The rows; `None`: not read yet. The first attempt has none.
@@ -43,7 +51,7 @@ class Steps:
         #: Is this the first attempt?
         self.first = self._read is not None
         self.derive = partial(derive, operation)
-        self._age, self.is_lost = operation.age, operation.is_lost
+        self._age, self.is_lost = operation.age, is_lost
         #: The database of the guard's transaction, if the operation is `atomic`.
         self.atomic = None if journal is not None or isinstance(operation, Unstored) else operation.store.using
         self._dump = dump

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -12,6 +12,7 @@ from django.utils.module_loading import import_string
 
 from ...core.serialization.results import FunctionResults, results_for
 from ...errors import ConfigurationError
+from ...functions.terms import exception_classes
 from .rules import Repeats
 
 #: The argument in which a function that calls elsewhere gets the step's key.
@@ -24,7 +25,7 @@ LONGEST_NAME = 100
 
 @dataclass(frozen=True, kw_only=True)
 class StepTerms:
-    """The terms of one step, as it was called. Raises `ConfigurationError` for terms that can never work."""
+    """The terms of one step, as it was called. Raises `ConfigurationError` for terms that can never work, and `TypeError` for what are no exceptions."""
 
     name: str
     #: `None`: a block.
@@ -35,13 +36,16 @@ class StepTerms:
     #: See `is_here`. `None`: the function's arguments say so.
     here: bool | None = None
     #: The exceptions that are its result: nothing was done.
-    keep: Sequence[type[Exception]] = ()
+    keep: tuple[type[Exception], ...] = ()
     retry: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
         name = self.name
-        if self.at not in {each.value for each in Repeats}:
-            raise ConfigurationError(f'step({name!r}, at={self.at!r}): at is "least_once" or "most_once".')
+        try:
+            Repeats(self.at)
+        except ValueError:
+            raise ConfigurationError(f'step({name!r}, at={self.at!r}): at is "least_once" or "most_once".') from None
+        object.__setattr__(self, "keep", exception_classes(self.keep, f"step({name!r}): keep"))
         if self.here and self.function is None:
             raise ConfigurationError(f"step({name!r}, here=True) as a block: what writes here is given as a function.")
         self._refuse_signatures()

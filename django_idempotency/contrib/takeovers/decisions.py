@@ -32,8 +32,10 @@ Decision = RunAgain | UseResult | HoldForReview
 class Question:
     """What the project is asked about a work that broke off. It returns what one of these returns."""
 
+    __slots__ = ()
+
     def run(self) -> Decision:
-        """Run the work again. Use it if its external effects carry a derived key, or did not happen."""
+        """Run the work. Each class says when that is safe."""
         return RunAgain()
 
     def found(self, result: Any) -> Decision:
@@ -46,7 +48,10 @@ class Question:
 
 
 class Deciding(Question, OperationHandle):
-    """The argument of `on_takeover`: an earlier owner crashed and may have done part of the work."""
+    """The argument of `on_takeover`: an earlier owner crashed and may have done part of the work.
+
+    Return `run()` if the work's external effects carry a derived key, or did not happen.
+    """
 
     #: The record as the earlier owner left it, or as we have just taken it.
     record: Record

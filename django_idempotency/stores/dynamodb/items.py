@@ -70,7 +70,7 @@ _ALL = {**FIELDS, "ttl": _NUMBER}
 _OPTIONAL = ("completed_at", "outcome")
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Schema:
     """The attribute names of a table. Raises `ValueError` for invalid ones."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -237,10 +238,9 @@ def _evaluated(call: Call) -> Generator[tuple[Any, ...], Any, Any]:
     from redis.exceptions import NoScriptError
 
     script, given = SCRIPTS[call.script], (1, call.name, *call.arguments)
-    try:
+    with suppress(NoScriptError):
         return (yield "evalsha", script.sha, *given)
-    except NoScriptError:
-        return (yield "eval", script.text, *given)
+    return (yield "eval", script.text, *given)
 
 
 def _asked(client: Any, command: tuple[Any, ...]) -> Any:

@@ -121,8 +121,9 @@ class RedisStore(BaseStore):
                 continue
             run = rules.succession(record)
             runs.append(run)
-            taking = handover(record, ticket)._replace(attempt=run.attempt, new_life=run.new_life)
-            life = packing.pack_life(ticket if run.new_life else record, rules.operation_of(record, run))
+            begins = rules.operation_of(record, run)
+            taking = handover(record, ticket)._replace(attempt=run.attempt, operation=begins, new_life=run.new_life)
+            life = packing.pack_life(ticket if run.new_life else record, begins)
             since = yield from self._change(ticket, taking, life, f"{record.status:d}", str(record.attempt))
             if since is not None:
                 return claimed(ticket, record, since)

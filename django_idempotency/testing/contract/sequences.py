@@ -240,7 +240,8 @@ def machine(contract: Contract, store: BaseStore) -> type[RuleBasedStateMachine]
             if audited:
                 ours, expected = audited
                 assert self.pair.shown(ours, expected) == self.pair.shown(expected, expected)
-            self.pair.bury()
+            if verb != "release":
+                self.pair.bury()
 
         def _purge(self, ticket: Ticket) -> None:
             if not store.expires_natively:
