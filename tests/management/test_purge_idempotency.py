@@ -17,6 +17,7 @@ from django_idempotency.errors import LostRace, StoreUnavailable
 from django_idempotency.management import base
 from django_idempotency.management.commands import purge_idempotency
 from django_idempotency.models import IdempotencyRecord
+from django_idempotency.runtime.wings import Extension, Purging
 from django_idempotency.stores.base import Purged
 from django_idempotency.stores.orm import ORMStore
 
@@ -138,6 +139,26 @@ class TestTheEnd:
         """Another purge may hold the rows in between; only an empty batch is the end."""
         batches += [(10, NEVER), (3, NEVER), (0, None)]
         assert "13 records" in purge("--batch-size=10")
+
+    def test_a_batch_of_more_than_was_asked_is_not_the_end(self, batches: list[Any], naps: list[float]) -> None:
+        """A store may round up, and have seen only those that fill its batch."""
+        batches += [(12, datetime.now(timezone.utc) + timedelta(minutes=1)), (1, None)]
+        assert "13 records" in purge("--batch-size=10")
+
+    def test_a_command_that_is_called_again(
+        self, batches: list[Any], naps: list[float], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The second run has the whole limit, and counts records first."""
+        steps = Purging(kind="step", purge=lambda *, limit: limit, due=lambda *, limit: limit)
+        beside = Extension()
+        monkeypatch.setattr(beside, "purging", lambda alias, store: [steps])
+        monkeypatch.setattr(purge_idempotency, "extensions", lambda: [beside])
+        command = purge_idempotency.Command()
+        for _ in range(2):
+            batches += [(3, None)]
+            out = StringIO()
+            call_command(command, "--limit=5", stdout=out)
+            assert [line.partition(" deleted")[0] for line in out.getvalue().splitlines()] == ["3 records", "2 steps"]
 
     def test_traffic_does_not_keep_it(self, batches: list[Any], naps: list[float]) -> None:
         """Records that expire during the purge are left for the next one."""

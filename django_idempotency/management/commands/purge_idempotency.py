@@ -28,9 +28,9 @@ class Command(StoreCommand):
 
     unit = "batch"
     #: What is counted in `deleted`.
-    kind = "record"
-    #: How many rows of other kinds were deleted before, which count towards the limit.
-    spent = 0
+    kind: str
+    #: How many rows of other kinds this run has deleted before, which count towards the limit.
+    spent: int
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--store", default="default", metavar="ALIAS", help='Of IDEMPOTENCY["STORES"]: "default".')
@@ -50,7 +50,7 @@ class Command(StoreCommand):
         parser.add_argument("--dry-run", action="store_true", help="Only count, and delete nothing.")
 
     def look(self, **options: Any) -> None:
-        self.deleted = 0
+        self.deleted, self.spent, self.kind = 0, 0, "record"
         if self.store.expires_natively:
             self.say(
                 f"The store {self.alias!r} ({type(innermost(self.store)).__name__}) deletes expired records automatically. "
@@ -86,7 +86,7 @@ class Command(StoreCommand):
             batch = self.store.purge(limit=limit, since=since)
             since = batch.resume
             # Under traffic there is always another expired record: stop at those that had expired when we began.
-            return batch.count, since is not None and (batch.count == limit or since < due_until)
+            return batch.count, since is not None and (batch.count >= limit or since < due_until)
 
         with self.table_explained("The records cannot be purged:"):
             self.delete_batches(delete, options)
