@@ -67,7 +67,7 @@ class Stores:
             with suppress(ImproperlyConfigured):
                 if records_of(self[alias]) == records:
                     over.append(self[alias])
-        return max(over, key=lambda other: len(list(layers(other))))
+        return max(over, key=lambda other: len(layers(other)))
 
     @contextmanager
     def replaced(self, alias: str, store: BaseStore) -> Iterator[None]:

@@ -123,7 +123,7 @@ class BaseStore(ABC):
     #: Can it keep how often a key came again (COUNT_REPLAYS)?
     counts_repeats = False
     #: The store that it is around, see `stores.wrapper`; `None`: it keeps the records itself.
-    store: BaseStore | None = None
+    inside: BaseStore | None = None
     #: The database whose transaction its guard joins, or `None`.
     using: Any = None
     #: The database in which its records are rows of `IdempotencyRecord`, or `None`.
@@ -276,18 +276,17 @@ class BaseStore(ABC):
         return interventions.refused_by_hand(change, self.get(ticket.id), ticket)
 
 
-def layers(store: BaseStore) -> Iterator[BaseStore]:
-    """Yield a store, then the store inside it, and so on, down to the innermost."""
-    layer: BaseStore | None = store
-    while layer is not None:
-        yield layer
-        layer = layer.store
+def layers(store: BaseStore) -> Sequence[BaseStore]:
+    """Return a store, then the store inside it, and so on, down to the innermost."""
+    found = [store]
+    while isinstance(inside := found[-1].inside, BaseStore) and inside not in found:
+        found.append(inside)
+    return found
 
 
 def innermost(store: BaseStore) -> BaseStore:
     """Return the store inside all wrappers."""
-    *_, last = layers(store)
-    return last
+    return layers(store)[-1]
 
 
 def records_of(store: BaseStore) -> Hashable:

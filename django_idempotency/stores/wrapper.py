@@ -27,7 +27,7 @@ class WrappedStore(BaseStore):
     store: BaseStore
 
     def __init__(self, store: BaseStore) -> None:
-        self.store = store
+        self.store = self.inside = store
         self.supports_atomic = store.supports_atomic
         self.expires_natively = store.expires_natively
         self.max_body = store.max_body

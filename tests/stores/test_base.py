@@ -1,16 +1,19 @@
-"""What every store inherits: an operator's changes, which are audited even if their outcome is unknown."""
+"""What every store inherits: its layers, and an operator's changes, which are audited even if their outcome is unknown."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 from django_idempotency.core.interventions import CHANGES, Intervention, released
 from django_idempotency.core.records import Outcome, Record, Settlement, Status, Ticket
 from django_idempotency.errors import StoreUnavailable
+from django_idempotency.stores.base import BaseStore, innermost, layers
 from django_idempotency.stores.memory import MemoryStore
+from django_idempotency.stores.wrapper import WrappedStore
 from django_idempotency.testing.tickets import make_ticket
 
 
@@ -81,3 +84,44 @@ def test_no_response_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StoreUnavailable):
         store.change(make_ticket().id, released, audit=audited.append)
     assert audited == []
+
+
+class OwnStore(MemoryStore):
+    """Keeps something under each name that a project may use for it."""
+
+    def __init__(self, kept: Any) -> None:
+        super().__init__()
+        self.store = self.inside = kept
+
+
+def test_layers() -> None:
+    inner = MemoryStore()
+    middle = WrappedStore(inner)
+    outer = WrappedStore(middle)
+    assert [*layers(outer)] == [outer, middle, inner]
+    assert innermost(outer) is inner
+
+
+@pytest.mark.parametrize("kept", [{}, {"a": 1}, "db", None])
+def test_only_a_store_is_inside(kept: Any) -> None:
+    """A project's store may use our names for something else."""
+    assert [*layers(store := OwnStore(kept))] == [store]
+
+
+def test_a_store_that_is_kept_as_such_is_no_layer() -> None:
+    """Only `inside` is followed: `store` is a name that a project may use for what it likes."""
+    store = MemoryStore()
+    store.store = MemoryStore()  # type: ignore[attr-defined]
+    assert [*layers(store)] == [store]
+
+
+def test_layers_end() -> None:
+    """A mock has every attribute, and a store may name itself or one around it."""
+    mock = MagicMock(spec=BaseStore)
+    assert [*layers(mock)] == [mock]
+    inner = OwnStore(None)
+    inner.inside = outer = WrappedStore(inner)
+    assert [*layers(outer)] == [outer, inner]
+    itself = OwnStore(None)
+    itself.inside = itself
+    assert [*layers(itself)] == [itself]
