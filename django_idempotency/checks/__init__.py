@@ -14,7 +14,7 @@ from django.utils.module_loading import import_string
 
 TAG = "idempotency"
 
-_OURS, _WINGS = "django_idempotency.checks.", "django_idempotency.contrib."
+_OURS, _WINGS, _STORES = (f"django_idempotency.{folder}." for folder in ("checks", "contrib", "stores"))
 _URLS = (checks.Tags.urls,)
 #: Checks → the tags beside ours. One of a wing finds nothing if its folder is absent.
 CHECKS: dict[str, tuple[str, ...]] = {
@@ -56,10 +56,10 @@ def register() -> None:
 
 @cache  # Django registers a check once, however often an app becomes ready
 def named(path: str) -> Callable[..., Any]:
-    """Return a check by its dotted path."""
+    """Return a check by its dotted path. One of a wing or a store finds nothing if its folder is absent."""
 
     def check(**kwargs: Any) -> Any:
-        if path.startswith(_WINGS):
+        if path.startswith((_WINGS, _STORES)):
             from ..http.kinds import is_there  # not above: a server needs no check
 
             if not is_there(path.rpartition(".")[0]):

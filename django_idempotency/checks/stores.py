@@ -12,8 +12,9 @@ from django.utils.module_loading import import_string
 
 from .. import conf
 from ..runtime.registry import stores
-from ..stores.base import BaseStore, layers
-from ..stores.check_messages import Finding, one_line, shown, type_named
+from ..stores.base import BaseStore, innermost, layers
+from ..stores.check_messages import Finding, closest, one_line, shown, type_named
+from . import named
 
 
 class E010(Finding):
@@ -43,6 +44,17 @@ class E040(Finding):
 
     Type python -m pip install "django-idempotency[%(extra)s]".
     """
+
+
+class E041(Finding):
+    """IDEMPOTENCY["STORES"]["%(alias)s"] has %(value)s as its "%(name)s", which is not possible: %(problem)s.
+
+    Type "%(name)s": "%(close)s"%(added)s.
+    """
+
+
+#: Each alias of STORES → option → the alias that it names.
+Nested = Mapping[str, Mapping[str, str]]
 
 
 def check_stores() -> Iterator[CheckMessage]:
@@ -101,13 +113,13 @@ def _store(alias: str, entry: Mapping[str, Any]) -> Iterator[CheckMessage]:
         return
     options = entry.get("OPTIONS", {})
     nested = {name: nested_in(name) for name in conf.get("STORES")}
-    if wrong := [*_missing_driver(alias, backend, options), *backend.check_nested(alias, nested, built)]:
+    if wrong := [*_missing_driver(alias, backend, options), *_nested(alias, backend, nested)]:
         yield from wrong
         return
     try:
         store = stores[alias]
     except Exception as error:  # noqa: BLE001 - the same
-        if not any(built(name) is None for name in nested_in(alias).values()):  # reported under its own alias
+        if all(built(name) is not None for name in nested[alias].values()):  # else it is reported under its own alias
             takes = ", ".join(inspect.signature(backend).parameters) or "nothing"
             cause = error.__cause__ or error
             yield E012(alias=alias, error=one_line(cause), backend=backend.__name__, takes=takes)
@@ -115,9 +127,53 @@ def _store(alias: str, entry: Mapping[str, Any]) -> Iterator[CheckMessage]:
     # Nested stores are checked under their own aliases.
     for layer in [store] if backend.nested else layers(store):
         yield from layer.check(alias)
+    # Of any stores with a "front".
+    yield from named("django_idempotency.stores.layered.checks.check_front")(alias=alias, nested=nested, built=built)
 
 
 def _missing_driver(alias: str, backend: type[BaseStore], options: Mapping[str, Any]) -> Iterator[CheckMessage]:
     driver, extra = backend.driver or ("", "")
     if driver and not options.get("client") and find_spec(driver) is None:
         yield E040(alias=alias, backend=backend.__name__, driver=driver, extra=extra)
+
+
+# ------------------------------------------------------------------------------------------------------ nested stores
+
+
+def _nested(alias: str, backend: type[BaseStore], nested: Nested) -> Iterator[CheckMessage]:
+    """Find the aliases that a store cannot be around."""
+    for name, value in nested[alias].items():
+        if (problem := _problem(alias, backend, name, value, nested)) is not None:
+            others = [other for other in nested if other not in nested[alias].values() and _is_sound(built(other))]
+            usable = [other for other in others if _problem(alias, backend, name, other, nested) is None]
+            facts = {"close": closest(value, usable), "added": ""} if usable else _addition(name)
+            yield E041(alias=alias, name=name, value=shown(value), problem=problem, **facts)
+
+
+def _problem(alias: str, backend: type[BaseStore], name: str, value: str, nested: Nested) -> str | None:
+    """Return why an alias cannot be used there, or `None`. Another check reports one that cannot be built."""
+    if value not in nested:
+        return '"STORES" has no such alias'
+    if alias in _reached(value, nested):
+        return f'"{alias}" would contain itself'
+    store = built(value)
+    return None if store is None else backend.nested_error(name, store)
+
+
+def _reached(alias: str, nested: Nested) -> set[str]:
+    """Return the aliases that a store consists of, including its own."""
+    reached = {alias}
+    for _ in nested:  # no store is deeper than all together
+        reached |= {inside for each in reached for inside in nested.get(each, {}).values()}
+    return reached
+
+
+def _is_sound(store: BaseStore | None) -> bool:
+    """Is a store worth suggesting?"""
+    return store is not None and not [*innermost(store).check("")]
+
+
+def _addition(name: str) -> dict[str, str]:
+    close, kind, option = ("redis", "redis.Redis", "cache") if name == "front" else ("records", "orm.ORM", "using")
+    entry = f'{{"BACKEND": "django_idempotency.stores.{kind}Store", "OPTIONS": {{"{option}": "default"}}}}'
+    return {"close": close, "added": f', and add "{close}": {entry} to "STORES"'}

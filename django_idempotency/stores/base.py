@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -146,17 +146,9 @@ class BaseStore(ABC):
         return check_database(alias, self.using) if self.using is not None and not deploy else ()
 
     @classmethod
-    def check_nested(
-        cls,
-        alias: str,  # noqa: ARG003 - most stores are around none
-        nested: Mapping[str, Mapping[str, str]],  # noqa: ARG003
-        built: Callable[[str], BaseStore | None],  # noqa: ARG003
-    ) -> Iterable[CheckMessage]:
-        """Check the stores that its options name, before it is built.
-
-        `nested`: alias of STORES → option → the alias that it names. `built` returns the store of an alias, if it can be built.
-        """
-        return ()
+    def nested_error(cls, option: str, store: BaseStore) -> str | None:  # noqa: ARG003 - most stores are around none
+        """Return why a store cannot be what an option of `nested` names, or `None`."""
+        return None
 
     def configure(self, *, claim_lease: Callable[[], float]) -> None:  # noqa: B027 - most stores need none of it
         """Accept the project's settings once the store is built. `claim_lease` reads CLAIM_LEASE, in seconds."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.core.checks import CheckMessage, Warning  # noqa: A004 - its name
 
 from django_idempotency.contrib.selecting import Expression
+from django_idempotency.stores.base import BaseStore
 from django_idempotency.stores.wrapper import WrappedStore
 from tests.support.fakes import FakeStore
 
@@ -36,6 +37,37 @@ class WrappingStore(WrappedStore):
 
     def check(self, alias: str, *, deploy: bool = False, copies_only: bool = False) -> list[CheckMessage]:
         return [Warning(alias, hint="Wrap it in paper.", id="backends.W1")] if deploy is self.server else []
+
+
+class AroundStore(WrappedStore):
+    """Around a store that its OPTIONS name."""
+
+    nested = ("inner",)
+
+    def __init__(self, *, inner: BaseStore, strict: bool = False) -> None:
+        if strict:
+            raise ValueError("too strict")
+        super().__init__(inner)
+
+
+class FrontedStore(WrappedStore):
+    """The same, with a front of its own making."""
+
+    nested = ("front", "inner")
+
+    def __init__(self, *, front: BaseStore, inner: BaseStore) -> None:
+        super().__init__(inner)
+        self.front = front
+
+
+class MirrorStore(OutsideStore):
+    """Names another store, and is not around it."""
+
+    nested = ("other",)
+
+    def __init__(self, *, other: BaseStore) -> None:
+        super().__init__()
+        self.other = other
 
 
 class FailingStore(FakeStore):

@@ -14,6 +14,7 @@ from django_idempotency.checks import stores as store_checks
 from django_idempotency.checks.databases import check_memory
 from django_idempotency.checks.settings import check_settings
 from django_idempotency.contrib.advice.servers import check_servers
+from django_idempotency.http import kinds
 from django_idempotency.stores.dynamodb import client
 from django_idempotency.stores.memory import MemoryStore
 
@@ -314,6 +315,80 @@ def test_a_wrapper_is_asked(found: Any) -> None:
     assert list(hints(found(other={**wrapping, "OPTIONS": {"server": False}}))) == ["backends.W1"]
     assert found(other={**wrapping, "OPTIONS": {"server": True}}) == []
     assert list(hints(check_servers())) == ["backends.W1"]
+
+
+USING = '"OPTIONS": {"using": "default"}} to "STORES".'
+AROUND = "tests.checks.backends.AroundStore"
+FRONTED = "tests.checks.backends.FrontedStore"
+MIRROR = "tests.checks.backends.MirrorStore"
+
+
+def own(backend: str, **options: Any) -> dict[str, Any]:
+    return {"BACKEND": backend, "OPTIONS": options}
+
+
+@pytest.mark.parametrize(
+    ("stores", "problem", "typed"),
+    [
+        ({"mine": own(AROUND, inner="defualt")}, "no such alias", ['Type "inner": "default".']),
+        ({"mine": own(AROUND, inner="mine")}, '"mine" would contain itself', ['Type "inner": "default".']),
+        ({"mine": own(MIRROR, other="defualt")}, "no such alias", ['Type "other": "default".']),
+        ({"mine": own(MIRROR, other="mine")}, '"mine" would contain itself', ['Type "other": "default".']),
+        (
+            {"mine": own(AROUND, inner="yours"), "yours": own(AROUND, inner="mine")},
+            "would contain itself",
+            ['Type "inner": "default".'] * 2,
+        ),
+        (
+            {"deep": own(AROUND, inner="mine"), "mine": own(AROUND, inner="defualt")},
+            '["mine"] has \'defualt\' as its "inner"',
+            ['Type "inner": "default".'],  # once, under the alias that names it
+        ),
+        (
+            {"mine": own(FRONTED, front="default", inner="nowhere")},
+            '["mine"] has \'nowhere\' as its "inner"',
+            [
+                'Type "inner": "records", and add "records": {"BACKEND": "django_idempotency.stores.orm.ORMStore", '
+                + USING
+            ],
+        ),
+    ],
+)
+def test_a_wrong_alias_in_a_store_of_ones_own(
+    found: Any, stores: dict[str, Any], problem: str, typed: list[str]
+) -> None:
+    """E041 for whatever names other stores, as for a layered one."""
+    messages = found(**stores)
+    assert [(message.id, message.hint) for message in messages] == [("django_idempotency.E041", hint) for hint in typed]
+    assert all(problem in message.msg for message in messages)
+
+
+@pytest.mark.parametrize("inner", ["default", "around"])
+def test_a_store_of_ones_own_that_cannot_be_built(found: Any, inner: str) -> None:
+    """E012, once, where the stores that it names can be built."""
+    (message,) = found(mine=own(AROUND, inner=inner, strict=True), around=own(AROUND, inner="default"))
+    assert (message.id, "too strict" in message.msg) == ("django_idempotency.E012", True)
+    (message,) = found(mine=own(AROUND, inner="broken"), broken={**ORM, "OPTIONS": {"usign": "x"}})
+    assert (message.id, '["broken"]' in message.msg) == ("django_idempotency.E012", True)
+
+
+@pytest.mark.parametrize(
+    ("inner", "codes"), [("default", []), ("records", ["E042"]), ("elsewhere", ["E042"]), ("around", [])]
+)
+@pytest.mark.parametrize("first", [own(FRONTED, front="front", inner="default"), layered("front", "default")])
+def test_stores_of_ones_own_behind_one_front(found: Any, first: Any, inner: str, codes: list[str]) -> None:
+    """E042, whichever stores have the front."""
+    others = {"records": redis(prefix="r"), "elsewhere": MEMORY, "around": own(AROUND, inner="default")}
+    found_here = hints(found(fast=first, slow=own(FRONTED, front="front", inner=inner), front=redis(), **others))
+    assert list(found_here) == codes
+    assert not codes or '"front": "front-slow" in "slow"' in found_here["E042"]
+
+
+def test_no_front_is_looked_for_without_layered_stores(found: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder of layered stores can be deleted."""
+    monkeypatch.setattr(kinds, "is_there", lambda module: "layered" not in module)
+    stores = {name: own(FRONTED, front="front", inner=name[-1]) for name in ("of_a", "of_b")}
+    assert found(**stores, front=redis(), a=ORM, b=redis(prefix="b")) == []
 
 
 def test_the_database_of_any_store_is_known(found: Any) -> None:

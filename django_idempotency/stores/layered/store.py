@@ -5,14 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any, ClassVar
 from uuid import UUID
-
-from django.core.checks import CheckMessage
 
 from ...core import rules
 from ...core.conclusions import settled as settled_record
@@ -22,7 +20,6 @@ from ...core.records import Record, Settlement, Status, Ticket
 from ..base import Audit, BaseStore
 from ..wrapper import WrappedStore
 from .caches import CircuitBreaker, RecordCache
-from .checks import Built, Nested, check_front, check_parts
 
 logger = logging.getLogger("django_idempotency")
 
@@ -87,8 +84,10 @@ class LayeredStore(WrappedStore):
         self._lock = new_lock()
 
     @classmethod
-    def check_nested(cls, alias: str, nested: Nested, built: Built) -> Iterable[CheckMessage]:
-        return [*check_parts(alias, nested, built)] or [*check_front(alias, nested, built)]
+    def nested_error(cls, option: str, store: BaseStore) -> str | None:
+        if option == "front" and not isinstance(store, RecordCache):
+            return f"{type(store).__name__} keeps no copies: it has no peek(), put() or drop()"
+        return None
 
     def configure(self, *, claim_lease: Callable[[], float]) -> None:
         super().configure(claim_lease=claim_lease)
