@@ -25,7 +25,7 @@ from ..instrumentation.meters import Source, meters
 from ..instrumentation.observer import Observer
 from ..instrumentation.outcomes import DEGRADED, MISSING, UNKEYED, count, outcome_of_verdict
 from ..realms import SAID
-from ..runtime.handle import Course
+from ..runtime.handle import Course, has_course
 from ..runtime.registry import body_limit, issuing, store_of
 from ..runtime.transactions import refuse_open_transactions
 from ..runtime.wings import extended, wing
@@ -62,7 +62,7 @@ class Plan:
         self.takeovers: Any = wing("call_takeovers") if terms.on_takeover is not None else None
         self.handle = extended(CurrentOperation)
         #: May a wing say how a work ends?
-        self.has_course = self.handle._course is not Course  # noqa: SLF001 - ours
+        self.has_course = has_course(self.handle)
         self.ticket = issuing(policy, method=CALL_METHOD, path=terms.name)
         #: The scope of its keys, where the policy names no realm.
         self.scope = terms.own_scope if policy.realm is None else None

@@ -26,7 +26,7 @@ from ..core.policy import OBSERVE, SAFE_METHODS, Policy, Resolved, profile_contr
 from ..core.profiles import DEFAULT, Profile
 from ..core.records import Guarantee, Ticket, UnprintedText
 from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed
-from ..runtime.handle import Course
+from ..runtime.handle import has_course
 from ..runtime.registry import body_limit, issuing, store_of
 from ..runtime.wings import Listens, extended, wing
 from ..stores.base import BaseStore
@@ -126,7 +126,7 @@ class Plan:
     @cached_property
     def has_course(self) -> bool:
         """May a wing say how a work ends?"""
-        return self.handle._course is not Course  # noqa: SLF001 - ours
+        return has_course(self.handle)
 
     @cached_property
     def counter(self) -> Any:

@@ -182,3 +182,8 @@ class OperationHandle:
     @ttl.setter
     def ttl(self, value: Duration) -> None:
         self.seconds = seconds(Policy(ttl=value).ttl)  # raises ValueError for an invalid duration
+
+
+def has_course(handle: type[OperationHandle]) -> bool:
+    """May a wing say how a work with this handle ends?"""
+    return handle._course is not Course  # noqa: SLF001 - ours
