@@ -42,9 +42,9 @@ def pay(*, order: int) -> int:
 def everything() -> str:
     """Return all that both tables hold."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT * FROM django_idempotency_audit_event")
+        cursor.execute("SELECT * FROM django_idempotency_audit_event ORDER BY id")
         found = repr(cursor.fetchall())
-        cursor.execute("SELECT * FROM django_idempotency_audit_reference")
+        cursor.execute("SELECT * FROM django_idempotency_audit_reference ORDER BY id")
         return found + repr(cursor.fetchall())
 
 

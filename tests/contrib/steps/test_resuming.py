@@ -8,9 +8,10 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from django_idempotency import idempotent_function
+from django_idempotency import deadline, idempotent_function
 from django_idempotency.contrib.steps.models import Step
 from django_idempotency.contrib.steps.rules import StepState
+from django_idempotency.engine import deadlines
 from django_idempotency.engine.borders import Border, watched_by
 from django_idempotency.errors import (
     ConfigurationError,
@@ -303,3 +304,36 @@ def test_bad_use(clock: Clock, bad: Any, sentence: str) -> None:
     """A step that cannot be where it is says why."""
     with pytest.raises(ConfigurationError, match=sentence):
         guarded(lambda card: bad(operation()))("visa")
+
+
+@pytest.mark.parametrize("then", ["step", "undo"])
+def test_a_host_is_over_its_deadline(clock: Clock, then: str) -> None:
+    """A host that thaws after its deadline, when its lease has ended, too, does no further step and undoes none."""
+
+    def body(card: str) -> Any:
+        operation().step("charge", work.charge, 1, undo=work.refund, ask=work.found_out)
+        deadlines.ENDS.set(0.0)  # long ago
+        if then == "undo":
+            operation().undo_steps()
+        return operation().step("book", work.book, 1)
+
+    book = guarded(body)
+    with deadline(60), pytest.raises(OwnershipLost):
+        book("visa")
+    assert (PROVIDER.asked("charge"), PROVIDER.asked("book"), PROVIDER.undone) == (1, 0, [])
+
+
+def test_one_class_is_kept(clock: Clock) -> None:
+    """`keep` takes one class of exceptions, too; what is none is refused before anything runs."""
+
+    def body(card: str) -> Any:
+        return operation().step("charge", work.charge, 1, keep=Declined if card == "visa" else "Declined")
+
+    PROVIDER.fails["charge"] = Declined()
+    for _ in range(2):
+        with pytest.raises(Declined):
+            guarded(body)("visa")
+    assert PROVIDER.asked("charge") == 1
+    with pytest.raises(TypeError, match="keep takes classes of exceptions"):
+        guarded(body)("amex")
+    assert PROVIDER.asked("charge") == 1
