@@ -108,6 +108,14 @@ SHARED = {
     "stores.wrapper": ("stores.layered", "contrib.at_rest", "contrib.metrics", "testing.recording"),
 }
 
+#: The tables, constants and functions outside contrib that name its modules.
+NAMING = {
+    *("conf.SETTINGS", "conf._AUDIT", "core.profiles.SHIPPED", "http.kinds.SHIPPED", "instrumentation.meters.CHOSEN"),
+    *("management.commands.idempotency_record.EXECUTION", "runtime.handle.OF_APPS", "runtime.registry.WRAPPERS"),
+    *("runtime.wings.WINGS", "checks._OURS", "checks.policies.policy_errors"),
+    *("checks.settings._encryption", "checks.settings._routes"),
+}
+
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix("__init__").rstrip(".") or PACKAGE: path
     for path in sorted(ROOT.rglob("*.py"))
@@ -213,6 +221,19 @@ def test_nothing_needs_a_leaf() -> None:
         if ours and is_below(module, leaf) and not any(is_below(name, other) for other in (leaf, *SHARED.get(leaf, ())))
     }
     assert needed == set()
+
+
+def test_wings_are_named_in_tables() -> None:
+    """Each place that can import a wing by its name asks first if a project uses it; a new one is named in NAMING."""
+    named = {
+        f"{name}.{getattr(statement, 'name', None) or ast.unparse(statement).split()[0].rstrip(':,')}"
+        for name, path in MODULES.items()
+        if not is_below(name, "contrib")
+        for statement in ast.parse(path.read_text()).body
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Constant) and str(node.value).startswith(f"{PACKAGE}.contrib.")
+    }
+    assert named == NAMING
 
 
 def test_no_circle() -> None:

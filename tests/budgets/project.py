@@ -131,7 +131,8 @@ def journeys() -> dict[str, Any]:
     return found
 
 
-def main() -> None:
+def main(*more: str) -> None:
+    """Print what is counted, in a project that has more apps if some are given."""
     if sys.argv[1:] == ["apps"]:
         configure("django_idempotency")
         print(json.dumps({"loaded": loaded()}))
@@ -141,6 +142,7 @@ def main() -> None:
         "django.contrib.contenttypes",
         "rest_framework",
         "django_idempotency",
+        *more,
         middleware=(f"{MODULE}.SignedIn", "django_idempotency.middleware.IdempotencyMiddleware"),
     )
     from django.core.management import call_command

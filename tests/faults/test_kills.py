@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from datetime import timedelta
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,9 @@ pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
 #: CLAIM_LEASE, and time for a busy machine to notice and respond. LEASE is longer than any test waits.
 SOON = 1 + 10
 PATHS = ("/api/charges/", "/plain/charges/", "/middleware/charges/")
+BEFORE_COMMIT = ("claimed", "guarded", "writing", "written", "settled", "committing")
+#: On each server: every point of one path, and one point of the path through the middleware.
+ON_EACH = {*product(BEFORE_COMMIT, PATHS[:1]), ("written", PATHS[2])}
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +39,13 @@ def atomic_requests(faults_folder: Path, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.mark.parametrize(
-    "path", [PATHS[0], *(pytest.param(path, marks=pytest.mark.either_server) for path in PATHS[1:])]
+    ("point", "path"),
+    [
+        pytest.param(point, path, marks=() if (point, path) in ON_EACH else pytest.mark.either_server)
+        for point in BEFORE_COMMIT
+        for path in PATHS
+    ],
 )
-@pytest.mark.parametrize("point", ["claimed", "guarded", "writing", "written", "settled", "committing"])
 def test_killed_before_commit(fleet: Server, customer: Customer, faults: Faults, point: str, path: str) -> None:
     """The request counts as never made: the next retry runs, soon after CLAIM_LEASE, as attempt 2."""
     fault = faults(new_key(), point, "kill")

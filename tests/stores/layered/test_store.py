@@ -38,6 +38,9 @@ from django_idempotency.stores.orm import ORMStore
 from django_idempotency.stores.redis import RedisStore
 from django_idempotency.testing import StoreContract
 from django_idempotency.testing.clock import elapse
+from django_idempotency.testing.contract import Contract
+from django_idempotency.testing.contract.claims import Claims, Guards
+from django_idempotency.testing.contract.endings import Endings
 from django_idempotency.testing.recording import RecordingStore
 from django_idempotency.testing.tickets import make_ticket
 from tests.support.fakes import Listener
@@ -67,18 +70,17 @@ LAYERED = {
 }
 
 
-class LayeredContract(StoreContract):
-    """What every layered store keeps, over any front."""
+class Layered(Contract):
+    """What the contract asks of a layered store, over any front."""
 
     claimers = 20  # another process has its own front, and the authority's contract tests processes
     examples = 15
 
     authority: Any
 
-    @pytest.fixture(params=FRONTS)
-    def store(self, request: pytest.FixtureRequest) -> LayeredStore:
+    def behind(self, front: str) -> LayeredStore:
         stopwatch = Stopwatch()
-        return LayeredStore(front=FRONTS[request.param](stopwatch), authority=self.made(), seconds=1e9, clock=stopwatch)
+        return LayeredStore(front=FRONTS[front](stopwatch), authority=self.made(), seconds=1e9, clock=stopwatch)
 
     def made(self) -> BaseStore:
         raise NotImplementedError
@@ -91,8 +93,12 @@ class LayeredContract(StoreContract):
         store.front.drop(ticket.id)
 
 
-class TestOverMemory(LayeredContract):
+class TestOverMemory(Layered, StoreContract):
     frozen = True
+
+    @pytest.fixture(params=FRONTS)
+    def store(self, request: pytest.FixtureRequest) -> LayeredStore:
+        return self.behind(request.param)
 
     def made(self) -> BaseStore:
         return MemoryStore(clock=Clock())
@@ -106,7 +112,7 @@ class TestOverMemory(LayeredContract):
         super().vanish(store, ticket)
 
 
-class OverORM(LayeredContract):
+class OverORM(Layered):
     def made(self) -> BaseStore:
         return ORMStore()
 
@@ -121,27 +127,34 @@ class OverORM(LayeredContract):
 
 @pytest.mark.any_database  # `TestOverORMBehindRedis` is the one that a server runs
 @committed
-class TestOverORM(OverORM):
-    """As on a server, over a front of this process: over memory each front has kept the contract."""
+class TestOverORM(OverORM, StoreContract):
+    """As on a server, over a front of this process."""
 
     @pytest.fixture
     def store(self) -> LayeredStore:
-        stopwatch = Stopwatch()
-        front = FRONTS["local"](stopwatch)
-        return LayeredStore(front=front, authority=self.made(), seconds=1e9, clock=stopwatch)
+        return self.behind("local")
+
+
+@pytest.mark.any_database
+@committed
+class TestOverORMBehindACache(OverORM, Claims, Guards, Endings):
+    """What depends on a transaction, over a front that others share. Over memory, which has none, it keeps the whole contract."""
+
+    @pytest.fixture
+    def store(self) -> LayeredStore:
+        return self.behind("far")
 
 
 @pytest.mark.any_database
 @pytest.mark.django_db
-class TestInsideATransaction(OverORM):
+class TestInsideATransaction(OverORM, StoreContract):
     """As in a test case: nothing is committed, so the front stays empty, and any front behaves alike."""
 
     shared = False
 
     @pytest.fixture
     def store(self) -> LayeredStore:
-        stopwatch = Stopwatch()
-        return LayeredStore(front=FarCache(stopwatch), authority=self.made(), seconds=1e9, clock=stopwatch)
+        return self.behind("far")
 
 
 # ---------------------------------------------------------------------------------------------------------- its parts
@@ -633,7 +646,7 @@ def redis(settings: Settings) -> Iterator[RedisStore]:
 
 @needs_redis
 @committed
-class TestOverORMBehindRedis(LayeredContract):
+class TestOverORMBehindRedis(Layered, StoreContract):
     examples = 10
 
     @pytest.fixture
