@@ -112,7 +112,7 @@ SHARED = {
 NAMING = {
     *("conf.SETTINGS", "conf._AUDIT", "core.profiles.SHIPPED", "http.kinds.SHIPPED", "instrumentation.meters.CHOSEN"),
     *("management.commands.idempotency_record.EXECUTION", "runtime.handle.OF_APPS", "runtime.registry.WRAPPERS"),
-    *("runtime.wings.WINGS", "checks._OURS", "checks.policies.policy_errors"),
+    *("runtime.wings.WINGS", "checks.policies.policy_errors"),
     *("checks.settings._encryption", "checks.settings._routes"),
 }
 
