@@ -15,7 +15,7 @@ import pytest
 
 from .test_architecture import LEAVES, MODULES, PACKAGE, ROOT, SHARED
 
-#: What is no part of the core, as names of modules and packages.
+#: What is not part of the core, as names of modules and packages.
 APART = (
     *(f"contrib.{path.parent.name}" for path in sorted(ROOT.glob("contrib/*/__init__.py"))),
     *("testing", *LEAVES, *SHARED),
@@ -47,7 +47,7 @@ class Found(NamedTuple):
     journeys: dict[str, Any]
     #: The modules that cannot be imported.
     failed: dict[str, str]
-    #: The modules that were loaded and are no part of the core.
+    #: The modules that were loaded and are not part of the core.
     apart: list[str]
 
 

@@ -57,7 +57,7 @@ class Row:
     #: Why it is exempt, is not guarded or cannot be; or another remark.
     why: str = ""
     callback: Any = field(default=None, repr=False)
-    #: That of the guard; `None`: there is no guard, or the view chooses one for each request.
+    #: The policy of the guard; `None`: there is no guard, or the view chooses a policy for each request.
     policy: Policy | None = field(default=None, repr=False, compare=False)
 
 

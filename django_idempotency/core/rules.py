@@ -104,9 +104,10 @@ Verdict = Execute | Replay | Busy | Mismatch | Late | Unreadable
 
 
 def original_request(found: Record | Ticket) -> str:
-    """Return the id of the request that did the work of a record, or will do it under a ticket: its own, or else the owner token.
+    """Return the id of the request that did the work of a record, or will do it under a ticket.
 
-    The token is no secret: it tells owners apart, and no input of a client ever becomes one.
+    It is the request's own id, or else the owner token. The token is not a secret: it tells owners apart, and it never
+    comes from a client.
     """
     return found.request_id or str(found.owner)
 

@@ -41,7 +41,7 @@ LATER = (
     *("contrib/outbox/waking", "contrib/dialects/commerce", "contrib/dialects/wire", "contrib/tools"),
 )
 #: Lines of code, without docstrings, comments and blank lines; in all but those, and of the part that every project has.
-LINES, CORE_LINES = 28_850, 13_931
+LINES, CORE_LINES = 28_860, 13_931
 #: Deletable, as tests/test_deletable.py shows: no part of the core. Records in a database need neither the stores that are
 #: named by BACKEND, such as those in memory and in Redis, nor what such stores share.
 APART = ("contrib", "testing", *(name.replace(".", "/") for name in (*LEAVES, *SHARED)))

@@ -13,20 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_idempotency.core import hashing
-from django_idempotency.core.records import Guarantee, Ticket
-
-#: A ticket of any key.
-TICKET = Ticket(
-    id=UUID(int=0),
-    scope="user:1",
-    key="k-1",
-    digest=b"",
-    owner=UUID(int=0),
-    now=datetime(2030, 1, 1, tzinfo=timezone.utc),
-    lease=60,
-    ttl=86_400,
-    guarantee=Guarantee.ATOMIC,
-)
+from django_idempotency.testing.tickets import make_ticket
 
 PARTS = st.lists(st.binary(max_size=12), max_size=4)
 
@@ -273,23 +260,21 @@ def test_the_operation_that_follows_stays_as_it_is() -> None:
 def test_the_first_operation_of_a_key_follows_from_its_record_and_its_day() -> None:
     """A claim that a store has lost gets the same operation again; a key used after its retention gets another."""
     day, began = 86_400, datetime(2030, 1, 1, 12, tzinfo=timezone.utc)
-    first = hashing.first_operation(TICKET._replace(id=UUID(int=7), now=began, ttl=day))
+    first = hashing.first_operation(make_ticket(id=UUID(int=7), now=began, ttl=day))
     assert str(first) == "bbc043d2-255a-5950-963d-b7e06ec10547"
-    assert hashing.first_operation(TICKET._replace(id=UUID(int=7), now=began + timedelta(hours=9), ttl=day)) == first
+    assert hashing.first_operation(make_ticket(id=UUID(int=7), now=began + timedelta(hours=9), ttl=day)) == first
     for skew in (0, 2 * 3600):  # the later host's clock may be behind
         assert (
-            hashing.first_operation(TICKET._replace(id=UUID(int=7), now=began + timedelta(seconds=day - skew), ttl=day))
+            hashing.first_operation(make_ticket(id=UUID(int=7), now=began + timedelta(seconds=day - skew), ttl=day))
             != first
         )
-    assert hashing.first_operation(TICKET._replace(id=UUID(int=8), now=began, ttl=day)) != first
+    assert hashing.first_operation(make_ticket(id=UUID(int=8), now=began, ttl=day)) != first
 
 
 def test_the_names_of_operations_never_change() -> None:
     """The names of operations never change: a stored record names its operation, and derived keys depend on it."""
     record = UUID("6d1b9119-1335-534e-a92a-0de9614d4e37")
-    first = hashing.first_operation(
-        TICKET._replace(id=record, now=datetime(2026, 1, 1, tzinfo=timezone.utc), ttl=86400)
-    )
+    first = hashing.first_operation(make_ticket(id=record, now=datetime(2026, 1, 1, tzinfo=timezone.utc), ttl=86400))
     assert str(first) == "263351ea-f792-5085-af8a-46cd74fb1116"
     assert str(hashing.next_operation(record)) == "c63e46c0-0ffd-522c-9a50-8d557ff77953"
 

@@ -287,5 +287,8 @@ class Exchange:
             self._name.step.answered.append(self._name.name)
         if by is None:
             return answer
-        who, reference = (self._name.name, by.key, by.attempts), reference_of(answer)
-        return replace(answer, facts=CallFacts(*who, stored=False, replayed=is_replayed(answer), reference=reference))
+        replayed, reference = is_replayed(answer), reference_of(answer)
+        facts = CallFacts(
+            name=self._name.name, key=by.key, attempts=by.attempts, stored=False, replayed=replayed, reference=reference
+        )
+        return replace(answer, facts=facts)

@@ -203,8 +203,15 @@ class Ledger:
             answer = unpack_answer(self._id, bytes(row.response), status=row.response_status)
         except (CannotOpen, ValueError) as error:
             raise CallResponseNotStored from error
-        who = self._name.name, row.key, row.attempts
-        return replace(answer, facts=CallFacts(*who, stored=True, replayed=True, reference=row.reference))
+        facts = CallFacts(
+            name=self._name.name,
+            key=row.key,
+            attempts=row.attempts,
+            stored=True,
+            replayed=True,
+            reference=row.reference,
+        )
+        return replace(answer, facts=facts)
 
 
 def _known(row: Any) -> KnownCall | None:

@@ -74,7 +74,7 @@ class Answer:
         return {name.lower(): value for name, value in self.headers}
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CallFacts:
     """How a call went: `response.extensions["idempotency"]` of httpx, `response.idempotency` of requests."""
 

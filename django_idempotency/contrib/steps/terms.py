@@ -25,7 +25,10 @@ LONGEST_NAME = 100
 
 @dataclass(frozen=True, kw_only=True)
 class StepTerms:
-    """The terms of one step, as it was called. Raises `ConfigurationError` for terms that can never work, and `TypeError` for what are no exceptions."""
+    """The terms of one step, as it was called. Raises `ConfigurationError` for terms that can never work.
+
+    Raises `TypeError` if `keep` has something that is not a class of exceptions.
+    """
 
     name: str
     #: `None`: a block.

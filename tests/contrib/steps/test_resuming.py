@@ -324,7 +324,7 @@ def test_a_host_is_over_its_deadline(clock: Clock, then: str) -> None:
 
 
 def test_one_class_is_kept(clock: Clock) -> None:
-    """`keep` takes one class of exceptions, too; what is none is refused before anything runs."""
+    """`keep` takes one class of exceptions, too; what is not one is refused before anything runs."""
 
     def body(card: str) -> Any:
         return operation().step("charge", work.charge, 1, keep=Declined if card == "visa" else "Declined")
