@@ -1,13 +1,10 @@
-"""What a request may cost and how large the package may be. They count, never time, and these numbers only go down."""
+"""Tests bound the cost of a request and the modules that are loaded. They count, never time; these numbers only go down."""
 
 from __future__ import annotations
 
-import ast
-import io
 import json
 import subprocess
 import sys
-import tokenize
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -15,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ..test_architecture import LEAVES, MODULES, SHARED, imports
+from ..test_architecture import MODULES, imports
 from .calls import PACKAGE
 
 #: Journey → files entered, calls, changes of file, statements.
@@ -32,19 +29,6 @@ JOURNEYS = {
 #: Modules that are loaded by `django.setup()` with the app alone, and by a guarded DRF view, its first request included.
 LOADED = {"apps": 25, "view": 84}
 
-#: Wings that came after the budget of all lines was set, and their own.
-LATER_LINES = 2_500
-LATER = (
-    *("contrib/browser", "contrib/business_key", "contrib/by_route", "contrib/deadlines", "contrib/fingerprints"),
-    *("contrib/client/adaptive", "contrib/client/lookup", "contrib/grpc", "contrib/modern_rest"),
-    *("contrib/metrics/fronts", "contrib/monitoring/clients", "contrib/publishing/amazon", "contrib/outbox/publishers"),
-    *("contrib/outbox/waking", "contrib/dialects/commerce", "contrib/dialects/wire", "contrib/tools"),
-)
-#: Lines of code, without docstrings, comments and blank lines; in all but those, and of the part that every project has.
-LINES, CORE_LINES = 28_860, 13_931
-#: Deletable, as tests/test_deletable.py shows: no part of the core. Records in a database need neither the stores that are
-#: named by BACKEND, such as those in memory and in Redis, nor what such stores share.
-APART = ("contrib", "testing", *(name.replace(".", "/") for name in (*LEAVES, *SHARED)))
 #: Folders at the top, and those of them that import each other in circles.
 FOLDERS, FOLDERS_IN_CIRCLES = 18, 0
 
@@ -86,18 +70,6 @@ def test_modules_loaded(what: str) -> None:
     assert len(names) <= LOADED[what], f"{len(names)} modules: {folders.most_common(10)}"
 
 
-def test_lines_of_code() -> None:
-    """The package has no more lines of code than this, in all and in its core."""
-    lines = {str(path.relative_to(PACKAGE)): lines_of_code(path.read_text()) for path in MODULES.values()}
-    later = {name: lines.pop(name) for name in list(lines) if name.startswith(LATER)}
-    assert sum(later.values()) <= LATER_LINES, later
-    core = {name: count for name, count in lines.items() if not name.startswith(APART)}
-    longest = sorted(lines.items(), key=lambda item: -item[1])[:5]
-    assert (sum(lines.values()) <= LINES, sum(core.values()) <= CORE_LINES) == (True, True), (
-        f"{sum(lines.values())} lines, {sum(core.values())} of them in the core. The longest: {longest}"
-    )
-
-
 def test_folders() -> None:
     """No more folders at the top than this, and no more of them in circles."""
     graph: dict[str, set[str]] = {path.name: set() for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
@@ -119,31 +91,3 @@ def reached(graph: Mapping[str, set[str]], start: Iterable[str]) -> set[str]:
         found |= following
         following = {other for folder in following for other in graph[folder] - {folder}} - found
     return found
-
-
-def lines_of_code(text: str) -> int:
-    """Count the lines that hold code: no docstring, comment or blank line."""
-    docstrings = {
-        number
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-        for number in range(node.lineno, (node.end_lineno or node.lineno) + 1)
-    }
-    quiet = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
-    code = {
-        number
-        for token in tokenize.generate_tokens(io.StringIO(text).readline)
-        if token.type not in quiet
-        for number in range(token.start[0], token.end[0] + 1)
-    }
-    return len(code - docstrings)
-
-
-def test_the_counter_of_lines() -> None:
-    """It sees code, and only code."""
-    assert (
-        lines_of_code(
-            '"""Doc."""\n\n# note\nx = 1  # why\ny = (\n    2,\n)\n\ndef f():\n    """Say.\n\n    More."""\n    return """a\nb"""\n'
-        )
-        == 7
-    )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from .pages import DOCS, ROOT, pages, text
+from .pages import DOCS, ROOT
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -29,45 +29,6 @@ def test_groups_are_small() -> None:
         sizes[tuple(path[:-1])] += 1
     assert sizes[()] <= 8
     assert {group: size for group, size in sizes.items() if size > 8} == {}
-
-
-def test_the_docs_are_short() -> None:
-    """At most 45 pages and 60,000 words: what is added replaces something."""
-    assert len(pages()) <= 45
-    assert sum(len(text(page).split()) for page in pages()) <= 60_000
-
-
-#: What a project needs that has no wing and its records in its database: the pages of the core's code, as the budget of
-#: its lines counts it (without `contrib/`, `testing/` and the other stores). The others are about a wing, another store,
-#: one's own tests or store, or are for those who still choose or review.
-CORE = [
-    "index.md",
-    "tutorial/first-charge.md",
-    "explanation/what-is-promised.md",
-    "how-to/troubleshooting.md",
-    "how-to/drf.md",
-    "how-to/plain-views.md",
-    "how-to/middleware.md",
-    "how-to/transactions.md",
-    "how-to/scopes.md",
-    "how-to/money.md",
-    "how-to/functions.md",
-    "how-to/store-in-the-database.md",
-    "how-to/unknown-outcome.md",
-    "how-to/operations.md",
-    "reference/admin.md",
-    "reference/signals-and-logs.md",
-    "reference/settings.md",
-    "reference/http.md",
-    "reference/problems.md",
-    "reference/checks.md",
-]
-
-
-def test_the_core_is_read_in_two_hours() -> None:
-    """At most 20 pages and 25,000 words: what only a wing needs is on the page of that wing."""
-    assert len(CORE) == len(set(CORE)) <= 20
-    assert sum(len(text(page).split()) for page in CORE) <= 25_000
 
 
 def described(project: dict[str, Any]) -> str:
