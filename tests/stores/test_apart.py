@@ -169,3 +169,37 @@ def test_a_shared_table_behind_the_tenants_schema(tenants: None) -> None:
     assert elsewhere(lambda: ORMStore().renew([call.operation.ticket])) == {LEASED.owner}
     call.settle()
     assert IdempotencyRecord.objects.get().status == Status.COMPLETED
+
+
+@on_postgresql
+@pytest.mark.parametrize("name", ["50%off", "%s", "100%% of (%(x)s)", 'a "b" {c} \\'])
+@pytest.mark.parametrize("guarantee", list(Guarantee))
+def test_a_schema_of_any_name(name: str, guarantee: Guarantee) -> None:
+    """A name from the database is never part of a format string: each verb finds its record in such a schema."""
+    ticket = make_ticket(guarantee=guarantee, lease=30.0 if guarantee is Guarantee.LEASE else 0)
+    quoted = '"{}"'.format(name.replace('"', '""'))
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(f"CREATE SCHEMA {quoted}")
+            cursor.execute(
+                f"CREATE TABLE {quoted}.django_idempotency_record (LIKE django_idempotency_record INCLUDING ALL)"
+            )
+        look_at(quoted)
+        call = Call(ticket)
+        assert isinstance(call.open(), Execute)
+        claimed = call.operation.ticket
+        assert claimed.location is not None
+        if guarantee is Guarantee.LEASE:
+            assert elsewhere(lambda: ORMStore().renew([claimed, claimed._replace(owner=OTHER)])) == {ticket.owner}
+        call.settle(WorkResult.FAILED)
+        again = Call(ticket)
+        assert again.open() == Execute(attempt=2)
+        again.settle()
+        elsewhere(lambda: ORMStore().wait(claimed, seconds=1))
+        assert Call(ticket).open() == Replay(outcome=OUTCOME, attempt=2)
+        assert call.listener.events == ["claimed", "released"]
+        assert IdempotencyRecord.objects.count() == 1
+    finally:
+        look_at("public")
+        with connection.cursor() as cursor:
+            cursor.execute(f"DROP SCHEMA IF EXISTS {quoted} CASCADE")

@@ -214,7 +214,7 @@ class Taker:
             _, deleted = self.messages.filter(pk__in=positions, message_id__in=ids).delete()
             return deleted.get(Message._meta.label, 0) == len(positions)  # without what a project's CASCADE deletes
         names = connection.settings_dict["NAME"], Message._meta.db_table  # in our database, whatever `USE` has chosen
-        table = ".".join(map(connection.ops.quote_name, names))
+        table = ".".join(map(connection.ops.quote_name, names)).replace("%", "%%")  # the driver replaces %s
         with connection.cursor() as cursor:
             cursor.execute(
                 "DELETE m FROM JSON_TABLE(%s, '$[*]' COLUMNS (id BIGINT PATH '$')) AS mine "

@@ -132,6 +132,11 @@ def outcome_of(status: Any, headers: Any, body: Any) -> Outcome | None:
         return None
 
 
+def unformatted(name: str) -> str:
+    """Return a name that a database has given as part of a statement, in which the driver replaces `%s`."""
+    return name.replace("%", "%%")
+
+
 def uuid_of(value: UUID | str) -> UUID:
     """Return an id as the driver has read it."""
     return value if isinstance(value, UUID) else UUID(value)
@@ -194,6 +199,10 @@ class Statements:
         self.lock_reads = self._locks or self.dialect.returns
         self._lock = lru_cache(maxsize=256)(self._build_lock)
 
+    def _at(self, location: str | None) -> str:
+        """Return the table of a record as part of a statement; `None`: the one that the connection finds."""
+        return self._table if location is None else unformatted(location)
+
     # ------------------------------------------------------------------------------------------------------ reading
 
     def select(self, record_id: UUID, *, joined: bool = False) -> Bound:
@@ -205,9 +214,10 @@ class Statements:
 
         `brief`: only its owner, status and attempt.
         """
-        return self._lock(ticket.location or self._table, takeover, brief), [ticket.id.hex]
+        return self._lock(ticket.location, takeover, brief), [ticket.id.hex]
 
-    def _build_lock(self, table: str, takeover: bool, brief: bool) -> str:
+    def _build_lock(self, location: str | None, takeover: bool, brief: bool) -> str:
+        table = self._at(location)
         seen = self._brief if brief else self._seen
         if not self._locks:  # takes SQLite's write lock before any read makes a snapshot
             touch = f"{self._quote('attempt')} = {self._quote('attempt')}"
@@ -227,7 +237,7 @@ class Statements:
         if shape is None:
             return None
         head, source, tail = shape
-        table = ticket.location or self._table
+        table = self._at(ticket.location)
         return f"{head}SELECT 1 FROM {table}{source} {self._where_id} {tail}", [ticket.id.hex]
 
     def scan(self, after: tuple[Any, UUID] | None, size: int, *, bodies: bool) -> Bound:
@@ -304,7 +314,7 @@ class Statements:
             columns += UNANSWERED
             values += UNANSWERED.values()
         fence = (seen.owner, seen.status, seen.attempt)
-        return self._bind(self._table, ticket, columns, values, begins, fence, alone=not joined)
+        return self._bind(None, ticket, columns, values, begins, fence, alone=not joined)
 
     def settle(self, ticket: Ticket, settlement: Settlement) -> Bound:
         outcome = settlement.outcome
@@ -326,16 +336,23 @@ class Statements:
             columns.append("lease_until")
             values.append(self.dialect.delay(settlement.lease_in))
         begins = settlement.operation if settlement.new_life else None
-        fence, table = (settlement.fence, None, None), ticket.location or self._table
+        fence = (settlement.fence, None, None)
         return self._bind(
-            table, ticket, columns, values, begins, fence, completes=completes, transaction_id=settlement.transaction_id
+            ticket.location,
+            ticket,
+            columns,
+            values,
+            begins,
+            fence,
+            completes=completes,
+            transaction_id=settlement.transaction_id,
         )
 
     def renew(self, tickets: Sequence[Ticket]) -> Bound:
         """Restart the leases of running records, each with its own length. All records are in one table."""
         lease = self._quote("lease_until")
         cases = " ".join([f"WHEN %s THEN {self.dialect.later}"] * len(tickets))
-        table = tickets[0].location or self._table
+        table = self._at(tickets[0].location)
         where, owned = self._owned(tickets)
         # By owner: one call may contain a key's old and new owner, with leases of different lengths.
         values = [value for ticket in tickets for value in (ticket.owner.hex, self.dialect.delay(ticket.lease))]
@@ -344,7 +361,7 @@ class Statements:
 
     def owners(self, tickets: Sequence[Ticket]) -> Bound:
         where, owned = self._owned(tickets)
-        return f"SELECT {self._quote('owner')} FROM {tickets[0].location or self._table} {where}", owned
+        return f"SELECT {self._quote('owner')} FROM {self._at(tickets[0].location)} {where}", owned
 
     def owner(self, row: tuple[Any, ...]) -> UUID:
         return uuid_of(row[0])
@@ -357,7 +374,7 @@ class Statements:
 
     def _bind(  # noqa: PLR0917 - one UPDATE, with everything that may differ
         self,
-        table: str,
+        location: str | None,
         ticket: Ticket,
         columns: list[str],
         values: list[Any],
@@ -378,12 +395,19 @@ class Statements:
             expected += [status.value, attempt]
         if transaction_id is not None:
             expected.append(transaction_id)
-        sql = self._update(table, tuple(columns), status is not None, completes, alone, transaction_id is not None)
+        sql = self._update(location, tuple(columns), status is not None, completes, alone, transaction_id is not None)
         return sql, [*values, ticket.id.hex, *expected]
 
     def _build_update(  # noqa: PLR0917 - the keys of a cache
-        self, table: str, columns: tuple[str, ...], compare: bool, completes: bool, alone: bool, identified: bool
+        self,
+        location: str | None,
+        columns: tuple[str, ...],
+        compare: bool,
+        completes: bool,
+        alone: bool,
+        identified: bool,
     ) -> str:
+        table = self._at(location)
         given = {"created_at": self.dialect.clock}
         if completes:  # a retried settle keeps the time that the first one wrote
             done, now = self._quote("completed_at"), self.dialect.clock

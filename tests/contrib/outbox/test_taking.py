@@ -167,3 +167,23 @@ class TestTaker:
                 cursor.execute(f"DROP DATABASE {other}")
                 cursor.execute(f"USE {connection.ops.quote_name(connection.settings_dict['NAME'])}")
         assert waiting() == []
+
+    @pytest.mark.skipif("connection.vendor != 'mysql'", reason="only there is the database part of the statement")
+    def test_a_database_of_any_name(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The name of the database is never part of a format string."""
+        name = f"{connection.settings_dict['NAME']} 50%s off"
+        other = connection.ops.quote_name(name)
+        table = connection.ops.quote_name(Message._meta.db_table)
+        with connection.cursor() as cursor:
+            cursor.execute(f"CREATE DATABASE {other}")
+            try:
+                cursor.execute(f"CREATE TABLE {other}.{table} LIKE {table}")
+                cursor.execute(f"USE {other}")
+                sent("", "")
+                with monkeypatch.context() as patch:
+                    patch.setitem(connection.settings_dict, "NAME", name)
+                    assert self.taker().forget(list(Message.objects.order_by("pk")))
+                assert waiting() == []
+            finally:
+                cursor.execute(f"DROP DATABASE {other}")
+                cursor.execute(f"USE {connection.ops.quote_name(connection.settings_dict['NAME'])}")
