@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from inspect import iscoroutinefunction
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -48,6 +49,12 @@ class Guards:
         self._caller = caller
         #: Those that are known from the start.
         self._listed = methods if isinstance(methods, Mapping) else {}
+        #: Those of them that no server is known to serve yet.
+        self._unserved = set(self._listed)
+        #: The full names of methods that a server serves, as far as they are known.
+        self._known: set[str] = set()
+        #: The servers whose start asks for unserved methods.
+        self._starting: set[int] = set()
         self._policy_of = methods.get if isinstance(methods, Mapping) else methods
         self._functions: dict[str, Any] = {}
         for method in self._listed:
@@ -55,25 +62,76 @@ class Guards:
                 raise ImproperlyConfigured(
                     f'{method!r} is not a full name of a method, such as "/shop.Payments/Charge".'
                 )
+            if not isinstance(self._listed[method], Policy):
+                raise ImproperlyConfigured(
+                    f"{method} has {self._listed[method]!r} in place of a policy, which guards nothing. Type "
+                    "Policy(required=True), or leave it out."
+                )
             self._function_of(method)
 
     def checked(self, server: Any) -> Any:
         """Return the server for `add_…Servicer_to_server`, which then raises at start what is wrong with a listed method.
 
         `ImproperlyConfigured`: its service does not have it, or it streams although a key is required, or it is of the
-        other kind. `ConfigurationError`: its policy contradicts the settings.
+        other kind; and when the server starts, also by its own `start()`: no service of the server is its own.
+        `ConfigurationError`: its policy contradicts the settings.
         """
+        if id(server) not in self._starting and hasattr(server, "start"):
+            self._starting.add(id(server))
+            server.start = _starting(server.start, self)
         return _Checked(server, self)
 
     def check(self, service: Any) -> None:
-        """See checked()."""
+        """Raise what `checked()` says of the methods of a service that a server gets."""
         for method in self._listed:
             handler = service.service(SimpleNamespace(method=method, invocation_metadata=()))
-            named = isinstance(service, grpc.ServiceRpcHandler) and method.startswith(f"/{service.service_name()}/")
-            if handler is None and named:
-                raise ImproperlyConfigured(f"{method} is to be guarded, but its service has no such method.")
+            if isinstance(service, grpc.ServiceRpcHandler):
+                self._learn(service, method)
+                if handler is None and method.startswith(f"/{service.service_name()}/"):
+                    raise ImproperlyConfigured(
+                        f"{method} is to be guarded, but its service has no such method.{self._meant(method)}"
+                    )
+            if handler is not None:
+                self._unserved = self._unserved - {method}
             if (function := self.guard_of(method, handler)) is not None:
                 plan_of(function.idempotency._terms)  # noqa: SLF001 - ours
+
+    def _learn(self, service: grpc.ServiceRpcHandler, method: str) -> None:
+        """Note the methods of a service that a listed one may have meant: as protobuf knows it, and the one of that name."""
+        of = f"/{service.service_name()}"
+        self._known.update(f"{of}/{name}" for name in methods_of(service.service_name()))
+        name = f"{of}/{method.rpartition('/')[2]}"
+        if service.service(SimpleNamespace(method=name, invocation_metadata=())) is not None:
+            self._known.add(name)
+
+    def know(self, methods: Iterable[str]) -> None:
+        """Note the full names of methods that a server serves."""
+        self._known.update(methods)
+
+    def require_served(self) -> None:
+        """Raise `ImproperlyConfigured` for a listed method that no service of the server has."""
+        for method in sorted(self._unserved):
+            raise ImproperlyConfigured(
+                f"{method} is to be guarded, but the server has no such method, so nothing is guarded by it."
+                f"{self._meant(method)} Or leave it out: an interceptor lists methods of its own server only."
+            )
+
+    def ask(self, found: Mapping[str, Any]) -> None:
+        """Raise `ImproperlyConfigured` at the first call of a server that was not checked, if it lacks a listed method.
+
+        `found`: method → its handler, or `None`, of those that `unserved` names.
+        """
+        self._unserved = {method for method in self._unserved if found.get(method) is None}
+        self.require_served()
+
+    @property
+    def unserved(self) -> tuple[str, ...]:
+        """The listed methods that no server is known to serve yet."""
+        return tuple(sorted(self._unserved))
+
+    def _meant(self, method: str) -> str:
+        near = get_close_matches(method, self._known, n=1, cutoff=0.6)
+        return f" Did you mean {near[0]}?" if near else ""
 
     def guard_of(self, method: str, handler: Any) -> Any:
         """Return the guarded function of a method; `None`: it is not guarded. Raises `ImproperlyConfigured`."""
@@ -118,6 +176,20 @@ class _Checked:
         for service in (services := tuple(services)):
             self._guards.check(service)
         self._server.add_generic_rpc_handlers(services)
+
+    def add_registered_method_handlers(self, service_name: str, method_handlers: Mapping[str, Any]) -> None:
+        self._guards.know(f"/{service_name}/{name}" for name in method_handlers)
+        self._server.add_registered_method_handlers(service_name, method_handlers)
+
+
+def _starting(start: Callable[[], Any], guards: Guards) -> Callable[[], Any]:
+    """Return what starts a server, or a coroutine that does, once each listed method is known to be served."""
+
+    def checked_start() -> Any:
+        guards.require_served()
+        return start()
+
+    return checked_start
 
 
 def guarded(method: str, policy: Policy, *, is_async: bool, shared: bool) -> Any:
@@ -231,8 +303,16 @@ def response_class(method: str) -> Any:
     """Return the class of a method's responses, if protobuf knows its service."""
     service, _, name = method[1:].rpartition("/")
     with suppress(ImportError, KeyError):
-        from google.protobuf import descriptor_pool, message_factory
+        from google.protobuf import message_factory
 
-        found = descriptor_pool.Default().FindServiceByName(service)
-        return message_factory.GetMessageClass(found.methods_by_name[name].output_type)
+        return message_factory.GetMessageClass(methods_of(service)[name].output_type)
     return None
+
+
+def methods_of(service: str) -> Mapping[str, Any]:
+    """Return the methods of a service by their names, if protobuf knows it."""
+    with suppress(ImportError, KeyError):
+        from google.protobuf import descriptor_pool
+
+        return dict(descriptor_pool.Default().FindServiceByName(service).methods_by_name)
+    return {}

@@ -23,7 +23,13 @@ class IdempotencyInterceptor(Guards, grpc.ServerInterceptor):
     is_async = False
 
     def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
-        """Return the handler of a method, guarded if it is to be."""
+        """Return the handler of a method, guarded if it is to be.
+
+        The first call also asks the server for each listed method: a server may have started without `checked()`.
+        """
+        if self.unserved:
+            self.know([handler_call_details.method])
+            self.ask({method: continuation(_like(handler_call_details, method)) for method in self.unserved})
         method, handler = handler_call_details.method, continuation(handler_call_details)
         if (function := self.guard_of(method, handler)) is None:
             return handler
@@ -59,7 +65,10 @@ class AsyncIdempotencyInterceptor(Guards, grpc.aio.ServerInterceptor):
     is_async = True
 
     async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
-        """See IdempotencyInterceptor."""
+        """Return the handler of a method as `IdempotencyInterceptor` does."""
+        if self.unserved:
+            self.know([handler_call_details.method])
+            self.ask({method: await continuation(_like(handler_call_details, method)) for method in self.unserved})
         method, handler = handler_call_details.method, await continuation(handler_call_details)
         if (function := self.guard_of(method, handler)) is None:
             return handler
@@ -86,3 +95,8 @@ class AsyncIdempotencyInterceptor(Guards, grpc.aio.ServerInterceptor):
             return await context.abort(*refused(context, error))
 
         return grpc.unary_unary_rpc_method_handler(respond, messages.receive, messages.send)
+
+
+def _like(details: Any, method: str) -> Any:
+    """Return the details of a call that nobody made, to ask a server for the handler of a method."""
+    return type(details)(method, ())

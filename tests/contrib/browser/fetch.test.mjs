@@ -47,7 +47,14 @@ beforeEach(() => {
 await import(pathToFileURL(process.env.SCRIPT).href);
 const { send, pending, forget, judge, pause, retryAfter } = globalThis.djangoIdempotency;
 
-const all = () => Object.values(localStorage).map((kept) => JSON.parse(kept));
+const parsed = (text) => {
+  try {
+    return JSON.parse(text) ?? {};
+  } catch {
+    return {}; // a test has broken it
+  }
+};
+const all = () => Object.values(localStorage).map(parsed);
 const keys = () => all().filter(({ ended }) => ended === undefined).map(({ key }) => key);
 const change = (changes) => {
   const [place] = Object.keys(localStorage);
@@ -263,6 +270,48 @@ test("a safe request has no key, and what cannot be sent twice is refused", asyn
   await assert.rejects(send(new Request(URL_, { method: "POST" }), { method: "POST" }), TypeError);
   await assert.rejects(send(URL_, { method: "POST", body: new ReadableStream(), duplex: "half" }), TypeError);
   assert.equal(sent.length, 1);
+});
+
+// What an older version, another script or a full disk may have left.
+const BROKEN = ["", "{", "null", "7", '"text"', "[]", "{}", '{"key":7,"content":"","created":1}', '{"key":"k","content":"c","created":"soon"}',
+  '{"key":"k","content":"c","created":1,"ended":null}', "[".repeat(1e5), "\u0000", "\ud800"];
+
+test("what is broken of one operation stops no other one, and is not taken for nothing", async () => {
+  for (const text of BROKEN) {
+    globalThis.localStorage = new Storage();
+    sent = [];
+    await post([503], { operation: "a", user: "1", retries: 0 });
+    localStorage.setItem(Object.keys(localStorage)[0], text);
+    assert.equal((await post([201], { operation: "b", user: "1" })).status, 201);
+    assert.equal((await post([201], { operation: "a", user: "2" })).status, 201);
+    // Its own operation may have been carried out under the key that is lost.
+    await assert.rejects(post([201], { operation: "a", user: "1" }), { name: "IdempotencyError", code: "unreadable", operation: "a" });
+    assert.deepEqual(pending({ user: "1" }).map(({ operation, key }) => [operation, key]), [["a", undefined]]);
+    assert.equal(sent.length, 3);
+    forget("a", { user: "1" });
+    assert.equal((await post([201], { operation: "a", user: "1" })).status, 201);
+  }
+});
+
+test("what is in nobody's place is in nobody's way", async () => {
+  for (const name of ["", "{", "null", "[]", '["a"]', '["a",7]', '["a","b","c"]']) {
+    localStorage.setItem(`idempotency:fetch:${name}`, "{");
+  }
+  assert.deepEqual(pending(), []);
+  assert.equal((await post([201])).status, 201);
+});
+
+test("what breaks while it is sent is written again", async () => {
+  let tries = 0;
+  globalThis.fetch = async (url, { headers }) => {
+    sent.push(headers.get("Idempotency-Key"));
+    const [place] = Object.keys(localStorage);
+    localStorage.setItem(place, "{");
+    if (++tries < 3) throw broken();
+    return new Response(null, { status: 503 });
+  };
+  assert.equal((await send(URL_, { method: "POST" }, { ...FAST, retries: 3 })).status, 503);
+  assert.equal(new Set(sent).size, 1);
 });
 
 test("where nothing can be kept, nothing is sent", async () => {

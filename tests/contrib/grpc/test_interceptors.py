@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from django_idempotency.contrib.grpc import AsyncIdempotencyInterceptor, Idempot
 from django_idempotency.errors import ConfigurationError
 
 from ...test_architecture import ROOT
-from .shop import CHARGE, ECHO, WATCH, Client, Shop, caller, serving
+from .shop import CHARGE, ECHO, REFUND, WATCH, Client, Loop, Serve, Shop, caller, serving
 
 LEASE = Policy(guarantee="lease")
 
@@ -64,6 +65,7 @@ def add_payments_to_server(interceptor: Any, *, is_async: bool = False) -> Serve
             lambda: add_payments_to_server(IdempotencyInterceptor({f"{CHARGE}d": Policy()}, caller=None)),
             "no such method",
         ),
+        (lambda: IdempotencyInterceptor({CHARGE: None}, caller=None), "has None in place of a policy"),  # type: ignore[dict-item]
         (
             lambda: add_payments_to_server(IdempotencyInterceptor({WATCH: Policy(required=True)}, caller=None)),
             "streams",
@@ -103,10 +105,82 @@ class Unnamed(grpc.GenericRpcHandler):
 
 def test_what_works() -> None:
     """A service is added to the server, and so is one of which nothing is guarded."""
-    interceptor = IdempotencyInterceptor({WATCH: Policy(), "/bank.Payouts/Pay": Policy(required=True)}, caller=None)
+    interceptor = IdempotencyInterceptor({WATCH: Policy()}, caller=None)
     server = add_payments_to_server(interceptor)
     interceptor.checked(server).add_generic_rpc_handlers([Unnamed()])
     assert (len(server.services), server.names) == (2, ["shop.Payments"])
+
+
+# ------------------------------------------------------------------------------------------ what the server does not serve
+
+#: A listed method of a service that nobody serves → what the error says.
+UNSERVED = {
+    "/shop.Paymentss/Charge": f"/shop.Paymentss/Charge is to be guarded, .* Did you mean {CHARGE}?",
+    "/Shop.Payments/Charge": f"Did you mean {CHARGE}?",
+    "/bank.Payouts/Pay": "an interceptor lists methods of its own server only",
+}
+
+
+@pytest.fixture
+def generated() -> None:
+    """Let protobuf know the service, as a generated module does. A pool forgets nothing."""
+    file = FileDescriptorProto(name="shop.proto", package="shop", dependency=["google/protobuf/struct.proto"])
+    method = file.service.add(name="Payments").method.add(name="Charge")
+    method.input_type = method.output_type = ".google.protobuf.Struct"
+    descriptor_pool.Default().Add(file)
+
+
+def guards_of(kind: str, *methods: str) -> Any:
+    cls = IdempotencyInterceptor if kind == "sync" else AsyncIdempotencyInterceptor
+    return cls({CHARGE: LEASE, **dict.fromkeys(methods, Policy(guarantee="lease", required=True))}, caller=caller)
+
+
+def start(kind: str, loop: Loop, interceptor: Any, *, by_checked: bool) -> None:
+    """Start a server as its page says, by itself or as `checked()` returns it, and stop it."""
+
+    async def of_either_kind() -> None:
+        made: Any
+        if kind == "sync":
+            made = grpc.server(ThreadPoolExecutor(1), interceptors=[interceptor])
+        else:
+            made = grpc.aio.server(interceptors=[interceptor])
+        checked = interceptor.checked(made)
+        checked.add_generic_rpc_handlers((Shop().service(is_async=kind == "aio"),))
+        assert interceptor.checked(made) is not made  # once for each service
+        starting = (checked if by_checked else made).start()
+        if kind == "aio":
+            await starting
+            await made.stop(None)
+        else:
+            made.stop(None)
+
+    loop(of_either_kind())
+
+
+@pytest.mark.parametrize("by_checked", [True, False])
+@pytest.mark.parametrize("method", UNSERVED)
+def test_a_typo_in_the_name_of_a_service(kind: str, loop: Loop, method: str, by_checked: bool) -> None:
+    """A server does not start with a listed method that it does not serve: nothing would be guarded by it."""
+    with pytest.raises(ImproperlyConfigured, match=UNSERVED[method]):
+        start(kind, loop, guards_of(kind, method), by_checked=by_checked)
+    start(kind, loop, guards_of(kind), by_checked=by_checked)
+
+
+def test_a_typo_in_the_name_of_a_method(generated: None) -> None:
+    """What protobuf knows of the service is what may have been meant."""
+    with pytest.raises(ImproperlyConfigured, match=f"no such method. Did you mean {CHARGE}?"):
+        add_payments_to_server(guards_of("sync", f"{CHARGE}d"))
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.either_server
+@pytest.mark.parametrize("method", UNSERVED)
+def test_a_server_that_was_not_checked(kind: str, serve: Serve, shop: Shop, method: str) -> None:
+    """It serves nobody: its first call, of whatever method, finds that a listed one is not there."""
+    client = serve(guards_of(kind, method))
+    assert [client(method=called).code for called in (REFUND, CHARGE)] == [grpc.StatusCode.UNKNOWN] * 2
+    assert shop.runs == []
+    assert serve(guards_of(kind))(method=REFUND).code is grpc.StatusCode.OK
 
 
 # ----------------------------------------------------------------------------------------------- what stands in front of it
@@ -128,15 +202,6 @@ class Watching(grpc.ServerInterceptor):
             return response
 
         return grpc.unary_unary_rpc_method_handler(respond, handler.request_deserializer, handler.response_serializer)
-
-
-@pytest.fixture
-def generated() -> None:
-    """Let protobuf know the service, as a generated module does. A pool forgets nothing."""
-    file = FileDescriptorProto(name="shop.proto", package="shop", dependency=["google/protobuf/struct.proto"])
-    method = file.service.add(name="Payments").method.add(name="Charge")
-    method.input_type = method.output_type = ".google.protobuf.Struct"
-    descriptor_pool.Default().Add(file)
 
 
 @pytest.mark.django_db(transaction=True)

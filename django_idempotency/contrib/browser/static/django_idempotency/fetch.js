@@ -26,6 +26,7 @@
    * @property {number} [longest] The longest pause that the server does not ask for, in milliseconds: 10,000.
    *
    * @typedef {{ key: string, content: string, created: number, ended?: number }} Kept
+   * @typedef {{ created: number, ended?: number, key?: undefined, content?: undefined }} Broken What cannot be read as one.
    * @typedef {"again" | "keep" | "drop"} Verdict Send it again; stop, and keep the key; stop, and drop it.
    */
 
@@ -44,7 +45,7 @@
   const SEEN = 100; // milliseconds after which other tabs see what was written into localStorage
   const FORGOTTEN = 60_000; // milliseconds after which what has ended is removed
 
-  /** @param {"mismatch" | "too-old"} code @param {string} operation @param {string} message */
+  /** @param {"mismatch" | "too-old" | "unreadable"} code @param {string} operation @param {string} message */
   const refusal = (code, operation, message) => Object.assign(new Error(message), { name: "IdempotencyError", code, operation });
 
   /** Says what to do after a response. `code`: of its problem document. `clean`: no attempt before it may have done the work.
@@ -70,11 +71,33 @@
    * @param {number} retry @param {number} floor @param {{ base: number, longest: number }} options */
   const pause = (retry, floor, { base, longest }) => floor + Math.random() * Math.min(longest, base * 2 ** Math.min(retry, 32));
 
-  /** @param {string} place @returns {Kept | null} */
-  const read = (place) => JSON.parse(localStorage.getItem(place) ?? "null");
+  /** Parses JSON that anything may have written; undefined: it is none. @param {string} text */
+  const parse = (text) => {
+    try {
+      return JSON.parse(text);
+    } catch {
+      return undefined;
+    }
+  };
+
+  /** Reads what is kept. What is broken may stand for an attempt that was made: it is of an operation whose outcome is open.
+   * @param {string} place @returns {Kept | Broken | null} */
+  const read = (place) => {
+    const text = localStorage.getItem(place);
+    if (text === null) return null;
+    const found = parse(text) ?? {};
+    const { key, content, created, ended } = found;
+    const whole = typeof key === "string" && key !== "" && typeof content === "string" && Number.isFinite(created);
+    return whole && (ended === undefined || Number.isFinite(ended)) ? found : { created: Date.now() };
+  };
   /** @param {string} place @param {Kept} kept */
   const write = (place, kept) => localStorage.setItem(place, JSON.stringify(kept));
-  const places = () => Object.keys(localStorage).filter((place) => place.startsWith(PREFIX));
+  /** The user and the operation whose place it is; undefined: it is nobody's. @param {string} place @returns {[string, string] | undefined} */
+  const namesAt = (place) => {
+    const names = parse(place.slice(PREFIX.length));
+    return Array.isArray(names) && names.length === 2 && names.every((each) => typeof each === "string") ? /** @type {[string, string]} */ (names) : undefined;
+  };
+  const places = () => Object.keys(localStorage).filter((place) => place.startsWith(PREFIX) && namesAt(place));
   /** @param {string} user @param {string} operation */
   const placeOf = (user, operation) => PREFIX + JSON.stringify([user, operation]);
 
@@ -129,7 +152,8 @@
 
   /** Sends a request until its outcome is known, within bounds. Returns the last response, or raises as fetch() does. While
    * it is not final the key is kept: send it again, also after a reload. Raises IdempotencyError, and sends nothing, for an
-   * open operation with other content, or one that the server may have forgotten: forget() it to send it as a new one.
+   * open operation with other content, one that the server may have forgotten, or one whose key cannot be read any more:
+   * forget() it to send it as a new one. What is broken of other operations is in nobody's way.
    * @param {string | URL} address @param {RequestInit} [init] @param {Options} [options] @returns {Promise<Response>} */
   async function send(address, init = {}, options = {}) {
     const [began, ends] = [Date.now(), performance.now() + (options.within ?? DEFAULTS.within)];
@@ -149,6 +173,9 @@
       places().filter((each) => (read(each)?.ended ?? began) < began - FORGOTTEN).forEach((each) => localStorage.removeItem(each));
       const found = read(place);
       const known = found?.ended !== undefined && found.ended <= began ? null : found; // ended since this tab was told to send it
+      if (known && known.key === undefined) {
+        throw refusal("unreadable", operation, "What was kept of this operation cannot be read. Look the result up first.");
+      }
       if (known && known.content !== content) {
         throw refusal("mismatch", operation, "The outcome of this operation is open, and it had other content.");
       }
@@ -164,7 +191,8 @@
     headers.set(terms.header, kept.key);
     let clean = made;
     for (let retry = 0; ; retry++) {
-      if ((read(place) ?? { ended: 0 }).ended !== undefined) write(place, kept); // another tab knows the outcome, this one does not
+      const there = read(place);
+      if (there?.key === undefined || there.ended !== undefined) write(place, kept); // another tab knows the outcome, this one does not
       let /** @type {Response | undefined} */ response, code, failure;
       try {
         ({ response, code } = await attempt(url, { ...init, headers }, Math.min(terms.timeout, ends - performance.now())));
@@ -187,8 +215,9 @@
     }
   }
 
-  /** Returns the operations whose outcome is open, such as to ask after a reload. @param {{ user?: string }} [options] */
-  const pending = ({ user = "" } = {}) => places().map((place) => ({ ...read(place), names: JSON.parse(place.slice(PREFIX.length)) }))
+  /** Returns the operations whose outcome is open, such as to ask after a reload; without a key, those whose key cannot be
+   * read any more. @param {{ user?: string }} [options] */
+  const pending = ({ user = "" } = {}) => places().map((place) => ({ ...read(place), names: namesAt(place) ?? ["", ""] }))
     .filter(({ names, ended }) => names[0] === user && ended === undefined)
     .map(({ key, created, names }) => ({ key, created, operation: names[1] }));
 
