@@ -22,11 +22,21 @@ class IdempotencyError(Exception):
     scope: str | None = None
     key: str | None = None
     #: What becomes of a message whose handler raised it, see `messages`: it is "done", comes again "later", or "never"; or its
-    #: handler has "failed".
+    #: handler has "failed", which is counted. Each class says it itself: a subclass that does not has "failed", see
+    #: `delivery_of()`.
     delivery: ClassVar[str] = "failed"
 
     def __init__(self, message: str = "") -> None:
         super().__init__(message or inspect.cleandoc(type(self).__doc__ or ""))
+
+
+def delivery_of(error: BaseException) -> str:
+    """Return what becomes of a message whose handler raised an error. What its class does not say itself, it has not inherited.
+
+    Otherwise an error that a message meets each time would be delivered again without end, as if the store were away.
+    """
+    found: str = vars(type(error)).get("delivery", "failed") if isinstance(error, IdempotencyError) else "failed"
+    return found
 
 
 def is_answer(error: BaseException | None, answers: tuple[type[Exception], ...]) -> bool:
@@ -79,6 +89,7 @@ class Problem(IdempotencyError):
     ends_work: ClassVar[bool] = False
     #: May a request under a policy (with all its fields) meet it, and is it published? A subclass does not inherit it.
     arises: ClassVar[staticmethod[[Any], bool]]
+    delivery = "failed"
 
     def __init__(
         self,
@@ -107,7 +118,8 @@ class KeyMissing(Problem):
 
     status, code, title, retry = 400, "key-missing", "Idempotency key is missing", "new-key"
     status_field, header_status, outcome, nothing_done = "missing_status", None, "missing", True
-    arises, delivery = staticmethod(lambda terms: terms.required is True), "never"
+    arises = staticmethod(lambda terms: terms.required is True)
+    delivery = "never"
 
 
 class KeyMalformed(Problem):
@@ -115,7 +127,8 @@ class KeyMalformed(Problem):
 
     status, code, title, retry = 400, "key-malformed", "Idempotency key is malformed", "new-key"
     status_field, outcome, nothing_done = "invalid_status", "invalid", True
-    arises, delivery = staticmethod(_always), "never"
+    arises = staticmethod(_always)
+    delivery = "never"
 
 
 class KeyTooShort(KeyMalformed):
@@ -123,6 +136,7 @@ class KeyTooShort(KeyMalformed):
 
     code, title = "key-too-short", "Idempotency key is too short"
     arises = staticmethod(lambda terms: terms.anonymous == "shared")
+    delivery = "never"
 
 
 class KeyForeign(KeyMalformed):
@@ -131,6 +145,7 @@ class KeyForeign(KeyMalformed):
     code, title = "key-foreign", "Idempotency key was issued for something else"
     outcome, retry = "refused", "look-first"
     arises = staticmethod(lambda terms: terms.key_format == "issued")
+    delivery = "never"
 
 
 class KeyNotIssued(Problem):
@@ -138,6 +153,7 @@ class KeyNotIssued(Problem):
 
     status, code, title, retry = 400, "key-not-issued", "No idempotency key was issued", "never"
     header_status, nothing_done = None, True
+    delivery = "never"
 
 
 class KeyExpired(Problem):
@@ -149,6 +165,7 @@ class KeyExpired(Problem):
     status, code, title = 412, "key-expired", "Idempotency key has expired"
     status_field, header_status, outcome, nothing_done = "late_status", "expired", "late", True
     arises = staticmethod(_expires)
+    delivery = "never"
 
 
 class KeyAhead(Problem):
@@ -157,6 +174,7 @@ class KeyAhead(Problem):
     status, code, title, retry = 412, "key-ahead", "Idempotency key is dated ahead", "new-key"
     status_field, outcome, nothing_done = "late_status", "invalid", True
     arises = staticmethod(_dated)
+    delivery = "never"
 
 
 class KeyUnsupported(Problem):
@@ -165,14 +183,16 @@ class KeyUnsupported(Problem):
     status, code, title, retry = 501, "key-unsupported", "Idempotency key is not supported", "never"
     status_field, outcome, nothing_done = "unsupported_status", "invalid", True
     arises = staticmethod(lambda terms: terms.profile.unsupported_status is not None)
+    delivery = "never"
 
 
 class ScopeRequired(Problem):
     """It is unknown which client owns this idempotency key. Authenticate, or send the request without a key."""
 
     status, code, title, retry = 400, "scope-required", "Idempotency key without a principal", "never"
-    nothing_done, delivery = True, "never"
+    nothing_done = True
     arises = staticmethod(lambda terms: terms.anonymous == "refuse")
+    delivery = "never"
 
 
 class RequestTooLarge(Problem):
@@ -180,6 +200,7 @@ class RequestTooLarge(Problem):
 
     status, code, title, retry = 413, "request-too-large", "The request is too large", "never"
     arises = staticmethod(lambda terms: terms.max_request_body is not None and terms.fingerprint != "headers")
+    delivery = "never"
 
 
 class RequestMismatch(Problem):
@@ -209,6 +230,7 @@ class TooManyKeys(Problem):
     operation_state, outcome = "unknown", "flooded"  # this request did nothing, but an earlier one may have
     retry_after = "1"
     arises = staticmethod(lambda terms: terms.fresh_keys is not None)
+    delivery = "later"
 
 
 class PossibleDuplicate(Problem):
@@ -220,6 +242,7 @@ class PossibleDuplicate(Problem):
     status, code, title = 409, "possible-duplicate", "This may be a duplicate"
     operation_state, outcome = "unknown", "suspected"  # the state of the other key
     arises = staticmethod(lambda terms: terms.suspect is not None and terms.suspect_action == "refuse")
+    delivery = "never"
 
 
 class ResponseNotStored(Problem):
@@ -228,9 +251,9 @@ class ResponseNotStored(Problem):
     status, code, title = 409, "response-not-stored", "The response was not stored"
     header_status, operation_state, outcome = "not-stored", "completed", "not_stored"
     arises = staticmethod(_always)
-    delivery = "done"
     #: Was it raised by a call inside a guarded function? Then that inner call is done, and the function is not.
     inside: bool = False
+    delivery = "done"
 
 
 class OperationHeld(Problem):
@@ -239,6 +262,7 @@ class OperationHeld(Problem):
     status, code, title, retry = 409, "operation-held", "The outcome is being looked into", "never"
     header_status, operation_state, outcome = "held", "held", "held"
     arises = staticmethod(lambda terms: terms.on_takeover is not None and terms.guarantee == "lease")
+    delivery = "never"
 
 
 class KeyTooOld(OperationHeld):
@@ -250,6 +274,7 @@ class KeyTooOld(OperationHeld):
     code, title = "key-too-old", "A key is too old to be used again"
     header_status, outcome = "refused", "refused"
     arises = staticmethod(_always)
+    delivery = "never"
 
 
 class ReplayRefused(Problem):
@@ -265,6 +290,7 @@ class ReplayUnchecked(ReplayRefused):
     """The request was carried out, but your permission to see its response cannot be checked. Look up its result."""
 
     code, title, retry = "replay-unchecked", "Replay cannot be checked", "look-first"
+    delivery = "never"
 
 
 class OperationCancelled(Problem):
@@ -276,6 +302,7 @@ class OperationCancelled(Problem):
     status, code, title = 409, "operation-cancelled", "The operation was cancelled"
     operation_state = "unknown"  # an earlier request may have done it, or a part of it
     arises = staticmethod(_always)
+    delivery = "never"
 
 
 class OperationUndone(OperationCancelled):
@@ -287,6 +314,7 @@ class OperationUndone(OperationCancelled):
     code, title = "operation-undone", "The operation was undone"
     operation_state = "undone"
     arises = staticmethod(lambda terms: terms.guarantee == "lease")
+    delivery = "never"
 
 
 class KeyUnknown(Problem):
@@ -294,6 +322,7 @@ class KeyUnknown(Problem):
 
     status, code, title = 404, "key-unknown", "Idempotency key is unknown"
     header_status = None
+    delivery = "failed"
 
 
 class UnhashablePayload(IdempotencyError, TypeError):
@@ -320,6 +349,8 @@ class CallChanged(IdempotencyError):
     A name is one call: its method, its URL and its body. Give this one another name, such as "order-17-second-card".
     """
 
+    delivery = "failed"
+
 
 class CallResponseNotStored(IdempotencyError):
     """The provider has carried out the outgoing call of this name, but its response is not stored. Nothing was sent.
@@ -327,9 +358,13 @@ class CallResponseNotStored(IdempotencyError):
     Look it up there.
     """
 
+    delivery = "failed"
+
 
 class BatchFailed(IdempotencyError):
     """Some records of this batch did not complete; see `report`. Run the batch again: those that did are replayed."""
+
+    delivery = "failed"
 
     def __init__(self, message: str = "", *, report: Any = None) -> None:
         super().__init__(message)
@@ -356,6 +391,8 @@ class CallHeld(HeldForPerson):
     Nothing was sent. Look it up there, and say in the admin whether it was carried out.
     """
 
+    delivery = "never"
+
 
 class RecordUnreadable(Problem):
     """The record of this idempotency key cannot be read, so the request was not carried out again. Look up its result.
@@ -366,6 +403,7 @@ class RecordUnreadable(Problem):
     status, code, title = 500, "record-unreadable", "The record cannot be read"
     operation_state, outcome = "unknown", "unreadable"
     arises = staticmethod(_always)
+    delivery = "failed"
 
 
 class StoreUnavailable(Problem):
@@ -375,13 +413,15 @@ class StoreUnavailable(Problem):
     operation_state, outcome = "unknown", "store_error"  # this request did nothing, but an earlier one may have
     retry_after = "1"
     arises = staticmethod(lambda terms: terms.on_store_failure == "closed")
-    delivery = "later"
     #: What the operator types, for the log. No client sees it.
     advice: str = ""
+    delivery = "later"
 
 
 class StoreRefused(StoreUnavailable):
     """The idempotency store returned an error. The request was not carried out; send it again."""
+
+    delivery = "later"
 
 
 class TransactionLost(StoreUnavailable):
@@ -390,6 +430,7 @@ class TransactionLost(StoreUnavailable):
     code, title = "transaction-lost", "The transaction was lost"
     outcome = "refused"
     arises = staticmethod(lambda terms: terms.guarantee == "atomic")
+    delivery = "failed"
 
 
 class OperationUnknown(StoreUnavailable):
@@ -397,6 +438,8 @@ class OperationUnknown(StoreUnavailable):
 
     The effect has not been requested. Send the request again.
     """
+
+    delivery = "later"
 
 
 class OutcomeUnknown(Problem):
@@ -412,9 +455,13 @@ class OutcomeUnknown(Problem):
 class ConfigurationError(IdempotencyError):
     """The project asks django-idempotency for something it cannot do."""
 
+    delivery = "failed"
+
 
 class DurableInsideGuard(ConfigurationError):
     """atomic(durable=True) cannot work inside an atomic guard: its COMMIT is the guard's. Use guarantee="lease"."""
+
+    delivery = "failed"
 
 
 class CalledItself(ConfigurationError):
@@ -433,12 +480,16 @@ class LeaseInTransaction(ConfigurationError):
     the view: `@transaction.non_atomic_requests`, on a class `@method_decorator(transaction.non_atomic_requests, name="dispatch")`.
     """
 
+    delivery = "failed"
+
 
 class ImplicitCommit(ConfigurationError):
     """This statement ends the transaction (on MySQL and MariaDB any DDL does), which an atomic guard cannot survive.
 
     Run it outside the guarded call, or use guarantee="lease".
     """
+
+    delivery = "failed"
 
 
 class StepsChanged(ConfigurationError):
@@ -447,13 +498,19 @@ class StepsChanged(ConfigurationError):
     Run the code that began it until such operations have ended, or undo them: `manage.py idempotency_complete --undo REF`.
     """
 
+    delivery = "failed"
+
 
 class StepResultNotStored(ConfigurationError):
     """A step was carried out, but its result could not be stored, so nothing that needs it can follow. Return less."""
 
+    delivery = "failed"
+
 
 class StepsNotUndone(IdempotencyError):
     """An operation that a person undoes has given up, and something is left. The message is for that person, in their language."""
+
+    delivery = "failed"
 
 
 class SecretUnknown(ConfigurationError):
@@ -463,6 +520,8 @@ class SecretUnknown(ConfigurationError):
     repeat an effect that has already happened.
     """
 
+    delivery = "failed"
+
 
 class CallInTransaction(ConfigurationError):
     """An outgoing call in an open transaction: its key could not be committed before the first byte. Nothing was sent.
@@ -470,6 +529,8 @@ class CallInTransaction(ConfigurationError):
     Make the call after COMMIT (`transaction.on_commit`); or type guarantee="lease", and make it outside atomic(), in a
     step that is not transactional.
     """
+
+    delivery = "failed"
 
 
 class CallWithoutName(ConfigurationError):
@@ -479,12 +540,16 @@ class CallWithoutName(ConfigurationError):
     extensions={"idempotency": "order-17"}. If it may be sent without a key, type require_names=False.
     """
 
+    delivery = "failed"
+
 
 class StepNamesOneCall(ConfigurationError):
     """The name of this step belongs to an outgoing call that has its response already. Nothing was sent.
 
     Make each call in a step of its own, or inside `with outgoing("…"):`.
     """
+
+    delivery = "failed"
 
 
 class StreamedRequest(ConfigurationError):
@@ -493,6 +558,8 @@ class StreamedRequest(ConfigurationError):
     Read the body first, and pass bytes.
     """
 
+    delivery = "failed"
+
 
 class OutsideTransaction(ConfigurationError):
     """outbox.send() outside a transaction: the message could be sent although the effect fails, or the reverse.
@@ -500,13 +567,19 @@ class OutsideTransaction(ConfigurationError):
     Call it inside the transaction.atomic() that writes the effect, on the same database, or name that with using=….
     """
 
+    delivery = "failed"
+
 
 class AppendOnly(IdempotencyError):
     """The audit trail is written once: its rows are not changed or deleted. `manage.py purge_idempotency` ends their retention."""
 
+    delivery = "failed"
+
 
 class BrokerUnavailable(IdempotencyError):
     """The broker cannot be reached. Its messages stay in the outbox, and the relay reconnects."""
+
+    delivery = "failed"
 
 
 # ---------------------------------------------------------------------------------------------------- a lost race
@@ -521,6 +594,10 @@ class LostRace(IdempotencyError):
 class LeaseLost(LostRace):
     """The lease ended before its operation: another may be running the work by now. This result is not stored."""
 
+    delivery = "later"
+
 
 class OwnershipLost(LostRace, InProgress):
     """Another request with the same idempotency key took over, and this one changed nothing. Ask again."""
+
+    delivery = "later"

@@ -63,7 +63,7 @@ class Plan:
         self.handle = extended(CurrentOperation)
         #: May a wing say how a work ends?
         self.has_course = has_course(self.handle)
-        self.ticket = issuing(policy, method=CALL_METHOD, path=terms.name)
+        self.ticket = issuing(policy, method=CALL_METHOD, path=terms.name[:255])
         #: The scope of its keys, where the policy names no realm.
         self.scope = terms.own_scope if policy.realm is None else None
         #: The labels of its figures; `None`: nothing is measured.

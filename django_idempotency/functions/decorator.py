@@ -19,7 +19,7 @@ from ..core.serialization.results import results_for
 from ..runtime.wings import wing
 from .arguments import Arguments
 from .handle import Handle
-from .names import name_of, validate_key
+from .names import name_of, refuse_registered, validate_key
 from .running import keyed
 from .terms import FunctionTerms, OnReplay, OnTakeover, exception_classes
 
@@ -139,13 +139,20 @@ def idempotent_function(
         if isinstance(undecorated, (staticmethod, classmethod)):
             return type(undecorated)(decorate(undecorated.__func__))
         # A named partial has copied the name from its function, with the signature, so the arguments would be misread.
-        unnamed = not callable(undecorated) or not hasattr(undecorated, "__qualname__")
-        if unnamed or isinstance(undecorated, (type, functools.partial)):
+        is_task = callable(undecorated) or hasattr(undecorated, "func")  # a task of Django's cannot be called
+        if not is_task or isinstance(undecorated, (type, functools.partial)):
+            raise ImproperlyConfigured(f"@idempotent_function() needs a function, not {undecorated!r}.")
+        refuse_registered(undecorated)
+        if not hasattr(undecorated, "__qualname__"):
             raise ImproperlyConfigured(f"@idempotent_function() needs a function, not {undecorated!r}.")
         if undecorated.__module__ == method_decorator.__module__:  # its placeholder for the method
             raise ImproperlyConfigured(
                 "method_decorator() would decorate again on each call. Put @idempotent_function on the method itself."
             )
+        arguments = Arguments(undecorated, data_keyword_argument)
+        owner = None
+        if arguments.leading and key_prefix is None:
+            owner = f"{undecorated.__module__}.{undecorated.__qualname__.rpartition('.')[0]}"
         return guarded(
             FunctionTerms(
                 function=undecorated,
@@ -164,7 +171,7 @@ def idempotent_function(
                     store_body=store_body,
                     undo_on=undo_on if undo_on is _FROM_SETTINGS else exception_classes(undo_on, "undo_on"),
                 ),
-                arguments=Arguments(undecorated, data_keyword_argument),
+                arguments=arguments,
                 key=selector(key),
                 validate=selector(validate),
                 algorithm=hash_function,
@@ -173,6 +180,7 @@ def idempotent_function(
                 on_replay=on_replay,
                 on_takeover=on_takeover,
                 name=name_of(undecorated, key_prefix),
+                owner=owner,
             )
         )
 

@@ -31,6 +31,8 @@ class Answer(NamedTuple):
 
     result: Any
     replayed: bool
+    #: Did the call have a key, and its store an answer? Otherwise it ran, and its duplicate will run, too.
+    guarded: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +157,7 @@ class Handle:
         trail.intervened("forgotten", record, actor=self.name)
 
 
-def _run_apart(*given: Any) -> tuple[Any, bool]:
+def _run_apart(*given: Any) -> tuple[Any, bool, bool]:
     """Run a call in a thread that others use, too: its connections are closed as around a request."""
     close_old_connections()
     try:

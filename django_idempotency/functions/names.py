@@ -7,6 +7,8 @@ must name it: `key_prefix`.
 
 from __future__ import annotations
 
+import functools
+import inspect
 from types import ModuleType
 from typing import Any
 
@@ -50,6 +52,35 @@ def _shared(function: Any) -> str | None:
             "processes would not"
         )
     return None
+
+
+def refuse_registered(function: Any) -> None:
+    """Raise `ImproperlyConfigured` for what has registered the function that it was made of, under a name.
+
+    Whoever finds it by that name, as a worker does, would run the function without a guard. So only functions are guarded,
+    with what wraps functions; and none of what is under it may be another kind of object, or hold the function itself.
+    """
+    inner = function
+    while inner is not None:
+        if not (inspect.isroutine(inner) or (inner is not function and isinstance(inner, functools.partial))):
+            raise ImproperlyConfigured(
+                f"@idempotent_function() needs a function, not the {type(inner).__name__} that another decorator has "
+                f"made of {_called(inner)}: who finds that by its name, as a worker finds a task, would run it without a "
+                f"guard. Swap the two lines: @idempotent_function goes directly above the function."
+            )
+        members = getattr(inner, "__dict__", {})
+        for name, member in members.items():
+            if name != "__wrapped__" and any(held is inner for held in getattr(member, "__dict__", {}).values()):
+                raise ImproperlyConfigured(
+                    f"Another decorator has registered {_called(inner)} (as its {name}) before @idempotent_function, so "
+                    f"it would run without a guard. Swap the two lines: @idempotent_function goes directly above the "
+                    f"function."
+                )
+        inner = members.get("__wrapped__")
+
+
+def _called(function: Any) -> str:
+    return f"{getattr(function, '__name__', None) or type(function).__name__}()"
 
 
 def validate_key(key: Any) -> str:

@@ -103,8 +103,10 @@ def begin(
 
 def run(
     terms: FunctionTerms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | None = None, reports: bool = True
-) -> tuple[Any, bool]:
-    """Run a call, or replay the first one. Return the result, and whether it is a replay. `reports`: see `FunctionCall`.
+) -> tuple[Any, bool, bool]:
+    """Run a call, or replay the first one. Return the result, whether it is a replay, and whether it was guarded.
+
+    `reports`: see `FunctionCall`.
 
     Raises `InProgress`, `RequestMismatch`, `ResponseNotStored`, `HeldForPerson`, `StoreUnavailable`, the function's own
     exceptions, and those of `AtomicOperation.settle`.
@@ -112,16 +114,16 @@ def run(
     call = begin(terms, args, kwargs, key, reports)
     if not isinstance(call, FunctionCall):
         with call:
-            return terms.function(*args, **kwargs), False
+            return terms.function(*args, **kwargs), False, False
     try:
         try:
             verdict = call.operation.open(call.plan.patience)
         except StoreUnavailable as error:
             call.go_without_store(error)
             with call.running(args, kwargs):
-                return terms.function(*args, **kwargs), False
+                return terms.function(*args, **kwargs), False, False
         if not isinstance(verdict, Execute):
-            return replayed(call, verdict), True
+            return replayed(call, verdict), True, True
         if call.plan.source is not None:
             call.count(verdict)
         end = call.plan.takeovers.decide(call) if verdict.takeover and call.plan.takeovers is not None else None
@@ -139,7 +141,7 @@ def run(
         raise
     if end.raised is not None:
         raise end.raised
-    return end.returned, False
+    return end.returned, False, True
 
 
 # -------------------------------------------------------------------------------------------------------------- async
@@ -147,12 +149,12 @@ def run(
 
 async def arun(
     terms: FunctionTerms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | None = None, reports: bool = True
-) -> tuple[Any, bool]:
+) -> tuple[Any, bool, bool]:
     """See run(). A cancellation never frees a key early."""
     call = begin(terms, args, kwargs, key, reports)
     if not isinstance(call, FunctionCall):
         with call:
-            return await terms.function(*args, **kwargs), False
+            return await terms.function(*args, **kwargs), False, False
     assert isinstance(call.operation, LeaseOperation)  # its plan has seen to that
     await arefuse_open_transactions()
     try:
@@ -160,11 +162,12 @@ async def arun(
     except StoreUnavailable as error:
         await call.ago_without_store(error)
         with call.running(args, kwargs):
-            return await terms.function(*args, **kwargs), False
+            return await terms.function(*args, **kwargs), False, False
     if not isinstance(verdict, Execute):
         # What the project loads a result with may query the ORM, which refuses calls from an event loop.
         plain = terms.on_replay is None and not terms.results.serialized
-        return replayed(call, verdict) if plain else await sync_to_async(replayed)(call, verdict), True
+        result = replayed(call, verdict) if plain else await sync_to_async(replayed)(call, verdict)
+        return result, True, True
     if call.plan.source is not None:
         call.count(verdict)
     end = await call.plan.takeovers.adecide(call) if verdict.takeover and call.plan.takeovers is not None else None
@@ -182,7 +185,7 @@ async def arun(
     await asettle(call, end)
     if end.raised is not None:
         raise end.raised
-    return end.returned, False
+    return end.returned, False, True
 
 
 # ------------------------------------------------------------------------------------------ how it ends

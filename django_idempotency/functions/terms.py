@@ -49,6 +49,8 @@ class FunctionTerms:
     on_takeover: OnTakeover | None
     #: The function's name in the store and in logs.
     name: str
+    #: The class whose name is a part of `name`, if the function is a method that nobody has named otherwise.
+    owner: str | None = None
 
     def __post_init__(self) -> None:
         function = self.function
@@ -95,8 +97,36 @@ class FunctionTerms:
     @cached_property
     def payload(self) -> Callable[[tuple[Any, ...], Mapping[str, Any]], Any]:
         """Return `payload(args, kwargs)` for a call, which a method gets on an instance or on a class."""
-        leading, payload = self.arguments.leading, self.arguments.payload
-        return (lambda args, kwargs: payload(args[leading:], kwargs)) if leading else payload
+        leading = self.arguments.leading
+        payload = self.arguments.payload
+        if not leading:
+            return payload
+        owner = self.owner
+        known: set[type] = set()
+
+        def of_method(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+            if owner is not None and args:
+                cls = args[0] if isinstance(args[0], type) else type(args[0])
+                if cls not in known:
+                    self._refuse_inherited(cls)
+                    known.add(cls)
+            return payload(args[leading:], kwargs)
+
+        return of_method
+
+    def _refuse_inherited(self, cls: type) -> None:
+        """Raise `ConfigurationError` for a class that has this method from another one, whose name its keys have.
+
+        All classes that inherit it would share its keys: a call of one would return what another has done.
+        """
+        if f"{cls.__module__}.{cls.__qualname__}" == self.owner:
+            return
+        raise ConfigurationError(
+            f"{cls.__qualname__} does not define {self.function.__qualname__}(), whose keys have the name of the class "
+            f"that does, so a call of one class would return the result of another. If they are the same operations, type "
+            f'key_prefix="{self.name}" in its @idempotent_function, and the records that exist stay known. Otherwise '
+            f"guard a method of {cls.__qualname__} itself, which calls an unguarded one."
+        )
 
     def resolved(self) -> Resolved:
         """Return the policy with all its fields. Raises `ConfigurationError` if it contradicts the settings."""

@@ -84,6 +84,8 @@ class BatchItem:
     result: Any = field(default=None, repr=False)
     #: The error that it failed with, or the reason that it was not started.
     error: Exception | None = None
+    #: `False`: it ran without a key, or without the store, so it runs again if it is delivered again.
+    guarded: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -94,7 +96,7 @@ class BatchReport:
     name: str
     #: The number of records with each outcome.
     counts: Mapping[str, int]
-    #: They ran.
+    #: They ran. Those that are not `guarded` will run again if they are delivered again.
     succeeded: tuple[BatchItem, ...]
     #: An earlier call had carried them out. If its result was not stored, `error` is `ResponseNotStored`.
     replayed: tuple[BatchItem, ...]
@@ -104,9 +106,14 @@ class BatchReport:
     failed: tuple[BatchItem, ...]
     #: The deadline came, the store was unavailable, or an earlier record of an ordered group failed; see `error`.
     not_started: tuple[BatchItem, ...]
+    #: How many of those that succeeded ran without a key, or without the store.
+    unguarded: int = 0
 
     def __str__(self) -> str:
-        return ", ".join(f"{self.counts[outcome]:,} {outcome.replace('_', ' ')}" for outcome in OUTCOMES)
+        counted = ", ".join(f"{self.counts[outcome]:,} {outcome.replace('_', ' ')}" for outcome in OUTCOMES)
+        if not self.unguarded:
+            return counted
+        return f"{counted}; {self.unguarded:,} of those that succeeded ran unguarded"
 
     def __repr__(self) -> str:
         return f"<BatchReport of {self.name}: {self}>"

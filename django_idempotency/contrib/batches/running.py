@@ -70,6 +70,7 @@ class Batch:
         self._stopped: Exception | None = None
         self._broken: dict[Any, Exception] = {}
         self._unreachable = 0
+        self._unguarded = 0
 
     def item(self, record: Any) -> BatchItem:
         """Number the next record, and select its id and group."""
@@ -112,7 +113,9 @@ class Batch:
     def answered(self, item: BatchItem, answer: Answer) -> None:
         """Note the result of a call."""
         self._unreachable = 0
-        self._note("replayed" if answer.replayed else "succeeded", item, result=answer.result)
+        self._unguarded += not answer.guarded
+        ended = replace(item, guarded=answer.guarded)
+        self._note("replayed" if answer.replayed else "succeeded", ended, result=answer.result)
 
     def raised(self, item: BatchItem, error: Exception) -> None:
         """Note the error of a call. A record that an earlier call carried out is done, even if its result was not kept.
@@ -135,9 +138,13 @@ class Batch:
         """Return the report, and log its counts."""
         counts = {outcome: self._counts[outcome] for outcome in OUTCOMES}
         items = {name: tuple(sorted(found, key=lambda item: item.index)) for name, found in self._items.items()}
-        report = BatchReport(name=self.handle.name, counts=counts, **items)
+        report = BatchReport(name=self.handle.name, counts=counts, unguarded=self._unguarded, **items)
         facts = {"event": "batch", "name": report.name, **counts}
-        logger.info("A batch of %s has ended: %s.", report.name, report, extra={"idempotency": facts})
+        level = logging.INFO
+        if report.unguarded:
+            facts["unguarded"] = report.unguarded
+            level = logging.WARNING
+        logger.log(level, "A batch of %s has ended: %s.", report.name, report, extra={"idempotency": facts})
         return report
 
     def _note(self, outcome: str, item: BatchItem, *, result: Any = None, error: Exception | None = None) -> None:

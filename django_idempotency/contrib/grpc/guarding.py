@@ -217,6 +217,8 @@ def guarded(method: str, policy: Policy, *, is_async: bool, shared: bool) -> Any
 class Aborted(IdempotencyError):
     """The method ended with another status than OK, so nothing is stored."""
 
+    delivery = "failed"
+
 
 class Stored(bytes):
     """A stored response whose class is not known: it is sent as it is."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...errors import IdempotencyError, is_answer
+from ...errors import delivery_of, is_answer
 
 #: Failures after which a message is dead-lettered.
 LIMIT = 5
@@ -61,9 +61,10 @@ def disposition(
     count as a result: those of the handler's `keep_exceptions`.
     """
     named = (answers,) if isinstance(answers, type) else answers
-    delivery = error.delivery if isinstance(error, IdempotencyError) else "failed"
-    done = delivery == "done" and not getattr(error, "inside", False)
-    if error is None or done or is_answer(error, named):
+    if error is None or is_answer(error, named):
+        return Acknowledge()
+    delivery = delivery_of(error)
+    if delivery == "done" and not getattr(error, "inside", False):
         return Acknowledge()
     if delivery == "later":
         return Redeliver(after=getattr(error, "retry_in", None) or PAUSE, failures=failures)

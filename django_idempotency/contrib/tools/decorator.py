@@ -40,6 +40,8 @@ TOOL = "_idempotent_tool"
 class NotFinal(IdempotencyError):
     """The tool asks its client for more, or has failed and is rolled back. Its key is free for the same call."""
 
+    delivery = "failed"
+
     def __init__(self, result: Any) -> None:
         super().__init__()
         self.result = result
@@ -207,7 +209,7 @@ class Tool:
         close_old_connections()  # no request begins or ends in a thread of the SDK's
         try:
             with self.calling(args, kwargs) as call:
-                result, replayed = run(call.terms, args, kwargs, call.key)
+                result, replayed, _ = run(call.terms, args, kwargs, call.key)
         except (IdempotencyError, Failed) as error:
             return answered(error)
         finally:
@@ -218,7 +220,7 @@ class Tool:
         """See call(). It goes on when its caller no longer waits: where a stream breaks, the SDK cancels the call."""
         try:
             with self.calling(args, kwargs) as call:
-                result, replayed = await to_the_end(arun(call.terms, args, kwargs, call.key))
+                result, replayed, _ = await to_the_end(arun(call.terms, args, kwargs, call.key))
         except (IdempotencyError, Failed) as error:
             return answered(error)
         return sdk.marked(self.convert(result)) if replayed else result

@@ -36,6 +36,8 @@ class Call(NamedTuple):
 class NotReplicated(StoreUnavailable):
     """Too few replicas have a record, although the server has it."""
 
+    delivery = "later"
+
 
 def outdated(client: Any, error: BaseException | None) -> Any:
     """Return the client's pool if the server has become a replica: its address may lead to the new primary by now.

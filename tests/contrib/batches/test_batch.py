@@ -118,6 +118,25 @@ def test_one_key_twice_in_a_batch() -> None:
 
 
 @sync_and_async
+def test_a_record_without_a_key_is_told(mode: str, caplog: Any) -> None:
+    """It runs at each delivery: the report says how many did, and which."""
+    handler = guarded(work := Runs(), mode, key="record.id")
+    batch = [{"id": 1}, {"id": None}, {"other": 2}]
+    with caplog.at_level(logging.INFO):
+        first = process(batch, handler, mode)
+        again = process(batch, handler, mode)
+    assert work.count == 5
+    assert (first.unguarded, again.unguarded) == (2, 2)
+    assert [item.guarded for item in first.succeeded] == [True, False, False]
+    assert str(again) == (
+        "2 succeeded, 1 replayed, 0 busy, 0 failed, 0 not started; 2 of those that succeeded ran unguarded"
+    )
+    said = [each for each in caplog.records if "A batch of" in each.getMessage()]
+    assert [each.levelname for each in said] == ["WARNING", "WARNING"]
+    assert said[0].idempotency["unguarded"] == 2
+
+
+@sync_and_async
 def test_a_mismatch(mode: str) -> None:
     """A mismatch has failed, and can be distinguished from temporary failures."""
     handler = guarded(Runs(), mode, key="record.id", validate="record.amount")

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from django_idempotency import errors
@@ -37,7 +42,12 @@ class NetworkDown(Exception):
         (errors.NotSelectable(), DeadLetter()),
         (errors.HeldForPerson(), DeadLetter()),
         (errors.CalledItself(), DeadLetter()),  # a mistake in the program: it meets itself each time
+        (errors.KeyExpired(), DeadLetter()),  # nobody knows if it was carried out
+        (errors.OperationCancelled(), DeadLetter()),  # no later delivery is carried out
+        (errors.OperationUndone(), DeadLetter()),
+        (errors.StoreRefused(), Redeliver(after=1)),  # such as a migration that is missing
         (NetworkDown(), Redeliver(after=1, failures=1)),
+        (errors.TransactionLost(), Redeliver(after=1, failures=1)),  # the function ends it each time
         (errors.LeaseInTransaction(), Redeliver(after=1, failures=1)),  # a deployment may fix it
         (errors.RecordUnreadable(), Redeliver(after=1, failures=1)),  # a version that can read it may be on its way
         (errors.SecretUnknown(), Redeliver(after=1, failures=1)),
@@ -89,6 +99,43 @@ def test_a_kept_exception_is_an_answer(answers: type[Exception] | tuple[type[Exc
     """Another delivery would get the same one."""
     assert disposition(CardDeclined(), answers=answers) == Acknowledge()
     assert isinstance(disposition(NetworkDown(), answers=answers), Redeliver)
+
+
+def classes() -> Iterator[tuple[str, ast.ClassDef]]:
+    """Yield each class of the package, and the module that has it."""
+    for module in sorted(Path(errors.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(module.read_text())):
+            if isinstance(node, ast.ClassDef):
+                yield str(module), node
+
+
+def test_each_error_says_itself_what_becomes_of_its_message() -> None:
+    """None inherits it: `TransactionLost` had from `StoreUnavailable` that it passes, and came again without end."""
+    found = list(classes())
+    ours, silent = {"IdempotencyError"}, []
+    for _ in range(5):  # the bases of bases, wherever they are
+        for module, node in found:
+            bases = {ast.unparse(base).rpartition(".")[2] for base in node.bases}
+            if node.name not in ours and bases & ours:
+                ours.add(node.name)
+                said = "\n".join(ast.unparse(line) for line in node.body if isinstance(line, ast.Assign))
+                if not re.search(r"\bdelivery\b.*\"?'?(done|later|never|failed)", said):
+                    silent.append(f"{node.name} in {module}")
+    assert silent == []
+    assert len(ours) > 50
+    for error in vars(errors).values():
+        if isinstance(error, type) and issubclass(error, IdempotencyError):
+            assert vars(error)["delivery"] in ("done", "later", "never", "failed")
+
+
+def test_a_class_of_a_project_inherits_nothing() -> None:
+    """It does not say that waiting helps, so its failures are counted."""
+
+    class Lasting(errors.StoreUnavailable):
+        """Something that does not pass."""
+
+    assert disposition(Lasting()) == Redeliver(after=1, failures=1)
+    assert disposition(Lasting(), failures=LIMIT - 1) == DeadLetter()
 
 
 def test_the_page_has_every_error() -> None:

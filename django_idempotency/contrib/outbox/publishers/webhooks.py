@@ -22,6 +22,24 @@ from .bodies import JSON, Bodies
 if TYPE_CHECKING:
     from ..models import Message
 
+#: Headers that say how a request travels, and where to. They are the client's: taken from a message, `Host` would lead to
+#: another receiver, and `Transfer-Encoding` beside the length of the body lets a proxy and a server read two requests.
+TRAVELS = frozenset(
+    {
+        "host",
+        "content-length",
+        "transfer-encoding",
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "upgrade",
+        "expect",
+    }
+)
 #: The receiver is overloaded, or a proxy does not reach it.
 AWAY = frozenset({429, 502, 503, 504})
 
@@ -64,7 +82,10 @@ class WebhookPublisher(Bodies):
     def publish(self, message: Message) -> None:
         url, secrets = self.receiver(message)
         body, media_type = self.body(message)
-        headers = httpx.Headers(self.headers(message))  # whose names have no case: ours replace the message's
+        given = self.headers(message)
+        headers = httpx.Headers(
+            {name: given[name] for name in given if not travels(name)}
+        )  # whose names have no case: ours replace the message's
         headers.update({"content-type": media_type, **signed(str(message.message_id), body, secrets)})
         try:
             with self._http.stream("POST", url, content=body.encode(), headers=headers) as response:
@@ -89,6 +110,11 @@ class WebhookPublisher(Bodies):
 
     def _away(self, said: str) -> Exception:
         return (BrokerUnavailable if self.single else Refused)(said)
+
+
+def travels(name: str) -> bool:
+    """Is a header about the journey of a request? Servers behind WSGI cannot tell `_` from `-`."""
+    return name.strip().lower().replace("_", "-") in TRAVELS
 
 
 def signed(message_id: str, body: str, secrets: Sequence[str]) -> dict[str, str]:

@@ -75,6 +75,31 @@ def verified(secret: str = OURS) -> Any:
     return Webhook(secret).verify(body, headers)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Host",
+        "host",
+        "Content-Length",
+        "Transfer-Encoding",
+        "transfer_encoding",
+        "Connection",
+        "TE",
+        "Upgrade",
+        "Expect",
+    ],
+)
+def test_a_message_does_not_say_how_it_travels(make: Make, name: str) -> None:
+    """It would lead to another receiver, or let a proxy and a server disagree where the request ends."""
+    make().publish(message(headers={name: "chunked", "X-Tenant": "a"}))
+    assert len(Receiver.arrived) == 1
+    headers, body = Receiver.arrived[0]
+    assert headers["X-Tenant"] == "a"
+    assert "chunked" not in headers.values()
+    assert int(headers["Content-Length"]) == len(body)
+    assert headers["Host"].startswith("127.0.0.1:")
+
+
 def test_signed(make: Make) -> None:
     """The receiver verifies it, knows it by the message's id, and has what Standard Webhooks recommends."""
     make().publish(sent := message(headers={"X-Tenant": "a"}))
