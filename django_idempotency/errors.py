@@ -585,19 +585,23 @@ class BrokerUnavailable(IdempotencyError):
 # ---------------------------------------------------------------------------------------------------- a lost race
 
 
-class LostRace(IdempotencyError):
-    """Another transaction won the race; nothing was written."""
+class LostRace(Problem):
+    """Other transactions were in the way, and nothing that this one wrote is kept. Send it again with the same key."""
 
+    status, code, title, retry = 503, "try-again", "Other transactions were in the way", "same-key"
+    operation_state, outcome = "unknown", "contended"  # this one did nothing that is kept, but an earlier one may have
+    retry_after = "1"
+    arises = staticmethod(_always)
     delivery = "later"
 
 
-class LeaseLost(LostRace):
+class LeaseLost(IdempotencyError):
     """The lease ended before its operation: another may be running the work by now. This result is not stored."""
 
     delivery = "later"
 
 
-class OwnershipLost(LostRace, InProgress):
+class OwnershipLost(InProgress):
     """Another request with the same idempotency key took over, and this one changed nothing. Ask again."""
 
     delivery = "later"

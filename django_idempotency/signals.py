@@ -45,6 +45,9 @@ DEBUG, INFO, WARNING, ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logg
 claimed = Event("claimed", DEBUG, _("Claimed: the work runs."), colour="running")
 replayed = Event("replayed", DEBUG, _("Replayed: the stored response was returned."), colour="completed")
 busy = Event("busy", INFO, _("Busy: another request with this key is running."), colour="free")
+contended = Event(
+    "contended", WARNING, _("Contended: other transactions were in the way; the work did not run."), colour="free"
+)
 mismatched = Event("mismatched", WARNING, _("Mismatched: the key was used for a different request."), colour="failed")
 late = Event("late", INFO, _("Late: the key was used, and its response is no longer given."), colour="failed")
 unreadable = Event(

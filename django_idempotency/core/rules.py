@@ -38,6 +38,9 @@ A claim that finds a record reads it in this order:
    row lock (`atomic`). Elsewhere the store has taken over what it could in the claim itself, so what is left is `Busy`.
 7. Running: `Busy` until the lease ends, except for the durable execution that has suspended it.
 
+A claim that finds no record, because another transaction is in its way, is made again after a pause (`pause_after`). Then its
+verdict is `Busy` if an owner of this key was in the way, and otherwise `Contended`: nobody has to be running (`OUTRACED`).
+
 A live lease is never taken over, even if the record has expired meanwhile: its work still runs.
 """
 
@@ -47,6 +50,7 @@ import math
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import Enum
 from operator import itemgetter
 from typing import NamedTuple
 from uuid import UUID
@@ -86,6 +90,16 @@ class Busy:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Contended:
+    """Other transactions were in the way of the claim, again and again: nothing ran, and nobody has to hold the key.
+
+    Ask again in `retry_after` whole seconds.
+    """
+
+    retry_after: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Mismatch:
     """The key was used for another request."""
 
@@ -100,7 +114,36 @@ class Unreadable:
     """The work was done, but its record is damaged, so its outcome is unknown. It does not run again."""
 
 
-Verdict = Execute | Replay | Busy | Mismatch | Late | Unreadable
+Verdict = Execute | Replay | Busy | Contended | Mismatch | Late | Unreadable
+
+
+class Race(Enum):
+    """What was in the way of a claim."""
+
+    HELD = "held"  # an owner of this key: it has locked the record, or has not committed its claim
+    CONFLICT = "conflict"  # another transaction, of any key or of none: a deadlock, a gap lock, SQLite's one writer
+
+
+#: How often a claim is made before its verdict is what was in the way the last time.
+TRIES = {Race.HELD: 2, Race.CONFLICT: 6}
+#: The verdict then. Only an owner of the key is said to be running.
+OUTRACED: dict[Race, Verdict] = {Race.HELD: Busy(retry_after=1), Race.CONFLICT: Contended(retry_after=1)}
+#: Seconds of pauses in all, and the first of them, each of which is twice the one before. For an owner of the key the
+#: store has waited already.
+RACE_PATIENCE, RACE_PAUSE = 1.0, 0.02
+
+
+def pause_after(race: Race, *, tries: int, spent: float, draw: float) -> float | None:
+    """Return the seconds before the next claim; `None`: that was the last, see `OUTRACED`.
+
+    `tries` is how often it was made, `spent` the seconds since the first one failed, and `draw` a number from 0 to 1 by which two
+    that are in each other's way go apart.
+    """
+    if tries >= TRIES[race] or (tries > 1 and spent >= RACE_PATIENCE):
+        return None
+    if race is Race.HELD:
+        return 0.0
+    return float(RACE_PAUSE * 2 ** (tries - 1) * (0.5 + draw))
 
 
 def original_request(found: Record | Ticket) -> str:

@@ -14,14 +14,14 @@ from ..core import conclusions, rules
 from ..core.conclusions import SettledState, WorkResult
 from ..core.concurrency import run_to_completion
 from ..core.records import Outcome, Record, Ticket
-from ..core.rules import Busy, Execute, Verdict
+from ..core.rules import Execute, Verdict
 from ..errors import StoreUnavailable
 from ..stores.base import BaseStore
 from .commands import adrive, drive
 from .deadlines import ENDS, remaining, time_for
 from .deferring import deferring
 from .heartbeat import Lease, heartbeat
-from .operation import EVENT_OF_STATE, EventSink, Operation, event_of
+from .operation import EVENT_OF_STATE, WAITED_FOR, EventSink, Operation, event_of
 from .settling import SettleResult, Settling
 from .waiting import pauses
 
@@ -59,7 +59,7 @@ class LeaseOperation(Operation):
             wait = time_for(wait)
         try:
             verdict = await run_to_completion(self._aclaim())
-            if isinstance(verdict, Busy) and wait > 0:
+            if wait > 0 and isinstance(verdict, WAITED_FOR):
                 verdict = await self._await_turn(verdict, wait)
             if hurries and isinstance(verdict, Execute):
                 time_for(0)
@@ -78,7 +78,7 @@ class LeaseOperation(Operation):
         for pause, _ in pauses(wait):
             await asyncio.sleep(pause)
             busy = await run_to_completion(self._aclaim_again(busy))
-            if not isinstance(busy, Busy):
+            if not isinstance(busy, WAITED_FOR):
                 break
         self.waited = time.monotonic() - started
         return busy

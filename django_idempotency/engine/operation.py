@@ -11,6 +11,7 @@ It is sync: async calls hold no transaction. `lease` has the other guarantee.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import datetime, timedelta, timezone
@@ -20,9 +21,10 @@ from ..core import conclusions, rules
 from ..core.conclusions import Conclusion, SettledState, WorkResult
 from ..core.failures import failed_with
 from ..core.records import Outcome, Record, Settlement, Ticket
-from ..core.rules import Busy, Execute, Late, Mismatch, Replay, Unreadable, Verdict
+from ..core.rules import OUTRACED, Busy, Contended, Execute, Late, Mismatch, Race, Replay, Unreadable, Verdict
 from ..errors import (
     IdempotencyError,
+    InProgress,
     LostRace,
     OutcomeUnknown,
     OwnershipLost,
@@ -32,16 +34,16 @@ from ..errors import (
 )
 from ..stores.base import BaseStore, Guard
 from .deadlines import ENDS, time_for
-from .waiting import SETTLE_PAUSE, may_retry, pauses, wait_slots
+from .waiting import SETTLE_PAUSE, Races, may_retry, pauses, wait_slots
 
-#: The most claims before the verdict is Busy. Each time, another request won the race.
-ROUNDS = 2
+#: The verdicts after which a call that may wait claims again.
+WAITED_FOR = (Busy, Contended)
 
 
 class EventSink(Protocol):
     """Receives each event. Async code calls its coroutine `asend` if it has one.
 
-    `event` is claimed (first run), taken_over, resumed, replayed, busy, mismatched or unreadable; then completed, released,
+    `event` is claimed (first run), taken_over, resumed, replayed, busy, contended, mismatched or unreadable; then completed, released,
     suspended, or lost (no longer ours). In between, deferred: the store did not respond, and is retried in the background.
 
     If it has a true attribute `commits`, its `committing(event, operation)` is called with "completed" in the transaction
@@ -111,7 +113,7 @@ class Operation:
             wait = time_for(wait)
         try:
             verdict = self._claim()
-            if isinstance(verdict, Busy) and wait > 0:
+            if wait > 0 and isinstance(verdict, WAITED_FOR):
                 verdict = self._wait(verdict, wait)
             if hurries and isinstance(verdict, Execute):
                 time_for(0)
@@ -131,40 +133,58 @@ class Operation:
                     self.store.wait(self.ticket, seconds=left)
                 time.sleep(max(0.0, pause - (time.monotonic() - began)))
                 busy = self._claim_again(busy)
-                if not isinstance(busy, Busy):
+                if not isinstance(busy, WAITED_FOR):
                     break
         self.waited = time.monotonic() - started
         return busy
 
     def _claim(self) -> Verdict:
         """Claim the key and judge its record. After `Execute`, abandon() restores it."""
-        for _ in range(ROUNDS):
+        races: Races | None = None
+        while True:
             try:
                 record = self.store.claim(self.ticket)
                 self._found(record)
                 verdict = self._judge(record)
             except LostRace:
-                continue
+                race = Race.CONFLICT
+            except InProgress:
+                race = Race.HELD
             except RecordUnreadable:
                 return Unreadable()
-            if verdict is not None:
-                return verdict
-        return Busy(retry_after=1)
+            else:
+                if verdict is not None:
+                    return verdict
+                race = Race.HELD
+            races = races or Races()
+            pause = races.lost(race)
+            if pause is None:
+                return OUTRACED[race]
+            time.sleep(pause)
 
     async def _aclaim(self) -> Verdict:
         """See _claim()."""
-        for _ in range(ROUNDS):
+        races: Races | None = None
+        while True:
             try:
                 record = await self.store.aclaim(self.ticket)
                 self._found(record)
                 verdict = await self._ajudge(record)
             except LostRace:
-                continue
+                race = Race.CONFLICT
+            except InProgress:
+                race = Race.HELD
             except RecordUnreadable:
                 return Unreadable()
-            if verdict is not None:
-                return verdict
-        return Busy(retry_after=1)
+            else:
+                if verdict is not None:
+                    return verdict
+                race = Race.HELD
+            races = races or Races()
+            pause = races.lost(race)
+            if pause is None:
+                return OUTRACED[race]
+            await asyncio.sleep(pause)
 
     def _judge(self, record: Record) -> Verdict | None:
         """Read the record that a claim found, and hold it if the work may run. `None`: it has changed, so claim again."""
@@ -256,7 +276,14 @@ def event_of(verdict: Verdict) -> str:
     return _EVENT_OF_VERDICT[type(verdict)]
 
 
-_EVENT_OF_VERDICT = {Replay: "replayed", Busy: "busy", Mismatch: "mismatched", Late: "late", Unreadable: "unreadable"}
+_EVENT_OF_VERDICT = {
+    Replay: "replayed",
+    Busy: "busy",
+    Contended: "contended",
+    Mismatch: "mismatched",
+    Late: "late",
+    Unreadable: "unreadable",
+}
 #: Keyed by how the record was left; `None`: it was no longer ours.
 EVENT_OF_STATE = {
     SettledState.COMPLETED: "completed",
@@ -336,8 +363,8 @@ class AtomicOperation(Operation):
     def settle(self, ended: WorkResult, outcome: Outcome | None = None, ttl: float | None = None) -> None:
         """See Operation.settle(). Ends the guard.
 
-        Raises `OwnershipLost` when another call owns the record and `StoreUnavailable` when it could not be written
-        (our writes were rolled back), what the guard has refused the work, `TransactionLost` when the work has ended our
+        Raises `OwnershipLost` when another call owns the record, and `StoreUnavailable` or `LostRace` when it could not
+        be written (our writes were rolled back), what the guard has refused the work, `TransactionLost` when the work has ended our
         transaction, the error of a failed COMMIT (the writes are gone), `OutcomeUnknown` (either may be true), and the
         error of an `on_commit` callback (everything is committed).
         """
@@ -377,8 +404,6 @@ class AtomicOperation(Operation):
                 self._report(None)
             else:
                 self._release(error if isinstance(error, TransactionLost) else None, cause=error)
-                if isinstance(error, LostRace):
-                    raise OwnershipLost from error
             raise
         if guard.committed and committing:
             self._report(state)
@@ -388,7 +413,7 @@ class AtomicOperation(Operation):
     def _settle_inside(self, state: SettledState, outcome: Outcome | None, ttl: float | None) -> bool:
         """Settle in the work's transaction. `False`: it was marked for rollback in the meantime.
 
-        Raises `OwnershipLost`, `TransactionLost` or `StoreUnavailable` after everything was rolled back. The work had
+        Raises `OwnershipLost`, `TransactionLost`, `StoreUnavailable` or `LostRace` after everything was rolled back. The work had
         not given up its writes: our own statement failed, so its response must not be kept without them.
         """
         guard = self._guard
@@ -397,9 +422,6 @@ class AtomicOperation(Operation):
         try:
             settled = self.store.settle(self.ticket, settlement)
             marked = settled and self._write_event(state) and guard.needs_rollback()
-        except LostRace as error:
-            self._roll_back(cause=error)
-            raise OwnershipLost from error
         except IdempotencyError as error:
             if guard.transaction_id is not None and guard.lost():
                 self._lose(error)

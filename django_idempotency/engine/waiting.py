@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..core.concurrency import reset_in_children
+from ..core.rules import Race, pause_after
 
 #: Seconds between two checks of a busy record: first and longest. Each pause is 1.5 times the one before.
 PAUSE, LONGEST_PAUSE = 0.05, 0.5
@@ -22,6 +24,20 @@ def pauses(wait: float) -> Iterator[tuple[float, float]]:
     while (left := deadline - time.monotonic()) > 0:
         yield min(pause, left), left
         pause = min(pause * 1.5, LONGEST_PAUSE)
+
+
+class Races:
+    """The races that one claim has lost."""
+
+    def __init__(self) -> None:
+        self._count, self._began = 0, time.monotonic()
+
+    def lost(self, race: Race) -> float | None:
+        """Count a race that was lost. Return the seconds before the next claim; `None`: there is none."""
+        self._count += 1
+        spent = time.monotonic() - self._began
+        draw = random.random()  # noqa: S311 - no secret
+        return pause_after(race, tries=self._count, spent=spent, draw=draw)
 
 
 class WaitSlots:

@@ -19,7 +19,7 @@ from ..core.conclusions import SettledState, WorkResult
 from ..core.concurrency import run_to_completion
 from ..core.failures import failed_with
 from ..core.records import CANCELLATIONS, UNDONE, Outcome, OutcomeKind, kind_of
-from ..core.rules import Busy, Execute, Late, Mismatch, Replay, Verdict
+from ..core.rules import Busy, Contended, Execute, Late, Mismatch, Replay, Verdict
 from ..core.serialization.results import Unreadable, Unstorable
 from ..engine.lease import LeaseOperation
 from ..errors import (
@@ -28,6 +28,7 @@ from ..errors import (
     IdempotencyError,
     InProgress,
     KeyExpired,
+    LostRace,
     OperationCancelled,
     OperationHeld,
     OperationUndone,
@@ -353,6 +354,8 @@ def _answer(call: FunctionCall, verdict: Verdict) -> Any:
             return result if call.terms.on_replay is None else call.terms.on_replay(result, record)
         case Busy(retry_after=retry_after):
             raise InProgress(headers={"Retry-After": str(retry_after)})
+        case Contended(retry_after=retry_after):
+            raise LostRace(headers={"Retry-After": str(retry_after)})
         case Mismatch():
             raise RequestMismatch
         case Late():

@@ -15,9 +15,9 @@ from .. import conf
 from ..core.concurrency import in_thread
 from ..core.hashing import operation_ref
 from ..core.profiles import Profile
-from ..core.rules import Busy, Late, Mismatch, Unreadable
+from ..core.rules import Busy, Contended, Late, Mismatch, Unreadable
 from ..core.standings import OperationState, standing
-from ..errors import InProgress, KeyExpired, Problem, RecordUnreadable, RequestMismatch
+from ..errors import InProgress, KeyExpired, LostRace, Problem, RecordUnreadable, RequestMismatch
 from ..runtime.wings import wing
 from .counting import count_problem
 from .exchange import ORIGINAL, headers_of, note, noted_of, of_problem, spoken_to
@@ -29,11 +29,13 @@ NAMESPACE = "urn:django-idempotency:problem:"
 DOCUMENTS = ("problem", "page")
 
 
-def refusal_of(verdict: Busy | Mismatch | Late | Unreadable) -> Problem:
+def refusal_of(verdict: Busy | Contended | Mismatch | Late | Unreadable) -> Problem:
     """Return the problem that answers a request which neither runs nor gets a replay."""
     match verdict:
         case Busy(retry_after=seconds):
             return InProgress(headers={"Retry-After": str(seconds)})
+        case Contended(retry_after=seconds):
+            return LostRace(headers={"Retry-After": str(seconds)})
         case Mismatch():
             return RequestMismatch()
         case Late():

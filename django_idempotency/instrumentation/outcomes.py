@@ -15,6 +15,7 @@ TAKEN_OVER: Final = "taken_over"  # the work runs again: an earlier owner did no
 REPLAYED: Final = "replayed"  # the stored response was returned
 WAITED: Final = "waited"  # the same, after waiting for the first request to finish
 RUNNING: Final = "running"  # another request with this key is running
+CONTENDED: Final = "contended"  # other transactions were in its way, so it was refused
 MISMATCH: Final = "mismatch"  # the key was used for a different request
 MISSING: Final = "missing"  # no key where one is required
 INVALID: Final = "invalid"  # a key that cannot be one: malformed, dated ahead, on a method without support
@@ -33,7 +34,7 @@ UNKEYED: Final = "unkeyed"  # it has no key, needs none, and runs
 
 OUTCOMES: Final = (
     *(EXECUTED, RESUMED, TAKEN_OVER, REPLAYED, WAITED, RUNNING, MISMATCH, MISSING, INVALID, LATE, HELD, NOT_STORED),
-    *(FLOODED, SUSPECTED, REFUSED, UNREADABLE, STORE_ERROR, DEGRADED, UNGUARDED, OBSERVED, UNKEYED),
+    *(CONTENDED, FLOODED, SUSPECTED, REFUSED, UNREADABLE, STORE_ERROR, DEGRADED, UNGUARDED, OBSERVED, UNKEYED),
 )
 
 #: Characters of `short_id()`: 48 bits, so that two keys of one log are not confused.

@@ -106,8 +106,9 @@ Audit = Callable[[Record], None]
 class BaseStore(ABC):
     """Keeps records by key. Thread safe: it holds no state of a single call.
 
-    Every verb raises `LostRace` if another owner won the race, and `StoreUnavailable` if the store did not respond. In
-    both cases nothing of ours was written.
+    Every verb raises `LostRace` if another transaction was in its way, whosever that is, and `StoreUnavailable` if the
+    store did not respond. claim() raises `InProgress` if an owner of its key is certainly in the way, whose record cannot be
+    read yet. In all cases nothing of ours was written.
     """
 
     #: Can `guard` hold a record inside the work's own transaction?

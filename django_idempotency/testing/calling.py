@@ -27,7 +27,7 @@ from django.http.response import HttpResponseBase
 from .. import signals
 from ..core.records import MISSING, Guarantee
 from ..engine.operation import Operation
-from ..errors import InProgress
+from ..errors import InProgress, LostRace
 from ..http.exchange import HEADER, HeaderStatus
 
 #: Seconds before a busy call is retried: the first pause, and the longest.
@@ -57,7 +57,7 @@ class CallResult:
     status: int | None = None
     #: Is it marked as a replay?
     replayed: bool = field(default=False, compare=False)
-    #: Does it say that the first request still runs?
+    #: Does it say that the first request still runs, or that others were in the way?
     busy: bool = field(default=False, compare=False)
 
     @classmethod
@@ -67,7 +67,9 @@ class CallResult:
             return cls(type(given), given)
         body = b"".join(given) if getattr(given, "streaming", False) else bytes(given.content)
         said = given.headers.get(HEADER)
-        replayed, busy = (said == status.value for status in (HeaderStatus.REPLAYED, HeaderStatus.IN_PROGRESS))
+        replayed = said == HeaderStatus.REPLAYED.value
+        contended = given.status_code == LostRace.status and f'"{LostRace.code}"'.encode() in body
+        busy = contended or said == HeaderStatus.IN_PROGRESS.value
         return cls(bytes, body, given.status_code, replayed, busy)
 
     @classmethod
@@ -89,7 +91,7 @@ class ConcurrentCall:
     result: Any = MISSING
     answer: CallResult | None = None
     error: BaseException | None = None
-    #: Was another call still running at the last try?
+    #: Was another call still running, or in the way, at the last try?
     busy: bool = True
 
     def make(self, act: Callable[[], Any], deadline: float) -> None:
@@ -129,10 +131,10 @@ class ConcurrentCall:
 
     def _was_busy(self, said: list[Event]) -> bool:
         if self.error is not None:
-            return isinstance(self.error, InProgress)
-        if said and said[-1].name == "busy":
+            return isinstance(self.error, (InProgress, LostRace))
+        if said and said[-1].name in {"busy", "contended"}:
             return True
-        # A server in another process sends no events here; or the call lost its race.
+        # A server in another process sends no events here.
         return self.answer is not None and self.answer.busy
 
 

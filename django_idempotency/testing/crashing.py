@@ -18,7 +18,7 @@ from uuid import uuid4
 from django.db import connections
 
 from ..engine.borders import Border, watched_by
-from ..errors import InProgress
+from ..errors import InProgress, LostRace
 from .calling import CallResult, refuse_transaction, refused_database
 from .clock import end_leases
 
@@ -218,7 +218,7 @@ def _finish(act: Callable[[str], Any], key: str, raises: Results, wait: Callable
     for _ in range(TRIES):
         try:
             result = act(key)
-        except InProgress:
+        except (InProgress, LostRace):
             pass
         except raises as error:
             return error

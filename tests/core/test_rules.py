@@ -10,7 +10,7 @@ import pytest
 
 from django_idempotency.core import rules
 from django_idempotency.core.records import Guarantee, Outcome, Record, Status
-from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay
+from django_idempotency.core.rules import OUTRACED, Busy, Contended, Execute, Mismatch, Race, Replay, pause_after
 from django_idempotency.testing.tickets import NOW, make_ticket
 
 FREE, RUNNING, COMPLETED = Status.FREE, Status.RUNNING, Status.COMPLETED
@@ -258,3 +258,33 @@ def test_foreseen(known: Record, took: float, verdict: rules.Verdict) -> None:
     """A request that ran without a guard is judged by the time at which it began."""
     known = known._replace(completed_at=None if known.status is RUNNING else known.read_at - timedelta(minutes=1))
     assert rules.foreseen(known, TICKET, took=took) == verdict
+
+
+@pytest.mark.parametrize(
+    ("race", "tries", "spent", "pause"),
+    [
+        # An owner of the key: the store has waited already, so the second claim is made at once, and is the last.
+        (Race.HELD, 1, 0.0, 0.0),
+        (Race.HELD, 1, 5.0, 0.0),
+        (Race.HELD, 2, 0.0, None),
+        # Anybody else: each pause is twice the one before, for about a second. After a wait of the store's own, two claims.
+        (Race.CONFLICT, 1, 0.0, 0.02),
+        (Race.CONFLICT, 2, 0.02, 0.04),
+        (Race.CONFLICT, 5, 0.3, 0.32),
+        (Race.CONFLICT, 6, 0.6, None),
+        (Race.CONFLICT, 1, 5.0, 0.02),
+        (Race.CONFLICT, 2, 5.0, None),
+    ],
+)
+def test_a_claim_after_a_lost_race(race: Race, tries: int, spent: float, pause: float | None) -> None:
+    """A claim that lost a race is made again after a pause, a few times."""
+    assert pause_after(race, tries=tries, spent=spent, draw=0.5) == pause
+    drawn = [pause_after(race, tries=tries, spent=spent, draw=draw) for draw in (0.0, 1.0)]
+    assert drawn == ([None, None] if pause is None else [pause * 0.5, pause * 1.5])
+
+
+def test_who_is_said_to_be_running() -> None:
+    """Only where an owner of the key was in the way."""
+    assert {race for race, verdict in OUTRACED.items() if isinstance(verdict, Busy)} == {Race.HELD}
+    assert set(OUTRACED) == set(Race)
+    assert OUTRACED[Race.CONFLICT] == Contended(retry_after=1)

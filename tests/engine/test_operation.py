@@ -10,16 +10,24 @@ import pytest
 
 from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import Guarantee, Outcome, Record, Status, Ticket
-from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay
+from django_idempotency.core.rules import TRIES, Busy, Contended, Execute, Mismatch, Race, Replay
 from django_idempotency.engine.deferring import Deferring
 from django_idempotency.engine.lease import LeaseOperation
-from django_idempotency.engine.operation import ROUNDS, AtomicOperation, Operation
+from django_idempotency.engine.operation import AtomicOperation, Operation
 from django_idempotency.engine.waiting import wait_slots
-from django_idempotency.errors import LostRace, OutcomeUnknown, OwnershipLost, StoreUnavailable, TransactionLost
+from django_idempotency.errors import (
+    InProgress,
+    LostRace,
+    OutcomeUnknown,
+    OwnershipLost,
+    StoreUnavailable,
+    TransactionLost,
+)
 from django_idempotency.testing.tickets import NOW, make_ticket
 
 from ..support.fakes import FakeGuard, FakeStore, Listener, record_of
 
+HELD, CONFLICTS = TRIES[Race.HELD], TRIES[Race.CONFLICT]
 TICKET = make_ticket(guarantee=Guarantee.ATOMIC)
 LEASED = TICKET._replace(guarantee=Guarantee.LEASE)
 OTHER = UUID(int=7)
@@ -48,6 +56,12 @@ def opened(store: FakeStore, *, lease: bool = False, **options: Any) -> tuple[An
 # -------------------------------------------------------------------------------------------------------------- open
 
 
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a lost race, claim again at once."""
+    monkeypatch.setattr("django_idempotency.core.rules.RACE_PAUSE", 0.0)
+
+
 @pytest.mark.parametrize(
     ("claims", "locks", "verdict", "trace", "event"),
     [
@@ -67,10 +81,21 @@ def opened(store: FakeStore, *, lease: bool = False, **options: Any) -> tuple[An
             ["claim", "guard", "rollback", "claim"],
             "replayed",
         ),
-        ([LAPSED] * ROUNDS, [None] * ROUNDS, Busy(retry_after=1), ["claim", "guard", "rollback"] * ROUNDS, "busy"),
+        ([LAPSED] * HELD, [None] * HELD, Busy(retry_after=1), ["claim", "guard", "rollback"] * HELD, "busy"),
+        # An owner of the key has not committed its claim: it is running. Anybody else who is in the way proves nothing.
+        ([InProgress()] * HELD, [], Busy(retry_after=1), ["claim"] * HELD, "busy"),
+        ([InProgress(), DONE], [], Replay(outcome=OUTCOME, attempt=1), ["claim"] * 2, "replayed"),
         ([LostRace(), OURS], [OURS], Execute(attempt=1), ["claim", "claim", "guard"], "claimed"),
         ([OURS, DONE], [LostRace()], Replay(outcome=OUTCOME, attempt=1), ["claim", "guard", "claim"], "replayed"),
-        ([LostRace()] * ROUNDS, [], Busy(retry_after=1), ["claim"] * ROUNDS, "busy"),
+        ([LostRace()] * 4 + [OURS], [OURS], Execute(attempt=1), [*["claim"] * 5, "guard"], "claimed"),
+        ([LostRace()] * CONFLICTS, [], Contended(retry_after=1), ["claim"] * CONFLICTS, "contended"),
+        (
+            [OURS] * CONFLICTS,
+            [LostRace()] * CONFLICTS,
+            Contended(retry_after=1),
+            ["claim", "guard"] * CONFLICTS,
+            "contended",
+        ),
     ],
 )
 def test_open(claims: list[Any], locks: list[Any], verdict: object, trace: list[str], event: str) -> None:
@@ -144,7 +169,7 @@ def test_overtaken() -> None:
     assert (store.trace, listener.events) == (["claim", "guard", "settle", "rollback"], ["lost"])
 
 
-@pytest.mark.parametrize(("error", "raised"), [(StoreUnavailable(), StoreUnavailable), (LostRace(), OwnershipLost)])
+@pytest.mark.parametrize(("error", "raised"), [(StoreUnavailable(), StoreUnavailable), (LostRace(), LostRace)])
 def test_our_own_statement_fails(error: Exception, raised: type[Exception]) -> None:
     """The work did not give up its writes: when they are lost, its response is not remembered either."""
     call, listener = opened(store := FakeStore(claims=[OURS], locks=[OURS, OURS], settles=[error, True]))
@@ -313,11 +338,31 @@ def settled_lease(answers: list[Any]) -> tuple[list[str], int]:
     return listener.events, store.trace.count("settle")
 
 
-def test_aopen_loses_a_race() -> None:
-    """An async claim that lost a race is repeated, and is then busy, not broken."""
-    call, listener = operation(FakeStore(claims=[LostRace()] * ROUNDS), lease=True)
-    assert asyncio.run(call.aopen()) == Busy(retry_after=1)
-    assert listener.events == ["busy"]
+@pytest.mark.parametrize(
+    ("claims", "verdict", "event"),
+    [
+        ([LostRace()] * CONFLICTS, Contended(retry_after=1), "contended"),
+        ([InProgress()] * HELD, Busy(retry_after=1), "busy"),
+        ([*[LostRace()] * 3, record_of(LEASED)], Execute(attempt=1), "claimed"),
+    ],
+)
+def test_aopen_loses_a_race(claims: list[Any], verdict: object, event: str) -> None:
+    """An async claim that lost a race is repeated, and ends as a sync one does."""
+    for opening in (lambda call: call.open(), lambda call: asyncio.run(call.aopen())):
+        call, listener = operation(store := FakeStore(claims=list(claims)), lease=True)
+        assert opening(call) == verdict
+        assert (listener.events, store.trace) == ([event], ["claim"] * len(claims))
+
+
+def test_a_call_that_may_wait_waits_after_a_lost_race(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`on_busy="wait"` outlasts what is in the way of its claim, whoever that is."""
+    monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
+    monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.count", -10)
+    done = record_of(LEASED, status=Status.COMPLETED, outcome=OUTCOME)
+    for opening in (lambda call: call.open(wait=20), lambda call: asyncio.run(call.aopen(wait=20))):
+        call, listener = operation(FakeStore(claims=[*[LostRace()] * CONFLICTS, done]), lease=True)
+        assert opening(call) == Replay(outcome=OUTCOME, attempt=1)
+        assert listener.events == ["replayed"]
 
 
 def test_a_store_that_goes_while_a_twin_waits(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,7 @@ PROBLEMS: dict[type[Problem], tuple[int, str]] = {
     errors.OperationUnknown: (503, "store-unavailable"),
     errors.OutcomeUnknown: (503, "outcome-unknown"),
     errors.OwnershipLost: (409, "in-progress"),
+    errors.LostRace: (503, "try-again"),
 }
 
 
@@ -99,6 +100,7 @@ COUNTED = {
     "response-not-stored": "not_stored",
     "record-unreadable": "unreadable",
     "store-unavailable": "store_error",
+    "try-again": "contended",
 }
 
 

@@ -34,7 +34,7 @@ __all__ = ["connect", "entry_point"]  # fixtures
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
 ALL = (
-    *("claimed", "replayed", "busy", "mismatched", "late", "unreadable", "taken_over", "resumed"),
+    *("claimed", "replayed", "busy", "contended", "mismatched", "late", "unreadable", "taken_over", "resumed"),
     *("completed", "released", "suspended", "deferred", "lost"),
     *("unavailable", "unguarded", "observed", "flooded", "suspected"),
 )
@@ -338,6 +338,7 @@ LEVELS = {
     "suspended": logging.DEBUG,
     "deferred": logging.WARNING,
     "busy": logging.INFO,
+    "contended": logging.WARNING,
     "released": logging.INFO,
     "mismatched": logging.WARNING,
     "late": logging.INFO,

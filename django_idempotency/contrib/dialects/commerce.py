@@ -46,6 +46,7 @@ _ADCP = {
     "key-malformed": "INVALID_REQUEST",
     "too-many-keys": "RATE_LIMITED",
     "store-unavailable": "SERVICE_UNAVAILABLE",
+    "try-again": "SERVICE_UNAVAILABLE",
 }
 
 

@@ -35,7 +35,7 @@ from ...core.policy import Policy, Resolved
 from ...core.records import MISSING, Guarantee, Outcome, Ticket
 from ...core.rules import Execute, Replay, Verdict
 from ...engine.operation import Operation
-from ...errors import InProgress, LeaseInTransaction, LostRace, Problem, ResponseNotStored, StoreUnavailable
+from ...errors import LeaseInTransaction, Problem, ResponseNotStored, StoreUnavailable
 from ...http import counting
 from ...http.admission import Key, Where, identify
 from ...http.bodies import fits, is_form_parsed, is_in_memory, is_read, require_bounded
@@ -118,7 +118,7 @@ class Observation:
     def judge(self, request: HttpRequest, response: HttpResponseBase) -> str | None:
         """Say what a guard would have done: one of the words above, or a problem's code. `None`: run it unguarded.
 
-        Raises any problem that the guard would have responded with, `LostRace`, and what the project's functions raise.
+        Raises any problem that the guard would have responded with, and what the project's functions raise.
         """
         if self.refusal is not None:
             raise self.refusal
@@ -268,8 +268,6 @@ def _report(observation: Observation, request: HttpRequest, response: HttpRespon
     with _session_as_it_was(request):
         try:
             would = observation.judge(request, response)
-        except LostRace:
-            would = InProgress.code
         except Problem as problem:
             would = problem.code
         except Exception as raised:  # noqa: BLE001 - the project's functions are asked

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ...errors import HeldForPerson, IdempotencyError, KeyMissing, LostRace, OperationHeld, OutcomeUnknown, Problem
+from ...errors import HeldForPerson, IdempotencyError, KeyMissing, LeaseLost, OperationHeld, OutcomeUnknown, Problem
 from ...http.problems import detail
 
 
@@ -18,7 +18,7 @@ def problem_of(error: IdempotencyError) -> Problem | None:
             return error
         case HeldForPerson():
             return OperationHeld()
-        case LostRace():
+        case LeaseLost():
             return OutcomeUnknown()
     return None
 

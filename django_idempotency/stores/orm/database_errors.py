@@ -47,6 +47,15 @@ def lost_race(error: Error) -> bool:
     )
 
 
+def waited_for_a_transaction(error: Error) -> bool:
+    """Has PostgreSQL ended a wait for another transaction's row, and not for a lock of the whole table?
+
+    Only then it says in which row: its text is translated, but not whether there is one.
+    """
+    diagnosis = getattr(error.__cause__, "diag", None)
+    return sqlstate(error) == "55P03" and bool(getattr(diagnosis, "context", None))
+
+
 def deadlocked(error: Error) -> bool:
     """Has PostgreSQL rolled back in favour of another transaction?"""
     return sqlstate(error) in DEADLOCK_SQLSTATES
@@ -55,6 +64,11 @@ def deadlocked(error: Error) -> bool:
 def cut_for_being_idle(error: BaseException) -> bool:
     """Has PostgreSQL ended the session while it waited for a statement in a transaction? Then nothing was committed."""
     return sqlstate(error) == "25P03"
+
+
+def lock_refused(error: Error) -> bool:
+    """Has InnoDB given up the wait for a lock, or not waited as it was told? It has rolled back the statement alone."""
+    return errno(error) in {1205, 3572}
 
 
 def duplicate(error: Error) -> bool:

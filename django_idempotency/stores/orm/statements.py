@@ -209,6 +209,10 @@ class Statements:
         head, tail = self.dialect.joined_read if joined else ("", "")
         return f"{head}{self.reading}{tail}", [record_id.hex]
 
+    def probe(self, record_id: UUID) -> Bound:
+        """Look for a row, to which a lock clause may be added."""
+        return f"SELECT 1 FROM {self._table} {self._where_id}", [record_id.hex]
+
     def lock(self, ticket: Ticket, *, takeover: bool, brief: bool) -> Bound:
         """Lock a row and read it, followed by the transaction's id if the database has one.
 

@@ -18,7 +18,7 @@ from ...core.concurrency import in_thread
 from ...core.hashing import first_operation
 from ...core.interventions import Intervention, Wanted
 from ...core.records import Guarantee, Record, Settlement, Ticket
-from ...errors import ConfigurationError, IdempotencyError, LostRace
+from ...errors import ConfigurationError, IdempotencyError, InProgress, LostRace
 from ..base import Audit, BaseStore, Guard, Purged, Scanned
 from . import database_errors
 from .database_errors import translate, translated
@@ -64,7 +64,14 @@ class ORMStore(BaseStore):
                 raise _unseen(connection.alias)
             return self._claim(connection, ticket, joined=False)
         except Error as error:
+            if database_errors.lost_race(error) and self._is_held(connection, ticket, error):
+                raise InProgress from error
             translate(error, self.using)
+
+    def _is_held(self, connection: BaseDatabaseWrapper, ticket: Ticket, error: Error) -> bool:
+        """Was an owner of this key in the way, and not just anybody?"""
+        sql = self._statements
+        return sql.dialect.is_held(connection, error, sql.probe(ticket.id))
 
     def _claim(self, connection: BaseDatabaseWrapper, ticket: Ticket, *, joined: bool) -> Record:
         """Insert the record without waiting for an owner, read the one that is there, or take it over."""

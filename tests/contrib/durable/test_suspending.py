@@ -14,9 +14,8 @@ import pytest
 from django_idempotency.contrib.durable.suspending import DurableOperation, Execution, resuming
 from django_idempotency.core import conclusions, rules
 from django_idempotency.core.records import Record, Status, Ticket
-from django_idempotency.core.rules import Busy, Execute
+from django_idempotency.core.rules import TRIES, Busy, Contended, Execute, Race
 from django_idempotency.engine.commands import drive
-from django_idempotency.engine.operation import ROUNDS
 from django_idempotency.errors import LostRace, StoreUnavailable
 from django_idempotency.stores.memory import MemoryStore
 from django_idempotency.testing.tickets import make_ticket
@@ -61,14 +60,20 @@ def test_waking_what_lapses_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     assert listener.events == ["taken_over"]
 
 
-@pytest.mark.parametrize("settled", [False, LostRace()])
-def test_resuming_what_another_has_resumed(settled: Any) -> None:
-    """If another call has resumed or briefly holds the record, it is busy."""
+@pytest.mark.parametrize(
+    ("settled", "tries", "verdict", "event"),
+    [(False, 2, Busy, "busy"), (LostRace(), TRIES[Race.CONFLICT], Contended, "contended")],
+)
+def test_resuming_what_another_has_resumed(
+    settled: Any, tries: int, verdict: type, event: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If another call has resumed the record, it is busy; if anything else is in the way, that is all that is said."""
+    monkeypatch.setattr("django_idempotency.core.rules.RACE_PAUSE", 0.0)
     for opening in (lambda call: call.open(), lambda call: asyncio.run(call.aopen())):
-        store = FakeStore(claims=[asleep()] * ROUNDS, settles=[settled] * 2)
+        store = FakeStore(claims=[asleep()] * tries, settles=[settled] * tries)
         call, listener = executing(store)
-        assert isinstance(opening(call), Busy)
-        assert (listener.events, len(store.settled)) == (["busy"], 2)
+        assert isinstance(opening(call), verdict)
+        assert (listener.events, len(store.settled)) == ([event], tries)
 
 
 def test_a_first_run_after_a_sleep_of_another_life(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from django_idempotency.errors import IdempotencyError
         (errors.HeldForPerson("release the record in the admin"), "operation-held"),
         (errors.CallHeld(), "operation-held"),
         (errors.LeaseLost(), "outcome-unknown"),
+        (errors.LostRace(), "try-again"),
         (errors.StoreRefused(), "store-unavailable"),
         (errors.UnhashablePayload("order"), None),  # the tool must be corrected, not its call
         (errors.ConfigurationError("type this"), None),

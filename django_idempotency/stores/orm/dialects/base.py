@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from django.db import transaction
+from django.db import Error, transaction
 
 from .ending import POSTGRESQL, Ending
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
     from django.db.backends.utils import CursorWrapper
 
-    from .transactions import WorkTransaction
+    from .transactions import Bound, WorkTransaction
 
 #: libpq's numbers for no transaction, for an open one, and for one in which a statement has failed; psycopg 3 and 2 pass
 #: them on.
@@ -107,6 +107,13 @@ class Dialect:
     def own_transaction(self, connection: BaseDatabaseWrapper) -> WorkTransaction | None:
         """Return a transaction that begins with the lock and settles with its COMMIT; `None`: Django begins and commits it."""
         return None
+
+    def is_held(self, connection: BaseDatabaseWrapper, error: Error, probe: Bound) -> bool:
+        """Did an INSERT fail because an open transaction has inserted the same key? May ask by `probe`, see `Statements`.
+
+        In doubt it did not: then nobody is said to be running.
+        """
+        return False
 
     def waiting(self, seconds: float) -> tuple[str, str, str] | None:
         """Return the parts before, inside and after a SELECT that waits for a row's lock; `None` if it cannot wait."""

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from django.db import Error
+
+from .. import database_errors
 from .base import Dialect
 from .ending import MYSQL
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
+
+    from .transactions import Bound
 
 
 class InnoDB(Dialect):
@@ -20,6 +25,20 @@ class InnoDB(Dialect):
     later = "UTC_TIMESTAMP(6) + INTERVAL %s SECOND"
     insert_tail = ""
     ending = MYSQL
+    #: After a SELECT: does an open transaction hold the row?
+    share_or_fail: str
+
+    def is_held(self, connection: BaseDatabaseWrapper, error: Error, probe: Bound) -> bool:
+        """Look for the row without waiting: a gap's lock, as of a purge beside it, keeps nobody from looking."""
+        if not database_errors.lock_refused(error):  # a deadlock has rolled everything back
+            return False
+        sql, params = probe
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(f"{sql} {self.share_or_fail}", params)
+        except Error as found:
+            return database_errors.lock_refused(found)
+        return False
 
     def purge(self, connection: BaseDatabaseWrapper, table: str, chosen: str, given: list[Any]) -> list[Any]:
         """Delete in two statements: a DELETE of more than one table returns no rows."""
@@ -37,6 +56,7 @@ class MariaDB(InnoDB):
     """Insert first, without waiting for a row lock."""
 
     insert_verb = "SET STATEMENT innodb_lock_wait_timeout=0 FOR INSERT INTO"
+    share_or_fail = "LOCK IN SHARE MODE NOWAIT"
     joined_read = ("SET STATEMENT innodb_lock_wait_timeout=1 FOR ", " LOCK IN SHARE MODE")
     update_head = "SET STATEMENT innodb_lock_wait_timeout=1 FOR "
 
@@ -61,4 +81,5 @@ class MySQL(InnoDB):
 
     reads_first = True
     returns = False
+    share_or_fail = "FOR SHARE NOWAIT"
     joined_read = ("", " LOCK IN SHARE MODE")

@@ -58,6 +58,9 @@ class PostgreSQL(Dialect):
             settings += ", set_config('synchronous_commit', 'off', true) AS b"
         return f"{self.insert_verb} {table} ({columns}) SELECT {values} FROM {settings} {self.insert_tail}"
 
+    def is_held(self, connection: BaseDatabaseWrapper, error: Error, probe: Bound) -> bool:
+        return database_errors.waited_for_a_transaction(error)
+
     def combines(self, connection: BaseDatabaseWrapper) -> bool:
         """Psycopg 3 can, with its client-side cursors, which are Django's default."""
         made = getattr(connection.connection, "cursor_factory", None)
