@@ -37,6 +37,7 @@ class GuardKind(Enum):
     SHADOWED = "shadowed"  # an earlier route has the same path, so it is never reached
 
 
+_NO_ENTRY_POINT = "no entry point of django-idempotency is around it; what it calls is not looked at"
 _NO_METHOD = "the method is not among its policy's methods"
 #: A request with a key runs without a guard, or cannot run at all, and the project has not asked for that.
 OPEN = frozenset({GuardKind.NOTHING, GuardKind.ERROR})
@@ -126,11 +127,9 @@ def _row(about: Row, route: Route, method: str, under_middleware: bool) -> Row:
             refusals(callback, about.view), middleware_problems(callback, about.view, route.by_middleware()[0])
         )
     else:
-        row = replace(
-            about,
-            guard=GuardKind.NOTHING,
-            why="no entry point of django-idempotency is around it; what it calls is not looked at",
-        )
+        why = _exempted(route, method)
+        guard = GuardKind.EXEMPT if why else GuardKind.NOTHING
+        row = replace(about, guard=guard, why=why or _NO_ENTRY_POINT)
         problems = refusals(callback, about.view)
     error = next((problem.msg for problem in problems if problem.level >= ERROR), None)
     if error is not None and row.guard is not GuardKind.EXEMPT and row.why != _NO_METHOD:
@@ -153,19 +152,22 @@ def _own(about: Row, callback: Any, method: str) -> Row:
     return row
 
 
-def _by_middleware(about: Row, route: Route, method: str) -> Row:
+def _exempted(route: Route, method: str) -> str:
+    """Say how the project has declared that a route needs no guard; "" if it has not."""
     if route_of(route.callback, method).exempt:
         kind = kind_of(route.callback)
-        why = (kind.exempt if kind is not None else "") or "@idempotency_exempt"
+        return (kind.exempt if kind is not None else "") or "@idempotency_exempt"
+    return next((f"EXEMPT: {entry.text}" for entry in exemptions() if route.covered_by(entry)), "")
+
+
+def _by_middleware(about: Row, route: Route, method: str) -> Row:
+    if why := _exempted(route, method):
         return replace(about, guard=GuardKind.EXEMPT, why=why)
-    covered = {entry.text: route.covered_by(entry) for entry in exemptions()}
-    if (text := next((text for text, covers in covered.items() if covers), None)) is not None:
-        return replace(about, guard=GuardKind.EXEMPT, why=f"EXEMPT: {text}")
     policy, entry, routed = route.by_middleware()
     if why := _out_of_reach(route.callback, policy):
         guard = GuardKind.ERROR if conf.field(policy, "required") is True else GuardKind.NOTHING
         return replace(about, guard=guard, why=f"the middleware {why}")
-    perhaps = ", ".join(text for text, covers in covered.items() if covers is None)
+    perhaps = ", ".join(entry.text for entry in exemptions() if route.covered_by(entry) is None)
     row = _under(about, GuardKind.MIDDLEWARE, policy)
     if row.guard is GuardKind.MIDDLEWARE:
         unless = [f"EXEMPT: {perhaps}"] * bool(perhaps) + [f"ROUTES: {each}" for each in routed]
@@ -211,7 +213,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Profile):
         return value.name
     if isinstance(value, timedelta):
-        return value.total_seconds()
+        length = value.total_seconds()
+        return int(length) if length.is_integer() else length
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (list, tuple, set, frozenset)):

@@ -17,8 +17,8 @@ from ..http.atomic_requests import AllAliases, excluded_aliases, non_atomic_alia
 from ..http.exemptions import exemptions
 from ..http.kinds import kind_of
 from ..http.layers import layers_of, name_of_code
-from ..http.markers import below_api_view, carriers, is_unawaited, mark_of, view_class
-from ..http.views import route_of
+from ..http.markers import below_api_view, carriers, decorated_by, is_unawaited, mark_of, view_class
+from ..http.views import own_policy, route_of
 from ..stores.check_messages import Finding, and_more, shown, type_named
 from .middleware import guards_every_view
 from .policies import policy_errors
@@ -34,9 +34,10 @@ class E030(Finding):
 
 
 class E031(Finding):
-    """%(view)s has IdempotentViewMixin after %(other)s in its bases, where it guards nothing.
+    """%(view)s passes its guard by: %(problem)s
 
-    Put it first: class %(name)s(IdempotentViewMixin, …).
+    Put IdempotentViewMixin first in its bases. Such a class raises as it is made, unless a base of it has an
+    __init_subclass__() that does not call super().
     """
 
 
@@ -63,10 +64,27 @@ class E034(Finding):
     """
 
 
+class E036(Finding):
+    """%(view)s has %(attribute)s = Policy(…), which nobody reads: it has neither IdempotentViewMixin nor
+    @idempotent(), so that policy guards nothing.
+
+    Put IdempotentViewMixin first in the bases of a REST framework view, and type idempotency = Policy(…); on another
+    view, put @idempotent(…) on the class, with the fields of that policy.
+    """
+
+
 class E038(Finding):
     """The attribute idempotency of %(view)s is %(found)s, not a Policy.
 
     Type idempotency = Policy(required=True, …) in the class.
+    """
+
+
+class E039(Finding):
+    """%(view)s has a guard that guards nothing: it takes %(taken)s, and its policy guards %(guarded)s.
+
+    Let the view take a method that is guarded; or type methods=[…] in its policy with unsafe methods that it takes; or
+    take the guard away.
     """
 
 
@@ -179,9 +197,40 @@ def own_problems(callback: Any, view: str) -> Iterator[CheckMessage]:
     coroutine = None if not iscoroutinefunction(callback) else E071 if is_rest(callback) else E030
     for policy in policies(callback):
         yield from policy_errors(view, policy, coroutine=coroutine)
+    yield from _idle(callback, view)
     if any(refuses_its_clients(callback, policy) for policy in policies(callback)):
         yield W140(view=view)
     yield from refusals(callback, view)
+
+
+def _idle(callback: Any, view: str) -> Iterator[CheckMessage]:
+    """Find a guard that guards no method of its view."""
+    taken = open_handlers(callback)
+    found = [own_policy(callback, name) for name in taken] if taken else _its_own(callback)
+    known = [policy for policy in found if policy is not None]
+    guarded = {name.upper() for policy in known for name in conf.field(policy, "methods")}
+    if known and len(known) == len(found) and guarded.isdisjoint(name.upper() for name in taken):
+        methods = ", ".join(name.upper() for name in taken) or "no unsafe method"
+        yield E039(view=view, taken=methods, guarded=", ".join(sorted(guarded)))
+
+
+def _its_own(callback: Any) -> list[Policy | None]:
+    """Return the policy that is on a view itself. One that its class has inherited, or of a ViewSet, is for others, too."""
+    cls = view_class(callback)
+    if hasattr(callback, "actions"):
+        return []
+    return [mark_of(callback).policy if cls is None else decorated_by(cls)]
+
+
+def _unread(callback: Any, cls: type[Any], view: str) -> Iterator[CheckMessage]:
+    """Find a policy among the attributes of a class that has no guard to read it."""
+    if hasattr(cls, "get_idempotency_policy") or any(mark_of(each).policy is not None for each in carriers(callback)):
+        return
+    for base in cls.__mro__:
+        for name, value in vars(base).items():
+            if isinstance(value, Policy):
+                yield E036(view=view, attribute=name)
+                return
 
 
 def operation_problems(operation: Any, name: str) -> Iterator[CheckMessage]:
@@ -236,6 +285,7 @@ def _class(callback: Any, view: str) -> Iterator[CheckMessage]:
     assert cls is not None
     if hasattr(cls, "get_idempotency_policy"):
         yield from _mixin(callback, cls, view)
+    yield from _unread(callback, cls, view)
     if is_rest(callback) and is_unawaited(cls, getattr(callback, "actions", None)) and _guards_inside(callback):
         yield E067(view=view)
     if any(s["ATOMIC_REQUESTS"] for s in connections.settings.values()) and any(
@@ -267,15 +317,14 @@ def _guards_inside(callback: Any) -> bool:
 
 
 def _mixin(callback: Any, cls: type[Any], view: str) -> Iterator[CheckMessage]:
-    from ..rest_framework import IdempotentViewMixin  # not above: needs DRF, which a class with the mixin has loaded
+    # not above: needs DRF, which a class with the mixin has loaded
+    from ..rest_framework.guarding import IdempotentViewMixin, passes_the_guard_by
 
     if not issubclass(cls, IdempotentViewMixin):
         return
-    for base in cls.__mro__[: cls.__mro__.index(IdempotentViewMixin)]:
-        # DRF's classes do not call super() in these two; a project's own may.
-        if base.__module__.partition(".")[0] == "rest_framework" and {"dispatch", "as_view"} & vars(base).keys():
-            yield E031(view=view, other=base.__name__, name=cls.__name__)
-            return
+    if problem := passes_the_guard_by(cls):
+        yield E031(view=view, problem=problem)
+        return
     if not hasattr(cls, "initialize_request"):
         yield E032(view=view)
     policy = getattr(callback, "initkwargs", {}).get("idempotency", cls.idempotency)

@@ -6,6 +6,7 @@ import functools
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from difflib import get_close_matches
 from inspect import iscoroutinefunction
 from typing import Any
 
@@ -54,6 +55,13 @@ class E004(Finding):
     """IDEMPOTENCY["%(name)s"] = %(value)s cannot be imported: %(error)s.
 
     Type the dotted path of a function, such as "%(name)s": "shop.idempotency.%(function)s".
+    """
+
+
+class E005(Finding):
+    """The settings have %(name)s, which nobody reads.
+
+    Type IDEMPOTENCY = {%(close)s}, with all settings of django-idempotency in this one dict.
     """
 
 
@@ -124,6 +132,7 @@ class E110(Finding):
     """
 
 
+_PREFIX = f"{conf.NAME}_"
 _SESSIONS = "django.contrib.sessions.middleware.SessionMiddleware"
 _COOKIES = "django.contrib.sessions.backends.signed_cookies"
 _KEPT_SESSIONS = 'SESSION_ENGINE = "django.contrib.sessions.backends.db"'
@@ -132,9 +141,10 @@ _KEPT_SESSIONS = 'SESSION_ENGINE = "django.contrib.sessions.backends.db"'
 def check_settings(**_: Any) -> list[CheckMessage]:
     """Check IDEMPOTENCY, its stores and the environment: each setting alone, and then what they say together."""
     found = getattr(django_settings, conf.NAME, None)
+    astray = [*_environment(), *_astray()]
     if found is not None and not isinstance(found, dict):
-        return [*_environment(), E001(found=type_named(found))]
-    wrong = [*_environment(), *_names(found or {}), *_values(), *_fields(), *_metrics(), *_exemptions(), *_routes()]
+        return [*astray, E001(found=type_named(found))]
+    wrong = [*astray, *_names(found or {}), *_values(), *_fields(), *_metrics(), *_exemptions(), *_routes()]
     wrong += [*_encryption()] or check_stores()  # without its keys no store can be built
     return [*(wrong or _together()), *_header()]
 
@@ -173,6 +183,19 @@ def _environment() -> Iterator[CheckMessage]:
         switch.of_environment()
     except ConfigurationError:
         yield E044(value=shown(os.environ[switch.VARIABLE]))
+
+
+def _astray() -> Iterator[CheckMessage]:
+    """Find settings beside IDEMPOTENCY that are meant for it: IDEMPOTENCY_REQUIRED, or a dict of another name."""
+    for name in dir(django_settings):
+        if name == conf.NAME or not name.isupper() or "IDEMPOTEN" not in name:
+            continue
+        value = getattr(django_settings, name)
+        meant = [key for key in value if key in conf.DEFAULTS] if isinstance(value, dict) else []
+        if name.startswith(_PREFIX):
+            meant += get_close_matches(name.removeprefix(_PREFIX), conf.DEFAULTS, n=1, cutoff=0.85)
+        if meant:
+            yield E005(name=name, close=", ".join(f'"{key}": …' for key in meant))
 
 
 def _names(declared: Mapping[Any, Any]) -> Iterator[CheckMessage]:

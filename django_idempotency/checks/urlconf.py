@@ -17,7 +17,7 @@ from ..core.policy import Policy
 from ..http.exemptions import Pattern, exemptions, within
 from ..http.kinds import kind_of
 from ..http.layers import cells_of, layers_of
-from ..http.markers import UNSAFE_HANDLERS, carriers, handler_of, mark_of, own_methods, view_class
+from ..http.markers import UNSAFE_HANDLERS, carriers, handler_of, mark_of, own_methods, required_methods, view_class
 from ..http.plan import EVERY_VIEW, plan_of
 from ..http.views import own_policy, route_of
 from ..stores.check_messages import shown
@@ -164,7 +164,7 @@ def open_handlers(callback: Any) -> list[str]:
     if (cls := view_class(callback)) is not None:
         found = [name for name in UNSAFE_HANDLERS if handler_of(callback, name) is not None]
         return list(UNSAFE_HANDLERS) if _responds_in_dispatch(cls) else found
-    allowed = _required_methods(callback)
+    allowed = required_methods(callback)
     return [name for name in UNSAFE_HANDLERS if allowed is None or name.upper() in allowed]
 
 
@@ -174,14 +174,6 @@ def _responds_in_dispatch(cls: type[View]) -> bool:
         return False
     handled = any(hasattr(cls, name) for name in View.http_method_names if name != "options")
     return not handled and next(own_methods(cls, "dispatch"), None) is not None
-
-
-def _required_methods(callback: Any) -> set[str] | None:
-    """Return the methods that `require_http_methods` and similar decorators allow, read from their closure."""
-    for layer in layers_of(callback):
-        if "request_method_list" in (cells := cells_of(layer)):
-            return set(cells["request_method_list"])
-    return None
 
 
 def policies(callback: Any) -> list[Policy]:

@@ -274,7 +274,11 @@ class Policy:
 
     if not TYPE_CHECKING:
 
-        def __new__(cls, **given: Any) -> Any:
+        def __new__(cls, *unnamed: Any, **given: Any) -> Any:
+            if unnamed:
+                raise TypeError(
+                    f"Policy({unnamed[0]!r}) does not say which field that is. Type Policy(required=True, …)."
+                )
             for name in given.keys() - cls.__dataclass_fields__.keys():
                 (close,) = get_close_matches(name.lower(), FIELDS, n=1, cutoff=0)
                 raise TypeError(f"Policy has no field {name}. Did you mean {close}?")
@@ -318,6 +322,8 @@ class Policy:
 
 #: By name, in the order of their declaration.
 FIELDS: Mapping[str, PolicyField] = {each.name: each.metadata["of"] for each in fields(Policy)}
+#: The fields that are durations.
+DURATIONS = tuple(name for name, of in FIELDS.items() if of.accepts(timedelta(days=1)))
 #: The fields that may be expressions.
 SELECTING = tuple(name for name, of in FIELDS.items() if of.selects)
 

@@ -13,7 +13,7 @@ from ..http.admission import compile_expressions
 from ..http.markers import mark, rest_class
 from .classes import guarded_class
 from .methods import Method, is_method
-from .refusing import refuse_what_cannot_work
+from .refusing import refuse_second_policy, refuse_what_cannot_work
 from .views import guarded_view
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -48,6 +48,7 @@ def idempotent(view: Any = MISSING, /, **fields: Any) -> Any:
     compile_expressions(policy)
 
     def decorate(view: Any) -> Any:
+        refuse_second_policy(view, policy)
         if inspect.isclass(view):
             return guarded_class(view, policy)
         refuse_what_cannot_work(view)

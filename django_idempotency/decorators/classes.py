@@ -16,7 +16,7 @@ from django.views import View
 from ..core.policy import Policy
 from ..http.atomic_requests import atomic_requests, leave_atomic_requests, non_atomic_aliases, non_atomic_aliases_of
 from ..http.kinds import kind_of
-from ..http.markers import UNMARKED, UNSAFE_HANDLERS, mark_of, next_method
+from ..http.markers import UNMARKED, UNSAFE_HANDLERS, mark, mark_of, next_method
 from ..http.unguarded import watched
 from .refusing import refuse_access_decorator, refuse_other_handler, refuse_unreached
 from .views import guarded_view
@@ -32,7 +32,8 @@ def guarded_class(cls: type[Any], policy: Policy) -> type[Any]:
         return guard_class(cls, policy)
     if (kind := kind_of(cls)) is not None and (guarded := kind.guard_class(cls, policy)) is not None:
         return guarded
-    guard_handlers(cls, [name for name in UNSAFE_HANDLERS if hasattr(cls, name)], policy)
+    handlers = {name: getattr(cls, name) for name in UNSAFE_HANDLERS if hasattr(cls, name)}
+    guard_handlers(cls, [name for name, handler in handlers.items() if not mark_of(handler).exempt], policy)
     _guard_subclasses(cls, policy)
     return cls
 
@@ -49,6 +50,7 @@ def _guard_subclasses(cls: type[Any], policy: Policy) -> None:
         refuse_unreached(klass)
         begun(klass, **kwargs)  # last: the policy of the nearest base wins
 
+    mark(__init_subclass__, policy=policy)
     cls.__init_subclass__ = classmethod(__init_subclass__)  # type: ignore[assignment]
 
 

@@ -70,6 +70,7 @@ class Method:
                 f"@idempotent() on {owner.__name__}.{name}: it is not one of the handlers {UNSAFE_HANDLERS}."
             )
         guard_handlers(owner, [name], self._policy)
+        mark(vars(owner)[name], placed=True)
 
 
 def is_method(view: Any) -> bool:

@@ -8,15 +8,28 @@ from collections.abc import Iterator
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.views import View
 
+from ..core.policy import Policy
 from ..http.kinds import kinds
-from ..http.markers import UNSAFE_HANDLERS, own_methods, rest_class, view_class
+from ..http.markers import (
+    UNSAFE_HANDLERS,
+    carriers,
+    decorated_by,
+    handler_of,
+    mark_of,
+    names_used,
+    own_methods,
+    required_methods,
+    rest_class,
+    view_class,
+)
 
 
 def refuse_what_cannot_work(view: Any) -> None:
     """Raise `ImproperlyConfigured` for what is not a view, and for a decorator that is in the wrong place."""
     name = name_of(view)
+    if isinstance(view, Policy):
+        raise ImproperlyConfigured("@idempotent() takes the fields of a Policy. Type @idempotent(required=True, …).")
     if not callable(view):
         raise ImproperlyConfigured(f"@idempotent() needs a view, not {name}.")
     if view.__module__ == "django.utils.decorators" or (
@@ -28,12 +41,59 @@ def refuse_what_cannot_work(view: Any) -> None:
     for kind in kinds():
         kind.refuse(view)
     _refuse_generator(view)
+    refuse_safe_methods(view)
     if (cls := view_class(view)) is not None and rest_class(view) is None:
         raise ImproperlyConfigured(
             f"@idempotent() around {cls.__name__}.as_view() would replay before the class has checked "
             "access. Put @idempotent() on the class."
         )
     refuse_access_decorator(view, name)
+
+
+def refuse_second_policy(view: Any, policy: Policy) -> None:
+    """Refuse a view that another `@idempotent()` guards by other terms: only those of the outer one would count.
+
+    A class that inherits a guard may have a decorator of its own.
+    """
+    if inspect.isclass(view):
+        below = [*_own_guards(view)]
+        name = view.__name__
+    else:
+        below = [mark_of(each).policy for each in carriers(view)]
+        name = name_of(view)
+    if other := next((each for each in below if each is not None and each != policy), None):
+        raise ImproperlyConfigured(
+            f"{name} has two guards with different policies, {_spelled(policy)} and {_spelled(other)}, and only the outer "
+            "one would count. Type one of them."
+        )
+
+
+def _own_guards(cls: type[Any]) -> Iterator[Policy | None]:
+    """Yield the policies that a class has by a decorator of its own or as its attribute, and by those of its methods."""
+    yield decorated_by(cls)
+    for name in UNSAFE_HANDLERS:
+        marked = mark_of(vars(cls).get(name))
+        if marked.placed:
+            yield marked.policy
+
+
+def _spelled(policy: Policy) -> str:
+    fields = ", ".join(f"{name}={value!r}" for name, value in policy.given().items())
+    return f"Policy({fields})"
+
+
+def refuse_safe_methods(view: Any) -> None:
+    """Refuse a view that is known to allow safe methods only: a key guards none of them."""
+    if rest_class(view) is not None:
+        unsafe = [name for name in UNSAFE_HANDLERS if handler_of(view, name) is not None]
+    else:
+        allowed = required_methods(view)
+        unsafe = [name for name in UNSAFE_HANDLERS if allowed is None or name.upper() in allowed]
+    if not unsafe:
+        raise ImproperlyConfigured(
+            f"@idempotent() on {name_of(view)} guards nothing: the view allows no unsafe method, and a GET is never guarded. "
+            "Let it take POST, or take @idempotent() away."
+        )
 
 
 def _refuse_generator(view: Any) -> None:
@@ -70,7 +130,7 @@ def refuse_unreached(cls: type[Any]) -> None:
     handlers = [name for name in UNSAFE_HANDLERS if hasattr(cls, name)]
     for name, leads in ("dispatch", {"dispatch", "getattr", *handlers}), ("as_view", {"as_view"}):
         for base, method in own_methods(cls, name):
-            if handlers and leads & _used(cls, method):
+            if handlers and leads & names_used(cls, method):
                 continue
             if handlers or name == "dispatch":
                 raise ImproperlyConfigured(
@@ -78,25 +138,6 @@ def refuse_unreached(cls: type[Any]) -> None:
                     f"{name}() without them: no super().{name}() is seen there. Put @idempotent() on a function that calls "
                     f"{cls.__name__}.as_view()(request), below what authenticates the client."
                 )
-
-
-def _used(cls: type[Any], method: Any) -> set[str]:
-    """Return the names that a method uses, with those of the methods of its class that are among them."""
-    found, waiting = set[str](), [method]
-    while waiting:
-        new = set(_names(getattr(inspect.unwrap(waiting.pop()), "__code__", None))) - found
-        found |= new
-        members = (getattr(cls, name, None) for name in new - {*View.http_method_names})
-        waiting += [each for each in members if inspect.isfunction(each) and each.__module__ != View.__module__]
-    return found
-
-
-def _names(code: Any) -> Iterator[str]:
-    """Yield the names that a function uses, and those inside of it."""
-    if code is not None:
-        yield from code.co_names
-        for inner in code.co_consts:
-            yield from _names(inner) if inspect.iscode(inner) else ()
 
 
 def name_of(view: Any) -> str:

@@ -23,7 +23,7 @@ from ..core.conclusions import SettledState, WorkResult
 from ..core.concurrency import in_thread, nothing, run_to_completion
 from ..core.failures import failed_with
 from ..core.policy import Resolved
-from ..core.records import Outcome, Ticket
+from ..core.records import MISSING, Outcome, Ticket
 from ..core.rules import Execute, Replay, Verdict, original_request
 from ..engine.deadlines import time_for
 from ..engine.operation import AtomicOperation, Operation
@@ -47,7 +47,7 @@ from .atomic_requests import NONE_OPENED, OpenedTransactions, asks_for_transacti
 from .exchange import OF_RECORD, Exchange, HeaderStatus, RequestIdempotency, of_problem, set_headers
 from .plan import Plan
 from .problems import refusal_of
-from .responses import capture, rebuild, render, response_to, status_of, wanted_by
+from .responses import capture, rebuild, render, report_not_stored, response_to, status_of, wanted_by
 
 if TYPE_CHECKING:
     from ..engine.lease import LeaseOperation
@@ -337,6 +337,8 @@ class Call:
 
     def _captured(self, response: HttpResponseBase) -> Outcome:
         stored = capture(response, self.terms, self.plan.max_body)
+        if stored.body is MISSING and self.terms.store_body:
+            report_not_stored(self.request, response, self.terms, self.plan.max_body)
         return traced(stored) if meters.active else stored
 
     def _asks_of(self, response: HttpResponseBase) -> bool:

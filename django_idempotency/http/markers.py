@@ -13,7 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.views import View
 
 from ..core.policy import Policy
-from .layers import cells_of
+from .layers import cells_of, layers_of
 
 #: The name of the attribute.
 MARK = "idempotency_mark"
@@ -25,6 +25,8 @@ class Mark:
 
     #: The policy by which it guards itself. The middleware leaves such a view alone.
     policy: Policy | None = None
+    #: Is the decorator on this very method, and not on its class?
+    placed: bool = False
     #: Does the middleware leave it unguarded?
     exempt: bool = False
     #: Why a decorated handler cannot be guarded: found when its class was made, raised when it is used.
@@ -97,6 +99,23 @@ def below_api_view(handler: Any) -> Any:
     return cells_of(handler).get("func")
 
 
+def required_methods(callback: Any) -> set[str] | None:
+    """Return the methods that `require_http_methods` and similar decorators allow, read from their closure."""
+    for layer in layers_of(callback):
+        if "request_method_list" in (cells := cells_of(layer)):
+            return set(cells["request_method_list"])
+    return None
+
+
+def decorated_by(cls: type[Any]) -> Policy | None:
+    """Return the policy of the `@idempotent()` that is on this class, and not on a base of it."""
+    hook = vars(cls).get("__init_subclass__")
+    if (policy := mark_of(getattr(hook, "__func__", None)).policy) is not None:
+        return policy
+    attribute = vars(cls).get("idempotency")  # of a decorated class of REST framework
+    return attribute if isinstance(attribute, Policy) else None
+
+
 def own_methods(cls: type[Any], name: str) -> Iterator[tuple[type[Any], Any]]:
     """Yield a view's classes that have a method of their own, neither Django's nor ours, and that without its decorators."""
     for base in cls.__mro__[: cls.__mro__.index(View)]:
@@ -104,6 +123,32 @@ def own_methods(cls: type[Any], name: str) -> Iterator[tuple[type[Any], Any]]:
             method = inspect.unwrap(getattr(found, "__func__", found))
             if not str(getattr(method, "__module__", "")).startswith("django."):
                 yield base, method
+
+
+def names_used(cls: type[Any], method: Any) -> set[str]:
+    """Return the names that a method uses, with those of the methods of its class and of the functions it has closed over."""
+    found = set[str]()
+    seen = set[int]()
+    waiting = [method]
+    while waiting:
+        function = inspect.unwrap(waiting.pop())
+        if id(function) in seen:
+            continue
+        seen.add(id(function))
+        new = set(_names(getattr(function, "__code__", None))) - found
+        found |= new
+        members = [getattr(cls, name, None) for name in new - {*View.http_method_names}]
+        further = [*members, *cells_of(function).values()]
+        waiting += [each for each in further if inspect.isfunction(each) and each.__module__ != View.__module__]
+    return found
+
+
+def _names(code: Any) -> Iterator[str]:
+    """Yield the names that a function uses, and those inside of it."""
+    if code is not None:
+        yield from code.co_names
+        for inner in code.co_consts:
+            yield from _names(inner) if inspect.iscode(inner) else ()
 
 
 def next_method(cls: type[Any], name: str) -> Callable[..., Any]:

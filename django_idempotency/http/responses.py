@@ -6,6 +6,7 @@ The last part is about exceptions that leave a view: Django responds to some bel
 from __future__ import annotations
 
 import json
+import logging
 import re
 import zlib
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from django.http.response import HttpResponseBase
 from django.template.response import SimpleTemplateResponse
 from django.urls import get_resolver, get_urlconf
 from django.utils.cache import has_vary_header
+from django.utils.encoding import escape_uri_path
 from django.utils.functional import cached_property
 from django.utils.translation import get_language
 
@@ -60,6 +62,8 @@ _SECRET = re.compile(r"(.+[-_])?(access-?key|api-?key|jwt|otp|password|secret|se
 FINAL = {"Stripe-Should-Retry": "false"}
 
 _DEFAULT = Spoken(DEFAULT)
+
+logger = logging.getLogger("django_idempotency")
 
 
 def wanted_by(policy: Policy, response: HttpResponseBase) -> bool | WorkResult | None:
@@ -176,6 +180,35 @@ def is_buffered(response: Any, policy: Policy, limit: int) -> bool:
         return False
     small_file = isinstance(response, FileResponse) and _declared_length(response) <= limit
     return not response.is_async and (small_file or policy.buffer_stream)
+
+
+#: The views of which it has been said, by method and route.
+_TOLD = set[tuple[str | None, str]]()
+
+
+def report_not_stored(request: HttpRequest, response: HttpResponseBase, policy: Resolved, limit: int) -> None:
+    """Log that the body of a response is not stored, once for each view: else only a retry would tell."""
+    match = request.resolver_match
+    view = (request.method, "" if match is None else match.route)
+    if view in _TOLD:
+        return
+    _TOLD.add(view)
+    if is_private(response):
+        why = 'it says "no-store". Leave that out, or type store_body=False in the policy if it is a secret'
+    elif response.streaming and getattr(response, "is_async", False):
+        why = "it is an async stream. Return an HttpResponse"
+    elif response.streaming and not is_buffered(response, policy, limit):
+        why = "it is a stream. Type buffer_stream=True in the policy if it fits into memory, or return an HttpResponse"
+    else:
+        why = f"it is longer than {limit:,} bytes. Return less, or type a larger max_body in the policy"
+    logger.warning(
+        "The response of %s %s is not stored: %s. The work was done once, and a retry gets 409 response-not-stored. This is "
+        "said once for each view.",
+        request.method,
+        escape_uri_path(request.path),
+        why,
+        extra={"idempotency": {"event": "not_stored", "method": request.method, "path": escape_uri_path(request.path)}},
+    )
 
 
 def _declared_length(response: StreamingHttpResponse) -> float:

@@ -21,7 +21,7 @@ from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed
 from ..instrumentation.observer import anotify_unguarded, notify_unguarded
 from ..instrumentation.outcomes import UNGUARDED, UNKEYED
 from .counting import count
-from .exchange import HeaderStatus, exchange_of, note, noted, noted_of, stamp
+from .exchange import HeaderStatus, exchange_of, note, noted, noted_of, stamp, without_key
 from .kinds import Reason
 from .markers import mark_of
 from .plan import plan_of
@@ -75,29 +75,13 @@ def watched(view: Callable[..., Any], cls: type[Any], policy: Policy) -> Callabl
 
     A refusal is reported. A response that says more was made without the guard: raises `ConfigurationError`.
     """
-
-    def is_passed_by(request: HttpRequest, response: Any) -> bool:
-        """Has nothing been noted about a keyed request?"""
-        if noted(request) is not None or not isinstance(response, HttpResponseBase) or request.method in SAFE_METHODS:
-            return False
-        if not plan_of(policy).carries_key(request.META):
-            return False
-        name = (request.method or "").lower()
-        if response.status_code < REDIRECTS and mark_of(getattr(cls, name, None)).policy:
-            raise ConfigurationError(
-                f"{cls.__name__} responded without calling {name}(), where @idempotent() guards it: nothing has guarded this "
-                f"request. Let dispatch() call super().dispatch(), or put @idempotent() on a function that calls "
-                f"{cls.__name__}.as_view()(request), below what authenticates the client."
-            )
-        note_unreached(request, response)
-        return True
-
     if iscoroutinefunction(view):
 
         @functools.wraps(view)
         async def awatching(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+            show_handle(request)
             response = await view(request, *args, **kwargs)
-            if is_passed_by(request, response):
+            if _is_passed_by(request, response, cls, policy):
                 await areport_unguarded(request)
             return stamp(request, response)
 
@@ -105,12 +89,40 @@ def watched(view: Callable[..., Any], cls: type[Any], policy: Policy) -> Callabl
 
     @functools.wraps(view)
     def watching(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        show_handle(request)
         response = view(request, *args, **kwargs)
-        if is_passed_by(request, response):
+        if _is_passed_by(request, response, cls, policy):
             report_unguarded(request)
         return stamp(request, response)
 
     return watching
+
+
+def _is_passed_by(request: HttpRequest, response: Any, cls: type[Any], policy: Policy) -> bool:
+    """Has a keyed request been answered without the guard of its handler? Then it is noted why."""
+    if noted(request) is not None or not isinstance(response, HttpResponseBase) or request.method in SAFE_METHODS:
+        return False
+    if not plan_of(policy).carries_key(request.META):
+        return False
+    name = (request.method or "").lower()
+    marked = mark_of(getattr(cls, name, None))
+    if marked.exempt:
+        leave_unguarded(request, EXEMPT)
+        return True
+    if response.status_code < REDIRECTS and marked.policy:
+        raise ConfigurationError(
+            f"{cls.__name__} responded without calling {name}(), where @idempotent() guards it: nothing has guarded this "
+            f"request. Let dispatch() call super().dispatch(), or put @idempotent() on a function that calls "
+            f"{cls.__name__}.as_view()(request), below what authenticates the client."
+        )
+    note_unreached(request, response)
+    return True
+
+
+def show_handle(request: Any) -> None:
+    """Let a handler that is not guarded, such as `get()`, ask `if request.idempotency:`, as a guarded one may."""
+    if not hasattr(request, "idempotency"):
+        request.idempotency = without_key()
 
 
 def _taken(request: HttpRequest) -> Reason | None:

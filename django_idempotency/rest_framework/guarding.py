@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from asgiref.sync import iscoroutinefunction
+from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -39,7 +40,7 @@ from ..http.bodies import keep
 from ..http.call import Call
 from ..http.exchange import HeaderStatus, call_on, exchange_of, note, stamp, without_key
 from ..http.kinds import kind_of
-from ..http.markers import MARK, UNMARKED
+from ..http.markers import MARK, UNMARKED, names_used
 from ..http.plan import ANY_POLICY, asking, may_refuse, plan_of
 from ..http.problems import headers, note_problem, problem_response
 from ..http.responses import render
@@ -70,11 +71,17 @@ class IdempotentViewMixin(Base):
     idempotency: Policy = Policy()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Compile the expressions of the class's policy. Raises `ValueError` for an invalid one."""
+        """Compile the expressions of the class's policy.
+
+        Raises `ValueError` for an invalid one, and `ImproperlyConfigured` for a class whose requests would pass the guard
+        by, or whose policy nobody reads.
+        """
         require_installed()
         super().__init_subclass__(**kwargs)
         if isinstance(policy := vars(cls).get("idempotency"), Policy):
             compile_expressions(policy)
+        if problem := passes_the_guard_by(cls) or has_an_unread_policy(cls):
+            raise ImproperlyConfigured(problem)
 
     @classmethod
     def as_view(cls, *args: Any, **kwargs: Any) -> Any:
@@ -91,6 +98,47 @@ class IdempotentViewMixin(Base):
         if is_keyless(request, terms):
             return super().dispatch(request, *args, **kwargs)
         return dispatch(self, request, terms, functools.partial(super().dispatch, request, *args, **kwargs))
+
+
+def passes_the_guard_by(cls: type[Any]) -> str:
+    """Say which class before the mixin responds without it, and what to type; "" if none does."""
+    for base in cls.__mro__[: cls.__mro__.index(IdempotentViewMixin)]:
+        for name in ("dispatch", "as_view"):
+            own = vars(base).get(name)
+            method = getattr(own, "__func__", own)
+            if own is None or name in names_used(cls, method):
+                continue
+            if base is cls or issubclass(base, IdempotentViewMixin):
+                return (
+                    f"{base.__name__}.{name}() does not call super().{name}(), which guards its requests. Call it there, or "
+                    f"take IdempotentViewMixin out of the bases of {base.__name__}."
+                )
+            return (
+                f"{cls.__name__} has IdempotentViewMixin after {base.__name__} in its bases, where it guards nothing: "
+                f"{base.__name__}.{name}() does not call super().{name}(). Put the mixin first: "
+                f"class {cls.__name__}(IdempotentViewMixin, …)."
+            )
+    return ""
+
+
+def has_an_unread_policy(cls: type[Any]) -> str:
+    """Say which attribute of a class is a policy that nobody reads, and what to type; "" if each is read.
+
+    What `get_idempotency_policy()` and each `@action` read is not known by name.
+    """
+    if cls.get_idempotency_policy is not IdempotentViewMixin.get_idempotency_policy:
+        return ""
+    read = {id(cls.idempotency)}
+    read |= {
+        id(getattr(each, "kwargs", {}).get("idempotency")) for each in vars(cls).values() if inspect.isfunction(each)
+    }
+    for name, value in vars(cls).items():
+        if isinstance(value, Policy) and id(value) not in read:
+            return (
+                f"{cls.__name__}.{name} is a Policy that nobody reads, so it guards nothing. Type idempotency = Policy(…); or, "
+                "for a policy that several classes share, name it outside of the class."
+            )
+    return ""
 
 
 def view_terms_of(cls: type[Any], given: Mapping[str, Any]) -> ViewTerms:

@@ -74,18 +74,25 @@ class MixinFirst(IdempotentViewMixin, Create):
     pass
 
 
-class MixinLast(Create, IdempotentViewMixin):
+class KeepsSubclassesToItself:
+    """Its subclasses are made without the mixin's __init_subclass__(), which would refuse them."""
+
+    def __init_subclass__(cls) -> None:
+        """Does not call super()."""
+
+
+class MixinLast(KeepsSubclassesToItself, Create, IdempotentViewMixin):
     pass
 
 
-class MixinBetween(ViewSetMixin, IdempotentViewMixin, APIView):
+class MixinBetween(KeepsSubclassesToItself, ViewSetMixin, IdempotentViewMixin, APIView):
     """ViewSetMixin.as_view() does not call super()."""
 
     def create(self, request: Any) -> Response:
         return Response()
 
 
-class MixinLastSet(GenericViewSet, IdempotentViewMixin):
+class MixinLastSet(KeepsSubclassesToItself, GenericViewSet, IdempotentViewMixin):
     def create(self, request: Any) -> Response:
         return Response()
 
@@ -354,7 +361,7 @@ def test_a_decorator_that_guards_nothing(check: Check, view: Any) -> None:
 def test_the_mixin_behind_drf(check: Check, view: Any, middleware: bool) -> None:
     """E031: DRF's own dispatch() or as_view() comes first, and does not call super()."""
     found = check(view, middleware=middleware)
-    assert f"class {view.cls.__name__}(IdempotentViewMixin, …)" in found["E031"]
+    assert "Put IdempotentViewMixin first in its bases." in found["E031"]
     assert list(found) == ["E031"]
 
 
@@ -374,6 +381,53 @@ def test_the_mixin_first_is_silent(check: Check, view: Any) -> None:
 def test_the_mixin_on_a_view_of_django(check: Check) -> None:
     """E032: the mixin needs DRF's request."""
     assert "@idempotent() on the class" in check(MixinBehindOwn.as_view())["E032"]
+
+
+def handler(self: Any, request: HttpRequest) -> HttpResponse:
+    return HttpResponse()
+
+
+class Unread(Create):
+    policy = Policy(required=True)
+
+
+@each(Unread.as_view(), made("UnreadPlain", View, post=handler, idempotency=Policy()).as_view())
+@pytest.mark.parametrize("middleware", [True, False])
+def test_a_policy_without_a_guard(check: Check, view: Any, middleware: bool) -> None:
+    """E036: a class has a policy, and no guard that reads it."""
+    assert "Put IdempotentViewMixin first" in check(view, middleware=middleware)["E036"]
+
+
+@each(
+    require_GET(idempotent()(plain)),
+    idempotent(methods=["PUT"])(require_http_methods(["POST", "DELETE"])(plain)),
+    idempotent()(made("Reading", View, get=handler)).as_view(),
+    idempotent()(made("ReadingRest", APIView, get=handler)).as_view(),
+    made("ReadingMixed", IdempotentViewMixin, APIView, get=handler, idempotency=Policy(required=True)).as_view(),
+    made("OnlyPost", IdempotentViewMixin, Create, idempotency=Policy(methods=["PATCH"])).as_view(),
+    idempotent(methods=["PATCH"])(made("OnlyPosting", View, post=handler)).as_view(),
+)
+def test_a_guard_that_guards_nothing(check: Check, view: Any) -> None:
+    """E039: the view takes no method that its policy guards."""
+    assert "Let the view take a method that is guarded" in check(view)["E039"]
+
+
+class ReadsOnly(MixinFirstSet):
+    idempotency = Policy(required=True)
+
+
+@each(
+    made("ReadingBelow", IdempotentViewMixin, APIView, get=handler).as_view(),
+    made(
+        "ReadingBelowToo", idempotent()(made("Posting", View, post=handler)), get=handler, http_method_names=["get"]
+    ).as_view(),
+    ReadsOnly.as_view({"get": "list"}),
+    made("Both", IdempotentViewMixin, Create, put=handler, idempotency=Policy(methods=["PUT"])).as_view(),
+    made("Chosen", PolicyPerRequest, get=handler).as_view(),
+)
+def test_a_guard_for_others_is_silent(check: Check, view: Any) -> None:
+    """A guard that a class has inherited, or that another route or method needs, is silent."""
+    assert check(view) == {}
 
 
 def test_an_invalid_policy(check: Check) -> None:

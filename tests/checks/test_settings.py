@@ -397,3 +397,26 @@ def test_guests_without_sessions(configure: Configure, settings: Settings, given
     for name, value in given.items():
         setattr(settings, name, value)
     assert fix in hints(check_scope())["E064"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("IDEMPOTENCY_REQUIRED", True, 'IDEMPOTENCY = {"REQUIRED": …}'),
+        ("IDEMPOTENCY_TTL", 5, 'IDEMPOTENCY = {"TTL": …}'),
+        ("IDEMPOTENCY_EXEMPTS", [], 'IDEMPOTENCY = {"EXEMPT": …}'),
+        ("IDEMPOTENCY_STORES", {"default": {}}, 'IDEMPOTENCY = {"STORES": …}'),
+        ("IDEMPOTENCY_SETTINGS", {"REQUIRED": True, "TTL": 5}, 'IDEMPOTENCY = {"REQUIRED": …, "TTL": …}'),
+        ("DJANGO_IDEMPOTENCY", {"SCOPE": "x"}, 'IDEMPOTENCY = {"SCOPE": …}'),
+        ("IDEMPOTENT", {"SCOPE": "x"}, 'IDEMPOTENCY = {"SCOPE": …}'),
+        ("IDEMPOTENCY_REDIS_HOST", "cache", None),  # the project's own
+        ("IDEMPOTENCY_LIMITS", {"daily": 5}, None),
+        ("REQUIRED", True, None),
+    ],
+)
+def test_a_setting_beside_the_dict(settings: Settings, name: str, value: Any, says: str | None) -> None:
+    """A setting that is meant for IDEMPOTENCY and stands beside it is an error: nobody reads it."""
+    setattr(settings, name, value)
+    found = hints(check_settings())
+    assert list(found) == ([] if says is None else ["E005"])
+    assert says is None or says in found["E005"]

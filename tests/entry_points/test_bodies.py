@@ -14,6 +14,7 @@ from django.test import Client, override_settings
 from django_idempotency import Policy
 from django_idempotency.conf import resolve
 from django_idempotency.core.records import Status
+from django_idempotency.http import responses
 from django_idempotency.http.responses import capture
 from django_idempotency.models import IdempotencyRecord
 
@@ -128,6 +129,39 @@ def test_work_whose_response_is_not_stored_never_runs_again(ask: Caller, kind: s
         assert retry.get("Location") == first.get("Location")
     assert effects() == 1
     assert IdempotencyRecord.objects.get().status == Status.COMPLETED
+
+
+#: Kind → what the log says of it at the first request.
+SAID = {
+    "stream": "it is a stream. Type buffer_stream=True",
+    "large": "it is longer than 65,536 bytes",
+    "large-file": "it is a stream",
+    "no-store": 'it says "no-store"',
+}
+
+
+@override_settings(IDEMPOTENCY={"MAX_BODY": 65_536})
+@pytest.mark.parametrize("kind", SAID)
+def test_the_log_says_at_the_first_request_that_a_response_is_not_stored(
+    ask: Caller, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """It is a warning, once for each view; without it only a retry would tell."""
+    monkeypatch.setattr(responses, "_TOLD", set())
+    ask(kind)
+    ask(kind, key="another-key-0123456789")
+    said = [record.getMessage() for record in caplog.records if "is not stored" in record.getMessage()]
+    assert len(said) == 1
+    assert SAID[kind] in said[0]
+
+
+@override_settings(IDEMPOTENCY={"STORE_BODY": False})
+def test_what_is_not_to_be_stored_is_not_reported(
+    ask: Caller, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A policy that stores no body says nothing."""
+    monkeypatch.setattr(responses, "_TOLD", set())
+    ask("stream")
+    assert not [record for record in caplog.records if "is not stored" in record.getMessage()]
 
 
 @override_settings(IDEMPOTENCY={"BUFFER_STREAM": True})

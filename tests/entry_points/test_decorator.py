@@ -13,14 +13,18 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.urls import path
 from django.utils.decorators import method_decorator
 from django.views import View
+from django.views.decorators.http import require_GET, require_http_methods
+from django.views.decorators.vary import vary_on_cookie
 from rest_framework.decorators import api_view
+from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from django_idempotency import idempotency_exempt, idempotent
+from django_idempotency import Policy, idempotency_exempt, idempotent
 from django_idempotency.http.markers import mark_of
 from django_idempotency.models import IdempotencyRecord
+from django_idempotency.rest_framework import IdempotentViewMixin
 
 from .conftest import Connect, effects
 from .outcome_views import write
@@ -227,6 +231,26 @@ async def async_view(request: HttpRequest) -> HttpResponse:
     return HttpResponse()
 
 
+def handler(self: Any, request: HttpRequest) -> HttpResponse:
+    return HttpResponse()
+
+
+class Create(APIView):
+    post = handler
+
+
+def with_decorated_method() -> type[View]:
+    class Decorated(View):
+        @idempotent()
+        def post(self, request: HttpRequest) -> HttpResponse:
+            return HttpResponse()
+
+    return Decorated
+
+
+#: What is said of two guards that contradict each other.
+TWO = "two guards with different policies, .*only the outer one would count"
+
 #: What cannot work → what the error says.
 MISUSES: dict[str, tuple[Any, str]] = {
     "above login_required": (lambda: idempotent()(login_required(view)), "Swap the two lines"),
@@ -238,6 +262,31 @@ MISUSES: dict[str, tuple[Any, str]] = {
     "on a thing": (lambda: idempotent()(cast("Any", 42)), "needs a view"),
     "unknown field": (lambda: idempotent(requierd=True), "requierd"),
     "bad value": (lambda: idempotent(ttl=-1), "ttl is a positive number of seconds"),
+    "a policy as its argument": (lambda: idempotent(cast("Any", Policy())), r"Type @idempotent\(required=True, …\)"),
+    "a field without its name": (lambda: cast("Any", Policy)(True), r"Policy\(True\) does not say which field"),
+    "on reads alone": (lambda: idempotent()(require_GET(view)), "allows no unsafe method"),
+    "on safe methods": (lambda: idempotent()(require_http_methods(["GET", "HEAD"])(view)), "a GET is never guarded"),
+    "on reads of DRF": (lambda: idempotent()(api_view(["GET"])(view)), "allows no unsafe method"),
+    "around a class that reads": (lambda: idempotent()(ListAPIView.as_view()), "allows no unsafe method"),
+    "twice": (lambda: idempotent(ttl=5)(idempotent(required=True)(view)), TWO),
+    "twice, apart": (lambda: idempotent(ttl=5)(vary_on_cookie(idempotent(required=True)(view))), TWO),
+    "above and below api_view": (lambda: idempotent(ttl=5)(api_view(["POST"])(idempotent()(view))), TWO),
+    "twice around as_view": (lambda: idempotent(ttl=5)(idempotent()(Create.as_view())), TWO),
+    "twice on a class": (lambda: idempotent(ttl=5)(idempotent()(type("Twice", (View,), {"post": handler}))), TWO),
+    "on a class and its method": (lambda: idempotent(ttl=5)(with_decorated_method()), TWO),
+    "on a DRF class with a policy": (
+        lambda: idempotent()(type("Two", (APIView,), {"idempotency": Policy(ttl=5)})),
+        TWO,
+    ),
+    "on a class with a policy": (lambda: idempotent()(type("Two", (View,), {"idempotency": Policy(ttl=5)})), TWO),
+    "on a mixed class": (
+        lambda: idempotent(ttl=5)(type("Mixed", (IdempotentViewMixin, APIView), {"idempotency": Policy(ttl=6)})),
+        TWO,
+    ),
+    "on a mixed class without a policy": (
+        lambda: idempotent(ttl=5)(type("Mixed", (IdempotentViewMixin, APIView), {})),
+        "Set its `idempotency` attribute",
+    ),
     "around a decorated DRF view": (
         lambda: idempotent()(login_required(api_view(["POST"])(view))),
         "IdempotentViewMixin|Swap",
@@ -263,3 +312,25 @@ def test_a_method_of_a_drf_class_raises() -> None:
 
     with pytest.raises(ImproperlyConfigured, match="IdempotentViewMixin"):
         Wrong.as_view()
+
+
+def test_two_guards_that_agree() -> None:
+    """The same policy may be said twice, and a subclass may have one of its own."""
+    twice = idempotent(required=True)(idempotent(required=True)(view))
+    assert mark_of(twice).policy == Policy(required=True)
+
+    @idempotent(ttl=5)
+    class Parent(View):
+        pass
+
+    @idempotent(ttl=6)
+    class Child(Parent):
+        def post(self, request: HttpRequest) -> HttpResponse:
+            return HttpResponse()
+
+    class GrandChild(with_decorated_method()):  # type: ignore[misc] # made by a function
+        def put(self, request: HttpRequest) -> HttpResponse:
+            return HttpResponse()
+
+    assert mark_of(idempotent(ttl=7)(GrandChild).put).policy == Policy(ttl=7)
+    assert mark_of(Child.post).policy == Policy(ttl=6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from io import StringIO
 from types import ModuleType
 from typing import Any
@@ -108,7 +109,14 @@ class Mixed(IdempotentViewMixin, Rest):
         return Response({})
 
 
-class MixedLast(Rest, IdempotentViewMixin):
+class KeepsSubclassesToItself:
+    """Its subclasses are made without the mixin's __init_subclass__(), which would refuse them."""
+
+    def __init_subclass__(cls) -> None:
+        """Does not call super()."""
+
+
+class MixedLast(KeepsSubclassesToItself, Rest, IdempotentViewMixin):
     pass
 
 
@@ -193,10 +201,14 @@ def urlconf(settings: Settings) -> None:
     settings.IDEMPOTENCY = {"EXEMPT": ["namespace:legacy", "module:shop.webhooks", "path:/webhooks/stripe/"]}
 
 
-def listed(*arguments: str) -> list[dict[str, Any]]:
+def json_of(*arguments: str) -> str:
     out = StringIO()
     call_command("idempotency_routes", "--json", *arguments, stdout=out)
-    rows: list[dict[str, Any]] = json.loads(out.getvalue())
+    return out.getvalue()
+
+
+def listed(*arguments: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads(json_of(*arguments))
     return rows
 
 
@@ -328,10 +340,11 @@ def test_replays_that_are_refused(settings: Settings) -> None:
 
 
 def test_without_the_middleware(settings: Settings) -> None:
-    """A view without its own entry point has no guard, and EXEMPT has no effect."""
+    """A view without its own entry point has no guard; one that is exempt needs none."""
     settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if name != OURS]
     guards = {row["path"]: row["guard"] for row in listed()}
-    assert (guards["/plain/"], guards["/awaited/"], guards["/shop/"]) == ("shadowed", "nothing", "nothing")
+    assert (guards["/plain/"], guards["/awaited/"], guards["/posted/"]) == ("shadowed", "nothing", "nothing")
+    assert (guards["/exempt/"], guards["/shop/"], guards["/webhooks/stripe/"]) == ("exempt", "exempt", "exempt")
     assert guards["/hidden/"] == "error"
     assert (guards["/leased/"], guards["/below/"]) == ("decorator", "decorator")
 
@@ -342,6 +355,33 @@ def test_for_a_pipeline() -> None:
     with pytest.raises(CommandError, match="are not guarded"):
         listed("--fail-unguarded")
     assert [row["path"] for row in listed("--fail-unguarded", "webhooks")] == ["/webhooks/stripe/", "/webhooks/<kind>/"]
+
+
+def test_a_pipeline_is_green_beside_an_exempt_webhook(settings: Settings) -> None:
+    """What is exempt is a declared decision, with the middleware and without: only an undeclared route fails."""
+    settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if name != OURS]
+    urlconf = ModuleType("green")
+    urlconf.urlpatterns = [  # type: ignore[attr-defined]
+        path("pay/", idempotent(required=True)(plain)),
+        path("webhook/", exempt),
+        path("shop/", elsewhere),
+    ]
+    settings.ROOT_URLCONF = urlconf
+    assert [row["guard"] for row in listed("--fail-unguarded")] == ["decorator", "exempt", "exempt"]
+    urlconf.urlpatterns.append(path("forgotten/", plain))
+    with pytest.raises(CommandError, match="1 of 4 are not guarded"):
+        listed("--fail-unguarded")
+
+
+def test_durations_for_people(settings: Settings) -> None:
+    """A table shows a duration in units, and JSON in seconds."""
+    week = idempotent(ttl=timedelta(days=7), seen_for=timedelta(hours=36))(plain)
+    settings.ROOT_URLCONF.urlpatterns.append(path("kept/", week))
+    out = StringIO()
+    call_command("idempotency_routes", "kept", stdout=out)
+    assert "ttl=7d seen_for=1d12h" in out.getvalue()
+    assert listed("kept")[0]["terms"]["ttl"] == 604800
+    assert '"ttl": 604800,' in json_of("kept")
 
 
 def test_for_people() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,15 @@ from ... import conf
 from ...checks.guards import OPEN, GuardKind, Row, rows
 from ...checks.settings import check_settings
 from ...checks.urlconf import is_of_admin
+from ...core.policy import DURATIONS
 from ...http.markers import UNSAFE_HANDLERS
+from ...inspection.terminal import span
 
 #: Columns of a terminal. Only a path or a name that is longer goes past them.
 _WIDTH = 100
 _INDENT = " " * 24
+#: The terms that have words of their own.
+_ALWAYS = ("guarantee", "store", "required")
 
 
 class Command(BaseCommand):
@@ -36,7 +41,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--fail-unguarded",
             action="store_true",
-            help="Exit with status 1 if any route is neither guarded nor exempt.",
+            help="Exit with status 1 if any route is neither guarded nor exempt, by @idempotency_exempt or EXEMPT.",
         )
         parser.add_argument("--json", action="store_true", help="Write JSON.")
 
@@ -95,5 +100,10 @@ def _terms(terms: dict[str, Any]) -> list[str]:
     guarantee = [terms["guarantee"]] if terms else []
     store = [f"store={terms['store']}"] if terms.get("store", "default") != "default" else []
     required = {True: ["required"], "warn": ["required=warn"]}.get(terms.get("required", False), [])
-    others = [f"{name}={value}" for name, value in terms.items() if name not in ("guarantee", "store", "required")]
+    others = [f"{name}={_shown(name, value)}" for name, value in terms.items() if name not in _ALWAYS]
     return [*guarantee, *store, *required, *others]
+
+
+def _shown(name: str, value: Any) -> Any:
+    """Return a value as a person reads it: a duration as `1d12h`."""
+    return span(timedelta(seconds=value)).replace(" ", "") if name in DURATIONS and value else value
