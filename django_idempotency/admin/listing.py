@@ -2,7 +2,7 @@
 
 - A page reads one row more than it shows, to know whether there is another page. Nothing is counted.
 - Filters and a search without a key look at no more than the first `SCANNED` rows of the window.
-- A search for a scope and a key uses the primary key, whatever the window and the filters.
+- A search for a scope and a key, or for a `key_hash`, uses the primary key, whatever the window and the filters.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from django.utils.translation import gettext_lazy as _
 
 from .. import conf
 from ..core.records import CALL_METHOD
+from ..inspection.beginnings import beginning, by_primary_key
 from ..models import IdempotencyRecord
 from .panels import PANELS
 from .searching import Search, parse
@@ -129,13 +130,18 @@ class RecordChangeList(ChangeList):
         self.searched = searched
         if searched is not None:
             ids = searched.ids() or [name for panel in PANELS for name in panel.find(request, typed)]
-            found = self.root_queryset.filter(pk__in=ids) if ids else None
+            found = self.root_queryset.filter(pk__in=ids) if ids else self._begun(searched)
             if found is not None and found.exists():
                 return found.defer("response_headers", "response_body")
             self.windowed = True
             queryset = queryset.filter(searched.condition())
         filtered = searched is not None or set(self.get_filters_params()) - {"kept"}
         return self._bounded(request, queryset) if filtered else queryset
+
+    def _begun(self, searched: Search) -> Records | None:
+        """Return the records whose ids begin with what was searched, where the primary key finds them."""
+        digits = "" if searched.facts else beginning(searched.term)
+        return by_primary_key(self.root_queryset, digits) if digits else None
 
     def _bounded(self, request: HttpRequest, queryset: Records) -> Records:
         """Limit a queryset to the first `SCANNED` rows of the window. Their end is read from the index alone."""

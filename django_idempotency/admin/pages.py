@@ -56,8 +56,8 @@ class IdempotencyRecordAdmin(Columns, ReadOnlyAdmin):
     show_facets = admin.ShowFacets.NEVER  # each would count the table
     search_fields = ("key",)  # shows the search bar; how it searches: listing.py
     search_help_text = _(
-        "The name of a user or a scope, and a key, separated by a space (“alice order-42”), or a record's id: found at once "
-        "among all records. One of them alone, the id of a request (Original-Request), status:402, status:5xx, "
+        "The name of a user or a scope, and a key, separated by a space (“alice order-42”), a record's id, or the "
+        "key_hash of a log line: found at once among all records. One of them alone, the id of a request (Original-Request), status:402, status:5xx, "
         "error:CardDeclined or location:/charges/7/: searched among the newest records of the window that is chosen."
     )
     fieldsets = (

@@ -1,6 +1,7 @@
 """What a search of the list looks for: names that people know, and facts that are in the log of a request.
 
     alice order-42                     a user's name, or a scope, and a key: the primary key, in any window
+    912278e8a313                       the key_hash of a log line: the primary key, in any window (on MariaDB in the window)
     alice · order-42 · req-1           one of them alone: in the window
     status:402 error:CardDeclined      what became of it: in the window, together with any of the above
     location:/charges/7/
@@ -25,6 +26,7 @@ from ..core.at_rest import hashed_scope
 from ..core.failures import FAILED, FAILED_AT
 from ..core.hashing import record_id, record_of_ref
 from ..core.records import Status
+from ..inspection.beginnings import beginning, begins
 from ..scopes import spellings
 
 #: What a word may begin with that asks for what became of a request.
@@ -65,8 +67,12 @@ class Search(NamedTuple):
         for prefix, value in self.facts:
             found &= _fact(prefix, value)
         if self.term:
-            found &= Q(key=self.term) | self._owned() | named_request(self.term)
+            found &= Q(key=self.term) | self._owned() | named_request(self.term) | self._begun()
         return found
+
+    def _begun(self) -> Q:
+        digits = beginning(self.term)
+        return begins(digits) if digits else Q()
 
     def _scopes(self, name: str) -> Iterator[str]:
         if name in self.scopes:

@@ -50,6 +50,7 @@ class Verb:
     # In the command, and `done` also in the log:
     help: str = ""
     done: str
+    #: `%(status)s` is what it is.
     already: str = ""
     #: In the admin: how many had that state already.
     already_counted: Any = _ALREADY
@@ -189,9 +190,10 @@ VERBS = {
         ),
         counted=ngettext_lazy("%d record was released.", "%d records were released."),
         logged=_("Released. It was %(evidence)s. Reason: %(reason)s"),
-        help="Forget the response: the next request runs the work again. First make sure that it had no effect.",
+        help="Forget the response: the same request again runs the work, and one with a different body still gets 422. First "
+        "make sure that it had no effect.",
         done="Released",
-        already="It is free or expired already",
+        already="There is nothing to release: it is %(status)s",
     ),
     "expire": Verb(
         name="expire",

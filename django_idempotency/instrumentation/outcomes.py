@@ -38,12 +38,12 @@ OUTCOMES: Final = (
 )
 
 #: Characters of `short_id()`: 48 bits, so that two keys of one log are not confused.
-_LENGTH = 12
+ID_LENGTH = 12
 
 
 def short_id(operation: Operation) -> str:
     """Return the beginning of the record's id: a hash of scope and key, by which the admin finds the record."""
-    return operation.ticket.id.hex[:_LENGTH]
+    return operation.ticket.id.hex[:ID_LENGTH]
 
 
 def facts_of(operation: Operation) -> Facts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentTypeError
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -14,6 +15,8 @@ from .. import conf
 from ..core.hashing import record_id, record_of_ref
 from ..core.records import Record
 from ..errors import RecordUnreadable
+from ..inspection.beginnings import beginning, by_primary_key
+from ..models import IdempotencyRecord
 from ..runtime.registry import stores
 from ..scopes import ANONYMOUS, spellings
 from ..stores.base import BaseStore, innermost
@@ -29,7 +32,8 @@ def add_record(parser: Any, **of_scope: Any) -> None:
     """Add what names one record, which `sought()` reads. `of_scope` is what else is said of the first argument."""
     parser.add_argument(
         "scope",
-        help='Whose key it is, exactly, such as "user:auth.user:7"; or alone the operation_ref of a problem document.',
+        help='Whose key it is, exactly, such as "user:auth.user:7"; or alone the operation_ref of a problem document, the '
+        "key_hash of a log line, or a record's id.",
         **of_scope,
     )
     parser.add_argument("key", nargs="?", help="The key, exactly, without the quotes of its header.")
@@ -84,7 +88,7 @@ class Sought:
     #: With all its layers.
     store: BaseStore
     id: UUID
-    #: As typed; "": by the operation_ref.
+    #: As typed; "": by the operation_ref, the key_hash or the id.
     scope: str
     key: str
 
@@ -104,8 +108,7 @@ class Sought:
             )
         if not self.key:
             return CommandError(
-                f"The store {alias!r} has no record of this operation_ref: it has expired and been deleted, or is in another "
-                "store."
+                f"The store {alias!r} has no such record: it has expired and been deleted, or is in another store."
             )
         others = [other for other in conf.get("STORES") if other != alias]
         elsewhere = f", or be in another store: type --store and one of {', '.join(others)}" if others else ""
@@ -124,9 +127,9 @@ class Sought:
 
 
 def sought(alias: str, scope: str, key: str | None, *, realm: str | None) -> Sought:
-    """Return the record that is meant. A `scope` alone is an operation_ref. Raises `CommandError`."""
-    ids = {_referred(scope): ""} if key is None else _spelled(scope, key, realm=realm)
+    """Return the record that is meant. A `scope` alone is an operation_ref, a key_hash or an id. Raises `CommandError`."""
     store = stores.outermost(stores[alias])
+    ids = {_referred(store, scope): ""} if key is None else _spelled(scope, key, realm=realm)
     found = next((name for name in ids if len(ids) > 1 and _exists(store, name)), next(iter(ids)))
     return Sought(alias=alias, store=store, id=found, scope=ids[found], key=key or "")
 
@@ -147,11 +150,35 @@ def _spelled(typed: str, key: str, *, realm: str | None) -> dict[UUID, str]:
         raise CommandError(f"The key {key!r} is not UTF-8, and no record has such a key.") from error
 
 
-def _referred(ref: str) -> UUID:
-    """Return the id that an operation_ref names."""
-    found = record_of_ref(conf.derive_secrets(), ref)
-    if found is None:
+def _referred(store: BaseStore, ref: str) -> UUID:
+    """Return the id that is meant by an operation_ref, a key_hash or itself."""
+    if (found := record_of_ref(conf.derive_secrets(), ref)) is not None:
+        return found
+    with suppress(ValueError):
+        return UUID(ref)
+    digits = beginning(ref)
+    if not digits:
         raise CommandError(
-            f"{ref!r} is not an operation_ref that a secret of this project has signed. Type one, or a scope and a key."
+            f"{ref!r} is not an operation_ref that a secret of this project has signed. Type one, or a key_hash of the log, or "
+            "a scope and a key."
         )
-    return found
+    ids = _begun(store, digits)
+    if len(ids) > 1:
+        raise CommandError(
+            f"Several records have ids that begin with {ref}: {', '.join(map(str, ids))}. Type one of them."
+        )
+    if not ids:
+        raise CommandError(
+            f"No record has an id that begins with {ref}: it has expired and been deleted, or is in another store."
+        )
+    return ids[0]
+
+
+def _begun(store: BaseStore, digits: str) -> list[UUID]:
+    """Return the ids that begin so: by the primary key of a database where that can tell, else all records are read."""
+    if (using := store.rows_in) is not None:
+        rows = by_primary_key(IdempotencyRecord.objects.using(using), digits)
+        if rows is not None:
+            return list(rows.values_list("pk", flat=True)[:3])
+    batches = store.scan()
+    return [record.id for batch in batches for record in batch.records if record.id.hex.startswith(digits)]

@@ -160,6 +160,23 @@ class TestSearch:
         ticket, _ = completed(), completed()
         assert keys(boss.get(f"{LIST}?q={ticket.id}")) == [ticket.key]
 
+    def test_the_key_hash_of_a_log_line(self, boss: Client) -> None:
+        """It finds its record outside of the window, too, by the primary key; on MariaDB in the window."""
+        ticket, gone = completed(), completed(ttl=-60)
+        completed()
+        assert keys(boss.get(f"{LIST}?q={ticket.id.hex[:12]}")) == [ticket.key]
+        assert keys(boss.get(f"{LIST}?q={str(ticket.id)[:23].upper()}")) == [ticket.key]
+        assert keys(boss.get(f"{LIST}?q={gone.id.hex[:12]}&kept=past")) == [gone.key]
+        if connection.vendor != "mysql":
+            with CaptureQueriesContext(connection) as queries:
+                assert keys(boss.get(f"{LIST}?q={gone.id.hex[:12]}")) == [gone.key]
+            assert not [query["sql"] for query in queries if "LIKE" in query["sql"]]
+        assert keys(boss.get(f"{LIST}?q={ticket.id.hex[:11]}")) == []  # too short: it would find others'
+
+    def test_a_key_that_looks_like_a_key_hash(self, boss: Client) -> None:
+        completed(key="912278e8a313")
+        assert keys(boss.get(f"{LIST}?q=912278e8a313")) == ["912278e8a313"]
+
     def test_the_id_of_a_request(self, boss: Client) -> None:
         """What a response names in `Original-Request` finds its record, whether the client gave it or we did."""
         theirs, ours, _ = completed(request_id="req_1"), completed(), completed()

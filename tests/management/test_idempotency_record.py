@@ -23,6 +23,7 @@ from django_idempotency.core.records import MISSING, Outcome, Settlement, Status
 from django_idempotency.errors import ConfigurationError, LostRace, OutcomeUnknown, RecordUnreadable, StoreUnavailable
 from django_idempotency.inspection.failures import reason
 from django_idempotency.inspection.terminal import plain, span
+from django_idempotency.management import arguments
 from django_idempotency.management.output import operator
 from django_idempotency.runtime.registry import stores
 from django_idempotency.scopes import hashed, qualified
@@ -41,9 +42,10 @@ ANSWER = b'{"id": 7, "amount": 24.90, "client_secret": "s3cret", "card": "4242 4
 JSON = (("Content-Type", "application/json"), ("X-Api-Token", "hidden"))
 
 
-def run(*arguments: str, alias: str = "default", scope: str = SCOPE, key: str = KEY) -> str:
+def run(*options: str, alias: str = "default", scope: str = SCOPE, key: str | None = KEY) -> str:
     out = StringIO()
-    call_command("idempotency_record", scope, key, "--store", alias, *arguments, stdout=out)
+    named = [scope] if key is None else [scope, key]
+    call_command("idempotency_record", *named, "--store", alias, *options, stdout=out)
     return out.getvalue()
 
 
@@ -169,7 +171,7 @@ class TestEveryStore:
         out = run("--release")
         assert out.startswith("Released. It was completed, attempt 1, POST /api/charges/.\n")
         assert "now runs the work as attempt 2; a different body under the key gets 422." in out
-        assert run("--release").startswith("It is free or expired already. Nothing was changed.\n")
+        assert run("--release").startswith("There is nothing to release: it is failed. Nothing was changed.\n")
         assert fact(run(), "status").startswith("failed. ")
         assert run("--expire").startswith("Expired. It was failed, attempt 1")
         assert run("--expire").startswith("It is expired already. Nothing was changed.\n")
@@ -215,7 +217,7 @@ class TestEveryStore:
             with pytest.raises(CommandError, match="Refused"):
                 run("--release", *others)
         assert run("--release", "--execution", "order-17").startswith("Released. It was running, attempt 1, POST")
-        assert run("--release", "--execution", "order-17").startswith("It is free or expired already.")
+        assert run("--release", "--execution", "order-17").startswith("There is nothing to release: it is failed.")
         written = [record for record in caplog.records if record.name == "django_idempotency"]
         assert [record.getMessage().partition(",")[0] for record in written] == ["Released by hand"]
 
@@ -531,7 +533,7 @@ class TestFailures:
         facts: dict[str, Any] = vars(record)["idempotency"]
         assert (facts["event"], facts["sure"], facts["id"]) == ("released_by_hand", False, str(ticket.id))
         monkeypatch.undo()
-        assert run("--release").startswith("It is free or expired already.")
+        assert run("--release").startswith("There is nothing to release: it is failed.")
 
     @pytest.mark.parametrize(
         ("raised", "said"),
@@ -590,3 +592,23 @@ def test_a_living_owner_of_an_atomic_record() -> None:
             elsewhere(lambda: run("--release"))
         guard.set_rollback()
     assert "if that has died, runs as attempt 2" in fact(run(), "a request now")
+
+
+def test_by_the_key_hash_of_a_log_line(store: BaseStore) -> None:
+    """The beginning of an id, as a log line has it, is enough to show and to change a record, in any store."""
+    ticket, _ = complete(store), complete(store, key="order-43")
+    for typed in (ticket.id.hex[:12], ticket.id.hex[:20], str(ticket.id)[:18], str(ticket.id)):
+        assert fact(run(scope=typed, key=None), "key") == KEY
+    assert "Erased." in run("--erase", scope=ticket.id.hex[:12], key=None)
+    with pytest.raises(CommandError, match="No record has an id that begins with 000000000000"):
+        run(scope="000000000000", key=None)
+    with pytest.raises(CommandError, match="Type one, or a key_hash of the log"):
+        run(scope=ticket.id.hex[:11], key=None)
+
+
+def test_two_records_with_one_beginning(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A beginning that names two records is refused, with their ids."""
+    first, second = complete(stores["default"]), complete(stores["default"], key="order-43")
+    monkeypatch.setattr(arguments, "_begun", lambda store, digits: [first.id, second.id])
+    with pytest.raises(CommandError, match=f"{first.id}, {second.id}. Type one of them"):
+        run(scope=first.id.hex[:12], key=None)

@@ -173,13 +173,25 @@ def test_filters(filled: MemoryStore, user: User) -> None:
 
 
 def test_a_table_for_people(filled: MemoryStore) -> None:
-    """No body is in it, nothing stored moves the cursor, and it says when it stopped."""
+    """No body is in it, nothing stored moves the cursor, and it says when it shows only a part."""
     filled.claim(make_ticket(key="evil", path="/\x1b[31m"))
-    out, err = call("idempotency_record", limit=7)
+    out, err = call("idempotency_record", limit=6)
     assert out.splitlines()[0].split() == ["STATUS", "AGE", "TRY", "SCOPE", "KEY", "REQUEST"]
     assert "\x1b" not in out
     assert SECRET not in out
-    assert "Stopped after 7 records" in err
+    assert "The newest 6 of 7; --limit shows more." in err
+
+
+def test_the_newest_first() -> None:
+    """A store gives its records in any order; the list is ordered by their first claim, and cut at its old end."""
+    order = [3, 0, 4, 1, 2]
+    for number in order:
+        Contract().complete(stores["default"], make_ticket(key=str(number), ttl=60 * (9 - number)))
+    for row in IdempotencyRecord.objects.all():
+        row.created_at -= timedelta(hours=int(row.key))
+        row.save()
+    assert listed() == listed("--batch-size", "2") == ["0", "1", "2", "3", "4"]
+    assert listed(limit=2) == ["0", "1"]
 
 
 def test_none(filled: MemoryStore) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import heapq
 import json
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
@@ -59,8 +60,8 @@ class Command(ScanningCommand):
     help = (
         "Show the record of one idempotency key, and what a request with it would get now. --release, --expire and "
         "--erase change it, unless a request holds the record. If one does, or there is no record, the exit status is 1. "
-        "Without a scope, list the records of the store: those that are running, held, of a route or of a user. That reads "
-        "all records, in bounded batches, until it has found enough."
+        "Without a scope, list the records of the store, the newest first: those that are running, held, of a route or of a "
+        "user. That reads all records, in bounded batches."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -91,7 +92,13 @@ class Command(ScanningCommand):
         some.add_argument("--route", metavar="TEXT", help="Only paths, or names of functions, that contain this.")
         some.add_argument("--user", metavar="NAME", help="Only this user's: by name, or by primary key.")
         some.add_argument("--scope", dest="within", metavar="TEXT", help="Only scopes that contain this.")
-        some.add_argument("--limit", type=positive, default=100, metavar="ROWS", help="Stop after these: 100.")
+        some.add_argument(
+            "--limit",
+            type=positive,
+            default=100,
+            metavar="ROWS",
+            help="Only the newest of them, by their first claim: 100.",
+        )
         some.add_argument("--format", choices=("table", "json"), default="table", help="A table; or json, a line each.")
         super().add_arguments(parser)
 
@@ -124,21 +131,26 @@ class Command(ScanningCommand):
     def list(self, options: dict[str, Any]) -> None:
         as_json = options["format"] == "json"
         users = None if options["user"] is None else users_of(options["user"])
-        found = 0
+        count = 0
+        newest = list[Newest]()
         for record in self.records(options["batch_size"]):
             if not wanted(record, options, users=users):
                 continue
-            if not found and not as_json:
-                self.end_progress()
-                self.stdout.write(" ".join(f"{name:<{width}}" for name, width, _ in _COLUMNS).rstrip())
-            found += 1
-            self.stdout.write(json.dumps(as_dict(record)) if as_json else as_line(record))
-            if found == options["limit"]:
-                self.end_progress()
-                self.stderr.write(f"Stopped after {found:,} records; --limit shows more.")
-                return
-        if not found:
+            count += 1
+            line = json.dumps(as_dict(record)) if as_json else as_line(record)
+            entry = Newest(record.created_at, record.id, line)
+            if len(newest) < options["limit"]:
+                heapq.heappush(newest, entry)
+            else:
+                heapq.heappushpop(newest, entry)
+        if newest and not as_json:
+            self.stdout.write(" ".join(f"{name:<{width}}" for name, width, _ in _COLUMNS).rstrip())
+        for entry in sorted(newest, reverse=True):
+            self.stdout.write(entry.line)
+        if not newest:
             self.stderr.write(f"None of {self.seen:,} records.")
+        elif count > len(newest):
+            self.stderr.write(f"The newest {len(newest):,} of {count:,}; --limit shows more.")
 
     # ---------------------------------------------------------------------------------------------------------- show
 
@@ -216,11 +228,20 @@ class Command(ScanningCommand):
             case Intervention.GONE:
                 raise found.unknown()
             case _:
-                yield f"{verb.already}. Nothing was changed."
+                yield f"{verb.already % {'status': display_status(found.get()).label}}. Nothing was changed."
         with suppress(IdempotencyError):  # the store may not respond any more
-            left, purged = found.store.get(found.id), not found.store.expires_natively
+            left = found.store.get(found.id)
+            purged = not found.store.expires_natively
             gets = "runs the work as the first one." if left is None else next_answer(left, purged=purged)
             yield f"A request with this key now {gets}"
+
+
+class Newest(NamedTuple):
+    """A line of the list, ordered by when its record was first claimed."""
+
+    created_at: datetime
+    id: UUID
+    line: str
 
 
 def execution(name: str) -> Any:
