@@ -77,8 +77,8 @@ class Problem(IdempotencyError):
     retry: ClassVar[str] = "look-first"
     #: The field of a profile that may name another status.
     status_field: ClassVar[str | None] = None
-    #: The value of the header `Idempotency-Status`; `None`: it is about a request without a key.
-    header_status: ClassVar[str | None] = "refused"
+    #: Has its response the header `Idempotency-Status` (`core.statuses`)? Not where it is about no request with a key.
+    has_status: ClassVar[bool] = True
     #: What it says about the operation, see `core.standings`; `None`: it is about no record.
     operation_state: ClassVar[str | None] = None
     #: How metrics count it, see `instrumentation.outcomes`.
@@ -117,7 +117,7 @@ class KeyMissing(Problem):
     """This request needs an idempotency key. Generate a new key for each operation, and reuse it for retries."""
 
     status, code, title, retry = 400, "key-missing", "Idempotency key is missing", "new-key"
-    status_field, header_status, outcome, nothing_done = "missing_status", None, "missing", True
+    status_field, has_status, outcome, nothing_done = "missing_status", False, "missing", True
     arises = staticmethod(lambda terms: terms.required is True)
     delivery = "never"
 
@@ -152,7 +152,7 @@ class KeyNotIssued(Problem):
     """No idempotency key was issued: send nothing, or name the method and the path of the request that it is for."""
 
     status, code, title, retry = 400, "key-not-issued", "No idempotency key was issued", "never"
-    header_status, nothing_done = None, True
+    has_status, nothing_done = False, True
     delivery = "never"
 
 
@@ -163,7 +163,7 @@ class KeyExpired(Problem):
     """
 
     status, code, title = 412, "key-expired", "Idempotency key has expired"
-    status_field, header_status, outcome, nothing_done = "late_status", "expired", "late", True
+    status_field, outcome, nothing_done = "late_status", "late", True
     arises = staticmethod(_expires)
     delivery = "never"
 
@@ -207,7 +207,7 @@ class RequestMismatch(Problem):
     """This idempotency key was used for a different request. Repeat that request unchanged, or use a new key."""
 
     status, code, title = 422, "request-mismatch", "Idempotency key was used for a different request"
-    status_field, header_status, outcome = "mismatch_status", "mismatch", "mismatch"
+    status_field, outcome = "mismatch_status", "mismatch"
     operation_state = "unknown"  # where its record was read, that says it
     arises = staticmethod(_always)
     delivery = "never"
@@ -217,7 +217,7 @@ class InProgress(Problem):
     """The first request with this idempotency key is still running. Ask again after the time in Retry-After."""
 
     status, code, title, retry = 409, "in-progress", "A request with this idempotency key is running", "same-key"
-    status_field, header_status, operation_state, outcome = "running_status", "in-progress", "running", "running"
+    status_field, operation_state, outcome = "running_status", "running", "running"
     retry_after = "1"
     arises = staticmethod(_always)
     delivery = "later"
@@ -249,7 +249,7 @@ class ResponseNotStored(Problem):
     """The request was carried out, but its response was not stored. It is not carried out again: look up its result."""
 
     status, code, title = 409, "response-not-stored", "The response was not stored"
-    header_status, operation_state, outcome = "not-stored", "completed", "not_stored"
+    operation_state, outcome = "completed", "not_stored"
     arises = staticmethod(_always)
     #: Was it raised by a call inside a guarded function? Then that inner call is done, and the function is not.
     inside: bool = False
@@ -260,7 +260,7 @@ class OperationHeld(Problem):
     """An earlier attempt broke off, and a person is finding out how far it came. Do not send it again with a new key."""
 
     status, code, title, retry = 409, "operation-held", "The outcome is being looked into", "never"
-    header_status, operation_state, outcome = "held", "held", "held"
+    operation_state, outcome = "held", "held"
     arises = staticmethod(lambda terms: terms.on_takeover is not None and terms.guarantee == "lease")
     delivery = "never"
 
@@ -272,7 +272,6 @@ class KeyTooOld(OperationHeld):
     """
 
     code, title = "key-too-old", "A key is too old to be used again"
-    header_status, outcome = "refused", "refused"
     arises = staticmethod(_always)
     delivery = "never"
 
@@ -321,7 +320,7 @@ class KeyUnknown(Problem):
     """No request with this idempotency key is known. Either none has arrived, or its retention has ended."""
 
     status, code, title = 404, "key-unknown", "Idempotency key is unknown"
-    header_status = None
+    has_status = False
     delivery = "failed"
 
 
@@ -446,7 +445,7 @@ class OutcomeUnknown(Problem):
     """The result could not be written down, or the connection broke meanwhile. Send the request again with the same key to find out."""
 
     status, code, title, retry = 503, "outcome-unknown", "The outcome is unknown", "same-key"
-    header_status, operation_state = "unknown", "unknown"
+    operation_state = "unknown"
     retry_after = "1"
     arises = staticmethod(_always)
     delivery = "later"

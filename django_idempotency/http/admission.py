@@ -26,6 +26,7 @@ from ..core.hashing import framed, record_id, request_digest
 from ..core.key_formats import ANY, ISSUED, ISSUED_SAMPLE, kept_for
 from ..core.policy import FINGERPRINTS, OBSERVE, SAFE_METHODS, SELECTING, WARN, Policy, Resolved
 from ..core.records import Ticket, UnprintedText, prints
+from ..core.statuses import HeaderStatus
 from ..errors import (
     ConfigurationError,
     KeyAhead,
@@ -46,7 +47,6 @@ from .bodies import body_digest, require_bounded
 from .call import Call
 from .exchange import (
     Exchange,
-    HeaderStatus,
     RequestIdempotency,
     SwitchedOff,
     call_on,
@@ -135,7 +135,7 @@ def key_to_guard(request: HttpRequest, policy: Policy, *, by: str = "decorator")
             counting.count(request, UNKEYED)
         return None
     exchange = known or exchange_of(request)
-    exchange.plan, exchange.spoken = plan, plan.spoken
+    exchange.plan, exchange.spoken, exchange.has_begun = plan, plan.spoken, False
     if not (guards := request.method in plan.methods) and not _is_unsupported(request, plan):
         return None
     if (switch.overrides or environ.get(switch.VARIABLE)) and not switch.enabled():

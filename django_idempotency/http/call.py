@@ -25,6 +25,8 @@ from ..core.failures import failed_with
 from ..core.policy import Resolved
 from ..core.records import MISSING, Outcome, Ticket
 from ..core.rules import Execute, Replay, Verdict, original_request
+from ..core.statuses import OF_RECORD, HeaderStatus, Moment
+from ..core.statuses import status_of as status_of_problem
 from ..engine.deadlines import time_for
 from ..engine.operation import AtomicOperation, Operation
 from ..errors import (
@@ -44,7 +46,7 @@ from ..runtime.transactions import arefuse_open_transactions, refuse_open_transa
 from ..runtime.wings import Listener
 from . import counting
 from .atomic_requests import NONE_OPENED, OpenedTransactions, asks_for_transaction
-from .exchange import OF_RECORD, Exchange, HeaderStatus, RequestIdempotency, of_problem, set_headers
+from .exchange import Exchange, RequestIdempotency, set_headers
 from .plan import Plan
 from .problems import refusal_of
 from .responses import capture, rebuild, render, report_not_stored, response_to, status_of, wanted_by
@@ -222,7 +224,7 @@ class Call:
         """Restore the record of a claim that an error ends before the view, and `forget` it."""
         self.operation.abandon()
         forget()
-        self.exchange.status, self.exchange.original = OF_RECORD[self.operation.left_as], ""
+        self.exchange.status, self.exchange.original = HeaderStatus.REFUSED, ""
 
     async def aabandon(self, error: BaseException, forget: Callable[[], None] = nothing) -> None:
         """See abandon()."""
@@ -231,7 +233,7 @@ class Call:
             return
         await run_to_completion(self.operation.aabandon())
         await run_to_completion(sync_to_async(forget)())
-        self.exchange.status, self.exchange.original = OF_RECORD[self.operation.left_as], ""
+        self.exchange.status, self.exchange.original = HeaderStatus.REFUSED, ""
 
     def _begin(self, run: Execute | None) -> None:
         """Let the view run: it sees its operation. `None`: without its store."""
@@ -240,7 +242,7 @@ class Call:
             self.original = original_request(self.operation.ticket)
         request: Any = self._request()
         request.idempotency = self.handle = self._handle(self.operation, self.terms, self.exchange)
-        self.exchange.call = self
+        self.exchange.call, self.exchange.has_begun = self, True
         if meters.active:
             self.count(DEGRADED if run is None else outcome_of_verdict(run, self.operation))
 
@@ -498,7 +500,7 @@ class Call:
             exchange.call = None
         status = HeaderStatus.DEGRADED if self.degraded else OF_RECORD[self.operation.left_as]
         if self._course is not None and self._course.problem is not None and status is HeaderStatus.CREATED:
-            status = of_problem(self._course.problem) or status
+            status = status_of_problem(self._course.problem, Moment.AFTER, status) or status
         exchange.status, exchange.original = status, self.original
         return status
 

@@ -1,8 +1,7 @@
 """What is noted of one request, from its first entry point to its response, and the headers that tell its client.
 
 It is kept with `request.idempotency`. `Idempotency-Status` is one word on the response to a keyed request, so that a client
-need not guess. It is derived only here: from the outcome of the record, or from a problem, which says it. It belongs to one
-exchange, so it is never stored with the response, and a replay carries its own.
+need not guess. `core.statuses` has the words, and when each is said. It belongs to one exchange, so it is never stored with the response, and a replay carries its own.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from enum import Enum
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID, uuid4
@@ -19,10 +17,11 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase, ResponseHeaders
 
 from .. import conf
-from ..core.conclusions import SettledState, WorkResult
+from ..core.conclusions import WorkResult
 from ..core.policy import Policy, Resolved
 from ..core.profiles import Profile
 from ..core.records import MISSING, prints
+from ..core.statuses import HeaderStatus, Moment, status_of
 from ..engine.operation import Operation
 from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed, Problem
 from ..instrumentation.meters import Source
@@ -40,37 +39,6 @@ DEGRADED = "Idempotency-Degraded"
 #: The id of the request that did the work: on its own response, and on every replay of it.
 ORIGINAL = "Original-Request"
 
-
-class HeaderStatus(Enum):
-    """Every value of the header."""
-
-    CREATED = "created"  # it ran here, and a retry will not run it again
-    RELEASED = "released"  # it ran here and was refused or dropped: the key is free, even for a different body
-    FAILED = "failed"  # it ran here and failed: a retry runs it again, with the same body
-    LOST = "lost"  # it ran here, and its record is not settled: ask again to learn what a retry gets
-    REPLAYED = "replayed"  # it ran before, and this is the response of that run
-    NOT_STORED = "not-stored"  # it ran before, and its response was not stored
-    IN_PROGRESS = "in-progress"  # it runs elsewhere
-    MISMATCH = "mismatch"  # the key belongs to a different request
-    EXPIRED = "expired"  # nothing ran: the key is older than its record would be, so it may have run before
-    REFUSED = "refused"  # nothing ran: the response says why
-    HELD = "held"  # it may or may not have been carried out before: a person is finding out
-    UNKNOWN = "unknown"  # it may or may not have been committed: ask again
-    DEGRADED = "degraded"  # it ran without a guard, since the store is not responding
-    UNGUARDED = "unguarded"  # it ran without a guard: a retry runs it again
-    OBSERVED = "observed"  # it ran without a guard, whose mode is "observe": a retry runs it again
-    __hash__ = object.__hash__  # each member is one object, and Enum's own is Python
-
-
-#: How the record of a request that ran here was left. `None`: we did not settle it.
-OF_RECORD: dict[SettledState | None, HeaderStatus] = {
-    SettledState.COMPLETED: HeaderStatus.CREATED,
-    SettledState.FREE: HeaderStatus.RELEASED,
-    SettledState.BOUND: HeaderStatus.FAILED,
-    SettledState.FORGOTTEN: HeaderStatus.FAILED,
-    SettledState.LEASED: HeaderStatus.FAILED,
-    None: HeaderStatus.LOST,
-}
 
 #: What a profile with `result` says of a status: was the request accepted, and is it repeatable? "rejected" otherwise.
 ACCEPTED = frozenset(
@@ -109,6 +77,8 @@ class Exchange:
     operation: Operation | None = None
     #: The call that guards it, while its view runs.
     call: Any = None
+    #: Has its view begun to run under a call?
+    has_begun = False
     #: What of an entry point must be found again deeper inside: its view, and its transactions.
     entry: Any = None
     transactions: Any = None
@@ -277,17 +247,22 @@ def hand_out(request: HttpRequest, handle: Any) -> Exchange:
 # ------------------------------------------------------------------------------------------------------- the headers
 
 
-def headers_of(problem: Problem, spoken: Spoken, code: int) -> dict[str, str]:
-    """Return the headers of a problem's response with the status `code`; none for a request without a key."""
+def headers_of(request: HttpRequest, code: int) -> dict[str, str]:
+    """Return the headers of a problem's response with the status `code`, which is noted on its request; or none."""
     found: dict[str, str] = {}
-    if (status := of_problem(problem)) is not None:
-        set_headers(status, found, spoken, code)
+    if (status := noted(request)) is not None:
+        set_headers(status, found, spoken_to(request), code)
     return found
 
 
-def of_problem(problem: Problem) -> HeaderStatus | None:
-    """Return the status of a problem; `None` for one of a request without a key."""
-    return None if problem.header_status is None else HeaderStatus(problem.header_status)
+def said_of(problem: Problem, request: HttpRequest) -> HeaderStatus | None:
+    """Return the status of a problem that a request meets now; `None` for one of a request without a key."""
+    found = noted_of(request)
+    if found is None or not found.has_begun:
+        return status_of(problem, Moment.BEFORE)
+    if found.call is not None:
+        return status_of(problem, Moment.DURING)
+    return status_of(problem, Moment.AFTER, found.status or HeaderStatus.LOST)
 
 
 def note(request: HttpRequest, status: HeaderStatus | None, *, original: str = "") -> None:

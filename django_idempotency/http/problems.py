@@ -20,7 +20,7 @@ from ..core.standings import OperationState, standing
 from ..errors import InProgress, KeyExpired, LostRace, Problem, RecordUnreadable, RequestMismatch
 from ..runtime.wings import wing
 from .counting import count_problem
-from .exchange import ORIGINAL, headers_of, note, noted_of, of_problem, spoken_to
+from .exchange import ORIGINAL, headers_of, note, noted_of, said_of, spoken_to
 from .responses import StoredResponse
 
 #: Begins the `type` of a problem while PROBLEM_DOCS names no page. A name, not an address: it resolves to nothing.
@@ -81,7 +81,7 @@ def document(problem: Problem, profile: Profile, request: HttpRequest | None) ->
 
 
 def headers(problem: Problem, request: HttpRequest) -> dict[str, str]:
-    """Return the headers of a problem's response, with the links that the IETF draft (2.7) asks for, if there are any."""
+    """Return the headers of a problem's response, once that is noted on its request, with the links that the IETF draft (2.7) asks for, if there are any."""
     spoken = spoken_to(request)
     profile = spoken.profile
     pages = [url for url in (docs_url(problem), _policy_url()) if url]
@@ -89,7 +89,7 @@ def headers(problem: Problem, request: HttpRequest) -> dict[str, str]:
     own = {name: value for name, value in problem.headers.items() if name != "Retry-After"}
     if (original := own.pop(ORIGINAL, None)) and profile.original:
         own[profile.original] = original
-    about_key = headers_of(problem, spoken, status_of(problem, profile))
+    about_key = headers_of(request, status_of(problem, profile))
     return {**own, **_of_retry(problem, profile), **about_key, **link, "Cache-Control": "no-store"}
 
 
@@ -120,7 +120,7 @@ def note_problem(request: HttpRequest, problem: Problem) -> None:
     """Note on a request that its response is a problem, and on the problem what it says about the request's operation."""
     describe(problem, request)
     count_problem(request, problem)
-    note(request, of_problem(problem), original=problem.headers.get(ORIGINAL, ""))
+    note(request, said_of(problem, request), original=problem.headers.get(ORIGINAL, ""))
 
 
 def problem_response(problem: Problem, request: HttpRequest) -> HttpResponse:

@@ -33,10 +33,11 @@ from ..core.conclusions import WorkResult
 from ..core.policy import Policy, Resolved
 from ..core.profiles import DEFAULT
 from ..core.records import CANCELLATIONS, HELD, MISSING, REASON, TRACE, UNDONE, Missing, Outcome
+from ..core.statuses import HeaderStatus
 from ..errors import OperationCancelled, OperationHeld, OperationUndone, RecordUnreadable, ResponseNotStored
 from ..runtime.wings import wing
 from .bodies import is_json
-from .exchange import DEGRADED, HEADER, ORIGINAL, REPLAYED, HeaderStatus, Spoken, set_headers
+from .exchange import DEGRADED, HEADER, ORIGINAL, REPLAYED, Spoken, set_headers
 
 #: Never stored: they belong to one connection (RFC 9110 section 7.6.1), one moment or one client.
 UNSAFE_HEADERS = frozenset(

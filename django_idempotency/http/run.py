@@ -17,11 +17,12 @@ from django.http.response import HttpResponseBase
 
 from ..core.concurrency import in_thread, run_to_completion
 from ..core.policy import Policy, async_contradiction
+from ..core.statuses import HeaderStatus
 from ..errors import ConfigurationError, Problem
 from .admission import aadmit, admit
 from .atomic_requests import NONE_OPENED, atomic_requests
 from .call import Call
-from .exchange import HeaderStatus, noted, noted_of, stamp
+from .exchange import noted, noted_of, stamp
 from .problems import aproblem_response, problem_response
 from .responses import render
 from .unguarded import areport_unguarded, report_unguarded

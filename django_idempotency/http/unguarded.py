@@ -17,11 +17,12 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from ..core.policy import SAFE_METHODS, Policy
+from ..core.statuses import HeaderStatus
 from ..errors import ConfigurationError, KeyAhead, KeyExpired, KeyMalformed
 from ..instrumentation.observer import anotify_unguarded, notify_unguarded
 from ..instrumentation.outcomes import UNGUARDED, UNKEYED
 from .counting import count
-from .exchange import HeaderStatus, exchange_of, note, noted, noted_of, stamp, without_key
+from .exchange import exchange_of, note, noted, noted_of, stamp, without_key
 from .kinds import Reason
 from .markers import mark_of
 from .plan import plan_of

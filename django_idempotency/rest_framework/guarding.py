@@ -24,6 +24,7 @@ from django.http.response import HttpResponseBase
 from ..conf import require_installed
 from ..core.conclusions import SettledState
 from ..core.policy import SAFE_METHODS, Policy
+from ..core.statuses import HeaderStatus
 from ..errors import ConfigurationError, OperationUnknown, Problem
 from ..http.admission import admit, compile_expressions
 from ..http.atomic_requests import (
@@ -38,7 +39,7 @@ from ..http.atomic_requests import (
 )
 from ..http.bodies import keep
 from ..http.call import Call
-from ..http.exchange import HeaderStatus, call_on, exchange_of, note, stamp, without_key
+from ..http.exchange import call_on, exchange_of, note, stamp, without_key
 from ..http.kinds import kind_of
 from ..http.markers import MARK, UNMARKED, names_used
 from ..http.plan import ANY_POLICY, asking, may_refuse, plan_of

@@ -26,9 +26,10 @@ from django.http.response import HttpResponseBase
 
 from .. import signals
 from ..core.records import MISSING, Guarantee
+from ..core.statuses import HeaderStatus
 from ..engine.operation import Operation
 from ..errors import InProgress, LostRace
-from ..http.exchange import HEADER, HeaderStatus
+from ..http.exchange import HEADER
 
 #: Seconds before a busy call is retried: the first pause, and the longest.
 PAUSE, LONGEST_PAUSE = 0.01, 0.25

@@ -23,7 +23,8 @@ from uuid import UUID, uuid4
 import schemathesis
 from django.utils.http import http_date
 
-from ..http.exchange import HEADER, HeaderStatus
+from ..core.statuses import HeaderStatus
+from ..http.exchange import HEADER
 
 #: A malformed key where the format does not say how long one may be.
 _LONGEST = 255

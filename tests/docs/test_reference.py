@@ -15,7 +15,8 @@ from django_idempotency.contrib.graphql.kind import RESOLVERS
 from django_idempotency.contrib.graphql.views import READS
 from django_idempotency.contrib.ninja.kind import INSIDE
 from django_idempotency.contrib.observe.observing import ERROR, LEVELS, REPLAY, RUN, UNKNOWN
-from django_idempotency.http.exchange import HeaderStatus, RequestIdempotency
+from django_idempotency.core.statuses import HeaderStatus
+from django_idempotency.http.exchange import RequestIdempotency
 from django_idempotency.http.unguarded import REASONS
 from django_idempotency.inspection.status import DisplayStatus
 from django_idempotency.instrumentation.meters import METRICS

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import count, product
 from typing import Any
+from unittest.mock import Mock
 from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 
-from django_idempotency.core.records import Status
+from django_idempotency.core.records import Settlement, Status, Ticket
+from django_idempotency.errors import LostRace, OwnershipLost, StoreUnavailable
 from django_idempotency.models import IdempotencyRecord
+from django_idempotency.stores.orm import ORMStore
 
 from .conftest import Connect, effects
 from .losing_views import COMMITTED, ROLLED_BACK, VIEWS
@@ -35,6 +38,7 @@ def send(user: User, connect: Connect, caplog: pytest.LogCaptureFixture) -> Any:
 def assert_lost(response: Any, key: str) -> None:
     assert (response.status_code, response.json()["code"]) == (503, "transaction-lost"), response.content
     assert response["Retry-After"] == "1"
+    assert response["Idempotency-Status"] == "failed"  # it has run, and may have committed
     assert any("ended or replaced" in error for error in response.errors)
     record = IdempotencyRecord.objects.get(key=key)
     assert (record.status, record.response_body) == (Status.FREE, None)
@@ -91,3 +95,36 @@ def test_every_entry_point(send: Any, entry_point: str, goes_on: bool) -> None:
     assert_lost(send("ROLLBACK by the driver", entry_point=entry_point, key=key, goes_on=goes_on), key)
     assert_runs_again(send("ROLLBACK by the driver", entry_point=entry_point, key=key, goes_on=goes_on))
     assert effects() == 1 + goes_on
+
+
+@pytest.mark.any_database
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(StoreUnavailable, "store-unavailable"), (LostRace, "try-again"), (OwnershipLost, "in-progress")],
+)
+@pytest.mark.parametrize("entry_point", VIEWS)
+def test_a_view_whose_settle_failed(
+    send: Any, entry_point: str, error: type[Exception], code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has run, and perhaps sent a mail: what its writes are rolled back for says so, and never that nothing ran."""
+    key, settles, settle = str(uuid4()), count(), ORMStore.settle
+
+    def failing(store: ORMStore, ticket: Ticket, settlement: Settlement) -> bool:
+        if next(settles) == 0:
+            raise error
+        return settle(store, ticket, settlement)
+
+    monkeypatch.setattr(ORMStore, "settle", failing)
+    refused = send([], entry_point=entry_point, key=key)
+    assert (refused.status_code, refused.json()["code"]) == (error.status, code)  # type: ignore[attr-defined]
+    assert (refused["Idempotency-Status"], refused["Retry-After"], effects()) == ("failed", "1", 0)
+    assert_runs_again(send([], entry_point=entry_point, key=key))
+
+
+@pytest.mark.any_database
+@pytest.mark.parametrize("entry_point", VIEWS)
+def test_a_store_that_is_away_before_the_view(send: Any, entry_point: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same problem before the work says that nothing ran."""
+    monkeypatch.setattr(ORMStore, "claim", Mock(side_effect=StoreUnavailable))
+    refused = send([], entry_point=entry_point, key=str(uuid4()))
+    assert (refused.status_code, refused["Idempotency-Status"], effects()) == (503, "refused", 0)

@@ -14,7 +14,6 @@ from django_idempotency import errors
 from django_idempotency.core.profiles import DEFAULT
 from django_idempotency.core.standings import OperationState
 from django_idempotency.errors import Problem
-from django_idempotency.http.exchange import HeaderStatus
 from django_idempotency.http.problems import problem_response, status_of
 from django_idempotency.instrumentation.outcomes import OUTCOMES
 
@@ -69,7 +68,7 @@ def test_a_problem_says_everything_about_itself(kind: type[Problem]) -> None:
     assert (kind.__doc__ or "").strip()
     assert status_of(kind, DEFAULT) == kind.status
     assert kind.status_field is None or hasattr(DEFAULT, kind.status_field)
-    assert kind.header_status in {None, *(known.value for known in HeaderStatus)}
+    assert kind.has_status in (True, False)
     assert kind.operation_state in {None, *(state.value for state in OperationState)}
     assert kind.outcome in OUTCOMES
     assert kind.nothing_done in (True, False)
@@ -79,7 +78,7 @@ def test_a_code_says_one_thing() -> None:
     """A client tells problems apart by their codes, so two with one code say the same."""
     said: dict[str, set[tuple[object, ...]]] = {}
     for kind in PROBLEMS:
-        about = (kind.status, kind.status_field, kind.header_status, kind.operation_state, kind.outcome)
+        about = (kind.status, kind.status_field, kind.has_status, kind.operation_state, kind.outcome)
         said.setdefault(kind.code, set()).add((*about, kind.nothing_done, kind.title, kind.retry_after))
     assert {code: found for code, found in said.items() if len(found) > 1} == {}
 
@@ -95,6 +94,7 @@ COUNTED = {
     "key-unsupported": "invalid",
     "key-expired": "late",
     "operation-held": "held",
+    "key-too-old": "held",
     "too-many-keys": "flooded",
     "possible-duplicate": "suspected",
     "response-not-stored": "not_stored",

@@ -15,12 +15,13 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from ...core.policy import SAFE_METHODS, Policy
+from ...core.statuses import HeaderStatus
 from ...errors import Problem
 from ...http.admission import aadmit
 from ...http.atomic_requests import non_atomic_aliases_of
 from ...http.bodies import keep
 from ...http.call import Call
-from ...http.exchange import HeaderStatus, note, stamp, without_key
+from ...http.exchange import note, stamp, without_key
 from ...http.markers import mark_of
 from ...http.problems import aproblem_response, note_problem
 from ...http.responses import render

@@ -29,14 +29,14 @@ class RequestLate(Problem):
     """The deadline of this request passed before it arrived, so nothing was done. Send it again with more time."""
 
     status, code, title, retry = 504, "deadline-passed", "Deadline has passed", "same-key"
-    header_status, delivery = None, "later"
+    has_status, delivery = False, "later"
 
 
 class DeadlineMalformed(Problem):
     """A deadline of this request is malformed, so nothing was done."""
 
     status, code, title, retry = 400, "deadline-malformed", "Deadline is malformed", "never"
-    header_status, delivery = None, "never"
+    has_status, delivery = False, "never"
 
 
 def left(headers: Mapping[str, str], now: datetime) -> float | None:

@@ -15,8 +15,9 @@ from django.http.response import HttpResponseBase
 from ...core import rules
 from ...core.policy import Policy
 from ...core.records import shortened
+from ...core.statuses import HeaderStatus
 from ...engine.operation import Operation
-from ...http.exchange import HeaderStatus, exchange_of, noted
+from ...http.exchange import exchange_of, noted
 from ...models import IdempotencyRecord
 from ...signals import EVENTS
 from ...stores.base import innermost

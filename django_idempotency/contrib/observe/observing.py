@@ -34,13 +34,14 @@ from ...core.hashing import derived_key, first_operation, record_id
 from ...core.policy import Policy, Resolved
 from ...core.records import MISSING, Guarantee, Outcome, Ticket
 from ...core.rules import Execute, Replay, Verdict
+from ...core.statuses import HeaderStatus
 from ...engine.operation import Operation
 from ...errors import LeaseInTransaction, Problem, ResponseNotStored, StoreUnavailable
 from ...http import counting
 from ...http.admission import Key, Where, identify
 from ...http.bodies import fits, is_form_parsed, is_in_memory, is_read, require_bounded
 from ...http.call import ending_of
-from ...http.exchange import HeaderStatus, RequestIdempotency, hand_out, note, noted_of, stamp
+from ...http.exchange import RequestIdempotency, hand_out, note, noted_of, stamp
 from ...http.plan import Plan
 from ...http.problems import refusal_of
 from ...http.responses import is_buffered, is_private, wanted_by

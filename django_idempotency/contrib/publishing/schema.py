@@ -13,6 +13,7 @@ from ... import conf
 from ...core.policy import Policy
 from ...core.profiles import DEFAULT, Profile
 from ...core.standings import OperationState, standing
+from ...core.statuses import HeaderStatus
 from ...errors import RETRIES, Problem
 from ...http import exchange, problems
 from ...http.problems import DOCUMENTS, members
@@ -25,7 +26,7 @@ _Headers = dict[str, dict[str, Any]]
 
 def headers_of(profile: Profile) -> _Headers:
     """Return what the headers of a view's response say, by name. Our errors carry the first one only."""
-    statuses = [known.value for known in exchange.HeaderStatus]
+    statuses = [known.value for known in HeaderStatus]
     found = {exchange.HEADER: {"description": "What has become of the key.", "schema": {**_TEXT, "enum": statuses}}}
     if profile.marker:
         said = "This is the response of an earlier request with the same key."

@@ -14,10 +14,11 @@ from ...core.conclusions import SettledState, WorkResult
 from ...core.concurrency import in_thread, run_to_completion
 from ...core.records import MISSING, Outcome, OutcomeKind, shortened
 from ...core.rules import original_request
+from ...core.statuses import HeaderStatus
 from ...engine.operation import Operation
 from ...errors import ConfigurationError, OperationHeld
 from ...http.call import Call
-from ...http.exchange import HeaderStatus, set_headers
+from ...http.exchange import set_headers
 from ...http.responses import FINAL, capture, rebuild, render
 from ...instrumentation.outcomes import TAKEN_OVER
 from ...runtime.handle import HELD_FOR

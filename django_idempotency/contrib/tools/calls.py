@@ -24,9 +24,10 @@ from ...core.conclusions import WorkResult
 from ...core.policy import Policy
 from ...core.profiles import DEFAULT
 from ...core.records import Guarantee
+from ...core.statuses import HeaderStatus
 from ...decorators import idempotent
 from ...errors import Problem
-from ...http.exchange import HeaderStatus, noted
+from ...http.exchange import noted
 from ...http.plan import parse_key
 from ...http.responses import StoredResponse
 from ..selecting.functions import Unpackable, from_json

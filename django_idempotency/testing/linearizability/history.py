@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, TypeVar
 
-from ...http.exchange import HEADER, HeaderStatus
+from ...core.statuses import HeaderStatus
+from ...http.exchange import HEADER
 from .model import Answer, Call
 
 Response = TypeVar("Response")

@@ -14,7 +14,7 @@ from django.contrib.auth.models import User
 from django.dispatch import Signal
 
 from django_idempotency import signals
-from django_idempotency.http.exchange import HeaderStatus
+from django_idempotency.core.statuses import HeaderStatus
 from tests.entry_points.conftest import KEY, Connect, Sender, connect  # noqa: F401 - a fixture
 
 pytestmark = [

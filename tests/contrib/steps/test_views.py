@@ -333,10 +333,10 @@ def test_a_view_that_was_killed_while_it_gave_up(send: Send, door: str) -> None:
     with pytest.raises(Crash):
         send(door)
     IdempotencyRecord.objects.update(lease_until=F("created_at"))
-    for _ in range(2):
+    for said in ("created", "refused"):  # it ran, and undid the rest; then nothing runs any more
         cancelled = send(door)
         assert (cancelled.status_code, cancelled.json()["code"]) == (409, "operation-cancelled")
-        assert cancelled["Idempotency-Status"] == "refused"
+        assert cancelled["Idempotency-Status"] == said
     assert (PROVIDER.count("refund"), called()) == (1, ["charge", "refund", "refund"])
     assert states() == ["UNDONE", "UNDONE", "BARRIER"]
     assert work.labels()[1:] == [f"cancelled {Effect.objects.order_by('pk')[0].pk}"]

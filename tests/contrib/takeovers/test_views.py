@@ -298,7 +298,7 @@ def test_a_decision_that_is_none(user: User, send: Send, decision: Any, error: t
 
 
 def test_a_refusal_of_the_hook(send: Send) -> None:
-    """A raised 404 is the client's, and decides nothing either."""
+    """A raised 404 is the client's, and decides nothing either: the view has not run."""
     crash(send)
 
     def refuse(takeover: Takeover) -> Any:
@@ -306,7 +306,7 @@ def test_a_refusal_of_the_hook(send: Send) -> None:
 
     hook.decide = refuse
     response = send()
-    assert (response.status_code, response["Idempotency-Status"]) == (404, "failed")
+    assert (response.status_code, response["Idempotency-Status"]) == (404, "refused")
     assert state() == (Status.RUNNING, 2)
 
 

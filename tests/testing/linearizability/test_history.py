@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.http import HttpResponse
 
-from django_idempotency.http.exchange import HeaderStatus
+from django_idempotency.core.statuses import HeaderStatus
 from django_idempotency.testing import History
 from django_idempotency.testing.linearizability import Answer
 
