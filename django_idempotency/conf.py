@@ -19,8 +19,10 @@ from .core.policy import (
     DURATION,
     FIELDS,
     SELECTING,
+    Place,
     Policy,
     Resolved,
+    WholePolicy,
     atomic_contradiction,
     is_duration,
     is_flag,
@@ -51,8 +53,12 @@ def _is_header(value: Any) -> bool:
     return value is None or is_free(value)
 
 
-def _is_secret(value: Any) -> bool:
-    return isinstance(value, (str, bytes)) and len(value) > 0
+#: The fewest characters, or bytes, of a secret that keys are derived with.
+MIN_SECRET = 16
+
+
+def _is_secret(value: Any, least: int = 1) -> bool:
+    return isinstance(value, (str, bytes)) and len(value) >= least
 
 
 def _is_lifetime(value: Any) -> bool:
@@ -86,11 +92,13 @@ SETTINGS: dict[str, Setting] = {
     "REQUEST_ID_HEADER": Setting("X-Request-ID", _is_header, f"None, or {_HEADER}"),
     # `atomic` only: seconds between claim and row lock. After it a dead worker's key may be taken over.
     "CLAIM_LEASE": Setting(1, is_duration, DURATION),
-    # The secret of derive(); None: SECRET_KEY. Earlier secrets, so that a later attempt derives the same key.
+    # The secret of derive(); None: SECRET_KEY. Earlier secrets, so that a later attempt derives the same key: a short one can be
+    # left behind, so it may stand among these.
     "DERIVE_SECRET": Setting(
         None,
-        lambda value: value is None or _is_secret(value),
-        'non-empty text or bytes, such as os.environ["DERIVE_SECRET"], or None for SECRET_KEY',
+        lambda value: value is None or _is_secret(value, MIN_SECRET),
+        f'text or bytes of at least {MIN_SECRET} characters that cannot be guessed, such as os.environ["DERIVE_SECRET"], or '
+        "None for SECRET_KEY",
         secret=True,
     ),
     "DERIVE_SECRET_FALLBACKS": Setting(
@@ -182,6 +190,19 @@ def field(policy: Policy, name: str) -> Any:
     return get(name.upper()) if value is MISSING else value
 
 
+def left_out(name: str) -> Any:
+    """Return what the settings say of a field that a policy leaves out; `MISSING` while nobody knows.
+
+    A module of settings may make a policy, and the settings may be wrong, which `manage.py check` reports.
+    """
+    if not django_settings.configured or not isinstance(getattr(django_settings, NAME, None), dict | None):
+        return MISSING
+    return get(name.upper())
+
+
+Policy.left_out = staticmethod(left_out)
+
+
 #: What `on_failure` may say under a guarantee, other than "free".
 ON_FAILURE = {Guarantee.LEASE: "hold", Guarantee.ATOMIC: "forget"}
 
@@ -200,7 +221,11 @@ def resolve(policy: Policy) -> Resolved:
     if "ttl" in own and "lease" not in own and is_duration(base["lease"]):  # a shorter ttl bounds the setting
         lease, ttl = seconds(base["lease"]), seconds(own["ttl"])
         base["lease"] = lease if lease < ttl else ttl / 2
-    terms = Policy(**{**base, **own})
+    if (
+        problem := policy.contradiction(Place.ROUTE)
+    ) is not None:  # the settings may say what they did not when it was made
+        raise ValueError(problem)
+    terms = WholePolicy(**{**base, **own})
     guarantee = Guarantee(terms.guarantee)
     resolved = Resolved(
         **{
@@ -215,7 +240,7 @@ def resolve(policy: Policy) -> Resolved:
             "claim_lease": claim_lease() if guarantee is Guarantee.ATOMIC else seconds(terms.lease),
         }
     )
-    if (problem := atomic_contradiction(own, resolved)) is not None:
+    if (problem := atomic_contradiction(resolved)) is not None:
         raise ValueError(problem)
     policy.__dict__[_RESOLVED] = (dict(project_settings()), resolved)
     return resolved

@@ -17,7 +17,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
 from .. import conf, scopes
-from ..core.policy import FIELDS, FINGERPRINTS, SELECTING, Policy
+from ..core.policy import FIELDS, FINGERPRINTS, SELECTING, Place, Policy, WholePolicy, contradiction
 from ..core.records import MISSING, Guarantee
 from ..core.selectors import Selector
 from ..errors import ConfigurationError
@@ -283,7 +283,11 @@ def _together() -> Iterator[CheckMessage]:
     try:
         for guarantee in Guarantee:
             conf.resolve(Policy(guarantee=guarantee))
-        plan_of(Policy(**{field: conf.imported(field.upper()) for field in FIELDS})).compile()
+        own = {field: conf.imported(field.upper()) for field in FIELDS if field.upper() in conf.project_settings()}
+        if (problem := contradiction(own, lambda field: FIELDS[field].default, Place.SETTINGS)) is not None:
+            yield E087(problem=problem)
+            return
+        plan_of(WholePolicy(**{field: conf.imported(field.upper()) for field in FIELDS})).compile()
     except (ConfigurationError, ImproperlyConfigured, ValueError) as error:
         yield E087(problem=error)
 

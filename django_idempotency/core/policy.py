@@ -12,10 +12,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, NamedTuple
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from .key_formats import described, is_format, is_possible
-from .profiles import SHIPPED, Profile
+from .profiles import COMPULSORY, SHIPPED, Profile
 from .records import MISSING, Guarantee
 
 #: A duration: seconds, or a `timedelta`.
@@ -56,8 +57,6 @@ class PolicyField(NamedTuple):
     by_path: bool = False
     #: May it be an expression over the request's document?
     selects: bool = False
-    #: Does it mean nothing with the guarantee "atomic"?
-    needs_lease: bool = False
 
 
 def _field(default: Any, accepts: Callable[[Any], bool], expected: str, **more: bool) -> Any:
@@ -167,7 +166,7 @@ class Policy:
     #: `lease` only: how long work may run before its lease is no longer renewed, so that another may take over; `None`: as
     #: long as its process lives.
     longest_run: Duration | None = _field(
-        None, lambda value: value is None or is_duration(value), f"{DURATION}, or None", needs_lease=True
+        None, lambda value: value is None or is_duration(value), f"{DURATION}, or None"
     )
     #: "atomic" or "lease".
     guarantee: Guarantee | str = _one_of("atomic", "lease")
@@ -235,11 +234,11 @@ class Policy:
     on_replay: Callable[[Any, Any], Any] | None = _function("request and response")
     #: `lease` only: `on_takeover(takeover)` is asked before the request of a crashed owner is run again: it returns
     #: `takeover.run()`, `.found(response)` or `.hold()`. It may be a coroutine function. `None`: it is run.
-    on_takeover: Callable[[Any], Any] | None = _function("a takeover", needs_lease=True)
+    on_takeover: Callable[[Any], Any] | None = _function("a takeover")
     #: `lease` only: exceptions on which the work gives up: the steps that have an undo are undone, and the response is
     #: stored, whatever its status is.
     undo_on: Collection[type[Exception]] = _field(
-        (), _are_exceptions, "classes of exceptions, such as (SoldOut, CardDeclined)", needs_lease=True
+        (), _are_exceptions, "classes of exceptions, such as (SoldOut, CardDeclined)"
     )
     #: How many new keys a client may make: "60/m", "1000/h", or a sustained rate and a burst: "60/m, 5/s". More are
     #: refused (429). `None`: any number.
@@ -272,6 +271,9 @@ class Policy:
         by_path=True,
     )
 
+    #: Reads a field that is left out, by its name; `MISSING`: it is not known, as without settings. `conf` sets it.
+    left_out: ClassVar[Any] = staticmethod(lambda _name: MISSING)
+
     if not TYPE_CHECKING:
 
         def __new__(cls, *unnamed: Any, **given: Any) -> Any:
@@ -285,35 +287,19 @@ class Policy:
             return super().__new__(cls)
 
     def __post_init__(self) -> None:
-        given = self.given()
-        for name, value in given.items():
+        for name, value in self.given().items():
             if inspect.iscoroutinefunction(value) and name != "on_takeover":
                 raise ValueError(
                     f"Policy({name}={value!r}): {name} is a sync function; its coroutine would count as true."
                 )
             if not FIELDS[name].accepts(value):
                 raise ValueError(f"Policy({name}={value!r}): {name} is {FIELDS[name].expected}.")
-        leases = self.guarantee != Guarantee.ATOMIC  # what bounds a lease may be a setting, which is for these only
-        if leases and MISSING not in (self.lease, self.ttl) and seconds(self.lease) >= seconds(self.ttl):
-            raise ValueError(f"Policy(lease={self.lease!r}, ttl={self.ttl!r}): make lease shorter than ttl.")
-        lease, longest = given.get("lease"), given.get("longest_run")
-        if leases and lease is not None and longest is not None and seconds(longest) <= seconds(lease):
-            raise ValueError(f"Policy(lease={lease!r}, longest_run={longest!r}): make longest_run longer than lease.")
-        if self.anonymous == "shared" and given.get("key") is not None:
-            raise ValueError(
-                f'Policy(key={self.key!r}, anonymous="shared"): equal payloads of two clients would get one response. '
-                "Identify the client: scope=…"
-            )
-        if given.get("suspect") is not None and self.anonymous == "shared" and self.suspect_action == "refuse":
-            raise ValueError(
-                'Policy(suspect=…, suspect_action="refuse", anonymous="shared"): clients without a login would learn of each '
-                'other\'s requests. Identify the client: scope=…, or type suspect_action="report".'
-            )
-        if given.get("fresh_keys_by") is not None and self.fresh_keys is None:
-            raise ValueError(
-                "Policy(fresh_keys_by=…, fresh_keys=None): it counts nothing without a limit. Type "
-                'fresh_keys="60/m", or leave fresh_keys_by out.'
-            )
+        if (problem := self.contradiction(Place.MADE)) is not None:
+            raise ValueError(problem)
+
+    def contradiction(self, place: Place) -> str | None:
+        """Return what its fields say against each other, and what to type; `None` if they agree."""
+        return contradiction(self.given(), self.left_out, place)
 
     def given(self) -> Mapping[str, Any]:
         """Return the fields that were not left out."""
@@ -328,8 +314,16 @@ DURATIONS = tuple(name for name, of in FIELDS.items() if of.accepts(timedelta(da
 SELECTING = tuple(name for name, of in FIELDS.items() if of.selects)
 
 
+class WholePolicy(Policy):
+    """A policy with every field, most of which nobody has chosen for it: one without effect stands against nothing."""
+
+    def contradiction(self, place: Place) -> str | None:
+        """Return what its fields say against each other, as of any policy."""
+        return contradiction(self.given(), self.left_out, Place.WHOLE)
+
+
 @dataclass(frozen=True, kw_only=True)
-class Resolved(Policy):
+class Resolved(WholePolicy):
     """A policy with every field set, durations in seconds."""
 
     ttl: float
@@ -351,23 +345,203 @@ class Resolved(Policy):
 # -------------------------------------------------------------------------------------------------------- contradictions
 
 
-_FORGETS = (
-    'on_failure="forget" means nothing with guarantee="lease", where the writes of failed work stay. Type guarantee="atomic", '
-    "or leave on_failure out."
+class Kind(Enum):
+    """When two fields stand against each other."""
+
+    IDLE = "idle"  # the first has no effect: if a policy gives it, whoever says the other
+    UNMET = "unmet"  # the first needs the other: if a policy gives it, or the settings do
+    AGAINST = "against"  # both say something that cannot be kept
+    __hash__ = object.__hash__  # each member is one object
+
+
+class Contradiction(NamedTuple):
+    """A pair of fields, of which `field` means nothing, or harm, with what `other` says."""
+
+    field: str
+    other: str
+    kind: Kind
+    #: Do these two values of them stand against each other?
+    clash: Callable[[Any, Any], bool]
+    #: Why, and what to type.
+    says: str
+    #: A third field, and what it must say for that; a field that is not known is `MISSING`.
+    where: tuple[str, Callable[[Any], bool]] | None = None
+    #: If only the settings say the other, is that for the plan to find? The guarantee is often a setting of one environment,
+    #: and what bounds or follows a lease does no harm without one.
+    late: bool = False
+    #: May the settings say the first, for those policies that say the other?
+    as_default: bool = True
+
+
+def _needs_lease(field: str, asks: Callable[[Any], bool], *, as_default: bool = False) -> Contradiction:
+    return Contradiction(
+        field,
+        "guarantee",
+        Kind.IDLE,
+        lambda value, guarantee: asks(value) and guarantee == Guarantee.ATOMIC,
+        f'{field} means nothing with guarantee="atomic", where all that a crash or a failure leaves is rolled back. '
+        f'Type guarantee="lease", or leave {field} out.',
+        late=True,
+        as_default=as_default,
+    )
+
+
+def _needs_facts(field: str) -> Contradiction:
+    return Contradiction(
+        field,
+        "suspect",
+        Kind.IDLE,
+        lambda _, suspect: suspect is None,
+        f'{field} means nothing without facts to compare. Type suspect="body.[card, amount]", or leave {field} out.',
+    )
+
+
+def _needs_body(field: str, asks: Callable[[Any], bool]) -> Contradiction:
+    return Contradiction(
+        field,
+        "store_body",
+        Kind.IDLE,
+        lambda value, stores: asks(value) and stores is False,
+        f"{field} means nothing with store_body=False, where no response can be sent again. Type store_body=True, or leave "
+        f"{field} out.",
+    )
+
+
+def _is_some(value: Any) -> bool:
+    return value is not None
+
+
+def _lasts(value: Any, other: Any) -> bool:
+    """Is it as long as another duration, or longer?"""
+    return is_duration(value) and is_duration(other) and seconds(value) >= seconds(other)
+
+
+def _demands_key(profile: Any, required: Any) -> bool:
+    name = profile.name if isinstance(profile, Profile) else profile
+    return isinstance(name, str) and name in COMPULSORY and required is False
+
+
+#: The settings bound a lease also for policies that have none.
+_UNDER_LEASE = ("guarantee", lambda guarantee: guarantee != Guarantee.ATOMIC)
+
+#: Each pair of fields that stand against each other. Every other pair may be said together: `tests/core` has a decision for
+#: each. What a policy leaves out, or says neutrally (`None`, nothing), asks for nothing.
+CONTRADICTIONS: tuple[Contradiction, ...] = (
+    _needs_lease("lease", _is_some, as_default=True),
+    _needs_lease("longest_run", _is_some),
+    _needs_lease("on_takeover", _is_some),
+    _needs_lease("undo_on", bool),
+    Contradiction(
+        "on_failure",
+        "guarantee",
+        Kind.IDLE,
+        lambda value, guarantee: value == "hold" and guarantee == Guarantee.ATOMIC,
+        'on_failure="hold" means nothing with guarantee="atomic": a failure is rolled back, and the same request runs again. '
+        'Type guarantee="lease", or leave on_failure out.',
+    ),
+    Contradiction(
+        "on_failure",
+        "guarantee",
+        Kind.IDLE,
+        lambda value, guarantee: value == "forget" and guarantee == Guarantee.LEASE,
+        'on_failure="forget" means nothing with guarantee="lease", where the writes of failed work stay. Type '
+        'guarantee="atomic", or leave on_failure out.',
+    ),
+    Contradiction(
+        "wait",
+        "on_busy",
+        Kind.IDLE,
+        lambda _, on_busy: on_busy == "reject",
+        'wait means nothing with on_busy="reject", which answers a duplicate at once. Type on_busy="wait", or leave wait out.',
+    ),
+    Contradiction(
+        "fresh_keys_by",
+        "fresh_keys",
+        Kind.IDLE,
+        lambda value, rate: value is not None and rate is None,
+        'it counts nothing without a limit. Type fresh_keys="60/m", or leave fresh_keys_by out.',
+        as_default=False,
+    ),
+    _needs_facts("within"),
+    _needs_facts("suspect_action"),
+    _needs_body("max_body", _is_some),
+    _needs_body("buffer_stream", bool),
+    _needs_body("on_replay", _is_some),
+    Contradiction(
+        "profile",
+        "required",
+        Kind.UNMET,
+        _demands_key,
+        "the API of this profile refuses each request without a key. Type required=True, too.",
+    ),
+    Contradiction("lease", "ttl", Kind.AGAINST, _lasts, "make lease shorter than ttl.", _UNDER_LEASE),
+    Contradiction("lease", "longest_run", Kind.AGAINST, _lasts, "make longest_run longer than lease.", _UNDER_LEASE),
+    Contradiction(
+        "key",
+        "anonymous",
+        Kind.AGAINST,
+        lambda key, anonymous: key is not None and anonymous == "shared",
+        "equal payloads of two clients would get one response. Identify the client: scope=…",
+    ),
+    Contradiction(
+        "suspect_action",
+        "anonymous",
+        Kind.AGAINST,
+        lambda action, anonymous: action == "refuse" and anonymous == "shared",
+        "clients without a login would learn of each other's requests. Identify the client: scope=…, or type "
+        'suspect_action="report".',
+        ("suspect", lambda suspect: suspect not in (None, MISSING)),
+    ),
 )
 
 
-def atomic_contradiction(own: Mapping[str, Any], terms: Resolved) -> str | None:
-    """Return why an "atomic" policy means nothing by a field of its `own`, and what to type; `None` if it does."""
-    if terms.guarantee is not Guarantee.ATOMIC:
-        return _FORGETS if own.get("on_failure") == "forget" else None
-    for name, of in FIELDS.items():
-        if of.needs_lease and own.get(name):
-            return (
-                f'{name} means nothing with guarantee="atomic", where all that a crash or a failure leaves is rolled back. '
-                f'Type guarantee="lease", or leave {name} out.'
-            )
-    if terms.claim_lease >= terms.ttl:
+class Place(Enum):
+    """Where fields are given together."""
+
+    MADE = "made"  # in a policy, just now: the settings may be others later
+    ROUTE = "route"  # in a policy, under the settings
+    SETTINGS = "settings"  # in the settings
+    WHOLE = "whole"  # in all of them: most of the fields are nobody's choice for this policy
+    __hash__ = object.__hash__  # as above
+
+
+def contradiction(own: Mapping[str, Any], left_out: Callable[[str], Any], place: Place) -> str | None:
+    """Return what fields that are given in one place say against each other, and what to type; `None` if they agree.
+
+    `left_out(name)` reads a field that is not given there; `MISSING`: it is not known.
+    """
+
+    def read(name: str, *, known: bool = True) -> Any:
+        value = own.get(name, MISSING)
+        return left_out(name) if value is MISSING and known else value
+
+    for each in CONTRADICTIONS:
+        if each.field not in own or _passes(each, place):
+            continue
+        together = each.kind is Kind.AGAINST or (each.late and place is Place.MADE)
+        value, other = own[each.field], read(each.other, known=not together)
+        if other is MISSING or (each.where and not each.where[1](read(each.where[0], known=place is not Place.MADE))):
+            continue
+        if each.clash(value, other):
+            return f"Policy({each.field}={_shown(value)}, {each.other}={_shown(other)}): {each.says}"
+    return None
+
+
+def _passes(each: Contradiction, place: Place) -> bool:
+    """Is the first field perhaps a default that was said elsewhere, or one for other policies, so that it does no harm?"""
+    if place is Place.WHOLE:
+        return each.kind is not Kind.AGAINST
+    return each.kind is Kind.IDLE and place is Place.SETTINGS and each.as_default
+
+
+def _shown(value: Any) -> str:
+    value = value.name if isinstance(value, Profile) else value
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def atomic_contradiction(terms: Resolved) -> str | None:
+    """Return why an "atomic" policy cannot be kept, and what to type; `None` if it can."""
+    if terms.guarantee is Guarantee.ATOMIC and terms.claim_lease >= terms.ttl:
         return f'make "CLAIM_LEASE" ({terms.claim_lease:g}) shorter than ttl ({terms.ttl:g}).'
     return None
 

@@ -223,6 +223,8 @@ FORM = Profile(
 
 _DIALECTS = ("stripe", "adyen", "paypal", "square", "repeatability", "aip155", "zalando", "iceberg")
 _COMMERCE = ("acp", "ucp", "adcp", "mastodon", "gocardless", "mollie")
+#: The names of those whose APIs refuse a request without a key: a policy says required=True beside them.
+COMPULSORY = frozenset({"acp", "ucp", "adcp"})
 #: By name: a profile, or the dotted path of one.
 SHIPPED: Mapping[str, Profile | str] = {
     "default": DEFAULT,

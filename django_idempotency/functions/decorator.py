@@ -128,6 +128,7 @@ def idempotent_function(
 
     named = {"functions": jmespath_functions, "options": jmespath_options}
     custom = {name: value for name, value in named.items() if value is not None}
+    _refuse_idle(custom, [key, validate], stores=store_body is not False, serializer=serializer)
 
     def selector(expression: Selecting | None) -> Selector | None:
         if expression is None or isinstance(expression, Selector):
@@ -185,6 +186,20 @@ def idempotent_function(
         )
 
     return decorate if function is None else decorate(function)
+
+
+def _refuse_idle(custom: dict[str, Any], selecting: list[Any], *, stores: bool, serializer: Any) -> None:
+    """Raise `ValueError` for an argument that has no effect beside the others."""
+    for name in custom:
+        if not any(isinstance(each, str) for each in selecting):
+            raise ValueError(
+                f"jmespath_{name} means nothing without an expression. Type one as key= or validate=, or leave jmespath_{name} out."
+            )
+    if serializer is not None and not stores:
+        raise ValueError(
+            "serializer means nothing with store_body=False, where no result is stored. Type store_body=True, or leave "
+            "serializer out."
+        )
 
 
 def guarded(terms: FunctionTerms) -> Any:

@@ -14,7 +14,7 @@ from asgiref.sync import iscoroutinefunction
 from django.core.exceptions import ImproperlyConfigured
 
 from .. import conf
-from ..core.policy import Policy, Resolved, async_contradiction
+from ..core.policy import Place, Policy, Resolved, async_contradiction, contradiction
 from ..core.records import Guarantee, Record
 from ..core.selectors import Selector
 from ..core.serialization.results import FunctionResults
@@ -68,7 +68,17 @@ class FunctionTerms:
                 raise ImproperlyConfigured(f"{self.name}: {name} is a function, not {hook!r}.")
             if iscoroutinefunction(hook) and (name == "on_replay" or not self.is_async):
                 raise ImproperlyConfigured(f"{self.name}: {name} must be a sync function.")
+        if (problem := self._contradiction(Place.MADE)) is not None:
+            raise ValueError(f"{self.name}: {problem}")
         _DECLARED.add(self)
+
+    def _contradiction(self, place: Place) -> str | None:
+        """Return what `on_replay` and its policy say against each other; `None` if they agree.
+
+        `on_takeover` is asked under either guarantee.
+        """
+        hooks = {} if self.on_replay is None else {"on_replay": self.on_replay}
+        return contradiction({**self.policy.given(), **hooks}, Policy.left_out, place)
 
     @cached_property
     def is_async(self) -> bool:
@@ -131,9 +141,12 @@ class FunctionTerms:
     def resolved(self) -> Resolved:
         """Return the policy with all its fields. Raises `ConfigurationError` if it contradicts the settings."""
         try:
-            return conf.resolve(self.policy)
+            resolved = conf.resolve(self.policy)
         except ValueError as error:
             raise ConfigurationError(f"{self.name}: {error}") from error
+        if self.on_replay is not None and (problem := self._contradiction(Place.ROUTE)):
+            raise ConfigurationError(f"{self.name}: {problem}")
+        return resolved
 
     @property
     def scope(self) -> str:

@@ -537,14 +537,14 @@ def test_atomic_is_the_innermost_stores_to_give(
     ("fields", "typed"),
     [
         ({"lease": 86400, "guarantee": "lease"}, "make lease shorter than ttl"),  # TTL is 86400
-        ({"ttl": 0.5, "lease": 0.1}, 'make "CLAIM_LEASE" (1) shorter'),  # CLAIM_LEASE is 1
+        ({"ttl": 0.5}, 'make "CLAIM_LEASE" (1) shorter'),  # CLAIM_LEASE is 1
         ({"store": "outsid"}, "It has 'default', 'outside'. Type one"),
         ({"store": "outside"}, 'guarantee="lease"'),
         ({"on_takeover": print}, 'guarantee="lease"'),
         ({"longest_run": 600}, 'guarantee="lease"'),
         ({"longest_run": 30, "guarantee": "lease"}, "make longest_run longer than lease"),  # LEASE is 30
         ({"undo_on": [LookupError]}, 'guarantee="lease"'),
-        ({"fresh_keys_by": "body.card"}, 'fresh_keys="60/m"'),
+        ({"lease": 60}, 'guarantee="lease"'),
     ],
 )
 @pytest.mark.parametrize("middleware", [True, False])
@@ -572,7 +572,12 @@ def test_results_of_steps_under_a_policy_that_stores_none(check: Check) -> None:
 
 @pytest.mark.parametrize(
     "fields",
-    [{}, {"ttl": 10, "lease": 5}, {"store": "outside", "guarantee": "lease"}, {"guarantee": "lease", "ttl": 31}],
+    [
+        {},
+        {"ttl": 10, "lease": 5, "guarantee": "lease"},
+        {"store": "outside", "guarantee": "lease"},
+        {"guarantee": "lease", "ttl": 31},
+    ],
 )
 def test_a_policy_that_can_be_kept_is_silent(check: Check, configure: Configure, fields: dict[str, Any]) -> None:
     """A policy that works together with the settings is silent."""

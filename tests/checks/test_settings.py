@@ -155,6 +155,8 @@ MALFORMED = [
     ("COUNT_REPLAYS", 1, "E003", '"COUNT_REPLAYS": False'),
     # ---- secrets
     ("DERIVE_SECRET", "", "E003", 'os.environ["DERIVE_SECRET"]'),
+    ("DERIVE_SECRET", "s", "E003", "at least 16 characters"),
+    ("DERIVE_SECRET", b"fifteen bytes..", "E003", "at least 16 characters"),
     ("DERIVE_SECRET", 12345, "E003", 'os.environ["DERIVE_SECRET"]'),
     ("DERIVE_SECRET", ["swordfish"], "E003", 'os.environ["DERIVE_SECRET"]'),
     ("DERIVE_SECRET_FALLBACKS", "swordfish", "E003", '"DERIVE_SECRET_FALLBACKS": ['),  # a secret for each letter
@@ -336,7 +338,7 @@ WELL_FORMED: list[dict[str, Any]] = [
     {"HEADER": "X-Request-Id", "PROBLEM_DOCS": "/help/idempotency/"},
     {"PROBLEM_DOCS": "https://api.example.com/problems/?lang=en"},
     {"PROBLEM_DOCS": None},
-    {"DERIVE_SECRET": b"\x00\xff", "DERIVE_SECRET_FALLBACKS": ("old", b"older")},
+    {"DERIVE_SECRET": b"\x00\xff" * 8, "DERIVE_SECRET_FALLBACKS": ("old", b"older")},
     {"SCOPE": "tests.checks.backends.not_a_store", "FINGERPRINT": "raw", "KEEP": {404}, "HEADERS": ["Location"]},
     {"SCOPE": lambda request: None, "KEEP": lambda response: None, "AUTHORIZE_REPLAY": lambda request, outcome: True},
     {"REQUIRED": True, "ANONYMOUS": "shared", "ON_BUSY": "wait", "ON_FAILURE": "hold", "ON_STORE_FAILURE": "open"},

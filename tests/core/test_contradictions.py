@@ -1,9 +1,26 @@
-"""The sentences about terms that contradict each other."""
+"""Each pair of fields of a policy: whether both may be said, and what is told if not."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import pytest
+from django.test import override_settings
+
+from django_idempotency import idempotent_function
 from django_idempotency.checks.routes import E030
-from django_idempotency.core.policy import async_contradiction
+from django_idempotency.checks.settings import check_settings
+from django_idempotency.contrib.dialects import PROFILES
+from django_idempotency.core.policy import CONTRADICTIONS, FIELDS, Contradiction, Kind, Policy, async_contradiction
+from django_idempotency.core.profiles import COMPULSORY
+from django_idempotency.core.records import MISSING
+from django_idempotency.errors import ConfigurationError
+from django_idempotency.http.plan import plan_of, resolve_policy
+
+from .test_policy import FIELDS as VALUES
 
 
 def test_what_is_async_cannot_be_atomic() -> None:
@@ -11,3 +28,255 @@ def test_what_is_async_cannot_be_atomic() -> None:
     said = 'shop.pay is async, and no transaction can cover it: it cannot be "atomic".'
     assert async_contradiction("shop.pay") == E030(view="shop.pay").msg == said
     assert async_contradiction("shop.pay", fix="Type it.") == f"{said} Type it."
+
+
+# ------------------------------------------------------------------------------------------------------- all the pairs
+
+#: Field → a character for each field above it. ".": whatever both say, each has its effect. "x": with some values one of them
+#: has none, or both do harm, and the policy is refused when it is made. "p": so it is, when its plan knows its profile.
+DECISIONS = {
+    "mode": "",
+    "required": ".",
+    "ttl": "..",
+    "seen_for": "...",
+    "lease": "..x.",
+    "longest_run": "....x",
+    "guarantee": "....xx",
+    "store": ".......",
+    "scope": "........",
+    "realm": ".........",
+    "anonymous": "..........",
+    "key": "..........x",
+    "key_format": "............",
+    "fingerprint": ".............",
+    "keep": "..............",
+    "headers": "...............",
+    "max_body": "................",
+    "store_body": "................x",
+    "max_request_body": "..................",
+    "buffer_stream": ".................x.",
+    "on_busy": "....................",
+    "wait": "....................x",
+    "on_failure": "......x...............",
+    "on_store_failure": ".......................",
+    "authorize_replay": "........................",
+    "on_replay": ".................x.......",
+    "on_takeover": "......x...................",
+    "undo_on": "......x....................",
+    "fresh_keys": "............................",
+    "fresh_keys_by": "............................x",
+    "suspect": "..............................",
+    "within": "..............................x",
+    "suspect_action": "..........x...................x.",
+    "methods": ".................................",
+    "profile": ".xp.......ppp.....................",
+}
+NAMES = list(FIELDS)
+#: Values that show a contradiction, beside those of `test_policy`.
+MORE: dict[str, list[Any]] = {"lease": [86400], "longest_run": [20], "profile": sorted(COMPULSORY)}
+
+
+def pairs(decision: str) -> Iterator[Any]:
+    for name, row in DECISIONS.items():
+        for other, decided in zip(NAMES, row, strict=False):
+            if decided == decision:
+                yield pytest.param(name, other, id=f"{name}-{other}")
+
+
+def values(name: str) -> list[Any]:
+    return [*VALUES[name][0], *MORE.get(name, [])]
+
+
+def refusals(one: str, other: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return why a policy is refused that says nothing but these two: the settings are not known."""
+    monkeypatch.setattr(Policy, "left_out", staticmethod(lambda _: MISSING))
+    found = []
+    for first, second in product(values(one), values(other)):
+        third: dict[str, Any] = {"suspect": "body.card"} if {one, other} == {"suspect_action", "anonymous"} else {}
+        fields: dict[str, Any] = {**third, one: first, other: second}
+        try:
+            Policy(**fields)
+        except ValueError as error:
+            found.append(str(error))
+    return found
+
+
+def test_each_pair_is_decided() -> None:
+    """A new field has a row, and in it a decision for each of the others: none is accepted in silence."""
+    assert list(DECISIONS) == NAMES
+    assert [len(row) for row in DECISIONS.values()] == list(range(len(NAMES)))
+    stated = {frozenset((each.field, each.other)) for each in CONTRADICTIONS}
+    decided = {
+        frozenset((name, other))
+        for name, row in DECISIONS.items()
+        for other, decision in zip(NAMES, row, strict=False)
+        if decision == "x"
+    }
+    assert stated == decided
+
+
+@pytest.mark.parametrize(("one", "other"), [*pairs("x")])
+def test_a_pair_that_stands_against_each_other(one: str, other: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The policy is refused when it is made. The message names both, and says what to type."""
+    found = refusals(one, other, monkeypatch)
+    assert 0 < len(found) < len(values(one)) * len(values(other))
+    for message in found:
+        assert re.match(rf"Policy\(({one}=.*, {other}|{other}=.*, {one})=.*\): ", message)
+        assert re.search(r"Type |make |: scope=…", message)
+
+
+@pytest.mark.parametrize(("one", "other"), [*pairs("."), *pairs("p")])
+def test_a_pair_of_which_each_has_its_effect(one: str, other: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing else is refused when it is made."""
+    assert refusals(one, other, monkeypatch) == []
+
+
+@pytest.mark.parametrize(("one", "other"), [*pairs("p")])
+def test_a_pair_that_the_profile_decides(one: str, other: str) -> None:
+    """With some profile of those that are shipped the plan is refused; `test_profile` has what it says."""
+    narrow = {"anonymous": "repeatability", "ttl": "repeatability", "key": "square", "key_format": "aip155"}[other]
+    value: Any = {"anonymous": "shared", "ttl": 60, "key": "body.id", "key_format": "uuid7"}[other]
+    Policy(**{other: value})
+    with pytest.raises(ConfigurationError, match="profile"):
+        resolve_policy(Policy(**{one: PROFILES[narrow], other: value}))
+
+
+# -------------------------------------------------------------------------------------------------- in two places, or one
+
+
+#: Of each row of the table two values that stand against each other, and one for the other field that does not.
+CLASHES: dict[tuple[str, str, str], tuple[Any, Any, Any]] = {
+    ("lease", "guarantee", "atomic"): (30, "atomic", "lease"),
+    ("longest_run", "guarantee", "atomic"): (600, "atomic", "lease"),
+    ("on_takeover", "guarantee", "atomic"): (print, "atomic", "lease"),
+    ("undo_on", "guarantee", "atomic"): ([LookupError], "atomic", "lease"),
+    ("on_failure", "guarantee", "atomic"): ("hold", "atomic", "lease"),
+    ("on_failure", "guarantee", "lease"): ("forget", "lease", "atomic"),
+    ("wait", "on_busy", "reject"): (5, "reject", "wait"),
+    ("fresh_keys_by", "fresh_keys", "None"): ("body.card", None, "60/m"),
+    ("within", "suspect", "None"): (60, None, "body.card"),
+    ("suspect_action", "suspect", "None"): ("refuse", None, "body.card"),
+    ("max_body", "store_body", "False"): (1024, False, True),
+    ("buffer_stream", "store_body", "False"): (True, False, True),
+    ("on_replay", "store_body", "False"): (max, False, True),
+    ("profile", "required", "False"): ("acp", False, True),
+    ("lease", "ttl", "30"): (30, 30, 86400),
+    ("lease", "longest_run", "30"): (30, 30, 60),
+    ("key", "anonymous", "shared"): ("body.id", "shared", "refuse"),
+    ("suspect_action", "anonymous", "shared"): ("refuse", "shared", "refuse"),
+}
+#: What else a clash needs.
+BESIDE: dict[str, dict[str, Any]] = {"lease": {"guarantee": "lease"}, "suspect_action": {"suspect": "body.card"}}
+ROWS = [
+    pytest.param(row, *case, id=f"{row.field}-{row.other}-{name[2]}")
+    for row, (name, case) in zip(CONTRADICTIONS, CLASHES.items(), strict=True)
+]
+IDLE = [each for each in ROWS if each.values[0].kind is Kind.IDLE]  # type: ignore[union-attr]
+
+
+def beside(row: Contradiction) -> dict[str, Any]:
+    return {} if row.kind is not Kind.AGAINST else BESIDE.get(row.field, {})
+
+
+def as_settings(**fields: Any) -> Any:
+    return override_settings(IDEMPOTENCY={name.upper(): value for name, value in fields.items()})
+
+
+def test_each_row_has_a_case() -> None:
+    """They are in the order of the table."""
+    assert [(row.field, row.other) for row in CONTRADICTIONS] == [(field, other) for field, other, _ in CLASHES]
+
+
+@pytest.mark.parametrize(("row", "value", "clash", "fit"), ROWS)
+def test_said_in_one_policy(row: Contradiction, value: Any, clash: Any, fit: Any) -> None:
+    """Both in one policy: it is refused when it is made; and a policy whose other field fits is not."""
+    with pytest.raises(ValueError, match=rf"^Policy\({row.field}=.*, {row.other}=.*\): "):
+        Policy(**{**beside(row), row.field: value, row.other: clash})
+    given = {**beside(row), row.field: value, row.other: fit}
+    if row.field in ("within", "suspect_action", "fresh_keys_by"):
+        pytest.importorskip("django_ratelimit")
+    plan_of(Policy(**given)).compile()
+
+
+@pytest.mark.parametrize(("row", "value", "clash", "fit"), IDLE)
+def test_no_effect_under_the_settings(row: Contradiction, value: Any, clash: Any, fit: Any) -> None:
+    """The policy says one, the settings the other: it is refused when it is made, or by its plan, and at the latest there."""
+    if clash != FIELDS[row.other].default:
+        with as_settings(**{row.other: fit}):
+            policy = Policy(**{row.field: value})
+        with as_settings(**{row.other: clash}), pytest.raises(ConfigurationError, match=row.field):
+            plan_of(policy).compile()
+        return
+    if not row.late:
+        with pytest.raises(ValueError, match=row.field):
+            Policy(**{row.field: value})
+    with as_settings(**{row.other: fit}):
+        policy = Policy(**{row.field: value})
+        plan_of(policy)
+    with pytest.raises(ConfigurationError, match=row.field):
+        plan_of(policy).compile()
+
+
+@pytest.mark.parametrize(("row", "value", "clash", "fit"), IDLE)
+def test_a_default_of_the_project(row: Contradiction, value: Any, clash: Any, fit: Any) -> None:
+    """The settings say one for the policies that need it: a policy which says the other is none of them, and can be kept."""
+    if callable(value):
+        value = f"{value.__module__}.{value.__name__}"
+    with as_settings(**{row.field: value}):
+        plan_of(Policy(**{row.other: clash})).compile()
+        said = [each.msg for each in check_settings() if each.id == "django_idempotency.E087"]
+    assert bool(said) is not (row.as_default or clash != FIELDS[row.other].default)
+
+
+@pytest.mark.parametrize("name", sorted(COMPULSORY))
+def test_an_api_that_demands_keys(name: str) -> None:
+    """Its profile stands beside required=True, in a policy or in the settings; "warn" is on the way there, and is heard."""
+    with pytest.raises(ValueError, match="Type required=True, too"):
+        Policy(profile=name)
+    with pytest.raises(ValueError, match="Type required=True, too"):
+        Policy(profile=PROFILES[name], required=False)
+    Policy(profile=name, required="warn")
+    with as_settings(required=True):
+        plan_of(Policy(profile=name)).compile()
+    with as_settings(profile=name):
+        assert "Type required=True, too" in "".join(each.msg for each in check_settings())
+        plan_of(Policy(required=False)).compile()  # this route says otherwise, and it says so
+    with as_settings(profile=name, required=True):
+        assert check_settings() == []
+
+
+def test_settings_that_are_not_known_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A policy of a module of settings is judged by itself alone, and by its plan later."""
+    monkeypatch.setattr("django_idempotency.conf.django_settings", type("Unread", (), {"configured": False}))
+    Policy(wait=5)
+    with pytest.raises(ValueError, match="on_busy"):
+        Policy(wait=5, on_busy="reject")
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"wait": 5}, "on_busy"),
+        ({"guarantee": "atomic", "on_failure": "hold"}, "guarantee"),
+        ({"store_body": False, "max_body": 9}, "store_body"),
+        ({"store_body": False, "on_replay": max}, "store_body"),
+        ({"store_body": False, "serializer": (str, str)}, "store_body"),
+        ({"jmespath_functions": type}, "jmespath_functions"),
+        ({"jmespath_options": object(), "key": min}, "jmespath_options"),
+    ],
+)
+def test_of_a_function(given: dict[str, Any], says: str) -> None:
+    """A guarded function is refused what has no effect, too, when it is decorated."""
+    with pytest.raises(ValueError, match=says):
+        idempotent_function(key_prefix="contradictory", **given)(lambda order: order)
+
+
+def test_of_a_function_under_the_settings() -> None:
+    """What they say later is for its plan to find."""
+
+    @idempotent_function(key_prefix="contradictory", on_replay=lambda result, record: result)
+    def charge(order: str) -> str:
+        return order
+
+    with as_settings(store_body=False), pytest.raises(ConfigurationError, match="on_replay"):
+        charge("7")

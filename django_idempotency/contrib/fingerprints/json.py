@@ -18,6 +18,8 @@ from ...http.bodies import fits, is_json
 #: Members, and each element of a list: `sent_at`, `trace.id`, `items[].line_id`, `[].id`.
 _PATH = re.compile(r"(?:(?:\[\])+\.)?[^.\[\]]+(?:\[\])*(?:\.[^.\[\]]+(?:\[\])*)*")
 _STEP = re.compile(r"[^.\[\]]+|\[\]")
+#: Members with these names are steps of JSONPath and JMESPath, or JSON Pointers: nobody means a member of that name.
+_OTHER_LANGUAGE = re.compile(r"[$@*]|/.*")
 
 Numbers = Literal["exact", "rfc8785"]
 
@@ -36,8 +38,11 @@ def json_body(*, exclude: Collection[str] = (), numbers: Numbers = "exact") -> J
     """
     if isinstance(exclude, str):
         raise TypeError(f"json_body(exclude={exclude!r}): type a list, such as exclude=[{exclude!r}].")
-    for path in exclude:
-        if not _PATH.fullmatch(path):
+    paths = tuple(exclude)
+    for path in paths:
+        if not isinstance(path, str):
+            raise TypeError(f'json_body(exclude=[{path!r}]): a path is text, such as "sent_at".')
+        if not _PATH.fullmatch(path) or any(_OTHER_LANGUAGE.fullmatch(step) for step in _STEP.findall(path)):
             raise ValueError(
                 f"json_body(exclude=[{path!r}]): a path names members of objects, and [] each element of a list, such as "
                 '"sent_at", "trace.id" or "items[].line_id".'
@@ -46,7 +51,7 @@ def json_body(*, exclude: Collection[str] = (), numbers: Numbers = "exact") -> J
         raise ValueError(f'json_body(numbers={numbers!r}): numbers is "exact" or "rfc8785".')
     if numbers == "rfc8785":
         _rfc8785()
-    return JSONBody(tuple(tuple(_STEP.findall(path)) for path in exclude), numbers)
+    return JSONBody(tuple(tuple(_STEP.findall(path)) for path in paths), numbers)
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,11 @@ def test_what_counts(path: str, change: dict[str, Any], counts: bool) -> None:
     assert same([path], BODY, dict(reversed(BODY.items())))
 
 
+def test_paths_that_can_be_read_once() -> None:
+    """They exclude what they name."""
+    assert json_body(exclude=iter(["a"])).exclude == (("a",),)  # type: ignore[arg-type]
+
+
 def test_a_list_of_objects() -> None:
     """A body may be a list."""
     assert same(["[].id"], [{"id": 1, "to": "a"}, 2], [{"id": 2, "to": "a"}, 2])
@@ -127,6 +132,13 @@ def test_what_is_compared_whole(body: bytes) -> None:
         ({"exclude": ["a..b"]}, "names members of objects"),
         ({"exclude": ["[]"]}, "names members of objects"),
         ({"exclude": ["a[0]"]}, "names members of objects"),
+        # Other languages, in which nothing would be excluded.
+        *(
+            ({"exclude": [path]}, "names members of objects")
+            for path in ("$.a", "$", "@.a", "*.a", "a.*", "/a", "/a/b", "")
+        ),
+        ({"exclude": b"ab"}, "a path is text"),
+        ({"exclude": [None]}, "a path is text"),
         ({"numbers": "float"}, '"exact" or "rfc8785"'),
     ],
 )

@@ -206,7 +206,7 @@ def test_the_schema_takes_what_the_profile_takes(name: str) -> None:
     """A key that matches the published pattern is read, and one that does not is malformed: clients can check it first."""
     profile = PROFILES[name]
     operation = {"requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}}}
-    made = describe(operation, Policy(profile=profile), lambda kind, name, component: component)
+    made = describe(operation, Policy(profile=profile, required=True), lambda kind, name, component: component)
     if profile.carrier == "body":
         parts = made["requestBody"]["content"]["application/json"]["schema"]["allOf"]
         schema, read = parts[1]["properties"][profile.field], plain_key

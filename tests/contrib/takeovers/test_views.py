@@ -15,7 +15,7 @@ from django.db.models import F
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.template import engines
 from django.template.response import TemplateResponse
-from django.test import AsyncClient, Client
+from django.test import AsyncClient, Client, override_settings
 from django.urls import path
 from django.views import View
 from ninja import NinjaAPI
@@ -149,7 +149,7 @@ urlpatterns = [
     path("large/", idempotent(guarantee="lease", on_takeover=hook, max_body=3)(plain)),
     path("mine/", idempotent(guarantee="lease", on_takeover=hook, authorize_replay=lambda *_: False)(plain)),
     path("paypal/", idempotent(guarantee="lease", on_takeover=hook, profile="paypal")(plain)),
-    path("atomic/", idempotent(guarantee="atomic", on_takeover=hook)(plain)),
+    path("atomic/", idempotent(on_takeover=hook)(plain)),
     path("nothing/", idempotent(guarantee="lease")(plain)),
     path("", ninja.urls),
     path("keys/<path:key>", IdempotencyKeyView.as_view()),
@@ -377,10 +377,15 @@ def test_without_a_hook(send: Send) -> None:
 
 
 def test_a_contradiction(user: User) -> None:
-    """A hook that would never be asked is an error before anything runs."""
+    """A hook that would never be asked is an error before anything runs; at once if the policy says it all."""
+    with pytest.raises(ValueError, match='guarantee="lease"'):
+        idempotent(guarantee="atomic", on_takeover=hook)
     client = Client()
     client.force_login(user)
-    with pytest.raises(ConfigurationError, match='guarantee="lease"'):
+    with (
+        override_settings(IDEMPOTENCY={"GUARANTEE": "atomic"}),
+        pytest.raises(ConfigurationError, match='guarantee="lease"'),
+    ):
         client.post("/atomic/", CHARGE, content_type="application/json", headers={"Idempotency-Key": KEY})
     assert effects() == 0
 

@@ -21,7 +21,7 @@ from django_idempotency.contrib.dialects import PROFILES, REPEATABILITY
 from django_idempotency.contrib.dialects.commerce import ADCP_EXCLUDED, adcp_replay
 from django_idempotency.contrib.dialects.wire import require_timely
 from django_idempotency.contrib.fingerprints.json import json_body
-from django_idempotency.core.profiles import IETF, Profile
+from django_idempotency.core.profiles import COMPULSORY, IETF, Profile
 from django_idempotency.errors import KeyAhead, KeyExpired, KeyMalformed
 from django_idempotency.http.plan import parse_key
 from django_idempotency.runtime.registry import stores
@@ -56,6 +56,8 @@ class Api:
     def __init__(self, name: str, **fields: Any) -> None:
         self.profile = PROFILES[name]
         self.status, self.ran = 201, 0
+        if name in COMPULSORY:
+            fields["required"] = True
         self.view = idempotent(profile=name, scope=lambda request: "client", **fields)(self._view)
         self.meanwhile: Callable[[], HttpResponse] | None = None
         self.inside: HttpResponse | None = None
@@ -329,6 +331,7 @@ def test_a_replay_of_adcp_has_the_context_of_its_own_request(context: Any) -> No
 
     @idempotent(
         profile="adcp",
+        required=True,
         scope=lambda request: "buyer",
         fingerprint=json_body(exclude=ADCP_EXCLUDED),
         on_replay=adcp_replay,

@@ -117,7 +117,7 @@ def test_an_unknown_name() -> None:
         ({"profile": replace(DEFAULT, max_length=32), "key_format": "uuid"}, None),
         ({"profile": "aip155", "anonymous": "shared"}, None),
         ({"profile": replace(DEFAULT, max_length=19), "anonymous": "shared"}, "identify the client"),
-        *(({"profile": profile}, None) for profile in PROFILES),
+        *(({"profile": profile, "required": True}, None) for profile in PROFILES),
     ],
 )
 def test_a_policy_that_cannot_keep_its_profile(given: dict[str, Any], said: str | None) -> None:
