@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any
 
 from django.contrib import admin
@@ -32,12 +33,12 @@ TOGETHER = 1000
 
 @admin.register(Message)
 class MessageAdmin(ReadOnlyAdmin):
-    list_display = ("topic", "key", "age", "attempts", "last_error", "not_before")
+    list_display = ("topic", "key", "age", "state", "attempts", "last_error", "retried")
     fields = (
         *("message_id", "topic", "key", "created_at", "masked_headers", "masked_payload"),
-        *("attempts", "last_error", "not_before"),
+        *("state", "attempts", "unended", "last_error", "retried"),
     )
-    readonly_fields = ("masked_headers", "masked_payload")
+    readonly_fields = ("masked_headers", "masked_payload", "state", "retried")
     ordering = ("pk",)
     actions = ("try_again",)
 
@@ -52,6 +53,19 @@ class MessageAdmin(ReadOnlyAdmin):
     @admin.display(description=_("age"), ordering="pk")
     def age(self, message: Message) -> str:
         return timesince(message.created_at)
+
+    @admin.display(description=_("state"))
+    def state(self, message: Message) -> str:
+        """Say what becomes of a message. One that is set aside waits for a person."""
+        if message.is_set_aside:
+            return gettext("set aside")
+        if message.unended:
+            return gettext("an attempt has begun")
+        return gettext("failed") if message.attempts else gettext("waits")
+
+    @admin.display(description=_("not before"), ordering="not_before")
+    def retried(self, message: Message) -> datetime | None:
+        return None if message.is_set_aside else message.not_before
 
     @admin.display(description=_("headers"))
     def masked_headers(self, message: Message) -> SafeString | str:
@@ -68,8 +82,8 @@ class MessageAdmin(ReadOnlyAdmin):
         for some in batches(queryset.only("pk", "key"), TOGETHER):
             waiting = Q(pk__in=[each.pk for each in some]) | Q(key__in={each.key for each in some if each.key})
             failed = self.get_queryset(request).filter(waiting, not_before__gt=utcnow())
-            # Not NULL: a relay looks for due retries among messages that have failed.
-            count += failed.update(not_before=utcnow())
+            # Not NULL: a relay looks for due retries among messages that have failed. One that was set aside begins anew.
+            count += failed.update(not_before=utcnow(), unended=0)
             ticked += len(some)
         self._log(request, queryset, ticked)
         self.message_user(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from datetime import datetime, timezone
 from typing import ClassVar, Final
 from uuid import uuid4
 
@@ -15,6 +16,8 @@ from ...models import InstantField
 from ..at_rest.encryption import opened, sealing
 from ..at_rest.sealed import CannotOpen
 
+#: The `not_before` of a message that is set aside: no relay tries it before a person says so.
+SET_ASIDE: Final = datetime(9999, 1, 1, tzinfo=timezone.utc)
 #: The one header of a sealed message; its value holds payload and headers.
 SEALED: Final = ":sealed"
 
@@ -37,9 +40,12 @@ class Message(models.Model):
     payload = models.JSONField(_("payload"), encoder=DjangoJSONEncoder, null=True)
     headers = models.JSONField(_("headers"), encoder=DjangoJSONEncoder, default=dict, blank=True)
     created_at = InstantField(_("created"))
+    #: Noted before each attempt, so that one which kills its relay counts as well.
     attempts = models.PositiveIntegerField(_("failed attempts"), default=0)
     last_error = models.CharField(_("last error"), max_length=255, blank=True)
     not_before = InstantField(_("not before"), null=True, help_text=_("It failed, and is retried after this time."))
+    #: How many of its last attempts have begun and not ended: the relay works at one, or has died in it.
+    unended = models.PositiveIntegerField(_("attempts without an end"), default=0, db_default=0)
 
     objects: ClassVar[models.Manager[Message]]
 
@@ -57,6 +63,11 @@ class Message(models.Model):
 
     def __str__(self) -> str:
         return f"{self.topic} {self.message_id}"
+
+    @property
+    def is_set_aside(self) -> bool:
+        """Have relays died in its attempts until one gave it up? Then a person decides, and those of its key wait."""
+        return self.not_before is not None and self.not_before >= SET_ASIDE
 
     def seal(self) -> None:
         """Seal payload and headers with ENCRYPTION_KEYS before they are written, if a key seals. Relays order by the rest."""

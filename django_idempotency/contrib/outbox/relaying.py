@@ -1,7 +1,9 @@
-"""Take due messages, publish them, delete the confirmed ones: one transaction per batch.
+"""Take due messages, note the attempt, publish them, delete the confirmed ones: two transactions per batch.
 
-When a message fails, the later ones of its key wait with it. When a relay dies, its locks are freed, and what it had
-published since its last COMMIT is published again under the same ids.
+When a message fails, the later ones of its key wait with it. When a relay dies, its locks are freed, and the attempts that
+it had noted have no end. What it had published since its last COMMIT is published again under the same ids: each message of
+that batch alone, so that the next death has only one to blame. That one waits like a failed message while the others
+continue. After `max_attempts` deaths it is set aside: it waits for a person, and the later ones of its key with it.
 """
 
 from __future__ import annotations
@@ -10,17 +12,19 @@ import logging
 import re
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import connections, transaction
+from django.db import Error, connections, transaction
 
 from ...errors import ConfigurationError
 from ...inspection import redaction
 from ...instrumentation.meters import SLOW, Metric
 from ...stores.base import utcnow
-from .models import Message
+from ...stores.orm.database_errors import lost_race
+from .models import SET_ASIDE, Message
 from .publishing import AWAY, Publish, refuse_promise
 from .taking import Taker
 
@@ -34,8 +38,15 @@ LAG = Metric("outbox.lag", "From the sending of a message to its publishing.", u
 LONGEST, LONGEST_ALONE = 5.0, 0.2
 #: Seconds until a failed message is retried: the first pause, doubled with each attempt, and the longest.
 BACK_OFF, LONGEST_BACK_OFF = 1, 300
+#: Deaths of relays in one message's attempts after which it is set aside.
+MAX_ATTEMPTS = 5
 
 _NOT_PUBLISHED = "Message %s to %s was not published, attempt %d: %s"
+_SUSPECT = "A relay died in a batch with message %s to %s, which is published alone now, attempt %d."
+_SET_ASIDE = (
+    "Message %s to %s is set aside: %s. It and those behind it of its key wait until somebody chooses 'Try again now' in the "
+    "admin, or deletes it."
+)
 _USERINFO = re.compile(r"//[^/@\s]+@")
 
 
@@ -45,17 +56,19 @@ class RelayedBatch:
 
     published: list[Message] = field(default_factory=list)
     failed: list[Message] = field(default_factory=list)
+    #: Those in whose attempts relays have died too often.
+    set_aside: list[Message] = field(default_factory=list)
     #: Why the batch ended early: the broker was unavailable.
     away: Exception | None = None
 
     def __bool__(self) -> bool:
-        """Was anything tried?"""
-        return bool(self.published or self.failed)
+        """Was anything tried, or set aside?"""
+        return bool(self.published or self.failed or self.set_aside)
 
     @property
     def positions(self) -> list[int]:
-        """The positions of all messages that were tried."""
-        return [message.pk for message in (*self.published, *self.failed)]
+        """The positions of all messages that were tried, or set aside."""
+        return [message.pk for message in (*self.published, *self.failed, *self.set_aside)]
 
 
 @dataclass(eq=False, repr=False)
@@ -68,6 +81,8 @@ class Relay:
     size: int = 100
     #: Only messages that are due now, so that none is tried twice?
     once: bool = False
+    #: Deaths in a message's attempts after which it is set aside.
+    max_attempts: int = MAX_ATTEMPTS
     stopping: Callable[[], bool] = lambda: False
 
     def __post_init__(self) -> None:
@@ -79,8 +94,8 @@ class Relay:
     def batch(self) -> RelayedBatch:
         """Publish due messages, and delete those that the broker has confirmed.
 
-        Runs at most five statements, however large the batch; one more for each message that failed, and for each 1,000
-        that wait or that other relays hold. Raises what the database raises; messages that were published by then are
+        Runs at most seven statements, however large the batch; one more for each message that failed, for all that it did
+        not come to, and for each 1,000 that wait or that other relays hold. Raises what the database raises; messages that were published by then are
         published again. Raises `ConfigurationError` on a connection that is not in autocommit, where the deletion would
         not be committed, and on one that a publisher has left in another schema.
         """
@@ -95,18 +110,79 @@ class Relay:
         began = time.monotonic()
         rather_new = began < self._rather_new_until
         with transaction.atomic(using=self.using, durable=True):
-            batch = self._published(self._taker.take(rather_new=rather_new))
-            stayed = not batch.published or self._taker.forget(batch.published)
-            for message in batch.failed:  # each by its position: see forget()
-                stayed = self._taker.note(message) and stayed
-            if not stayed:
-                raise ConfigurationError(
-                    f"The publisher has left the connection {self.using!r} in another schema, or has deleted messages. "
-                    "All of the batch is published again. Let the publisher restore the schema: with schema_context(…)."
-                )
+            noted, batch = self._begun(self._taker.take(rather_new=rather_new))
+        if noted:
+            opened = connection.connection
+            try:
+                with transaction.atomic(using=self.using, durable=True):
+                    batch = self._published_of(noted)
+            except (ConfigurationError, Error) as error:
+                # Whatever else leaves the batch may be the fault of a message, as a death would be.
+                broke = connection.connection is not opened  # its transaction could not even be rolled back
+                if broke or isinstance(error, ConfigurationError) or lost_race(error):
+                    self._not_made(noted)
+                raise
         if batch.failed and not (rather_new or self.once):
             self._rather_new_until = 2 * time.monotonic() - began
         return batch
+
+    def _begun(self, taken: list[Message]) -> tuple[list[Message], RelayedBatch]:
+        """Note that the attempt of these messages begins, and return them. One in which relays die too often is set aside.
+
+        Call it in the transaction that took them.
+        """
+        batch = RelayedBatch()
+        if not taken:
+            return [], batch
+        suspect = taken[0]
+        if suspect.unended >= self.max_attempts:
+            batch.set_aside.append(suspect)
+            self._set_aside(suspect)
+            return [], batch
+        for message in taken:
+            message.attempts += 1
+            message.unended += 1
+        if suspect.unended == 1:
+            self._taker.begin(taken)
+        else:
+            logger.warning(_SUSPECT, suspect.message_id, suspect.topic, suspect.attempts)
+            # This is what is known of it if its relay dies again.
+            suspect.last_error = _died(suspect.unended)
+            suspect.not_before = _next_attempt(suspect.attempts)
+            self._taker.note(suspect)
+        return taken, batch
+
+    def _set_aside(self, message: Message) -> None:
+        message.last_error = _died(message.unended)
+        message.not_before = SET_ASIDE
+        self._taker.note(message)
+        MESSAGES.record(outcome="set_aside")
+        logger.error(_SET_ASIDE, message.message_id, message.topic, message.last_error)
+
+    def _published_of(self, noted: Sequence[Message]) -> RelayedBatch:
+        """Lock noted messages again, publish them, and write how each attempt has ended. Call it in a transaction."""
+        held, cut_off = self._taker.hold(noted)
+        for message in held:
+            message.attempts -= 1  # a publisher is told how often the message has failed
+        batch = self._published(held)
+        stayed = not batch.published or self._taker.forget(batch.published)
+        for message in batch.failed:  # each by its position: see forget()
+            stayed = self._taker.note(message) and stayed
+        if not stayed:
+            raise ConfigurationError(
+                f"The publisher has left the connection {self.using!r} in another schema, or has deleted messages. "
+                "All of the batch is published again. Let the publisher restore the schema: with schema_context(…)."
+            )
+        tried = set(batch.positions)
+        untried = [message for message in held if message.pk not in tried]
+        self._taker.unbegin([*untried, *cut_off])
+        return batch
+
+    def _not_made(self, noted: Sequence[Message]) -> None:
+        """Note that no attempt was made of messages, as far as the database can be asked. The error is not theirs."""
+        with suppress(Error), transaction.atomic(using=self.using, durable=True):
+            held, cut_off = self._taker.hold(noted)
+            self._taker.unbegin([*held, *cut_off])
 
     def _published(self, taken: Sequence[Message]) -> RelayedBatch:
         batch, waiting = RelayedBatch(), set[str]()
@@ -171,11 +247,21 @@ class _Savepoint:
 def _note(message: Message, error: Exception) -> Message:
     """Note on a message why it failed, and when to retry it."""
     message.attempts += 1
-    wait = min(BACK_OFF * 2 ** min(message.attempts - 1, 30), LONGEST_BACK_OFF)
-    message.not_before = utcnow() + timedelta(seconds=wait)
+    message.unended = 0
+    message.not_before = _next_attempt(message.attempts)
     message.last_error = describe_error(error)
     logger.warning(_NOT_PUBLISHED, message.message_id, message.topic, message.attempts, message.last_error)
     return message
+
+
+def _next_attempt(attempts: int) -> datetime:
+    """Return when a message is tried again that has failed so often."""
+    wait = min(BACK_OFF * 2 ** min(attempts - 1, 30), LONGEST_BACK_OFF)
+    return utcnow() + timedelta(seconds=wait)
+
+
+def _died(times: int) -> str:
+    return f"{times} attempts to publish this message did not end: their relays died"
 
 
 def describe_error(error: BaseException) -> str:

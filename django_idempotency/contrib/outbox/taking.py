@@ -9,21 +9,27 @@ While it holds a head no other relay starts on that key, so the messages behind 
 Heads are found by reading pages in order and without locks, not by asking the database for the first of each key: that
 takes seconds at 100,000 rows with few keys. Messages that wait for their next attempt are separate in an index, so no
 page consists of them, however many there are. Locks use the primary key alone, so that InnoDB locks nothing else.
+
+An attempt is noted before it is made, in a transaction of its own, since a death in the middle of it undoes the other. So
+a relay takes messages twice: it locks them and notes the attempt (`take()`), commits, and locks them again to publish them
+(`hold()`). What another relay has taken in between is not what was noted any more, and is left to that one. A message whose
+attempts have begun and not ended is a *suspect*: it was in a batch whose relay died. Suspects are taken one at a time, so
+that only the one that kills is blamed for the next death.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from django.db import connections
-from django.db.models import BinaryField, Func, Q, QuerySet
+from django.db.models import BinaryField, F, Func, Q, QuerySet
 
 from ...stores.base import utcnow
-from .models import Message
+from .models import SET_ASIDE, Message
 
 #: Rows per page, with three columns each.
 PAGE = 1000
@@ -33,6 +39,11 @@ PAGE = 1000
 SWEEP = 5.0
 #: The longest that a message can wait for its next attempt. One that waits longer failed on a host with a fast clock.
 FARTHEST = timedelta(minutes=10)
+
+#: Seconds between looks at messages that another relay locks for an instant, to note an attempt that is ours already.
+INSTANTS = (0.002, 0.01, 0.05)
+#: The fields of a message that are read before it is published.
+NOTED = ("pk", "message_id", "topic", "key", "attempts", "last_error", "not_before", "unended")
 
 #: Position, key, and the time of its next attempt (`None`: it has not failed).
 Row = tuple[int, str, datetime | None]
@@ -50,14 +61,21 @@ class Lanes:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Is a message due at `at`? One beyond `far` failed on a host with a fast clock. `at=None`: first attempts only."""
+    """Is a message due at `at`? One beyond `far` failed on a host with a fast clock. `at=None`: first attempts only.
+
+    One that is set aside is never due.
+    """
 
     at: datetime | None
     far: datetime
 
     def __call__(self, not_before: datetime | None) -> bool:
         """Is a message due whose next attempt is at `not_before`? `None`: it has not failed."""
-        return not_before is None or (self.at is not None and not self.at < not_before <= self.far)
+        if not_before is None:
+            return True
+        if self.at is None or not_before >= SET_ASIDE:
+            return False
+        return not self.at < not_before <= self.far
 
 
 def sort(rows: Iterable[Row], *, due: Due) -> Lanes:
@@ -75,6 +93,15 @@ def sort(rows: Iterable[Row], *, due: Due) -> Lanes:
         elif key:
             lanes.waiting.add(key)
     return lanes
+
+
+#: A table of the positions in a parameter, for a statement that reads no other row.
+_MINE = "JSON_TABLE(%s, '$[*]' COLUMNS (id BIGINT PATH '$')) AS mine"
+
+
+def _is_same(found: Message, noted: Message) -> bool:
+    """Is a message as it was noted? If another relay has taken it since, it counts that attempt."""
+    return (found.message_id, found.unended) == (noted.message_id, noted.unended)
 
 
 class Taker:
@@ -106,10 +133,51 @@ class Taker:
         return any(lanes.heads for lanes in self._pages(self._due()))
 
     def take(self, *, rather_new: bool = False) -> list[Message]:
-        """Lock due messages and return them in order. Call it in a transaction, whose end releases the locks.
+        """Lock due messages, and return them in order, without what is in them: the first suspect, or those before it.
 
-        `rather_new` leaves out messages that have failed, and those behind them, unless there is nothing else.
+        Call it in a transaction, whose end releases the locks. `rather_new` leaves out messages that have failed, and those
+        behind them, unless there is nothing else.
         """
+        taken = self._due_messages(rather_new=rather_new)
+        first = next((place for place, message in enumerate(taken) if message.unended), len(taken))
+        return taken[: max(first, 1)]
+
+    def hold(self, noted: Sequence[Message]) -> tuple[list[Message], list[Message]]:
+        """Lock messages again whose attempt was noted. Return those that may be published, whole and in order, and the rest.
+
+        The rest are locked, too, but a message before them with their key is not ours any more: they would overtake it.
+        """
+        if not self.locks_rows:
+            self._lock_everything()
+        wanted = {message.pk: message for message in noted}
+        locked: dict[int, Message] = {}
+        for pause in (*INSTANTS, None):
+            missing = [position for position in wanted if position not in locked]
+            locked |= {message.pk: message for message in self._locked(missing, len(missing), whole=True)}
+            if pause is None or len(locked) == len(wanted) or not self._are_noted(wanted, locked):
+                break
+            time.sleep(pause)
+        ours: list[Message] = []
+        rest: list[Message] = []
+        cut = set[str]()
+        for position, message in wanted.items():
+            found = locked.get(position)
+            if found is None or not _is_same(found, message):
+                cut.add(message.key)
+            elif message.key and message.key in cut:
+                rest.append(found)
+            else:
+                ours.append(found)
+        return ours, rest
+
+    def _are_noted(self, wanted: Mapping[int, Message], held: Mapping[int, Message]) -> bool:
+        """Is one of the messages that another relay locks still as it was noted? Then it is free in an instant."""
+        missing = [position for position in wanted if position not in held]
+        there = self.messages.filter(pk__in=missing).only(*NOTED)
+        return any(_is_same(found, wanted[found.pk]) for found in there)
+
+    def _due_messages(self, *, rather_new: bool) -> list[Message]:
+        """Lock due messages, and return them in order."""
         if not self.locks_rows:
             self._lock_everything()
         return (rather_new and self._taken(self._due(rather_new=True))) or self._taken(self._due())
@@ -163,7 +231,7 @@ class Taker:
             return list(fresh), []
         again = Q(not_before__lte=due.at)
         if sweeps:
-            again |= Q(not_before__gt=due.far)
+            again |= Q(not_before__gt=due.far, not_before__lt=SET_ASIDE)
         failed = self.messages.filter(again).order_by("not_before", "pk").values_list("pk", "key", "not_before")[:PAGE]
         if not self._features.supports_slicing_ordering_in_compound:
             return list(fresh), list(failed)
@@ -208,36 +276,77 @@ class Taker:
         For `id IN (…)` MariaDB reads all of a small table, and locks as it reads. Two relays would wait for each other,
         and the one that the deadlock ends would publish again. No hint prevents that; the order of a join does.
         """
-        connection, positions = connections[self._using], [message.pk for message in messages]
-        if connection.vendor != "mysql" or not self._features.has_select_for_update_skip_locked:
+        positions = [message.pk for message in messages]
+        if not self._joins:
             ids = [message.message_id for message in messages]
             _, deleted = self.messages.filter(pk__in=positions, message_id__in=ids).delete()
             return deleted.get(Message._meta.label, 0) == len(positions)  # without what a project's CASCADE deletes
-        names = connection.settings_dict["NAME"], Message._meta.db_table  # in our database, whatever `USE` has chosen
-        table = ".".join(map(connection.ops.quote_name, names)).replace("%", "%%")  # the driver replaces %s
-        with connection.cursor() as cursor:
+        with connections[self._using].cursor() as cursor:
             cursor.execute(
-                "DELETE m FROM JSON_TABLE(%s, '$[*]' COLUMNS (id BIGINT PATH '$')) AS mine "
-                f"STRAIGHT_JOIN {table} AS m FORCE INDEX (PRIMARY) ON m.id = mine.id",
+                f"DELETE m FROM {_MINE} STRAIGHT_JOIN {self._table} AS m FORCE INDEX (PRIMARY) ON m.id = mine.id",
                 [json.dumps(positions)],
             )
             return int(cursor.rowcount) == len(positions)
 
+    def begin(self, messages: Sequence[Message]) -> None:
+        """Note that an attempt of messages that are locked here begins. Its end deletes them, or is noted."""
+        self._count(1, messages)
+
+    def unbegin(self, messages: Sequence[Message]) -> None:
+        """Note that an attempt which was to begin was not made. The messages are locked here."""
+        if messages:
+            self._count(-1, messages)
+        for message in messages:
+            if message.unended > 1:  # a suspect: it was due, and is again
+                here = self.messages.filter(pk=message.pk, message_id=message.message_id)
+                here.update(not_before=None)
+
+    def _count(self, number: int, messages: Sequence[Message]) -> None:
+        """Add a number to the attempts of locked messages, and to those without an end. Reads no other row: see forget()."""
+        positions = [message.pk for message in messages]
+        if not self._joins:
+            ids = [message.message_id for message in messages]
+            here = self.messages.filter(pk__in=positions, message_id__in=ids)
+            here.update(attempts=F("attempts") + number, unended=F("unended") + number)
+            return
+        with connections[self._using].cursor() as cursor:
+            ours = f"{_MINE} STRAIGHT_JOIN {self._table} AS m FORCE INDEX (PRIMARY) ON m.id = mine.id"
+            change = "SET m.attempts = m.attempts + %s, m.unended = m.unended + %s"
+            cursor.execute(f"UPDATE {ours} {change}", [json.dumps(positions), number, number])
+
     def note(self, message: Message) -> bool:
-        """Write why a message that is locked here has failed. Return `False` if it is not where it was."""
+        """Write what is known of a message that is locked here. Return `False` if it is not where it was."""
         here = self.messages.filter(pk=message.pk, message_id=message.message_id)
-        return bool(
-            here.update(attempts=message.attempts, last_error=message.last_error, not_before=message.not_before)
+        changed = here.update(
+            attempts=message.attempts,
+            last_error=message.last_error,
+            not_before=message.not_before,
+            unended=message.unended,
         )
+        return bool(changed)
+
+    @property
+    def _joins(self) -> bool:
+        """Must a statement join its positions, so that it reads no other row? See forget()."""
+        return connections[self._using].vendor == "mysql" and bool(self._features.has_select_for_update_skip_locked)
+
+    @property
+    def _table(self) -> str:
+        """The table, in our database, whatever `USE` has chosen."""
+        connection = connections[self._using]
+        names = connection.settings_dict["NAME"], Message._meta.db_table
+        return ".".join(map(connection.ops.quote_name, names)).replace("%", "%%")  # the driver replaces %s
 
     # --------------------------------------------------------------------------------------------------------- locks
 
-    def _locked(self, positions: list[int], most: int) -> list[Message]:
-        """Lock the rows that no other relay holds, and return them as they are now."""
+    def _locked(self, positions: list[int], most: int, *, whole: bool = False) -> list[Message]:
+        """Lock the rows that no other relay holds, and return them as they are now; `whole`: with what is in them."""
         if not positions:
             return []
         skips = self._features.has_select_for_update_skip_locked
         wanted = self.messages.filter(pk__in=positions).order_by("pk")
+        if not whole:
+            wanted = wanted.only(*NOTED)
         return list(wanted.select_for_update(skip_locked=skips)[:most])
 
     def _behind(self, heads: list[Message], lanes: Lanes) -> Iterator[Message]:

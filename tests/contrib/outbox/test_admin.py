@@ -17,7 +17,7 @@ from pytest_django import Settings
 
 from django_idempotency.contrib import outbox
 from django_idempotency.contrib.outbox import admin
-from django_idempotency.contrib.outbox.models import Message
+from django_idempotency.contrib.outbox.models import SET_ASIDE, Message
 from tests.contrib.at_rest.sealed.keys import FIRST, SECOND
 
 from ...support.factories import grant
@@ -103,6 +103,22 @@ def test_try_again_now(operator: Client) -> None:
     assert due() == [0, 2, 3]
     assert set(Message.objects.values_list("attempts", flat=True)) == {3}
     assert LogEntry.objects.count() == 2
+
+
+def test_a_message_that_is_set_aside(operator: Client) -> None:
+    """The list says so, and names no date; tried again, it has all of its attempts before it."""
+    first, behind = failed("a", "a")
+    Message.objects.filter(pk=first.pk).update(unended=5, not_before=SET_ASIDE)
+    Message.objects.filter(pk=behind.pk).update(not_before=None)
+    page = operator.get(reverse(LIST)).content.decode()
+    assert "set aside" in page
+    assert "9999" not in page
+    assert (
+        "9999" not in operator.get(reverse("admin:idempotency_outbox_message_change", args=[first.pk])).content.decode()
+    )
+    assert "1 message will be retried now." in try_again(operator, behind).content.decode()
+    first.refresh_from_db()
+    assert (due(), first.unended, first.is_set_aside) == ([0], 0, False)
 
 
 def test_many_are_tried_again(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from .....management.base import ProgressCommand
 from .....stores.orm import database_errors
 from ...models import Message
 from ...publishing import Publish, open_publisher, publisher_at
-from ...relaying import Relay, RelayedBatch, describe_error
+from ...relaying import MAX_ATTEMPTS, Relay, RelayedBatch, describe_error
 from ...waking import NAP, Listener
 
 logger = logging.getLogger("django_idempotency")
@@ -47,6 +47,13 @@ class Command(ProgressCommand):
         )
         parser.add_argument("--using", metavar="ALIAS", help="In DATABASES; where messages are written by default.")
         parser.add_argument("--batch", type=positive, default=100, metavar="MESSAGES", help="In a transaction; 100.")
+        parser.add_argument(
+            "--max-attempts",
+            type=positive,
+            default=MAX_ATTEMPTS,
+            metavar="TIMES",
+            help=f"Set a message aside in whose attempts relays have died so often; {MAX_ATTEMPTS}.",
+        )
         mode = parser.add_mutually_exclusive_group()
         mode.add_argument("--once", action="store_true", help="Publish the messages that are due, and exit.")
         mode.add_argument("--poll", type=not_negative, default=1.0, metavar="SECONDS", help="Between polls, idle; 1.")
@@ -58,6 +65,7 @@ class Command(ProgressCommand):
         self.once: bool = options["once"]
         self.poll: float = options["poll"]
         self.size: int = options["batch"]
+        self.max_attempts: int = options["max_attempts"]
         self.lines: bool = options["progress"] or self.verbosity > 1
         self.using: str = options["using"] or router.db_for_write(Message)
         self.stopping = False
@@ -106,7 +114,14 @@ class Command(ProgressCommand):
 
     def publish_on(self, publish: Publish) -> Exception | None:
         """Publish batch after batch. Return why the broker is unavailable, or `None` when nothing is left to do."""
-        relay = Relay(publish, using=self.using, size=self.size, once=self.once, stopping=lambda: self.stopping)
+        relay = Relay(
+            publish,
+            using=self.using,
+            size=self.size,
+            once=self.once,
+            max_attempts=self.max_attempts,
+            stopping=lambda: self.stopping,
+        )
         last = self.last() if self.once else 0
         while not self.stopping:
             batch = relay.batch()
@@ -178,7 +193,7 @@ class Command(ProgressCommand):
 
     def note(self, batch: RelayedBatch) -> None:
         self.published += len(batch.published)
-        self.failed += len(batch.failed)
+        self.failed += len(batch.failed) + len(batch.set_aside)
         self.progress()
 
     def so_far(self) -> str:
