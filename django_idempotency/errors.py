@@ -203,6 +203,17 @@ class RequestTooLarge(Problem):
     delivery = "never"
 
 
+class BodyIncomplete(Problem):
+    """A part of this request's body is missing: it is shorter than its Content-Length. The request was not carried out.
+
+    Send all of it again with the same key.
+    """
+
+    status, code, title, retry = 400, "body-incomplete", "The body is incomplete", "same-key"
+    retry_after = "1"
+    arises, delivery = staticmethod(_always), "later"
+
+
 class RequestMismatch(Problem):
     """This idempotency key was used for a different request. Repeat that request unchanged, or use a new key."""
 

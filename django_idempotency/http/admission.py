@@ -43,7 +43,7 @@ from ..runtime import switch
 from ..runtime.wings import extended, wing
 from ..scopes import scope_of
 from . import counting
-from .bodies import body_digest, require_bounded
+from .bodies import body_digest, receive, require_bounded
 from .call import Call
 from .exchange import (
     Exchange,
@@ -360,8 +360,8 @@ _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError)
 def fingerprint(request: Any, policy: Policy, user: Any = None, document: Any = None) -> bytes:
     """Return the 32 bytes of a request's digest. `request` is Django's, or DRF's around it.
 
-    An expression selects from `document`, or may select this `user`. Raises what reading the body raises in a view
-    (`UnreadablePostError`), `RequestTooLarge` for more than the policy's `max_request_body`, and
+    An expression selects from `document`, or may select this `user`. Whatever is compared, all of the body is there:
+    raises `BodyIncomplete` otherwise. Raises `RequestTooLarge` for more than the policy's `max_request_body`, and
     `ConfigurationError` when the body was read already or `policy.fingerprint` returns what is not a fingerprint.
     """
     http: HttpRequest = getattr(request, "_request", request)
@@ -371,10 +371,14 @@ def fingerprint(request: Any, policy: Policy, user: Any = None, document: Any = 
         part.encode("utf-8", "surrogatepass") for part in parts
     ]  # a client's charset may decode to lone surrogates
     rule: Any = policy.fingerprint
+    found = None
     if rule == "headers":
-        return request_digest(framed(texts), b"headers")
-    if rule not in FINGERPRINTS and (chosen := _chosen(request, texts, policy, user, document)) is not None:
-        return chosen
+        found = request_digest(framed(texts), b"headers")
+    elif rule not in FINGERPRINTS:
+        found = _chosen(request, texts, policy, user, document)
+    if found is not None:
+        receive(request, reads=policy.mode != OBSERVE)
+        return found
     return body_digest(texts, request, policy)
 
 
@@ -388,6 +392,7 @@ def _chosen(request: Any, texts: list[bytes], policy: Policy, user: Any, documen
         # The query counts only if it is selected, too.
         return None if selected is None else request_digest(framed(texts[:2]), b"selected", selected)
     require_bounded(getattr(request, "_request", request), policy.max_request_body)
+    receive(request, reads=policy.mode != OBSERVE)
     try:
         found = rule(request)
     except _UNREADABLE:

@@ -1,8 +1,11 @@
-"""Reads a request's body before its view does, and compares it by its meaning.
+"""Reads a request's body before its view does, refuses one that is cut short, and compares it by its meaning.
 
 The view can read everything again: forms are parsed by Django (or by DRF's parsers), uploaded files are rewound, a long
-body is spooled to disk. The policy limits how much is read (`max_request_body`), and `IN_MEMORY` how much of it is held
-in memory.
+body is spooled to disk. The policy limits how much is read to be compared (`max_request_body`), and `IN_MEMORY` how much
+of it is held in memory.
+
+Where a client's network dies in the middle of an upload, a WSGI server gives Django the bytes that came, as though they
+were all. `receive()` asks how many were announced, so half a request is never taken for a request.
 
 Django and REST framework offer no public way to ask whether a body was read, or to put it back: their private names are
 used in the last part only, and a test fails when a new version changes one of them.
@@ -14,14 +17,16 @@ import hashlib
 import json
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from io import SEEK_END
-from tempfile import TemporaryFile
+from contextlib import suppress
+from io import SEEK_END, BytesIO
+from tempfile import SpooledTemporaryFile, TemporaryFile
 from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import BadRequest, SuspiciousOperation
 from django.core.files.uploadedfile import UploadedFile
-from django.http import HttpRequest
+from django.core.handlers.wsgi import LimitedStream
+from django.http import HttpRequest, UnreadablePostError
 from django.http.multipartparser import MultiPartParserError
 from django.http.request import RawPostDataException
 from django.utils.datastructures import MultiValueDict
@@ -30,7 +35,7 @@ from ..core.concurrency import nothing
 from ..core.hashing import canonical_json, framed, request_digest
 from ..core.policy import Policy
 from ..core.profiles import Profile
-from ..errors import ConfigurationError, RequestTooLarge
+from ..errors import BodyIncomplete, ConfigurationError, RequestTooLarge
 
 CHUNK = 64 * 1024
 #: The longest body that is held in memory (bytes). A longer one is spooled to disk.
@@ -48,10 +53,11 @@ _GONE = (
 def body_digest(head: Sequence[bytes], request: Any, policy: Policy) -> bytes:
     """Return the digest of a request with this `head`, and of its body: of what it says, or of its bytes.
 
-    Raises `RequestTooLarge` for a body of more than the policy's `max_request_body`.
+    Raises `RequestTooLarge` for a body of more than the policy's `max_request_body`, and `BodyIncomplete`.
     """
     http: HttpRequest = getattr(request, "_request", request)
     require_bounded(http, policy.max_request_body)
+    receive(request)
     read_as, content = _read_as(request, http, policy)
     return request_digest(framed(head), read_as, content)
 
@@ -64,7 +70,7 @@ def _read_as(request: Any, http: HttpRequest, policy: Policy) -> tuple[bytes, by
         if fields is not None:
             return b"form", _form(request, fields, _ignored(policy))
     try:
-        if by_value and is_json(content_type) and fits(http):
+        if by_value and is_json(content_type) and hasattr(http, "_body"):
             canonical = canonical_json(http.body)
             if canonical is not None:
                 return b"json", canonical
@@ -186,12 +192,8 @@ def _rewindable(http: HttpRequest) -> Callable[[], None]:
     """Make a body readable again after it is parsed. Returns the function to call then."""
     if is_read(http):
         return nothing
-    if fits(http):
-        http.body  # noqa: B018 - Django caches the body
-        return nothing
-    for _ in chunks(http):
-        pass  # into the copy
-    return lambda: _put_back(http, http._stream)  # noqa: SLF001 - the copy
+    _read(http)
+    return nothing if is_in_memory(http) else lambda: _put_back(http)
 
 
 def read_already(request: Any, http: HttpRequest) -> Any:
@@ -213,14 +215,46 @@ def chunks(http: HttpRequest) -> Iterator[bytes]:
         return
     if is_read(http):
         raise RawPostDataException
-    # Longer than what is held in memory, and perhaps never read as `body`: read it as a stream, and put a copy in its
-    # place. A view that asks for a `body` beyond Django's limit gets RequestDataTooBig as usual.
-    copy = TemporaryFile(dir=settings.FILE_UPLOAD_TEMP_DIR)  # noqa: SIM115 - closed with the request
-    weakref.finalize(http, copy.close)
+    _read(http)
     while chunk := http.read(CHUNK):
-        copy.write(chunk)
         yield chunk
-    _put_back(http, copy)
+    _put_back(http)
+
+
+# ------------------------------------------------------------------------------------------------- is all of it here?
+
+#: On a request whose body we have read or judged: is it shorter than announced?
+_CUT = "_idempotency_body_cut"
+
+
+def receive(request: Any, *, reads: bool = True) -> None:
+    """Read a body that nobody has read, into memory or into a file. Raises `BodyIncomplete` if a part of it is missing.
+
+    `request` is Django's, or DRF's around it. Not `reads`: nothing is read, and only what is known already counts.
+    """
+    http: HttpRequest = getattr(request, "_request", request)
+    known = vars(http)
+    if _CUT not in known and "_stream" in known:  # a request that no server made has none
+        if http._read_started:  # type: ignore[attr-defined]  # noqa: SLF001
+            known[_CUT] = _was_cut(http, is_parsed=request is not http or is_form_parsed(http))
+        elif reads:
+            _read(http, only_to_judge=True)
+    if known.get(_CUT):
+        raise BodyIncomplete
+
+
+def _read(http: HttpRequest, *, only_to_judge: bool = False) -> None:
+    """Read all of a body that nobody has read, and note whether it was cut short. It can be read again after that.
+
+    `only_to_judge`: not where its length was not announced.
+    """
+    announced = _announced(http._stream, http)  # noqa: SLF001
+    if _CUT in vars(http) or (only_to_judge and announced <= 0):
+        return
+    cut = True
+    with suppress(UnreadablePostError):  # so some servers say that the client has gone
+        cut = (len(http.body) if fits(http) else _spool(http)) < announced
+    vars(http)[_CUT] = cut
 
 
 # --------------------------------------------------------------------------------------- what was read of it
@@ -245,7 +279,7 @@ def keep(http: HttpRequest) -> None:
     """Hold the bytes of a short JSON body before anything parses it, so that it can be compared by value after that."""
     is_fresh = not http._read_started  # type: ignore[attr-defined]  # noqa: SLF001
     if is_fresh and is_json((http.content_type or "").lower()) and fits(http):
-        http.body  # noqa: B018 - Django caches the body
+        _read(http)
 
 
 def require_bounded(http: HttpRequest, limit: int | None) -> None:
@@ -267,25 +301,88 @@ def _received(http: HttpRequest) -> int:
 
     On ASGI, chunks come without a Content-Length.
     """
-    try:
-        declared = int(http.META.get("CONTENT_LENGTH") or 0)
-    except ValueError:
-        declared = 0
     stream: Any = getattr(http, "_stream", None)  # of a request that no server made there is none
+    if isinstance(stream, LimitedStream):
+        return int(stream.limit)
+    return max(_declared(http), _buffered(stream) or 0)
+
+
+def _declared(http: HttpRequest) -> int:
+    """Return the Content-Length of a request; 0: it has none."""
+    try:
+        return int(http.META.get("CONTENT_LENGTH") or 0)
+    except ValueError:
+        return 0
+
+
+def _buffered(stream: Any) -> int | None:
+    """Return the length of a stream that is in memory or in a file; `None`: it is not, or it is closed."""
     try:
         here = stream.tell()
         stream.seek(0, SEEK_END)
-        buffered: int = stream.tell()
+        length: int = stream.tell()
         stream.seek(here)
-    except (AttributeError, OSError, ValueError):  # none, not seekable, or closed
-        return declared
-    return max(declared, buffered)
+    except (AttributeError, OSError, ValueError):
+        return None
+    return length
 
 
-def _put_back(http: HttpRequest, copy: Any) -> None:
-    """Let the request read its body from a copy, as though none of it had been read."""
-    copy.seek(0)
+def _announced(stream: Any, http: HttpRequest) -> int:
+    """Return how many bytes a stream that nobody has read shall have; 0: none, or nobody knows.
+
+    That is so where a middleware has put a stream of its own there. On ASGI, Django has read them into a file.
+    """
+    if isinstance(stream, LimitedStream):
+        return int(stream.limit)
+    return _declared(http) if isinstance(stream, SpooledTemporaryFile) else 0
+
+
+def _was_cut(http: HttpRequest, *, is_parsed: bool) -> bool:
+    """Is a body that somebody else has read, in whole or in part, shorter than announced? `False` if that is unknown.
+
+    A middleware may have replaced it by what it decompressed or decrypted. Its length is another one then, which the
+    middleware says in CONTENT_LENGTH; or it has replaced only the bytes, or left the Content-Encoding.
+    """
+    stream: Any = http._stream  # noqa: SLF001
+    if is_in_memory(http):
+        is_short = len(http.body) < _declared(http)
+        return is_short and "HTTP_CONTENT_ENCODING" not in http.META and _holds(stream, http.body)
+    if isinstance(stream, SpooledTemporaryFile):
+        length = _buffered(stream)
+        return length is not None and length < _declared(http)
+    if not is_parsed or not isinstance(stream, LimitedStream):
+        return False  # what is left of it belongs to who reads it
+    with suppress(OSError):
+        while stream.read(CHUNK):
+            pass  # a parser may leave what it does not need
+    return bool(stream._pos < stream.limit)  # type: ignore[attr-defined]  # noqa: SLF001
+
+
+def _holds(stream: Any, body: bytes) -> bool:
+    """Is this the stream that Django leaves behind when it has read a body, with the same bytes?"""
+    return isinstance(stream, BytesIO) and stream.getvalue() == body
+
+
+def _spool(http: HttpRequest) -> int:
+    """Put a copy on disk in the place of a body that is longer than what is held in memory. Returns its length.
+
+    A view that asks for a `body` beyond Django's limit gets RequestDataTooBig as usual.
+    """
+    if isinstance(http._stream, SpooledTemporaryFile):  # noqa: SLF001 - on ASGI it is such a copy
+        return _buffered(http._stream) or 0  # noqa: SLF001
+    copy = TemporaryFile(dir=settings.FILE_UPLOAD_TEMP_DIR)  # noqa: SIM115 - closed with the request
+    weakref.finalize(http, copy.close)
+    length = 0
+    while chunk := http.read(CHUNK):
+        length += copy.write(chunk)
     http._stream = copy  # noqa: SLF001
+    _put_back(http)
+    return length
+
+
+def _put_back(http: HttpRequest) -> None:
+    """Let the request read its body from its file, as though none of it had been read."""
+    http._stream.seek(0)  # noqa: SLF001
     http._read_started = False  # type: ignore[attr-defined]  # noqa: SLF001
 
 

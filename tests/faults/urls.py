@@ -8,6 +8,7 @@ urlpatterns = [
     path("ready/", views.ready),
     path("open/middleware/", views.bare),
     path("open/decorator/", views.decorated),
+    path("open/by-headers/", views.by_headers),
     path("open/mixin/", views.Mixed.as_view()),
     path("open/elsewhere/", views.charged_elsewhere),
     path("open/slow/", views.slow),

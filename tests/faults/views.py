@@ -61,6 +61,13 @@ def decorated(request: HttpRequest) -> JsonResponse:
 
 
 @csrf_exempt
+@idempotent(fingerprint="headers")
+def by_headers(request: HttpRequest) -> JsonResponse:
+    """Charge whatever has come, of which nothing is compared."""
+    return JsonResponse({**charge(request), "length": len(request.read())}, status=201)
+
+
+@csrf_exempt
 @idempotent(on_busy="wait", wait=PATIENCE)
 def waiting(request: HttpRequest) -> JsonResponse:
     return JsonResponse(charge(request), status=201)

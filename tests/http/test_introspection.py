@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from django.core.handlers.wsgi import LimitedStream
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.http.multipartparser import MultiPartParserError
@@ -58,6 +61,18 @@ def test_a_long_body_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_request_that_no_server_made() -> None:
     """It has no stream, and nothing to be read."""
     assert bodies.fits(HttpRequest())
+
+
+def test_how_much_of_a_stream_has_come() -> None:
+    """Django's stream knows how many bytes were announced and how many it has passed on; what it leaves in memory is a `BytesIO`."""
+    request = posted(b"12345")
+    stream: Any = request._stream
+    assert isinstance(stream, LimitedStream)
+    request.read(2)
+    assert (stream.limit, stream._pos) == (5, 2)  # type: ignore[attr-defined]
+    held = posted(b"12345")
+    assert held.body
+    assert bodies._holds(held._stream, b"12345")
 
 
 def test_a_form_that_failed_fails_again() -> None:

@@ -28,6 +28,7 @@ PROBLEMS: dict[type[Problem], tuple[int, str]] = {
     errors.KeyUnsupported: (501, "key-unsupported"),
     errors.ScopeRequired: (400, "scope-required"),
     errors.RequestTooLarge: (413, "request-too-large"),
+    errors.BodyIncomplete: (400, "body-incomplete"),
     errors.RequestMismatch: (422, "request-mismatch"),
     errors.InProgress: (409, "in-progress"),
     errors.TooManyKeys: (429, "too-many-keys"),

@@ -24,7 +24,7 @@ from ...core.records import Guarantee
 from ...errors import Problem
 from ...http.admission import is_covered
 from ...http.atomic_requests import atomic_requests, leave_atomic_requests, non_atomic_aliases, non_atomic_aliases_of
-from ...http.bodies import require_bounded
+from ...http.bodies import receive, require_bounded
 from ...http.exchange import call_on, stamp, without_key
 from ...http.kinds import Reason
 from ...http.markers import MARK, Mark, mark
@@ -109,7 +109,7 @@ class _GuardedView(View):
         if not _is_concerned(request, policy):
             return call()
         try:
-            _require_bounded(request, policy)
+            _receive(request, policy)
         except Problem as problem:
             return problem_response(problem, request)
         non_atomic = non_atomic_aliases_of(request)
@@ -156,7 +156,7 @@ class _AsyncGuardedView(_GuardedView):
         if not _is_concerned(request, policy):
             return cast("HttpResponseBase", await call())
         try:
-            _require_bounded(request, policy)
+            _receive(request, policy)
         except Problem as problem:
             return await aproblem_response(problem, request)
         if await operations.achanges_strawberry(self, request):
@@ -186,6 +186,8 @@ def _is_concerned(request: HttpRequest, policy: Policy) -> bool:
     return asking(policy, request) is not None
 
 
-def _require_bounded(request: HttpRequest, policy: Policy) -> None:
+def _receive(request: HttpRequest, policy: Policy) -> None:
+    """Refuse a body that is too long, or cut short: what is left of a mutation may read as a query."""
     if conf.field(policy, "mode") != OBSERVE:
         require_bounded(request, conf.field(policy, "max_request_body"))
+        receive(request)

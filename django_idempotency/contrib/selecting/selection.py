@@ -18,7 +18,7 @@ from django.utils.datastructures import MultiValueDict
 
 from ...core.canonical import TooDeep, UnhashableValue, canonical_bytes, digest
 from ...core.key_formats import ANY, ISSUED
-from ...core.policy import DOCUMENT, FINGERPRINTS, SELECTING, WARN, Policy, Resolved
+from ...core.policy import DOCUMENT, FINGERPRINTS, OBSERVE, SELECTING, WARN, Policy, Resolved
 from ...core.records import UnprintedBytes, prints
 from ...core.selectors import Selector
 from ...errors import ConfigurationError, KeyMissing, NotSelectable
@@ -30,6 +30,7 @@ from ...http.bodies import (
     is_json,
     is_parsed_as_form,
     read_already,
+    receive,
     require_bounded,
 )
 from ...http.plan import formatted, plain_key
@@ -114,10 +115,13 @@ def key_in_body(document: Document, policy: Resolved) -> str | None:
 def selected_key(document: Document, policy: Policy, scope: str) -> str | None:
     """Return the key that a policy selects from a request, or `None` when all or part of it is missing.
 
-    Raises `KeyMissing` instead if a key is required, what `formatted()` raises, `KeyForeign`, and `ConfigurationError` for values that cannot be hashed.
+    Raises `KeyMissing` instead if a key is required, what `formatted()` raises, `KeyForeign`, `BodyIncomplete`, and
+    `ConfigurationError` for values that cannot be hashed.
     """
     assert policy.key is not None
     selector, http = _selector(policy.key), document.http
+    if asks_request(policy.key) and fits(http):  # it may read the body, or half of it
+        receive(document.source, reads=policy.mode != OBSERVE)
     try:
         found = selector(document.source if asks_request(policy.key) else document)
         reason = NO_KEY.sentence if selector.is_missing(found) else ""
@@ -185,7 +189,8 @@ def selected_facts(document: Document, rule: str | Callable[[Any], Any], field: 
 class Document(Mapping[str, Any]):
     """A request as an expression sees it. `source` is Django's, or DRF's around it.
 
-    A body of more than `limit` bytes raises `RequestTooLarge` if an expression selects from it.
+    A body of more than `limit` bytes raises `RequestTooLarge` if an expression selects from it, and one that is cut short
+    `BodyIncomplete`.
     """
 
     def __init__(self, source: Any, user: Any, limit: int | None = None) -> None:
@@ -237,6 +242,7 @@ class Document(Mapping[str, Any]):
         if is_form or is_json(content_type):
             self.has_fields = True
             require_bounded(self.http, self._limit)
+            receive(self.source)
         try:
             if is_form:
                 if (fields := form_fields(self.source, self.http)) is not None:

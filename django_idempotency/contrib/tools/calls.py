@@ -26,9 +26,11 @@ from ...core.profiles import DEFAULT
 from ...core.records import Guarantee
 from ...core.statuses import HeaderStatus
 from ...decorators import idempotent
-from ...errors import Problem
+from ...errors import BodyIncomplete, Problem
+from ...http.bodies import receive
 from ...http.exchange import noted
 from ...http.plan import parse_key
+from ...http.problems import detail
 from ...http.responses import StoredResponse
 from ..selecting.functions import Unpackable, from_json
 from .refusals import refusal
@@ -56,35 +58,55 @@ class ToolCall(NamedTuple):
 class Refused(Exception):
     """A message that would pass by the guard: a JSON-RPC error (JSON-RPC 2.0 section 5.1)."""
 
-    def __init__(self, code: int, message: str) -> None:
+    def __init__(self, code: int, message: str, data: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
-        self.envelope = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
+        error: dict[str, Any] = {"code": code, "message": message}
+        if data is not None:
+            error["data"] = data
+        self.envelope = {"jsonrpc": "2.0", "id": None, "error": error}
 
 
-def has_call(request: HttpRequest, tools: Collection[str] | None, argument: str | None) -> bool:
+def has_call(
+    request: HttpRequest, tools: Collection[str] | None, argument: str | None, methods: Collection[str]
+) -> bool:
     """Is it a call of one of these tools? Then it has that as its `tool_call`. Raises `Refused`.
 
-    The header is taken away: it would be one key of all tools, and come before that of the message.
+    A call by a method that the policy does not guard is refused, since the view might carry it out. The header is taken
+    away: it would be one key of all tools, and come before that of the message.
     """
-    if request.method != "POST":
-        return False
-    sent = [request.META.pop(conf.meta_name(name), None) for name in dict.fromkeys((conf.get("HEADER"), MCP.field))]
-    header = next((each for each in sent if each is not None), None)
+    try:
+        receive(request)
+    except BodyIncomplete as problem:
+        data = {"code": problem.code, "retry": problem.retry}
+        raise Refused(PARSE_ERROR, detail(problem), data) from None
+    is_post = request.method == "POST"
     try:
         message = from_json(request.body)
     except Unpackable:
+        if not is_post:  # such as the end of a session
+            return False
         raise Refused(PARSE_ERROR, "This is not JSON.") from None
     if isinstance(message, list) and any(_is_call(each) for each in message):  # MCP 2025-06-18 has removed batches
         raise Refused(INVALID_REQUEST, "A batch may not call tools. Send each call as a request of its own.")
-    if not _is_call(message):
+    is_call = _is_call(message)
+    header = None
+    if is_post or is_call:
+        names = dict.fromkeys((conf.get("HEADER"), MCP.field))
+        sent = [request.META.pop(conf.meta_name(name), None) for name in names]
+        header = next((each for each in sent if each is not None), None)
+    if not is_call:
         return False
     params = _member(message, "params")
+    if tools is not None and params.get("name") not in list(tools):
+        return False
+    if request.method not in {name.upper() for name in methods}:
+        raise Refused(INVALID_REQUEST, "A call of a tool takes another method. Send it by POST.")
     key = _member(params, "_meta").get(META_KEY)
     if key is None and argument is not None:
         key = _member(params, "arguments").get(argument)
     named = message.get("id")
     request.tool_call = ToolCall(named if isinstance(named, (str, int)) else None, params, key, header)  # type: ignore[attr-defined]
-    return tools is None or params.get("name") in list(tools)
+    return True
 
 
 def _is_call(message: Any) -> bool:
@@ -182,7 +204,7 @@ def idempotent_tool_calls(
 
     The key is `params._meta["idempotency-key"]`, or the argument of the tool that is named by `argument`, or the header.
     Whatever else the view takes passes, and so do calls of other tools than `tools`, if that is given; a batch with a call is
-    refused. A problem is the result of the tool, with `isError` and what to do (`retry`), and status 200. A
+    refused, and so is a call by a method that `methods` does not name. A problem is the result of the tool, with `isError` and what to do (`retry`), and status 200. A
     replay has the id of its own request. Under `atomic` a result with `isError`, or a JSON-RPC error, is a failure, as a 5xx
     is: its writes are rolled back, and the key is free for the same call. Under `lease` it is stored as any other. `fields`
     are those of `Policy`, such as `required`, `scope` and `guarantee`.
@@ -208,7 +230,7 @@ def idempotent_tool_calls(
 
         def begin(request: HttpRequest, *given: Any, **more: Any) -> Any:
             """Return the response to a request, or what is awaited for it."""
-            call: Any = request.tool_call if has_call(request, tools, argument) else None  # type: ignore[attr-defined]
+            call: Any = request.tool_call if has_call(request, tools, argument, conf.field(policy, "methods")) else None  # type: ignore[attr-defined]
             has_key = call is not None and (call.key is not None or call.header is not None)
             return (bare if call is None else keyed if has_key else guarded)(request, *given, **more)
 

@@ -29,6 +29,7 @@ VERDICTS = {
     "key-unsupported": "drop",
     "scope-required": "drop",
     "request-too-large": "drop",
+    "body-incomplete": "again",
     "request-mismatch": "drop",
     "in-progress": "again",
     "too-many-keys": "again",

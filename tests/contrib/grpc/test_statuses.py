@@ -51,7 +51,8 @@ STATUSES: dict[type[errors.IdempotencyError], StatusCode] = {
         (
             *(errors.IdempotencyError, errors.Problem, errors.RecordUnreadable),
             *(errors.KeyNotIssued, errors.KeyAhead, errors.KeyUnsupported, errors.KeyUnknown, errors.RequestTooLarge),
-            *(errors.TooManyKeys, errors.PossibleDuplicate, errors.UnhashablePayload, errors.NotSelectable),
+            *(errors.BodyIncomplete, errors.TooManyKeys, errors.PossibleDuplicate),
+            *(errors.UnhashablePayload, errors.NotSelectable),
             *(errors.CallChanged, errors.CallResponseNotStored, errors.BatchFailed, errors.BrokerUnavailable),
             *(errors.ConfigurationError, errors.DurableInsideGuard, errors.CalledItself, errors.LeaseInTransaction),
             *(errors.ImplicitCommit, errors.StepsChanged, errors.StepResultNotStored, errors.StepsNotUndone),

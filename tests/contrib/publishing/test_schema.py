@@ -109,7 +109,7 @@ def test_our_responses_are_added(made: dict[str, Any]) -> None:
     assert set(responses) == {"201", "400", "403", "409", "413", "422", "500", "503"}
     examples = responses["400"]["content"]["application/problem+json"]["examples"]
     assert examples["key-missing"]["value"]["status"] == 400
-    assert set(examples) == {"key-missing", "key-malformed", "scope-required"}
+    assert set(examples) == {"key-missing", "key-malformed", "scope-required", "body-incomplete"}
     assert "Idempotent-Replayed" in responses["201"]["headers"]
     assert "key-missing" not in operation(made, "/documented/{id}/")["responses"]["400"]["description"]
 

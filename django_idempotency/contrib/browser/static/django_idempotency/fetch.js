@@ -54,7 +54,7 @@
   function judge({ status, redirected, type }, code, clean) {
     if (status >= 200 && status < 300 && !redirected) return "drop";
     if (code !== undefined && LOOKED_UP.includes(code)) return "keep";
-    if ([408, 425, 429].includes(status) || code === "in-progress" || (status >= 500 && status !== 501)) return "again";
+    if ([408, 425, 429].includes(status) || code === "in-progress" || code === "body-incomplete" || (status >= 500 && status !== 501)) return "again";
     if (status === 401 || ([412, 428].includes(status) && code !== "key-ahead")) return "keep"; // log in; read the state
     if (redirected || type === "opaqueredirect" || status < 400) return clean ? "drop" : "keep"; // to a login page, perhaps
     return clean || OF_OPERATION.includes(status) ? "drop" : "keep";
