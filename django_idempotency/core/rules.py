@@ -31,7 +31,8 @@ A claim that finds a record reads it in this order:
 2. Our own token on a running record: `Execute`. We claimed it a moment ago.
 3. Completed, and longer ago than its response is given: `Late` (`seen_for`), whatever the request is.
 4. Another request under the same key: `Mismatch`, even while the first one runs. The digest binds until the record
-   expires, unless a release has lifted it (a refused request may be corrected under the same key).
+   expires, unless a release has lifted it (a refused request may be corrected under the same key). Two digests that
+   different expressions made (`incomparable`) do not say that the request is another one: the ticket takes the record's.
 5. Completed, and not expired: `Replay`, or `Unreadable` if the store found no outcome that it could read. One that is
    sealed and could not be opened (see `at_rest`) is a `Replay` without headers and body.
 6. `takeable`: free, or expired, or the lease has ended. `Execute` where the store leaves the takeover to the guard's
@@ -56,11 +57,17 @@ from typing import NamedTuple
 from uuid import UUID
 
 from .at_rest import ERASED, HASHED, is_sealed, says_nothing
-from .hashing import first_operation, next_operation
-from .records import MISSING, REASON, TRACE, Guarantee, Outcome, Record, Settlement, Status, Ticket
+from .hashing import first_operation, next_operation, request_digest
+from .records import CALL_METHOD, MISSING, REASON, TRACE, Guarantee, Outcome, Record, Settlement, Status, Ticket
 
 #: The names of a response's headers, one after the other (RFC 9110 section 5.6.2), and of what is stored behind them.
 _NAMES = re.compile(rf"[!#$%&'*+.^_`|~0-9A-Za-z-]*({REASON})?({TRACE})?")
+
+
+#: The request digest of a function call that is identified by its key alone.
+UNBOUND = request_digest(b"call")
+#: Begins the name of the expression that made the digest of a function call. It is in place of a request's id.
+MADE_BY = "validate:"
 
 
 class Execute(NamedTuple):
@@ -150,9 +157,10 @@ def original_request(found: Record | Ticket) -> str:
     """Return the id of the request that did the work of a record, or will do it under a ticket.
 
     It is the request's own id, or else the owner token. The token is not a secret: it tells owners apart, and it never
-    comes from a client.
+    comes from a client. A function call has no id: what is there says by what its digest was made, see `incomparable()`.
     """
-    return found.request_id or str(found.owner)
+    is_request = found.method != CALL_METHOD
+    return found.request_id if found.request_id and is_request else str(found.owner)
 
 
 def expired(record: Record) -> bool:
@@ -188,6 +196,21 @@ def is_same_key(record: Record, ticket: Ticket) -> bool:
 def binds(record: Record, digest: bytes) -> bool:
     """Does the record only accept a request other than the one with this digest?"""
     return record.digest not in (b"", digest)
+
+
+def incomparable(record: Record, ticket: Ticket) -> bool:
+    """Did another expression make the digest of a function's record than the ticket's? Then neither says what the other does.
+
+    It is so after a release that adds, removes or respells `validate=`. `UNBOUND` says that there was no expression. Any other
+    digest is beside the name of its expression; one that an earlier version of this package made is beside none, and is
+    compared.
+    """
+    is_call = record.method == ticket.method == CALL_METHOD
+    if not is_call or not binds(record, ticket.digest) or not is_same_key(record, ticket) or expired(record):
+        return False
+    if UNBOUND in (record.digest, ticket.digest):
+        return True
+    return record.request_id.startswith(MADE_BY) and record.request_id != ticket.request_id
 
 
 def owned(record: Record, ticket: Ticket) -> bool:

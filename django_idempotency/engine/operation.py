@@ -12,6 +12,7 @@ It is sync: async calls hold no transaction. `lease` has the other guarantee.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import datetime, timedelta, timezone
@@ -20,7 +21,7 @@ from typing import Any, NoReturn, Protocol
 from ..core import conclusions, rules
 from ..core.conclusions import Conclusion, SettledState, WorkResult
 from ..core.failures import failed_with
-from ..core.records import Outcome, Record, Settlement, Ticket
+from ..core.records import Outcome, Record, Settlement, Ticket, shortened
 from ..core.rules import OUTRACED, Busy, Contended, Execute, Late, Mismatch, Race, Replay, Unreadable, Verdict
 from ..errors import (
     IdempotencyError,
@@ -38,6 +39,9 @@ from .waiting import SETTLE_PAUSE, Races, may_retry, pauses, wait_slots
 
 #: The verdicts after which a call that may wait claims again.
 WAITED_FOR = (Busy, Contended)
+
+
+logger = logging.getLogger("django_idempotency")
 
 
 class EventSink(Protocol):
@@ -144,6 +148,8 @@ class Operation:
         while True:
             try:
                 record = self.store.claim(self.ticket)
+                if record.digest != self.ticket.digest and self._adopts(record):
+                    continue
                 self._found(record)
                 verdict = self._judge(record)
             except LostRace:
@@ -168,6 +174,8 @@ class Operation:
         while True:
             try:
                 record = await self.store.aclaim(self.ticket)
+                if record.digest != self.ticket.digest and self._adopts(record):
+                    continue
                 self._found(record)
                 verdict = await self._ajudge(record)
             except LostRace:
@@ -200,6 +208,21 @@ class Operation:
             return self._claim()
         except StoreUnavailable:
             return busy
+
+    def _adopts(self, record: Record) -> bool:
+        """Take a record's digest if another expression made it: then it does not say that this is another request.
+
+        The work goes on as the same operation, with the same derived keys. Return whether to claim again.
+        """
+        if not rules.incomparable(record, self.ticket):
+            return False
+        logger.warning(
+            "%s: the key %s is known from a release with another validate=…, so what that selects is not compared.",
+            self.ticket.path,
+            shortened(self.ticket.key),
+        )
+        self.ticket = self.ticket._replace(digest=record.digest, request_id=record.request_id)
+        return True
 
     def _found(self, record: Record) -> None:
         """Note a record, and where a claim found it: another connection, or this one later, may look elsewhere."""

@@ -16,7 +16,7 @@ from ..core.canonical import UnhashableValue, canonical_bytes, digest, is_missin
 from ..core.hashing import record_id, request_digest
 from ..core.policy import async_contradiction
 from ..core.records import CALL_METHOD, Guarantee
-from ..core.rules import Verdict
+from ..core.rules import UNBOUND, Verdict
 from ..engine.deadlines import time_for
 from ..engine.lease import LeaseOperation
 from ..engine.operation import AtomicOperation, Operation
@@ -35,8 +35,6 @@ from .terms import FunctionTerms
 
 logger = logging.getLogger("django_idempotency")
 
-#: The request digest of a call that is identified by its key alone.
-UNBOUND = request_digest(b"call")
 #: On a function's terms: its plan.
 _PLAN = "_plan"
 
@@ -63,7 +61,7 @@ class Plan:
         self.handle = extended(CurrentOperation)
         #: May a wing say how a work ends?
         self.has_course = has_course(self.handle)
-        self.ticket = issuing(policy, method=CALL_METHOD, path=terms.name[:255])
+        self.ticket = issuing(policy, method=CALL_METHOD, path=terms.name[:255], request_id=terms.validated_by)
         #: The scope of its keys, where the policy names no realm.
         self.scope = terms.own_scope if policy.realm is None else None
         #: The labels of its figures; `None`: nothing is measured.

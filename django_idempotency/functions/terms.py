@@ -14,8 +14,10 @@ from asgiref.sync import iscoroutinefunction
 from django.core.exceptions import ImproperlyConfigured
 
 from .. import conf
+from ..core.canonical import digest
 from ..core.policy import Place, Policy, Resolved, async_contradiction, contradiction
 from ..core.records import Guarantee, Record
+from ..core.rules import MADE_BY
 from ..core.selectors import Selector
 from ..core.serialization.results import FunctionResults
 from ..errors import ConfigurationError
@@ -96,6 +98,19 @@ class FunctionTerms:
         if self.key is not None and self.arguments.always_has(self.key.field):
             return itemgetter(self.key.field)
         return self.key
+
+    @cached_property
+    def validated_by(self) -> str:
+        """Name the expression of `validate`, for the records whose digest it makes; "" without one. See `rules.incomparable()`."""
+        if self.validate is None:
+            return ""
+        expression: Any = self.validate.expression
+        if isinstance(expression, str):
+            spelling = "".join(expression.split())
+        else:
+            kind = expression if hasattr(expression, "__qualname__") else type(expression)
+            spelling = f"{kind.__module__}.{kind.__qualname__}()"
+        return MADE_BY + digest([self.arguments.only, spelling])[:16]
 
     @cached_property
     def identifying(self) -> frozenset[str] | None:

@@ -52,7 +52,7 @@ def event_of(event: str, operation: Operation, request: Any) -> AuditEvent:
         request=f"{ticket.method} {ticket.path if where is None else where}"[:255],
         owner=_hash_of(ticket.owner),
         actor=_actor(operation, request)[:255],
-        request_id=ticket.request_id,
+        request_id="" if ticket.method == CALL_METHOD else ticket.request_id,
     )
 
 
