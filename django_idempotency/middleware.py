@@ -16,7 +16,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from . import conf
-from .core.concurrency import in_thread, run_to_completion
+from .core.concurrency import run_to_completion
 from .core.policy import SAFE_METHODS
 from .errors import ConfigurationError, Problem
 from .http import counting
@@ -43,6 +43,7 @@ from .http.views import PlannedRoute, planned_route, route_of
 from .instrumentation.meters import meters
 from .instrumentation.outcomes import UNKEYED
 from .runtime.wings import wing
+from .stores.lending import in_database_thread
 
 
 class IdempotencyMiddleware:
@@ -143,13 +144,15 @@ class IdempotencyMiddleware:
         call = None
         try:
             # A function of EXEMPT may query a database.
-            if await in_thread(_passes, request, route, when=bool(route.plan.exemptions)):
+            if await in_database_thread(_passes, request, route, when=bool(route.plan.exemptions)):
                 return None
             user = await auser_of(request, route.plan.policy)
-            keyed = await sync_to_async(key_with_owner)(request, route.plan.policy, user=user, by="middleware")
+            owned = partial(key_with_owner, request, route.plan.policy, user=user, by="middleware")
+            keyed = await in_database_thread(owned, keep=True)
             if keyed is not None:
                 facts = _facts(request, route, args, kwargs)
-                call = await sync_to_async(call_of)(request, keyed, user=user, **facts)
+                identified = partial(call_of, request, keyed, user=user, **facts)
+                call = await in_database_thread(identified, keep=keyed.claims_in_database)
         except Problem as problem:
             return await aproblem_response(problem, request)
         except (ConfigurationError, ImproperlyConfigured) as error:

@@ -26,6 +26,7 @@ FOLDERS = (
 )
 #: Modules of these folders that import a package more: the core's meeting with it is what they test.
 NEED_MORE = {
+    "entry_points/test_connections.py": "adrf",
     "entry_points/test_shapes.py": "adrf",
     "entry_points/test_traced.py": "wrapt",
     "entry_points/test_unguarded.py": "graphql",

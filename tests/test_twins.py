@@ -78,13 +78,13 @@ class Same(ast.NodeTransformer):
         return ast.arg(node.arg)
 
     def visit_Call(self, node: ast.Call) -> Any:
-        """Look through run_to_completion(x), sync_to_async(x)(…) and in_thread(x, …)."""
+        """Look through run_to_completion(x), sync_to_async(x)(…) in_thread(x, …) and in_database_thread(x, …)."""
         called = node.func
         if isinstance(called, ast.Name) and called.id == "run_to_completion":
             return self.visit(node.args[0])
         if isinstance(called, ast.Call) and isinstance(called.func, ast.Name) and called.func.id == "sync_to_async":
             return self.generic_visit(ast.Call(called.args[0], node.args, node.keywords))
-        if isinstance(called, ast.Name) and called.id == "in_thread":
+        if isinstance(called, ast.Name) and called.id in {"in_thread", "in_database_thread"}:
             return self.generic_visit(ast.Call(node.args[0], node.args[1:], []))
         return self.generic_visit(node)
 

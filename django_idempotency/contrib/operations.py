@@ -12,7 +12,6 @@ from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from asgiref.sync import sync_to_async
 from django.db import connections
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -38,6 +37,7 @@ from ..http.responses import render
 from ..http.run import aconclude, aended, conclude, require_lease
 from ..http.unguarded import areport_unguarded, note_unreached, report_unguarded
 from ..http.views import route_of
+from ..stores.lending import in_database_thread
 
 #: Errors in the function that the guard answers: derive() without a store, a query after the transaction was lost.
 _OURS = (OperationUnknown, TransactionLost)
@@ -202,7 +202,7 @@ class OperationCall:
 
     async def _aopen(self, keyed: Keyed) -> None:
         user = await auser_of(self.request, self.policy)
-        call = await sync_to_async(self._call)(keyed, user)
+        call = await in_database_thread(self._call, keyed, user, keep=keyed.claims_in_database)
         if call is None:
             return
         require_lease(call, "This operation")

@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable
 from datetime import datetime, timezone
 from enum import Enum
+from functools import partial
 from os import environ
 from typing import Any, Literal, NamedTuple
 from uuid import uuid4
 
-from asgiref.sync import sync_to_async
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 from django.utils.encoding import escape_uri_path
@@ -42,6 +42,7 @@ from ..instrumentation.outcomes import UNGUARDED, UNKEYED
 from ..runtime import switch
 from ..runtime.wings import extended, wing
 from ..scopes import scope_of
+from ..stores.lending import in_database_thread, keep_opened
 from . import counting
 from .bodies import body_digest, receive, require_bounded
 from .call import Call
@@ -89,6 +90,11 @@ class Keyed(NamedTuple):
     key: Key
     exchange: Exchange
 
+    @property
+    def claims_in_database(self) -> bool:
+        """Does its claim follow on a connection of Django's?"""
+        return self.plan.store.using is not None
+
 
 def admit(
     request: HttpRequest, policy: Policy, *, user: Any, source: Any, by: str, strict: bool = True, **facts: Any
@@ -104,7 +110,8 @@ async def aadmit(request: HttpRequest, policy: Policy, *, by: str, source: Any =
         return None
     if "user" not in facts:
         facts["user"] = await auser_of(request, policy)
-    return await sync_to_async(call_of)(request, keyed, source=source or request, **facts)
+    identified = partial(call_of, request, keyed, source=source or request, **facts)
+    return await in_database_thread(identified, keep=keyed.claims_in_database)
 
 
 # --------------------------------------------------------------------------------------------------------- is there a key?
@@ -346,7 +353,7 @@ async def auser_of(request: HttpRequest, policy: Policy) -> Any:
     if conf.field(policy, "mode") == OBSERVE:
         return user
     if hasattr(request, "auser") and (user is None or isinstance(user, SimpleLazyObject)):
-        found = await request.auser()
+        found = await keep_opened(request.auser)
         return found if user is None or found.is_authenticated else user
     return user
 

@@ -14,13 +14,12 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from asgiref.sync import sync_to_async
-from django.db import connections
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from ..core import conclusions
 from ..core.conclusions import SettledState, WorkResult
-from ..core.concurrency import in_thread, nothing, run_to_completion
+from ..core.concurrency import nothing, run_to_completion
 from ..core.failures import failed_with
 from ..core.policy import Resolved
 from ..core.records import MISSING, Outcome, Ticket
@@ -44,6 +43,7 @@ from ..instrumentation.outcomes import DEGRADED, outcome_of_verdict, traced
 from ..runtime.handle import Course
 from ..runtime.transactions import arefuse_open_transactions, refuse_open_transactions
 from ..runtime.wings import Listener
+from ..stores.lending import in_database_thread
 from . import counting
 from .atomic_requests import NONE_OPENED, OpenedTransactions, asks_for_transaction
 from .exchange import Exchange, RequestIdempotency, set_headers
@@ -167,11 +167,11 @@ class Call:
     async def aopen(self, within: OpenedTransactions = NONE_OPENED) -> HttpResponseBase | None:
         """See open()."""
         for each in self._listeners:
-            await sync_to_async(each.arrived)(self)
+            await in_database_thread(each.arrived, self)
         try:
             verdict = await self._aclaim(within)
         except StoreUnavailable as error:
-            await sync_to_async(self._go_without_store)(error)
+            await in_database_thread(self._go_without_store, error)
             return None
         if isinstance(verdict, Replay):
             return await sync_to_async(self._replay)(verdict)
@@ -214,7 +214,7 @@ class Call:
         """See _screen()."""
         for each in self._listeners:
             try:
-                await run_to_completion(sync_to_async(each.claimed)(self, run))
+                await run_to_completion(in_database_thread(each.claimed, self, run))
             except BaseException as error:
                 if self.operation.left_as is None:  # interrupted
                     await self.aabandon(error, each.forget)
@@ -232,7 +232,7 @@ class Call:
             self.abandon(error, forget)
             return
         await run_to_completion(self.operation.aabandon())
-        await run_to_completion(sync_to_async(forget)())
+        await run_to_completion(in_database_thread(forget))
         self.exchange.status, self.exchange.original = HeaderStatus.REFUSED, ""
 
     def _begin(self, run: Execute | None) -> None:
@@ -404,8 +404,8 @@ class Call:
         if self.degraded:
             return self._stamp(response, self._leave())
         try:
-            ended, outcome = await in_thread(
-                self._conclude, response, close=connections.close_all, when=self._asks_of(response)
+            ended, outcome = await in_database_thread(
+                self._conclude, response, keep=self._alias is not None, when=self._asks_of(response)
             )
             if ended is WorkResult.DROPPED and self.plan.has_course and await self.course.ahave_begun():
                 ended, outcome = _refused_after_steps(response)
@@ -418,7 +418,7 @@ class Call:
         finally:
             status = self._leave()  # also if only a callback of the COMMIT has failed
             for each in self._listeners:
-                await in_thread(each.ended, self)
+                await in_database_thread(each.ended, self)
         return self._stamp(response, status)
 
     def fail(self, error: BaseException, *, committed: Committed = _nothing_committed) -> Problem:
@@ -453,8 +453,8 @@ class Call:
         if (left := await self.course.aleft_by(error)) is not None:
             response, error = None, left
         else:
-            response, error = await in_thread(
-                self._ended, error, committed, close=connections.close_all, when=_asks_about(error)
+            response, error = await in_database_thread(
+                self._ended, error, committed, keep=self._alias is not None, when=_asks_about(error)
             )
         try:
             if response is None:
@@ -483,7 +483,7 @@ class Call:
             if not self.degraded:
                 await self.operation.asettle(*self._end_after(error))
                 for each in self._listeners:
-                    await in_thread(each.ended, self)
+                    await in_database_thread(each.ended, self)
         finally:
             self._leave()
         raise error

@@ -8,14 +8,13 @@ from __future__ import annotations
 import logging
 from typing import Any, NamedTuple
 
-from asgiref.sync import sync_to_async
-
 from ..core.conclusions import WorkResult
 from ..core.policy import Duration, Policy, Resolved, seconds
 from ..core.records import CANCELLATIONS, Outcome, OutcomeKind
 from ..engine.operation import Operation
 from ..errors import ConfigurationError, KeyTooOld, OperationHeld, Problem
 from ..instrumentation.trail import trail
+from ..stores.lending import in_database_thread
 from .derivation import Unstored, derive, is_usable
 
 logger = logging.getLogger("django_idempotency")
@@ -167,7 +166,7 @@ class OperationHandle:
 
     async def arefer(self, kind: str, value: Any) -> None:
         """See refer()."""
-        return await sync_to_async(self.refer)(kind, value)
+        return await in_database_thread(self.refer, kind, value)
 
     @property
     def lost(self) -> bool:

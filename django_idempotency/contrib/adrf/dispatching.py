@@ -31,6 +31,7 @@ from ...rest_framework import problems
 from ...rest_framework.guarding import ViewTerms, finished, handled, headed, judge
 from ...rest_framework.inside import DispatchFinished
 from ...rest_framework.problems import IdempotencyException
+from ...stores.lending import in_database_thread
 
 Run = Callable[[], Awaitable[HttpResponseBase]]
 
@@ -114,7 +115,9 @@ class _AsyncGuardedHandler:
     async def _open(self, request: Any) -> None:
         terms = self._terms
         # A project's own may query a database, which an event loop refuses.
-        policy = terms.fixed or await sync_to_async(terms.policy_of)(self._view)
+        policy = terms.fixed
+        if policy is None:
+            policy = await in_database_thread(terms.policy_of, self._view)
         call = await _admit(request, policy, strict=terms.strict)
         if call is None:
             await areport_unguarded(request._request)

@@ -15,13 +15,13 @@ from typing import Any
 
 from django.db import connections, router, transaction
 
-from ...core.concurrency import in_thread
 from ...core.records import Guarantee, Record, shortened
 from ...engine.operation import Operation
 from ...errors import StoreUnavailable
 from ...instrumentation.meters import Metric
 from ...instrumentation.trail import Trail
 from ...signals import EVENTS
+from ...stores.lending import in_database_thread
 from .models import AuditEvent, Reference
 from .rows import event_of, intervention_of, reference_of
 
@@ -56,7 +56,7 @@ class DatabaseTrail(Trail):
 
     async def aevent(self, event: str, operation: Operation, request: Any) -> None:
         """See event()."""
-        return await in_thread(self.event, event, operation, request, close=connections.close_all)
+        return await in_database_thread(self.event, event, operation, request)
 
     def _event(self, event: str, operation: Operation, request: Any) -> None:
         alias = database()

@@ -15,13 +15,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from asgiref.sync import sync_to_async
-
 from ...core.concurrency import new_lock, run_to_completion
 from ...core.driving import adrive, drive
 from ...engine.deadlines import remaining
 from ...errors import CallWithoutName, ConfigurationError, DeadlinePassed, StreamedRequest
 from ...stores.base import utcnow
+from ...stores.lending import in_database_thread
 from . import rules
 from .adaptive import MOST_HOSTS, Turns, pace_of
 from .ledger import Ledger, Started
@@ -190,7 +189,7 @@ class Exchange:
 
         async def do(wanted: Wanted) -> Any:
             if wanted is None:
-                return await run_to_completion(sync_to_async(self._start)())
+                return await run_to_completion(in_database_thread(self._start))
             return await (send(wanted.key, self._left()) if isinstance(wanted, Started) else asyncio.sleep(wanted))
 
         try:
@@ -201,7 +200,7 @@ class Exchange:
         finally:
             self._turns.leave()
             if self._open is not None:
-                await run_to_completion(sync_to_async(self._end)())
+                await run_to_completion(in_database_thread(self._end))
 
     def _attempts(self) -> Generator[Wanted, Any, Answer]:
         while True:

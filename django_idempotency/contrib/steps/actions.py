@@ -19,6 +19,7 @@ from ...core import driving
 from ...core.concurrency import in_thread
 from ...errors import ConfigurationError
 from ...runtime.current_step import CURRENT_STEP, RunningStep
+from ...stores.lending import in_database_thread
 
 T = TypeVar("T")
 
@@ -34,7 +35,7 @@ class Query:
         return self._query(*self._given)
 
     async def arun(self) -> Any:
-        return await in_thread(self._query, *self._given, close=connections.close_all)
+        return await in_database_thread(self._query, *self._given)
 
 
 @dataclass(frozen=True, slots=True)

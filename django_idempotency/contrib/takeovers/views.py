@@ -6,12 +6,11 @@ import logging
 from typing import Any, NamedTuple
 
 from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
-from django.db import connections
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from ...core.conclusions import SettledState, WorkResult
-from ...core.concurrency import in_thread, run_to_completion
+from ...core.concurrency import run_to_completion
 from ...core.records import MISSING, Outcome, OutcomeKind, shortened
 from ...core.rules import original_request
 from ...core.statuses import HeaderStatus
@@ -22,6 +21,7 @@ from ...http.exchange import set_headers
 from ...http.responses import FINAL, capture, rebuild, render
 from ...instrumentation.outcomes import TAKEN_OVER
 from ...runtime.handle import HELD_FOR
+from ...stores.lending import in_database_thread
 from .decisions import Deciding, Decision, HoldForReview, RunAgain, UseResult
 
 logger = logging.getLogger("django_idempotency")
@@ -87,7 +87,7 @@ async def adecide(call: Call) -> HttpResponseBase | None:
     """See decide()."""
     takeover = Takeover(call.operation, call.request)
     try:
-        found = await sync_to_async(_found)(call, await _aasked(takeover, call.terms.on_takeover), takeover)
+        found = await in_database_thread(_found, call, await _aasked(takeover, call.terms.on_takeover), takeover)
     except BaseException as error:
         await call.aabandon(error)
         raise
@@ -106,7 +106,7 @@ async def _aasked(takeover: Takeover, hook: Any) -> Any:
     """See _asked(). A sync hook may query a database, which an event loop refuses."""
     if iscoroutinefunction(hook):
         return await hook(takeover)
-    return await in_thread(hook, takeover, close=connections.close_all)
+    return await in_database_thread(hook, takeover)
 
 
 def _found(call: Call, decision: Any, takeover: Takeover) -> Found | None:

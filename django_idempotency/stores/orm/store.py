@@ -14,12 +14,12 @@ from django.core.checks import CheckMessage
 from django.db import DEFAULT_DB_ALIAS, Error, IntegrityError, connections, transaction
 
 from ...core import rules
-from ...core.concurrency import in_thread
 from ...core.hashing import first_operation
 from ...core.interventions import Intervention, Wanted
 from ...core.records import Guarantee, Record, Settlement, Ticket
 from ...errors import ConfigurationError, IdempotencyError, InProgress, LostRace
 from ..base import Audit, BaseStore, Guard, Purged, Scanned
+from ..lending import in_database_thread
 from . import database_errors
 from .database_errors import translate, translated
 from .guard import ACTIVE_GUARDS, InnerGuard, TransactionGuard
@@ -118,7 +118,7 @@ class ORMStore(BaseStore):
 
     async def aclaim(self, ticket: Ticket) -> Record:
         """See claim()."""
-        return await in_thread(self.claim, ticket, close=self.close)
+        return await in_database_thread(self.claim, ticket)
 
     # -------------------------------------------------------------------------------------------------------- guard
 
@@ -160,7 +160,7 @@ class ORMStore(BaseStore):
 
     async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
         """See settle()."""
-        return await in_thread(self.settle, ticket, settlement, close=self.close)
+        return await in_database_thread(self.settle, ticket, settlement)
 
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
         """See BaseStore.renew(). If a table is gone, raises; the error's `renewed` has the tokens of the others."""
