@@ -21,6 +21,8 @@ class IdempotencyError(Exception):
     #: The record that a guarded function's call met, for `lookup()` and `manage.py idempotency_record`.
     scope: str | None = None
     key: str | None = None
+    #: What a client is told, where the error itself speaks of a function and its arguments (`functions.wording`).
+    plainly: str | None = None
     #: What becomes of a message whose handler raised it, see `messages`: it is "done", comes again "later", or "never"; or its
     #: handler has "failed", which is counted. Each class says it itself: a subclass that does not has "failed", see
     #: `delivery_of()`.
@@ -140,7 +142,7 @@ class KeyTooShort(KeyMalformed):
 
 
 class KeyForeign(KeyMalformed):
-    """This idempotency key was issued to another client, or for another address. Ask for one of your own."""
+    """This idempotency key was issued to another client, or for another address. Send it as that client, and to that address."""
 
     code, title = "key-foreign", "Idempotency key was issued for something else"
     outcome, retry = "refused", "look-first"
@@ -159,7 +161,7 @@ class KeyNotIssued(Problem):
 class KeyExpired(Problem):
     """This idempotency key is older than this API remembers: it cannot tell whether the request was carried out.
 
-    It was not carried out now. Look up its result before you send it with a new key.
+    It was not carried out now. Look up its result: under a new key it could be carried out twice.
     """
 
     status, code, title = 412, "key-expired", "Idempotency key has expired"
@@ -178,7 +180,7 @@ class KeyAhead(Problem):
 
 
 class KeyUnsupported(Problem):
-    """This method takes no idempotency key. The request was not carried out; send it without a key."""
+    """This method takes no idempotency key, so the request was not carried out. Ask for the methods that do."""
 
     status, code, title, retry = 501, "key-unsupported", "Idempotency key is not supported", "never"
     status_field, outcome, nothing_done = "unsupported_status", "invalid", True
@@ -187,7 +189,7 @@ class KeyUnsupported(Problem):
 
 
 class ScopeRequired(Problem):
-    """It is unknown which client owns this idempotency key. Authenticate, or send the request without a key."""
+    """It is unknown which client owns this idempotency key. Authenticate, and send the request again with the same key."""
 
     status, code, title, retry = 400, "scope-required", "Idempotency key without a principal", "never"
     nothing_done = True
@@ -215,7 +217,10 @@ class BodyIncomplete(Problem):
 
 
 class RequestMismatch(Problem):
-    """This idempotency key was used for a different request. Repeat that request unchanged, or use a new key."""
+    """This idempotency key was used for a different request, so this one was not carried out. Repeat that request unchanged.
+
+    If this one is meant, look first if it was carried out: under a new key that could happen twice.
+    """
 
     status, code, title = 422, "request-mismatch", "Idempotency key was used for a different request"
     status_field, outcome = "mismatch_status", "mismatch"
@@ -225,7 +230,7 @@ class RequestMismatch(Problem):
 
 
 class InProgress(Problem):
-    """The first request with this idempotency key is still running. Ask again after the time in Retry-After."""
+    """The first request with this idempotency key is still running. Send it again later, with the same key."""
 
     status, code, title, retry = 409, "in-progress", "A request with this idempotency key is running", "same-key"
     status_field, operation_state, outcome = "running_status", "running", "running"
@@ -268,7 +273,7 @@ class ResponseNotStored(Problem):
 
 
 class OperationHeld(Problem):
-    """An earlier attempt broke off, and a person is finding out how far it came. Do not send it again with a new key."""
+    """An earlier attempt was abandoned, and a person is finding out how far it came. Do not send it again with a new key."""
 
     status, code, title, retry = 409, "operation-held", "The outcome is being looked into", "never"
     operation_state, outcome = "held", "held"
@@ -306,7 +311,7 @@ class ReplayUnchecked(ReplayRefused):
 class OperationCancelled(Problem):
     """This operation was cancelled, so this request was not carried out, and no later one with its key will be.
 
-    An earlier one may have been. Look up its result before you send it with a new key.
+    An earlier one may have been. Look up its result: under a new key it could be carried out twice.
     """
 
     status, code, title = 409, "operation-cancelled", "The operation was cancelled"
@@ -318,7 +323,7 @@ class OperationCancelled(Problem):
 class OperationUndone(OperationCancelled):
     """This operation was carried out in part, and that was undone: nothing of it remains.
 
-    No later request with its key is carried out. Send it with a new key to try again.
+    No later request with its key is carried out.
     """
 
     code, title = "operation-undone", "The operation was undone"
@@ -356,7 +361,8 @@ class DeadlinePassed(IdempotencyError):
 class CallChanged(IdempotencyError):
     """Another request was made under the name of this outgoing call, so nothing was sent.
 
-    A name is one call: its method, its URL and its body. Give this one another name, such as "order-17-second-card".
+    A name is one call: its method, its URL and its body. Send what was sent before. If this is a further call, and that one is not
+    to be repeated, its name says so, such as "order-17-second-card".
     """
 
     delivery = "failed"
@@ -386,7 +392,7 @@ class BatchFailed(IdempotencyError):
 
 
 class HeldForPerson(IdempotencyError):
-    """An earlier run of this call crashed, and its effect is unknown: a person must decide.
+    """An earlier run of this call was abandoned, and its effect is unknown: a person must decide.
 
     Check with the provider, then release the record (in the admin, or by `manage.py idempotency_record --release`), and
     the next call runs.
@@ -417,7 +423,7 @@ class RecordUnreadable(Problem):
 
 
 class StoreUnavailable(Problem):
-    """The idempotency store cannot be reached. The request was not carried out; send it again."""
+    """The idempotency store cannot be reached, and nothing that this request wrote here is kept. Send it again with the same key."""
 
     status, code, title, retry = 503, "store-unavailable", "Idempotency store is unavailable", "same-key"
     operation_state, outcome = "unknown", "store_error"  # this request did nothing, but an earlier one may have
@@ -429,7 +435,7 @@ class StoreUnavailable(Problem):
 
 
 class StoreRefused(StoreUnavailable):
-    """The idempotency store returned an error. The request was not carried out; send it again."""
+    """The idempotency store returned an error, and nothing that this request wrote here is kept. Send it again with the same key."""
 
     delivery = "later"
 
@@ -446,7 +452,7 @@ class TransactionLost(StoreUnavailable):
 class OperationUnknown(StoreUnavailable):
     """derive() cannot identify this operation because the store is not responding: another key could pay twice.
 
-    The effect has not been requested. Send the request again.
+    The effect has not been requested. Send the request again with the same key.
     """
 
     delivery = "later"
@@ -612,6 +618,6 @@ class LeaseLost(IdempotencyError):
 
 
 class OwnershipLost(InProgress):
-    """Another request with the same idempotency key took over, and this one changed nothing. Ask again."""
+    """Another request with this idempotency key took over, and nothing of this one is kept. Send it again with the same key."""
 
     delivery = "later"

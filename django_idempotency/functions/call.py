@@ -20,7 +20,15 @@ from ..core.rules import UNBOUND, Verdict
 from ..engine.deadlines import time_for
 from ..engine.lease import LeaseOperation
 from ..engine.operation import AtomicOperation, Operation
-from ..errors import CalledItself, ConfigurationError, IdempotencyError, KeyMissing, StoreUnavailable, UnhashablePayload
+from ..errors import (
+    CalledItself,
+    ConfigurationError,
+    IdempotencyError,
+    KeyMissing,
+    LeaseInTransaction,
+    StoreUnavailable,
+    UnhashablePayload,
+)
 from ..instrumentation.meters import Source, meters
 from ..instrumentation.observer import Observer
 from ..instrumentation.outcomes import DEGRADED, MISSING, UNKEYED, count, outcome_of_verdict
@@ -32,6 +40,7 @@ from ..runtime.wings import extended, wing
 from .current import CURRENT, BoundCall, CurrentOperation, living
 from .executions import EXECUTION
 from .terms import FunctionTerms
+from .wording import key_named, worded
 
 logger = logging.getLogger("django_idempotency")
 
@@ -122,9 +131,9 @@ def go_without_key(terms: FunctionTerms) -> None:
         meters.request(source_of(terms), MISSING if required else UNKEYED)
     if required:
         raise KeyMissing(
-            f"This call of {terms.name} has no idempotency key: what identifies it is missing, or part of it."
+            f"This call of {terms.name} has no idempotency key: its {key_named(terms)} is missing, or part of it. Pass it."
         )
-    logger.warning("%s runs unguarded: what identifies this call is missing, or part of it.", terms.name)
+    logger.warning("%s runs unguarded: its %s is missing, or part of it.", terms.name, key_named(terms))
 
 
 def _digest_of(terms: FunctionTerms, payload: Any) -> bytes:
@@ -150,7 +159,10 @@ class FunctionCall:
         #: Is its failure reported to somebody who can make it again? Otherwise it is left as one that has crashed.
         self.reports = reports
         if plan.leases:
-            refuse_open_transactions()
+            try:
+                refuse_open_transactions()
+            except LeaseInTransaction as error:
+                raise worded(error, terms)  # noqa: B904 - itself
         scope = plan.scope if plan.scope is not None and SAID.get() is None else terms.scope_under(plan.policy)
         ticket = plan.ticket(
             id=record_id(scope, key),
@@ -191,10 +203,11 @@ class FunctionCall:
             count(self.plan.source, outcome, self.operation)
 
     def naming(self, error: IdempotencyError) -> IdempotencyError:
-        """Set the record on an error, unless the error belongs to another call."""
+        """Set the record on an error, and let it speak of this function, unless the error belongs to another call."""
         if error.key is None:
             ticket = self.operation.ticket
             error.scope, error.key = ticket.scope, ticket.key
+            return worded(error, self.terms)
         return error
 
     def go_without_store(self, error: StoreUnavailable) -> None:
@@ -219,4 +232,4 @@ class FunctionCall:
         if self.plan.source is not None:
             count(self.plan.source, error.outcome if refused else DEGRADED, self.operation)
         if refused:
-            raise error
+            raise self.naming(error)

@@ -214,7 +214,7 @@ def end_of_result(call: FunctionCall, result: Any) -> CallEnd:
     except Exception as error:  # noqa: BLE001 - including a serializer's error: the work is done
         outcome = _unstored(call, OutcomeKind.RESULT, error)
     if asks and call.operation.needs_rollback():
-        return _failed(StoreUnavailable(), raised=StoreUnavailable())
+        return _failed(StoreUnavailable(), raised=call.naming(StoreUnavailable()))
     return CallEnd(work_result=WorkResult.KEPT, outcome=outcome, ttl=call.current.seconds, returned=result)
 
 
@@ -273,14 +273,20 @@ def leaving(call: FunctionCall, error: BaseException) -> BaseException:
 
 def settle(call: FunctionCall, end: CallEnd) -> None:
     """Settle in the store. Raises what `Operation.settle` raises; `OutcomeUnknown` for a result that may still be undone and is not stored."""
-    call.operation.settle(end.work_result, end.outcome, end.ttl)
+    try:
+        call.operation.settle(end.work_result, end.outcome, end.ttl)
+    except IdempotencyError as error:
+        raise call.naming(error)  # noqa: B904 - itself
     if call.plan.has_course and _is_completed(call, end):
         call.course.completed()
 
 
 async def asettle(call: FunctionCall, end: CallEnd) -> None:
     """See settle(). A cancellation takes effect only after it has completed."""
-    await run_to_completion(call.operation.asettle(end.work_result, end.outcome, end.ttl))
+    try:
+        await run_to_completion(call.operation.asettle(end.work_result, end.outcome, end.ttl))
+    except IdempotencyError as error:
+        raise call.naming(error)  # noqa: B904 - itself
     if call.plan.has_course and _is_completed(call, end):
         await call.course.acompleted()
 

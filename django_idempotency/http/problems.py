@@ -58,7 +58,7 @@ def docs_url(problem: Problem) -> str | None:
 
 def detail(problem: Problem) -> str:
     """Return the message of a problem on one line."""
-    return " ".join(str(problem).split())
+    return " ".join((problem.plainly or str(problem)).split())
 
 
 def problem_document(problem: Problem, status: int, _request: object = None) -> dict[str, Any]:

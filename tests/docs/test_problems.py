@@ -14,7 +14,7 @@ from django_idempotency.contrib.publishing.schema import example_of
 from django_idempotency.core.profiles import DEFAULT
 from django_idempotency.core.standings import OperationState
 from django_idempotency.errors import IdempotencyError, Problem
-from django_idempotency.http.problems import document, headers
+from django_idempotency.http.problems import document, headers, note_problem
 
 from .pages import DOCS, anchors, blocks, checked, code, table, text
 
@@ -79,7 +79,9 @@ def test_the_example() -> None:
     shown = dict(line.split(": ", 1) for line in head.splitlines()[1:])
     problem = example_of(errors.RequestMismatch)
     assert json.loads(body) == {**document(problem, DEFAULT, None), "operation_state": "completed"}
-    assert shown == {**headers(problem, HttpRequest()), "Content-Type": "application/problem+json"}
+    request = HttpRequest()
+    note_problem(request, problem)
+    assert shown == {**headers(problem, request), "Content-Type": "application/problem+json"}
 
 
 def test_what_the_tutorial_prints() -> None:

@@ -25,7 +25,7 @@ STATUSES: dict[type[Exception], StatusCode] = {
             *(errors.RequestMismatch, errors.KeyExpired, errors.OperationHeld, errors.OperationCancelled),
         ),
         # To be sent again, with the same key.
-        StatusCode.ABORTED: (errors.InProgress, errors.LostRace),
+        StatusCode.ABORTED: (errors.InProgress, errors.LostRace, errors.LeaseLost),
         StatusCode.UNAVAILABLE: (errors.StoreUnavailable, errors.OutcomeUnknown),
         StatusCode.DEADLINE_EXCEEDED: (errors.DeadlinePassed,),
     }.items()
@@ -52,4 +52,4 @@ def refused(context: Any, error: errors.IdempotencyError) -> tuple[StatusCode, s
     elif status is StatusCode.INTERNAL:
         logger.error("A guarded method was refused: %s", error, exc_info=error)
         return status, "This method cannot be guarded. It was not carried out."
-    return status, str(error)
+    return status, error.plainly or str(error)

@@ -30,7 +30,7 @@ def refusal(problem: Problem) -> dict[str, Any]:
         said["retry_after"] = problem.retry_in
     if location := problem.headers.get("Location"):
         said["location"] = location
-    said["detail"] = detail(problem).replace("Retry-After", "retry_after")
+    said["detail"] = detail(problem)
     return {
         "resultType": "complete",
         "content": [{"type": "text", "text": json.dumps(said)}],

@@ -263,8 +263,11 @@ BODIES: dict[str, tuple[Callable[[Any], Any], str, str]] = {
     ),
     "mastodon": (
         lambda body: body["error"],
-        "This idempotency key was used for a different request. Repeat that request unchanged, or use a new key.",
-        "The first request with this idempotency key is still running. Ask again after the time in Retry-After.",
+        (
+            "This idempotency key was used for a different request, so this one was not carried out. Repeat that request "
+            "unchanged. If this one is meant, look first if it was carried out: under a new key that could happen twice."
+        ),
+        "The first request with this idempotency key is still running. Send it again later, with the same key.",
     ),
     "gocardless": (
         lambda body: f"{body['error']['code']} {body['error']['type']} {body['error']['errors'][0]['reason']}",
