@@ -449,6 +449,31 @@ class TransactionLost(StoreUnavailable):
     delivery = "failed"
 
 
+class WritesRolledBack(Problem):
+    """Nothing was done: an error was caught while this ran, and the database rolled back all that had been written.
+
+    Where it was caught: give what may fail its own atomic(). The same request with the same key runs again.
+    """
+
+    status, code, title, retry = 500, "writes-rolled-back", "The writes were rolled back", "same-key"
+    header_status, operation_state = "failed", "unknown"
+    arises = staticmethod(lambda terms: terms.guarantee == "atomic")
+
+    @classmethod
+    def by(cls, error: BaseException | None) -> WritesRolledBack:
+        """Return the problem with the class of the caught error in its sentence. `None`: it is not known."""
+        problem = cls()
+        if error is not None:
+            text = str(problem).replace("an error was caught", f"{_article(error)} was caught", 1)
+            problem = cls(text)
+        return problem
+
+
+def _article(error: BaseException) -> str:
+    name = type(error).__name__
+    return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
+
+
 class OperationUnknown(StoreUnavailable):
     """derive() cannot identify this operation because the store is not responding: another key could pay twice.
 

@@ -6,6 +6,10 @@ that was ended or replaced meanwhile, the response is not remembered: the call e
 `TransactionLost`. We never roll back a write that the project would have kept without us, except for 5xx (`RETURNED`).
 A returned 403 that counted a failed PIN must count: rolling it back would give an attacker endless tries.
 
+A success is what is committed (`SUCCESSES`). A response below 400, or a function's result, whose transaction an error
+rolls back is neither sent nor remembered, although the work has caught that error: the caller gets `WritesRolledBack`.
+Without an error, `set_rollback(True)` is the project's word, such as a dry run: its response is sent, and forgotten.
+
 An exception that becomes a response below 500 ends as that response, since an unguarded view keeps what it wrote before
 it raised. If the project uses ATOMIC_REQUESTS, Django rolls back at any exception, and so do we (`RAISED`).
 
@@ -27,7 +31,7 @@ server. As in `rules`, everything takes values and returns values.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 
@@ -112,6 +116,15 @@ def keeps_begun(*, has_begun: bool, needs_rollback: bool) -> bool:
     return has_begun and not needs_rollback
 
 
+class Rollback(Enum):
+    """Why will the work's transaction be rolled back, although the work has responded?"""
+
+    NONE = "no"  # it will not
+    ASKED = "asked"  # the project said set_rollback(True), and no error is behind that
+    ERROR = "error"  # an error that the work has caught
+    __hash__ = object.__hash__  # as above
+
+
 class SettledState(Enum):
     """What becomes of the record."""
 
@@ -130,11 +143,28 @@ class Conclusion:
 
     state: SettledState
     commit: bool
+    #: Does the caller get `WritesRolledBack` in place of the response?
+    withheld: bool = False
 
 
-#: (how the call ended, is its transaction marked for rollback?) → what is remembered, what is committed.
+#: (how a success ended, why is its transaction rolled back?) → what is remembered, what is committed. A success is a
+#: response below 400, and what a function returns.
+SUCCESSES: dict[tuple[WorkResult, Rollback], Conclusion] = {
+    # In one transaction: the promise.
+    (WorkResult.KEPT, Rollback.NONE): Conclusion(state=SettledState.COMPLETED, commit=True),
+    # A dry run: nothing was done.
+    (WorkResult.KEPT, Rollback.ASKED): Conclusion(state=SettledState.FREE, commit=False),
+    # It says that something was done, and nothing was.
+    (WorkResult.KEPT, Rollback.ERROR): Conclusion(state=SettledState.BOUND, commit=False, withheld=True),
+    # The same three, of a response that the project does not want to be remembered.
+    (WorkResult.DROPPED, Rollback.NONE): Conclusion(state=SettledState.FREE, commit=True),
+    (WorkResult.DROPPED, Rollback.ASKED): Conclusion(state=SettledState.FREE, commit=False),
+    (WorkResult.DROPPED, Rollback.ERROR): Conclusion(state=SettledState.BOUND, commit=False, withheld=True),
+}
+
+#: (how any other call ended, is its transaction marked for rollback?) → the same. A refusal that is marked stays what it
+#: is: REST framework marks each that it makes of an exception.
 CONCLUSIONS: dict[tuple[WorkResult, bool], Conclusion] = {
-    # In one transaction: the promise. In the second row the view discarded its writes, but not its response.
     (WorkResult.KEPT, False): Conclusion(state=SettledState.COMPLETED, commit=True),
     (WorkResult.KEPT, True): Conclusion(state=SettledState.COMPLETED, commit=False),
     # A counted PIN stays counted.
@@ -157,11 +187,13 @@ CONCLUSIONS: dict[tuple[WorkResult, bool], Conclusion] = {
 FAILED_AS = {"free": SettledState.BOUND, "hold": SettledState.LEASED, "forget": SettledState.FORGOTTEN}
 
 
-def conclude(ended: WorkResult, needs_rollback: bool, on_failure: str = "free") -> Conclusion:
-    """Read the tables."""
-    conclusion = CONCLUSIONS[ended, needs_rollback]
+def conclude(ended: WorkResult, rollback: Rollback, on_failure: str = "free", *, succeeded: bool = True) -> Conclusion:
+    """Read the tables. `succeeded`: did the work respond with a status below 400, or return?"""
+    conclusion = SUCCESSES.get((ended, rollback)) if succeeded else None
+    if conclusion is None:
+        conclusion = CONCLUSIONS[ended, rollback is not Rollback.NONE]
     if conclusion.state is SettledState.BOUND:
-        return Conclusion(state=FAILED_AS[on_failure], commit=conclusion.commit)
+        return replace(conclusion, state=FAILED_AS[on_failure])
     return conclusion
 
 

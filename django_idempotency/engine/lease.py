@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import datetime, timezone
 
 from ..core import conclusions, rules
-from ..core.conclusions import SettledState, WorkResult
+from ..core.conclusions import Rollback, SettledState, WorkResult
 from ..core.concurrency import run_to_completion
+from ..core.failures import failed_with
 from ..core.records import Outcome, Record, Ticket
 from ..core.rules import Execute, Verdict
-from ..errors import StoreUnavailable
+from ..errors import StoreUnavailable, WritesRolledBack
 from ..stores.base import BaseStore
 from .commands import adrive, drive
 from .deadlines import ENDS, remaining, time_for
@@ -167,16 +169,41 @@ class LeaseOperation(Operation):
         if self.run is not None:
             await self._asettle(conclusions.abandoned(self.run))
 
-    def settle(self, ended: WorkResult, outcome: Outcome | None = None, ttl: float | None = None) -> None:
-        """See Operation.settle(). Raises nothing: a failed write is an event, and the response is sent."""
-        self._settle(self._conclude(ended), outcome, ttl)
+    def settle(
+        self,
+        ended: WorkResult,
+        outcome: Outcome | None = None,
+        ttl: float | None = None,
+        *,
+        succeeded: bool = True,
+        undone: Rollback = Rollback.NONE,
+    ) -> None:
+        """Settle as the base class says. A failed write is an event, and the response is sent."""
+        conclusion = conclusions.conclude(ended, undone, self._on_failure, succeeded=succeeded)
+        if conclusion.withheld:
+            withheld = WritesRolledBack()
+            self._log_rollback(None)
+            self._settle(conclusion.state, failed_with(withheld, at=datetime.now(timezone.utc)))
+            raise withheld
+        self._settle(conclusion.state, outcome, ttl)
 
-    async def asettle(self, ended: WorkResult, outcome: Outcome | None = None, ttl: float | None = None) -> None:
-        """See settle()."""
-        await self._asettle(self._conclude(ended), outcome, ttl)
-
-    def _conclude(self, ended: WorkResult) -> SettledState:
-        return conclusions.conclude(ended, needs_rollback=False, on_failure=self._on_failure).state
+    async def asettle(
+        self,
+        ended: WorkResult,
+        outcome: Outcome | None = None,
+        ttl: float | None = None,
+        *,
+        succeeded: bool = True,
+        undone: Rollback = Rollback.NONE,
+    ) -> None:
+        """Settle as settle() does."""
+        conclusion = conclusions.conclude(ended, undone, self._on_failure, succeeded=succeeded)
+        if conclusion.withheld:
+            withheld = WritesRolledBack()
+            self._log_rollback(None)
+            await self._asettle(conclusion.state, failed_with(withheld, at=datetime.now(timezone.utc)))
+            raise withheld
+        await self._asettle(conclusion.state, outcome, ttl)
 
     def _settle(self, state: SettledState, outcome: Outcome | None = None, ttl: float | None = None) -> None:
         """Settle the record, with a few retries; report it, or queue it for more."""

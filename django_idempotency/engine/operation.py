@@ -19,7 +19,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, NoReturn, Protocol
 
 from ..core import conclusions, rules
-from ..core.conclusions import Conclusion, SettledState, WorkResult
+from ..core.conclusions import Conclusion, Rollback, SettledState, WorkResult
 from ..core.failures import failed_with
 from ..core.records import Outcome, Record, Settlement, Ticket, shortened
 from ..core.rules import OUTRACED, Busy, Contended, Execute, Late, Mismatch, Race, Replay, Unreadable, Verdict
@@ -32,10 +32,13 @@ from ..errors import (
     RecordUnreadable,
     StoreUnavailable,
     TransactionLost,
+    WritesRolledBack,
 )
 from ..stores.base import BaseStore, Guard
 from .deadlines import ENDS, time_for
 from .waiting import SETTLE_PAUSE, Races, may_retry, pauses, wait_slots
+
+logger = logging.getLogger("django_idempotency")
 
 #: The verdicts after which a call that may wait claims again.
 WAITED_FOR = (Busy, Contended)
@@ -244,18 +247,48 @@ class Operation:
         """See abandon(). Only `lease` has async calls."""
         raise NotImplementedError
 
-    def settle(self, ended: WorkResult, outcome: Outcome | None = None, ttl: float | None = None) -> None:
-        """Settle or release the record, by the table in `core.conclusions`. `ttl` is seconds; `None`: as the ticket says.
+    def settle(
+        self,
+        ended: WorkResult,
+        outcome: Outcome | None = None,
+        ttl: float | None = None,
+        *,
+        succeeded: bool = True,
+        undone: Rollback = Rollback.NONE,
+    ) -> None:
+        """Settle or release the record, by the tables in `core.conclusions`. `ttl` is seconds; `None`: as the ticket says.
 
-        `outcome` is the response that is kept, or the note on a failure (`core.failures`).
+        `outcome` is the response that is kept, or the note on a failure (`core.failures`). `succeeded`: is it a response
+        below 400, or a function's result? `undone`: why another transaction of the work was rolled back.
 
-        With `lease` it raises nothing of ours; for `atomic` see `AtomicOperation.settle`.
+        Raises `WritesRolledBack` for a success whose writes an error has rolled back. With `lease` it raises nothing else
+        of ours; for `atomic` see `AtomicOperation.settle`.
         """
         raise NotImplementedError
 
-    async def asettle(self, ended: WorkResult, outcome: Outcome | None = None, ttl: float | None = None) -> None:
-        """See settle(). Only `lease` has async calls."""
+    async def asettle(
+        self,
+        ended: WorkResult,
+        outcome: Outcome | None = None,
+        ttl: float | None = None,
+        *,
+        succeeded: bool = True,
+        undone: Rollback = Rollback.NONE,
+    ) -> None:
+        """Settle as settle() does. Only `lease` has async calls, and no transaction is around them."""
         raise NotImplementedError
+
+    def _log_rollback(self, error: BaseException | None) -> None:
+        """Log that a success is withheld, with the error that the work has caught."""
+        ticket = self.ticket
+        logger.error(
+            "%s %s responded with success, but had caught an error for which the database rolled back what it wrote: %s. "
+            "The response was not sent, and a retry runs it again. Give what may fail its own atomic().",
+            ticket.method or "The function",
+            ticket.path or ticket.scope,
+            "that of a statement sent past Django" if error is None else type(error).__name__,
+            exc_info=error,
+        )
 
     def _settlement(
         self, state: SettledState, outcome: Outcome | None, ttl: float | None, *, transaction_id: str | None = None
@@ -383,36 +416,67 @@ class AtomicOperation(Operation):
 
     # ------------------------------------------------------------------------------------------------------- settle
 
-    def settle(self, ended: WorkResult, outcome: Outcome | None = None, ttl: float | None = None) -> None:
-        """See Operation.settle(). Ends the guard.
+    def settle(
+        self,
+        ended: WorkResult,
+        outcome: Outcome | None = None,
+        ttl: float | None = None,
+        *,
+        succeeded: bool = True,
+        undone: Rollback = Rollback.NONE,
+    ) -> None:
+        """Settle as the base class says, and end the guard.
 
         Raises `OwnershipLost` when another call owns the record, and `StoreUnavailable` or `LostRace` when it could not
-        be written (our writes were rolled back), what the guard has refused the work, `TransactionLost` when the work has ended our
-        transaction, the error of a failed COMMIT (the writes are gone), `OutcomeUnknown` (either may be true), and the
-        error of an `on_commit` callback (everything is committed).
+        be written (our writes were rolled back), what the guard has refused the work, `WritesRolledBack` when an error
+        rolls the writes of a success back, `TransactionLost` when the work has ended our transaction, the error of a failed
+        COMMIT (the writes are gone), `OutcomeUnknown` (either may be true), and the error of an `on_commit` callback
+        (everything is committed).
         """
         try:
-            conclusion = self._conclude(ended)
+            conclusion = self._conclude(ended, succeeded, undone)
+            if conclusion.withheld:
+                self._withhold(conclusion.state)
             committing = conclusion.commit and self._settle_inside(conclusion.state, outcome, ttl)
+            if conclusion.commit and succeeded and not committing:
+                # What was written with it has broken the transaction.
+                self._withhold(conclusions.FAILED_AS[self._on_failure])
             if not committing:
                 self._guard.set_rollback()
         except BaseException:
             self.close()
             raise
-        self._end(conclusion.state, committing, outcome, ttl)
+        self._end(conclusion.state, committing, outcome, ttl, succeeded=succeeded)
 
-    def _conclude(self, ended: WorkResult) -> Conclusion:
+    def _conclude(self, ended: WorkResult, succeeded: bool, undone: Rollback) -> Conclusion:
         """Return how the call ends by the rules. Raises what the guard has refused, and `TransactionLost`."""
         guard = self._guard
-        remembered, undone = ended in (WorkResult.KEPT, WorkResult.DROPPED), guard.needs_rollback()
+        remembered = ended in (WorkResult.KEPT, WorkResult.DROPPED)
         if remembered and guard.refused is not None:
             self._roll_back(guard.refused)
             raise guard.refused
-        if remembered and (undone or not guard.finds_loss) and guard.lost():
-            self._lose()
-        return conclusions.conclude(ended, undone, self._on_failure)
+        cause = guard.rollback_cause()
+        if remembered and (cause is not Rollback.NONE or not guard.finds_loss):
+            if guard.lost():
+                self._lose()
+            cause = guard.rollback_cause()  # again: the database may have given the transaction up
+        if undone is Rollback.ERROR:
+            cause = undone
+        return conclusions.conclude(ended, cause, self._on_failure, succeeded=succeeded)
 
-    def _end(self, state: SettledState, committing: bool, outcome: Outcome | None, ttl: float | None) -> None:
+    def _withhold(self, state: SettledState) -> NoReturn:
+        """Roll back, and leave the record of a success that is none."""
+        error = self._guard.error
+        withheld = WritesRolledBack.by(error)
+        self.close()
+        self._log_rollback(error)
+        note = failed_with(error or withheld, at=datetime.now(timezone.utc))
+        self._settle_apart(state, note, why=withheld)
+        raise withheld from error
+
+    def _end(
+        self, state: SettledState, committing: bool, outcome: Outcome | None, ttl: float | None, *, succeeded: bool
+    ) -> None:
         """End the guard, and report what has become of the call."""
         guard, held, self._held = self._guard, self._held, None
         try:
@@ -430,7 +494,9 @@ class AtomicOperation(Operation):
             raise
         if guard.committed and committing:
             self._report(state)
-        else:  # rolled back, by the rules or because the transaction was marked for rollback late
+        elif committing and succeeded:
+            self._withhold(conclusions.FAILED_AS[self._on_failure])
+        else:
             self._settle_apart(state, outcome, ttl)
 
     def _settle_inside(self, state: SettledState, outcome: Outcome | None, ttl: float | None) -> bool:
@@ -480,7 +546,7 @@ class AtomicOperation(Operation):
 
     def _release(self, why: Exception | None = None, *, cause: Exception | None = None) -> None:
         """Release the record of a failed call after its rollback, and note the `cause`."""
-        state = conclusions.conclude(WorkResult.FAILED, needs_rollback=True).state
+        state = conclusions.conclude(WorkResult.FAILED, Rollback.ERROR).state
         self._settle_apart(state, failed_with(why or cause, at=datetime.now(timezone.utc)), why=why)
 
     def _settle_apart(

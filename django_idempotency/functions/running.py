@@ -63,6 +63,8 @@ class CallEnd(NamedTuple):
     ttl: float | None = None
     returned: Any = None
     raised: Exception | None = None
+    #: Did the function return, so that its result says what was done?
+    succeeded: bool = False
 
 
 def keyed(terms: FunctionTerms, key: str | None) -> Callable[..., Any]:
@@ -207,15 +209,13 @@ def end_of_result(call: FunctionCall, result: Any) -> CallEnd:
         )
     if (call.plan.has_course or call.current.is_held) and (decided := _decided(call, result)) is not None:
         return decided
-    # A serializer or a class of the project may execute a statement that fails, where the work had marked nothing.
-    asks = not call.terms.results.is_plain and not call.operation.needs_rollback()
     try:
         outcome = _outcome(call, OutcomeKind.RESULT, call.terms.results.dump, result)
     except Exception as error:  # noqa: BLE001 - including a serializer's error: the work is done
         outcome = _unstored(call, OutcomeKind.RESULT, error)
-    if asks and call.operation.needs_rollback():
-        return _failed(StoreUnavailable(), raised=call.naming(StoreUnavailable()))
-    return CallEnd(work_result=WorkResult.KEPT, outcome=outcome, ttl=call.current.seconds, returned=result)
+    return CallEnd(
+        work_result=WorkResult.KEPT, outcome=outcome, ttl=call.current.seconds, returned=result, succeeded=True
+    )
 
 
 def _decided(call: FunctionCall, result: Any) -> CallEnd | None:
@@ -274,7 +274,7 @@ def leaving(call: FunctionCall, error: BaseException) -> BaseException:
 def settle(call: FunctionCall, end: CallEnd) -> None:
     """Settle in the store. Raises what `Operation.settle` raises; `OutcomeUnknown` for a result that may still be undone and is not stored."""
     try:
-        call.operation.settle(end.work_result, end.outcome, end.ttl)
+        call.operation.settle(end.work_result, end.outcome, end.ttl, succeeded=end.succeeded)
     except IdempotencyError as error:
         raise call.naming(error)  # noqa: B904 - itself
     if call.plan.has_course and _is_completed(call, end):
@@ -284,7 +284,7 @@ def settle(call: FunctionCall, end: CallEnd) -> None:
 async def asettle(call: FunctionCall, end: CallEnd) -> None:
     """See settle(). A cancellation takes effect only after it has completed."""
     try:
-        await run_to_completion(call.operation.asettle(end.work_result, end.outcome, end.ttl))
+        await run_to_completion(call.operation.asettle(end.work_result, end.outcome, end.ttl, succeeded=end.succeeded))
     except IdempotencyError as error:
         raise call.naming(error)  # noqa: B904 - itself
     if call.plan.has_course and _is_completed(call, end):

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from django.db import connections
 from django.http import HttpRequest
 
+from ..core.conclusions import Rollback
 from ..stores.blocks import Block
 
 #: What `@transaction.non_atomic_requests` sets on a view, and the only thing that Django's handler asks before it opens
@@ -85,6 +86,12 @@ class OpenedTransactions:
     def committed(self) -> bool:
         """Are all of them committed? A later exception comes from an `on_commit` callback, or from rendering."""
         return bool(self.blocks) and all(block.committed for block in self.blocks)
+
+    @property
+    def undone(self) -> Rollback:
+        """Why one of them was rolled back, although nothing was raised. Read after they have ended."""
+        causes = [block.undone for block in self.blocks]
+        return Rollback.ERROR if Rollback.ERROR in causes else next(iter(causes), Rollback.NONE)
 
     def on(self, alias: str | None) -> Block | None:
         """Return the one on a database."""

@@ -18,7 +18,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from ..core import conclusions
-from ..core.conclusions import SettledState, WorkResult
+from ..core.conclusions import Rollback, SettledState, WorkResult
 from ..core.concurrency import nothing, run_to_completion
 from ..core.failures import failed_with
 from ..core.policy import Resolved
@@ -74,6 +74,10 @@ class Call:
     original = ""
     #: What the view sees as `request.idempotency`, once it runs.
     handle: RequestIdempotency
+    #: The transactions of ATOMIC_REQUESTS around the view, but for the guard's own.
+    within: OpenedTransactions = NONE_OPENED
+    #: Does the response say that nothing was done, whatever its status is?
+    reports_failure = False
     _course: Course | None = None
 
     def __init__(
@@ -144,6 +148,7 @@ class Call:
         `StoreUnavailable`; `DeadlinePassed`; `LeaseInTransaction` inside a transaction whose rollback the record would
         survive; and what listeners, `on_replay` and `on_takeover` raise.
         """
+        self.within = within
         for each in self._listeners:
             each.arrived(self)
         try:
@@ -166,6 +171,7 @@ class Call:
 
     async def aopen(self, within: OpenedTransactions = NONE_OPENED) -> HttpResponseBase | None:
         """See open()."""
+        self.within = within
         for each in self._listeners:
             await in_database_thread(each.arrived, self)
         try:
@@ -296,11 +302,13 @@ class Call:
 
     # ---------------------------------------------------------------------------------------------- how the view ends
 
-    def weigh(self, response: HttpResponseBase, *, has_begun: bool) -> None:
+    def weigh(self, response: HttpResponseBase, *, has_begun: bool, reports_failure: bool) -> None:
         """Decide whether to store a response below 500 whose status does not say if its work has begun.
 
-        The view's own decision and the policy's `keep` come first.
+        The view's own decision and the policy's `keep` come first. `reports_failure`: does its body say that nothing was
+        done?
         """
+        self.reports_failure = reports_failure
         if self.degraded or self.handle._ending is not None or response.status_code >= 500:  # noqa: SLF001
             return
         wanted = wanted_by(self.terms, response)
@@ -315,8 +323,8 @@ class Call:
         """Let the response be no success, whatever it says: what the view wrote is rolled back."""
         self.handle._ending = WorkResult.FAILED  # noqa: SLF001 - ours
 
-    def _conclude(self, response: HttpResponseBase) -> tuple[WorkResult, Outcome | None]:
-        """Return how a view ends that responded, and what is stored of its response."""
+    def _conclude(self, response: HttpResponseBase) -> tuple[WorkResult, Outcome | None, bool]:
+        """Return how a view ends that responded, what is stored of its response, and whether that says that it succeeded."""
         status, raised, ended = response.status_code, self.raised is not None, WorkResult.FAILED
         steered = self.plan.has_course or self.handle.is_held
         decided = self.course.decided() if steered else None
@@ -324,7 +332,7 @@ class Call:
             ended = self.handle._ending or ending_of(response, self.terms)  # noqa: SLF001 - ours
         elif decided.is_final:
             self.handle.seconds = decided.ttl
-            return decided.work_result, decided.outcome
+            return decided.work_result, decided.outcome, False
         rolls_back = raised and asks_for_transaction(self._alias, self._non_atomic)
         ending = conclusions.response_ending(status, raised=raised, atomic_requests=rolls_back)
         if not ending.commit:
@@ -332,10 +340,11 @@ class Call:
         if decided is not None:
             # It has given up: this is its last word, unless it is a problem of ours, or an error page.
             has_answer = ending.answers and self.course.problem is None
-            return decided.work_result, self._captured(response) if has_answer else decided.outcome
+            return decided.work_result, self._captured(response) if has_answer else decided.outcome, False
         if not ending.answers or (steered and self.course.is_unfinished()) or ended is WorkResult.FAILED:
-            return WorkResult.FAILED, _failure(self.raised, status)
-        return ended, self._captured(response) if ended is WorkResult.KEPT else None
+            return WorkResult.FAILED, _failure(self.raised, status), False
+        stored = self._captured(response) if ended is WorkResult.KEPT else None
+        return ended, stored, status < 400 and not self.reports_failure
 
     def _captured(self, response: HttpResponseBase) -> Outcome:
         stored = capture(response, self.terms, self.plan.max_body)
@@ -378,13 +387,19 @@ class Call:
         if self.degraded:
             return self._stamp(response, self._leave())
         try:
-            ended, outcome = self._conclude(response)
+            ended, outcome, succeeded = self._conclude(response)
             if ended is WorkResult.DROPPED and self.plan.has_course and self.course.have_begun():
                 ended, outcome = _refused_after_steps(response)
         except BaseException as error:  # noqa: BLE001 - it is raised again
             self._fail(error)
         try:
-            self.operation.settle(ended, outcome, ttl=self.handle.seconds)
+            self.operation.settle(
+                ended,
+                outcome,
+                ttl=self.handle.seconds,
+                succeeded=succeeded,
+                undone=self.within.undone if self.within.blocks else Rollback.NONE,
+            )
             if self.plan.has_course and self._is_completed():
                 self.course.completed()
         finally:
@@ -404,7 +419,7 @@ class Call:
         if self.degraded:
             return self._stamp(response, self._leave())
         try:
-            ended, outcome = await in_database_thread(
+            ended, outcome, succeeded = await in_database_thread(
                 self._conclude, response, keep=self._alias is not None, when=self._asks_of(response)
             )
             if ended is WorkResult.DROPPED and self.plan.has_course and await self.course.ahave_begun():
@@ -412,7 +427,13 @@ class Call:
         except BaseException as error:  # noqa: BLE001 - it is raised again
             await self._afail(error)
         try:
-            await self.operation.asettle(ended, outcome, ttl=self.handle.seconds)
+            await self.operation.asettle(
+                ended,
+                outcome,
+                ttl=self.handle.seconds,
+                succeeded=succeeded,
+                undone=self.within.undone if self.within.blocks else Rollback.NONE,
+            )
             if self.plan.has_course and self._is_completed():
                 await self.course.acompleted()
         finally:

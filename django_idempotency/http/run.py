@@ -20,7 +20,7 @@ from ..core.policy import Policy, async_contradiction
 from ..core.statuses import HeaderStatus
 from ..errors import ConfigurationError, Problem
 from .admission import aadmit, admit
-from .atomic_requests import NONE_OPENED, atomic_requests
+from .atomic_requests import atomic_requests
 from .call import Call
 from .exchange import noted, noted_of, stamp
 from .problems import aproblem_response, problem_response
@@ -62,18 +62,18 @@ def run_call(
     call: Call, request: HttpRequest, work: Work, *, non_atomic: AbstractSet[str], respond: Respond = problem_response
 ) -> HttpResponseBase:
     """Run a view under its call."""
-    opened, returned = NONE_OPENED, None
+    returned = None
     try:
         if (replay := call.open()) is not None:
             return replay
     except Problem as problem:
         return respond(problem, request)
     try:
-        with atomic_requests(non_atomic, but=call.atomic_alias) as opened:
+        with atomic_requests(non_atomic, but=call.atomic_alias) as call.within:
             returned = checked_response(work())
         render(returned)
     except BaseException as error:  # noqa: BLE001 - fail() raises it again
-        return respond(call.fail(error, committed=lambda: returned if opened.committed else None), request)
+        return respond(call.fail(error, committed=lambda: returned if call.within.committed else None), request)
     try:
         return call.settle(returned)
     except Problem as problem:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID, uuid4
 
 from ..core import interventions
+from ..core.conclusions import Rollback
 from ..core.concurrency import in_thread
 from ..core.interventions import Intervention, Wanted
 from ..core.records import MISSING, Record, Settlement, Status, Ticket
@@ -39,6 +40,8 @@ class Guard:
     committed = True
     #: What the work tried and a guard makes impossible. It may have handled the error, so its response is not kept.
     refused: IdempotencyError | None = None
+    #: The error behind `Rollback.ERROR`; `None`: it is not known.
+    error: BaseException | None = None
 
     def __enter__(self) -> Guard:  # noqa: PYI034 - Python 3.10 has no Self
         return self
@@ -55,8 +58,12 @@ class Guard:
         """Is the work's transaction marked for rollback?"""
         return False
 
+    def rollback_cause(self) -> Rollback:
+        """Say why the work's transaction is marked for rollback. In doubt it was an error."""
+        return Rollback.ERROR if self.needs_rollback() else Rollback.NONE
+
     def lost(self) -> bool:
-        """Has the work's transaction ended or been replaced without `set_rollback()`? Asks the database."""
+        """Has the work's transaction ended or been replaced, other than by an error or `set_rollback()`? Asks the database."""
         return False
 
     def set_rollback(self) -> None:

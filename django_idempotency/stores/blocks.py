@@ -18,6 +18,9 @@ from typing import Any
 
 from django.db import connections, transaction
 
+from ..core.conclusions import Rollback
+from .marks import RollbackMarks
+
 
 class Block:
     """The transaction on one database. Its own context ends it, unless a guard has taken it over."""
@@ -32,6 +35,9 @@ class Block:
         self.taken = False
         #: Are its writes committed? Known only if `noted`, or after take().
         self.committed = False
+        #: Why it was rolled back, although nothing was raised.
+        self.undone = Rollback.NONE
+        self._marks = RollbackMarks()
         self._heard: Callable[[], None] | None = None
 
     def __enter__(self) -> None:
@@ -39,6 +45,7 @@ class Block:
         atomic = transaction.atomic(using=self.using)
         atomic.__enter__()
         self._atomic = atomic
+        self._marks.listen(connections[self.using])
         if self._noted:  # first: if a callback fails, those after it do not run
             transaction.on_commit(self._note, using=self.using)
 
@@ -49,9 +56,14 @@ class Block:
             self._end(kind, error, trace)
 
     def _end(self, *raised: Any) -> None:
-        atomic, self._atomic = self._atomic, None
-        if atomic is not None:
-            atomic.__exit__(*raised)
+        atomic = self._atomic
+        self._atomic = None
+        if atomic is None:
+            return
+        self._marks.leave()
+        if raised[0] is None:
+            self.undone = self._marks.cause()
+        atomic.__exit__(*raised)
 
     def _note(self) -> None:
         self.committed = True

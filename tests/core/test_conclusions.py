@@ -10,7 +10,7 @@ from django.test import override_settings
 
 from django_idempotency.conf import resolve
 from django_idempotency.core import conclusions
-from django_idempotency.core.conclusions import Conclusion, ResponseEnding, SettledState, WorkResult
+from django_idempotency.core.conclusions import Conclusion, ResponseEnding, Rollback, SettledState, WorkResult
 from django_idempotency.core.hashing import first_operation, next_operation
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.records import Record, Settlement, Status
@@ -90,11 +90,30 @@ def test_a_library_that_executes(has_begun: bool, needs_rollback: bool, stored: 
     assert conclusions.keeps_begun(has_begun=has_begun, needs_rollback=needs_rollback) is stored
 
 
+@pytest.mark.parametrize("ended", [WorkResult.KEPT, WorkResult.DROPPED])
+def test_a_success_is_what_is_committed(ended: WorkResult) -> None:
+    """What an error rolls back is withheld, and its key bound; a dry run is sent, and nothing of it is remembered."""
+    done = conclusions.conclude(ended, Rollback.NONE)
+    assert (done.commit, done.withheld) == (True, False)
+    dry = conclusions.conclude(ended, Rollback.ASKED)
+    assert dry == Conclusion(state=SettledState.FREE, commit=False)
+    undone = conclusions.conclude(ended, Rollback.ERROR)
+    assert undone == Conclusion(state=SettledState.BOUND, commit=False, withheld=True)
+
+
+def test_every_success_has_its_conclusions() -> None:
+    """The table covers each success that is rolled back or not, and remembers none whose writes are gone."""
+    ended = (WorkResult.KEPT, WorkResult.DROPPED)
+    assert set(conclusions.SUCCESSES) == {(each, cause) for each in ended for cause in Rollback}
+    for conclusion in conclusions.SUCCESSES.values():
+        assert conclusion.state is not SettledState.COMPLETED or conclusion.commit
+
+
 @pytest.mark.parametrize(
     ("ended", "needs_rollback", "leave", "commit"),
     [
-        (WorkResult.KEPT, False, SettledState.COMPLETED, True),  # the promise: both
-        (WorkResult.KEPT, True, SettledState.COMPLETED, False),  # the view gave up its writes, not its response
+        (WorkResult.KEPT, False, SettledState.COMPLETED, True),  # a refusal that is remembered
+        (WorkResult.KEPT, True, SettledState.COMPLETED, False),  # as REST framework marks it
         (WorkResult.DROPPED, False, SettledState.FREE, True),  # a counted PIN stays counted
         (WorkResult.DROPPED, True, SettledState.FREE, False),
         (WorkResult.FAILED, False, SettledState.BOUND, False),  # as if the call had never been made
@@ -104,8 +123,10 @@ def test_a_library_that_executes(has_begun: bool, needs_rollback: bool, stored: 
     ],
 )
 def test_conclude(ended: WorkResult, needs_rollback: bool, leave: SettledState, commit: bool) -> None:
-    """Remembering and committing are two questions; this is their table."""
-    assert conclusions.conclude(ended, needs_rollback=needs_rollback) == Conclusion(state=leave, commit=commit)
+    """Of what is no success, remembering and committing are two questions; this is their table."""
+    for cause in (Rollback.ASKED, Rollback.ERROR) if needs_rollback else (Rollback.NONE,):
+        found = conclusions.conclude(ended, cause, succeeded=False)
+        assert found == Conclusion(state=leave, commit=commit)
 
 
 def test_every_ending_has_its_conclusions() -> None:
@@ -116,13 +137,15 @@ def test_every_ending_has_its_conclusions() -> None:
 
 
 @pytest.mark.parametrize(("on_failure", "state"), [("hold", SettledState.LEASED), ("forget", SettledState.FORGOTTEN)])
-@pytest.mark.parametrize("needs_rollback", [False, True])
+@pytest.mark.parametrize("cause", Rollback)
+@pytest.mark.parametrize("succeeded", [True, False])
 @pytest.mark.parametrize("ended", WorkResult)
-def test_on_failure(ended: WorkResult, needs_rollback: bool, on_failure: str, state: SettledState) -> None:
+def test_on_failure(ended: WorkResult, succeeded: bool, cause: Rollback, on_failure: str, state: SettledState) -> None:
     """It says what becomes of a failed call's record, and changes nothing else: a refusal is not a failure."""
-    usual = conclusions.conclude(ended, needs_rollback)
-    expected = replace(usual, state=state) if ended is WorkResult.FAILED else usual
-    assert conclusions.conclude(ended, needs_rollback, on_failure) == expected
+    usual = conclusions.conclude(ended, cause, succeeded=succeeded)
+    failed = ended is WorkResult.FAILED or usual.withheld
+    expected = replace(usual, state=state) if failed else usual
+    assert conclusions.conclude(ended, cause, on_failure, succeeded=succeeded) == expected
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from django_idempotency.core import conclusions, rules
-from django_idempotency.core.conclusions import Conclusion, ResponseEnding, SettledState, WorkResult
+from django_idempotency.core.conclusions import Conclusion, ResponseEnding, Rollback, SettledState, WorkResult
 from django_idempotency.core.records import Guarantee, Outcome, Record, Status, Ticket
 
 from .pages import DOCS, blocks, checked, code, text
@@ -16,6 +16,19 @@ from .pages import DOCS, blocks, checked, code, text
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 SECOND = timedelta(seconds=1)
 LIFE = "explanation/how-it-works.md"
+
+
+def test_how_a_success_ends() -> None:
+    """The table equals SUCCESSES, row by row."""
+    shown = {
+        (WorkResult(code(ended)), Rollback(cause)): Conclusion(
+            state=SettledState(code(record)),
+            commit=writes.startswith("committed"),
+            withheld="writes-rolled-back" in gets,
+        )
+        for ended, cause, record, writes, gets in checked("reference/http.md", "SUCCESSES")
+    }
+    assert shown == conclusions.SUCCESSES
 
 
 def test_how_a_call_ends() -> None:

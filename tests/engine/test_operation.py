@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from django_idempotency.core.conclusions import WorkResult
+from django_idempotency.core.conclusions import Rollback, WorkResult
 from django_idempotency.core.records import Guarantee, Outcome, Record, Status, Ticket
 from django_idempotency.core.rules import TRIES, Busy, Contended, Execute, Mismatch, Race, Replay
 from django_idempotency.engine.deferring import Deferring
@@ -22,6 +22,7 @@ from django_idempotency.errors import (
     OwnershipLost,
     StoreUnavailable,
     TransactionLost,
+    WritesRolledBack,
 )
 from django_idempotency.testing.tickets import NOW, make_ticket
 
@@ -134,7 +135,7 @@ APART = ["claim", "guard", "rollback", "guard", "settle", "commit"]
     ("ended", "needs_rollback", "trace", "status", "bound", "event"),
     [
         (WorkResult.KEPT, False, KEPT_AT_ONCE, Status.COMPLETED, True, "completed"),  # the promise: one COMMIT for both
-        (WorkResult.KEPT, True, APART, Status.COMPLETED, True, "completed"),
+        (WorkResult.KEPT, True, APART, Status.COMPLETED, True, "completed"),  # a refusal
         (WorkResult.DROPPED, False, KEPT_AT_ONCE, Status.FREE, False, "released"),
         (WorkResult.DROPPED, True, APART, Status.FREE, False, "released"),
         (WorkResult.FAILED, False, APART, Status.FREE, True, "released"),  # released after the rollback
@@ -149,9 +150,31 @@ def test_settle(  # noqa: PLR0917 - the columns of the table
     call, listener = opened(store)
     assert isinstance(call._guard, FakeGuard)
     call._guard.marked = needs_rollback
-    call.settle(ended, OUTCOME)
+    call.settle(ended, OUTCOME, succeeded=not needs_rollback)
     assert (store.trace, listener.events) == (trace, [event])
     assert [(made.status, made.digest != b"") for made in store.settled] == [(status, bound)]
+
+
+@pytest.mark.parametrize("ended", [WorkResult.KEPT, WorkResult.DROPPED])
+def test_a_success_whose_writes_an_error_rolls_back(ended: WorkResult) -> None:
+    """It is withheld, whatever would have become of its response, and its record is bound to the same request."""
+    store = FakeStore(claims=[OURS], locks=[OURS, OURS])
+    call, listener = opened(store)
+    assert isinstance(call._guard, FakeGuard)
+    call._guard.marked = True
+    with pytest.raises(WritesRolledBack):
+        call.settle(ended, OUTCOME)
+    assert (store.trace, listener.events) == (APART, ["released"])
+    assert [(made.status, made.digest != b"") for made in store.settled] == [(Status.FREE, True)]
+
+
+def test_a_success_beside_which_another_transaction_was_rolled_back() -> None:
+    """Part of what it says is gone, so nothing of it stays."""
+    store = FakeStore(claims=[OURS], locks=[OURS, OURS])
+    call, _listener = opened(store)
+    with pytest.raises(WritesRolledBack):
+        call.settle(WorkResult.KEPT, OUTCOME, undone=Rollback.ERROR)
+    assert store.trace == APART
 
 
 def test_cut() -> None:

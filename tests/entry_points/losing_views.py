@@ -64,12 +64,6 @@ def in_a_block(lose: Callable[[], None]) -> Callable[[], None]:
     return in_a_block
 
 
-def raw_block() -> None:
-    """Swallow the error around an atomic() block, as code does that expects the error."""
-    with suppress(Error), transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(CONFLICT)
-
-
 def reconnect() -> None:
     """Let the driver reconnect without notifying Django."""
     kill(connection_id())
@@ -98,8 +92,6 @@ def composed(text: str) -> Callable[[], None]:
     return lose
 
 
-CONFLICT = f"INSERT OR ROLLBACK INTO {Effect._meta.db_table} SELECT * FROM {Effect._meta.db_table}"
-
 Ways = dict[str, Callable[[], None]]
 
 EVERYWHERE: Ways = {
@@ -110,21 +102,7 @@ EVERYWHERE: Ways = {
 }
 #: Ways that lose what the view has written.
 ROLLED_BACK: dict[str, Ways] = {
-    "sqlite": {
-        **EVERYWHERE,
-        "OR ROLLBACK": by_cursor(CONFLICT),
-        "OR ROLLBACK in a block": raw_block,
-        "ON CONFLICT ROLLBACK": by_cursor(
-            "CREATE TEMP TABLE IF NOT EXISTS once (a UNIQUE ON CONFLICT ROLLBACK)",
-            "INSERT INTO once VALUES (1)",
-            "INSERT INTO once VALUES (1)",
-        ),
-        "RAISE(ROLLBACK)": by_cursor(
-            "CREATE TEMP TABLE IF NOT EXISTS never (a)",
-            "CREATE TEMP TRIGGER no BEFORE INSERT ON never BEGIN SELECT RAISE(ROLLBACK, 'never'); END",
-            "INSERT INTO never VALUES (1)",
-        ),
-    },
+    "sqlite": EVERYWHERE,
     "postgresql": {
         **EVERYWHERE,
         "ROLLBACK AND CHAIN": by_driver("ROLLBACK AND CHAIN"),

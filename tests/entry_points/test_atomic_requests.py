@@ -59,15 +59,6 @@ def test_the_table(user: User, connect: Connect, entry_point: str, how: str, exp
 
 
 @outcomes
-@pytest.mark.parametrize("entry_point", ["decorated", "middleware", "mixed", "above"])
-def test_an_aborted_transaction_that_is_not_reported(user: User, connect: Connect, entry_point: str) -> None:
-    """The guarded request leaves ATOMIC_REQUESTS: no savepoint of Django's fails in the aborted transaction."""
-    send = connect(f"/{entry_point}/", user)
-    assert [send({"how": "raw"}).status_code, send({"how": "raw"}).status_code] == [201, 201]
-    assert effects() == (0 if connection.vendor == "postgresql" else 1)
-
-
-@outcomes
 @pytest.mark.parametrize("entry_point", ["decorated", "middleware", "leased", "mixed", "above"])
 @pytest.mark.parametrize("key", [None, KEY], ids=["without a key", "with a key"])
 def test_an_exception_rolls_back_with_and_without_a_key(

@@ -22,6 +22,7 @@ from django_idempotency.errors import (
     InProgress,
     LeaseInTransaction,
     StoreUnavailable,
+    WritesRolledBack,
 )
 from django_idempotency.functions import Known, current_operation
 from django_idempotency.models import IdempotencyRecord
@@ -266,16 +267,18 @@ def test_a_worker_whose_connection_breaks(guarantee: str, broken: str) -> None:
 
 @committed
 def test_a_transaction_that_was_given_up() -> None:
-    """A caught IntegrityError marked for rollback undoes the writes; the result is kept, as with a view."""
+    """The project's own mark is a dry run: its result is returned, and nothing of it is remembered."""
 
-    @idempotent_function(key_prefix="doomed")
+    @idempotent_function(key_prefix="dry")
     def work(order: int) -> str:
+        runs.append(order)
         effect()
         transaction.set_rollback(True)
         return "answered"
 
+    runs: list[int] = []
     assert [work(1), work(1)] == ["answered", "answered"]
-    assert Effect.objects.count() == 0
+    assert (Effect.objects.count(), len(runs)) == (0, 2)
 
 
 @committed
@@ -337,14 +340,14 @@ def fails_in_save(charge: Any) -> Any:
     ],
 )
 def test_a_serializer_that_breaks_the_transaction(dump: Any) -> None:
-    """The function did not give up its writes: without them its result is not a success, and the key is free."""
+    """Without its writes the function's result is not a success: the next call runs again."""
 
     @idempotent_function(key="order", serializer=(dump, dump), key_prefix="charge_in_full")
     def charge_in_full(order: int) -> object:
         return effect()
 
     for attempt in (1, 2):
-        with pytest.raises(StoreUnavailable):
+        with pytest.raises(WritesRolledBack):
             charge_in_full(1)
         record = IdempotencyRecord.objects.get()
         assert (record.status, record.attempt, Effect.objects.count()) == (Status.FREE, attempt, 0)

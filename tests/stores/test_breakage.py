@@ -15,7 +15,7 @@ from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import Settlement, Status, Ticket
 from django_idempotency.core.rules import Execute, Replay
 from django_idempotency.engine.deferring import Deferring
-from django_idempotency.errors import OutcomeUnknown, StoreRefused, StoreUnavailable, TransactionLost
+from django_idempotency.errors import OutcomeUnknown, StoreRefused, StoreUnavailable, TransactionLost, WritesRolledBack
 from django_idempotency.instrumentation.observer import Observer
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.stores.orm.dialects.postgresql import PostgreSQLTransaction
@@ -139,7 +139,7 @@ def test_cut_for_being_idle(marked: bool) -> None:
 
 @pytest.mark.skipif("connection.vendor != 'postgresql'", reason="Elsewhere no statement aborts the transaction")
 def test_an_error_that_was_mended_excuses_no_later_one() -> None:
-    """A deadlock outside Django loses the transaction, even if the work handled another error before it."""
+    """An error of the driver's own cursor is no less one, and is not the one that the work handled before it."""
     call = Call()
     call.open()
     call.work()
@@ -148,8 +148,9 @@ def test_an_error_that_was_mended_excuses_no_later_one() -> None:
     deadlock = "DO $$ BEGIN RAISE EXCEPTION 'x' USING ERRCODE = '40P01'; END $$"
     with suppress(Exception):
         unseen(deadlock)
-    with pytest.raises(TransactionLost):
+    with pytest.raises(WritesRolledBack) as caught:
         call.settle()
+    assert caught.value.__cause__ is None
     assert (effects(), row(call.ticket).status) == (0, Status.FREE)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 
 import pytest
 from django.db import Error, IntegrityError, OperationalError, connection, transaction
@@ -12,7 +13,7 @@ from django.db import Error, IntegrityError, OperationalError, connection, trans
 from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import Status
 from django_idempotency.core.rules import Execute, Replay
-from django_idempotency.errors import StoreUnavailable
+from django_idempotency.errors import WritesRolledBack
 from testproject.payments.models import Charge, Effect
 
 from .helpers import OUTCOME, Call, atomic_ticket, effects, elsewhere, not_sqlite, row
@@ -48,8 +49,8 @@ def swallow_raw_sql() -> None:
         cursor.execute("SELECT no_such_column FROM django_idempotency_record")
 
 
-def doomed_by(happened: Callable[[], None]) -> bool:
-    return happened in (mark, swallow_in_the_orm) or (happened is swallow_raw_sql and connection.vendor == "postgresql")
+def broken_by(happened: Callable[[], None]) -> bool:
+    return happened is swallow_in_the_orm or (happened is swallow_raw_sql and connection.vendor == "postgresql")
 
 
 class Endings:
@@ -65,15 +66,17 @@ class Endings:
     def test_row(
         self, ended: WorkResult, status: Status, commits: bool, event: str, happened: Callable[[], None]
     ) -> None:
-        """What is remembered does not depend on what is committed."""
+        """A success is remembered with what is committed, and with nothing else."""
         call = Call()
         call.open()
         call.work()
         happened()
-        call.settle(ended)
-        assert row(call.ticket).status == status
-        assert effects() == int(commits and not doomed_by(happened))
-        assert call.listener.events == ["claimed", event]
+        kept = not broken_by(happened) and happened is not mark
+        with pytest.raises(WritesRolledBack) if commits and broken_by(happened) else nullcontext():
+            call.settle(ended)
+        assert row(call.ticket).status == (status if kept else FREE)
+        assert effects() == int(commits and kept)
+        assert call.listener.events == ["claimed", event if kept else "released"]
 
     def test_cut(self) -> None:
         """A cancelled call rolls back and leaves its key to the lease: it may still be running elsewhere."""
@@ -146,8 +149,9 @@ class TestAutocommit(Endings):
         call.open()
         call.work()
         swallow_a_deadlock(mine, theirs)
-        with pytest.raises(StoreUnavailable):
+        with pytest.raises(WritesRolledBack) as caught:
             call.settle()
+        assert isinstance(caught.value.__cause__, OperationalError)
         assert sorted(Effect.objects.values_list("label", flat=True)) == ["mine", "theirs"]
         assert (row(call.ticket).status, call.listener.events) == (FREE, ["claimed", "released"])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import logging
 import types
 from collections.abc import Callable
@@ -140,8 +141,25 @@ class _GuardedView(View):
         """Let what was executed decide whether the response is stored."""
         judge = call_on(request) or observation_of(request)
         if judge is not None and self._execution is not None and self._execution.was_asked:
-            judge.weigh(response, has_begun=self._execution.has_begun)
+            judge.weigh(response, has_begun=self._execution.has_begun, reports_failure=_reports_failure(response))
         return response
+
+
+def _reports_failure(response: Any) -> bool:
+    """Does each result in a response have errors, and no data beside them (GraphQL specification, section 7.1)?"""
+    try:
+        said = json.loads(response.content)
+    except (AttributeError, ValueError):
+        return False
+    results = said if isinstance(said, list) else [said]
+    return all(_has_failed(result) for result in results)
+
+
+def _has_failed(result: Any) -> bool:
+    if not isinstance(result, dict) or not result.get("errors"):
+        return False
+    data = result.get("data")
+    return data is None or (isinstance(data, dict) and all(value is None for value in data.values()))
 
 
 class _AsyncGuardedView(_GuardedView):

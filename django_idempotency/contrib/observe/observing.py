@@ -29,7 +29,7 @@ from django.http.response import HttpResponseBase
 
 from ... import conf
 from ...core import conclusions, rules
-from ...core.conclusions import SettledState, WorkResult
+from ...core.conclusions import Rollback, SettledState, WorkResult
 from ...core.hashing import derived_key, first_operation, record_id
 from ...core.policy import Policy, Resolved
 from ...core.records import MISSING, Guarantee, Outcome, Ticket
@@ -154,7 +154,7 @@ class Observation:
         verdict = rules.foreseen(record, ticket, took=took)
         if isinstance(verdict, Execute):
             handle: RequestIdempotency = request.idempotency  # type: ignore[attr-defined]
-            state = conclusions.conclude(self._ending(request, response, handle), needs_rollback=False).state
+            state = conclusions.conclude(self._ending(request, response, handle), Rollback.NONE).state
             outcome = self._outcome(store, response) if state is SettledState.COMPLETED else None
             ttl = handle.seconds
             settlement = conclusions.settlement(state, ticket, verdict, fence=record, outcome=outcome, ttl=ttl)
@@ -170,7 +170,7 @@ class Observation:
         except Exception:  # noqa: BLE001 - the project's `keep` may read a body that is not rendered yet
             return conclusions.classify_status(response.status_code, remembers=self.policy.profile.remembers)
 
-    def weigh(self, response: HttpResponseBase, *, has_begun: bool) -> None:
+    def weigh(self, response: HttpResponseBase, *, has_begun: bool, reports_failure: bool) -> None:
         """See `Call.weigh()`. Never raises."""
         handle = getattr(self.request(), "idempotency", None)
         with suppress(Exception):  # the project's `keep`

@@ -20,8 +20,8 @@ LOST_SQLSTATES = frozenset({"40001", "40P01", "55P03"})
 ENDED_SQLSTATES = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"})
 #: InnoDB: lock wait timeout, deadlock, record changed since last read.
 LOST_ERRNOS = frozenset({1205, 1213, 1020})
-#: These roll back in favour of another transaction, to the last savepoint.
-DEADLOCK_SQLSTATES = frozenset({"40001", "40P01"})
+#: InnoDB rolls back the whole transaction in favour of another.
+DEADLOCK_ERRNO = 1213
 #: MySQL clients: server gone, lost connection, killed; 0 is PyMySQL's "closed".
 GONE_ERRNOS = frozenset({0, 1053, 1927, 2006, 2013, 2055})
 
@@ -57,8 +57,8 @@ def waited_for_a_transaction(error: Error) -> bool:
 
 
 def deadlocked(error: Error) -> bool:
-    """Has PostgreSQL rolled back in favour of another transaction?"""
-    return sqlstate(error) in DEADLOCK_SQLSTATES
+    """Has InnoDB rolled back the whole transaction in favour of another?"""
+    return errno(error) == DEADLOCK_ERRNO
 
 
 def cut_for_being_idle(error: BaseException) -> bool:

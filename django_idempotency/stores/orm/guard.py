@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.db import Error, connections, transaction
+from django.db.transaction import TransactionManagementError
 
+from ...core.conclusions import Rollback
 from ...core.records import Record, Ticket
 from ...errors import DurableInsideGuard, ImplicitCommit, OutcomeUnknown, StoreUnavailable, TransactionLost
 from ..base import Guard
 from ..blocks import OFFERED, offered
+from ..marks import RollbackMarks
 from . import database_errors
 from .database_errors import translate
 from .dialects.base import IDLE, IN_ERROR
@@ -60,7 +63,7 @@ class InnerGuard(Guard):
     committed = False
 
 
-class TransactionGuard(Guard):
+class TransactionGuard(RollbackMarks, Guard):
     """A locked row inside the work's own transaction.
 
     Entering it begins the transaction and locks the row. Its exit commits, or rolls back what was marked for rollback. In
@@ -87,8 +90,10 @@ class TransactionGuard(Guard):
         self._active = active = ActiveGuard()
         active.name = (using, ticket.id)
         self._savepoint: str | None = None
-        #: Did a statement of the work, and not a deadlock, abort PostgreSQL's transaction?
-        self._broke_it = False
+        #: The error with which the database gave the transaction up, such as a deadlock.
+        self._given_up: Error | None = None
+        #: An error for which the database may have done so.
+        self._raced: Error | None = None
         self._over = False
         self._loss_is_logged = False
         #: In a caller's transaction: does the savepoint stay when the work is over?
@@ -166,6 +171,8 @@ class TransactionGuard(Guard):
                 transaction.on_commit(self._mark_committed, using=connection.alias)
                 # Without us, close_old_connections() in the work does no harm: it may find no transaction open.
                 connection.close_if_unusable_or_obsolete = _stay  # type: ignore[method-assign]
+        self._heard_before = vars(connection).get("set_rollback")
+        connection.set_rollback = self._hear  # type: ignore[method-assign]
         connection.execute_wrappers.append(self._notice)
         held = [one for one in ACTIVE_GUARDS.get() if not one.ended]
         ACTIVE_GUARDS.set(frozenset([*held, self._active]))
@@ -184,6 +191,10 @@ class TransactionGuard(Guard):
         self._over = True  # we remove the last wrapper, which may not be ours
         try:
             connection.execute_wrappers.pop()
+            if self._heard_before is None:
+                del connection.set_rollback
+            else:
+                connection.set_rollback = self._heard_before  # type: ignore[method-assign, assignment]
             if outermost:
                 del connection.close_if_unusable_or_obsolete
             self._keeps = error is None and self._joined and not self.needs_rollback()
@@ -228,12 +239,19 @@ class TransactionGuard(Guard):
     # ---------------------------------------------------------------------------------------------------- questions
 
     def needs_rollback(self) -> bool:
+        return self.rollback_cause() is not Rollback.NONE
+
+    def rollback_cause(self) -> Rollback:
+        if self._given_up is not None:
+            self.error = self._given_up
+            return Rollback.ERROR
         connection = self._connection
-        return (
-            connection.needs_rollback
-            or not connection.in_atomic_block
-            or (self._dialect.aborts and self._dialect.transaction_status(connection) == IN_ERROR)
-        )
+        dialect = self._dialect
+        if dialect.aborts and dialect.transaction_status(connection) == IN_ERROR:
+            return Rollback.ERROR
+        if connection.needs_rollback or not connection.in_atomic_block:
+            return Rollback.ASKED if self.asked else Rollback.ERROR
+        return Rollback.NONE
 
     # A transaction is ours as long as it has our mark: its id if it has one (the settle compares that in its own
     # statement), otherwise a savepoint: ours, or Django's inside a caller's transaction. Both disappear with the
@@ -272,12 +290,15 @@ class TransactionGuard(Guard):
             cursor.execute(sql)
 
     def lost(self) -> bool:
-        # An aborted transaction cannot be queried. If an error of the work aborted it, it is still ours.
         status = self._dialect.transaction_status(self._connection)
-        lost = not (self._broke_it if status == IN_ERROR else self._is_signed(status))
-        if lost:
-            self.log_loss()
-        return lost
+        # An aborted transaction cannot be queried: an error has ended it.
+        if self._given_up is not None or status == IN_ERROR or self._is_signed(status):
+            return False
+        if self._raced is not None:  # InnoDB with innodb_rollback_on_timeout
+            self._given_up = self._raced
+            return False
+        self.log_loss()
+        return True
 
     def log_loss(self) -> None:
         """Log, once, that the transaction was not the guard's own any more."""
@@ -298,15 +319,17 @@ class TransactionGuard(Guard):
         if self._savepoint is None and self.transaction_id is None and not marked:
             # The end of our own transaction, or of Django's savepoint, finds out the rest.
             return status != IDLE
+        self._over = True  # these statements are not the work's
         try:
             if marked:  # Django would refuse the query
-                transaction.set_rollback(False, using=connection.alias)
+                connection.needs_rollback = False
             return self._has_mark()
         except Exception:  # noqa: BLE001 - any driver's error, also that of a lost connection
             return False
         finally:
+            self._over = False
             if marked:
-                transaction.set_rollback(True, using=connection.alias)
+                connection.needs_rollback = True
 
     def _has_mark(self) -> bool:
         connection = self._connection
@@ -354,15 +377,31 @@ class TransactionGuard(Guard):
             raise self.refuse(ImplicitCommit())
         if self._own is not None and self._own.adapt is not None:
             self._own.adapt(context["cursor"])
-        before = self._dialect.transaction_status(self._connection)
-        if before == IDLE:  # ours is gone: the statement would be committed in another one, or at once on SQLite
+        connection = self._connection
+        status = self._dialect.transaction_status(connection)
+        if status == IDLE:
+            # Ours is gone: the statement would be committed in another one, or at once on SQLite.
+            if self._given_up is not None:  # as Django says where it has marked the transaction
+                raise TransactionManagementError(
+                    "The database has rolled back this transaction for an error, so no further statement is executed in it."
+                ) from self._given_up
             self.log_loss()
             raise TransactionLost
+        if status != IN_ERROR and not connection.needs_rollback:
+            # A savepoint has undone what was marked, or broken.
+            self.asked = False
+            self.error = None
         try:
-            done = execute(sql, params, many, context)
+            return execute(sql, params, many, context)
         except Error as error:
-            if before != IN_ERROR:
-                self._broke_it = not database_errors.deadlocked(error)
+            self._note(error, status)
             raise
-        self._broke_it = False  # a savepoint has undone what an earlier statement broke
-        return done
+
+    def _note(self, error: Error, status: int | None) -> None:
+        """Note an error of the work. `status` is the transaction's before it."""
+        if self.error is None or status != IN_ERROR:  # the first one has aborted it
+            self.error = error
+        if self._dialect.gives_up(self._connection, error):
+            self._given_up = self._given_up or error
+        elif not self._dialect.aborts and database_errors.lost_race(error):
+            self._raced = error

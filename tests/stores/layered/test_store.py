@@ -26,7 +26,7 @@ from django_idempotency.core.interventions import CHANGES, Intervention, erased,
 from django_idempotency.core.records import Guarantee, Record, Settlement, Status, Ticket
 from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay
 from django_idempotency.engine.lease import LeaseOperation
-from django_idempotency.errors import StoreUnavailable
+from django_idempotency.errors import StoreUnavailable, WritesRolledBack
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.runtime.registry import stores
 from django_idempotency.stores.base import BaseStore
@@ -313,7 +313,7 @@ class TestCommit:
         assert layers.front.copies == {}
 
     def test_marked_for_rollback_late(self, layers: Layers) -> None:
-        """A settle that was rolled back puts nothing into the front; the next one does."""
+        """A settle that was rolled back puts nothing into the front, and its success is withheld."""
         settle = layers.authority.settle
         transactions: list[int] = []
 
@@ -326,10 +326,12 @@ class TestCommit:
 
         layers.authority.settle = then_doom  # type: ignore[method-assign]
         call = layers.call()
-        call.run()
+        with pytest.raises(WritesRolledBack):
+            call.run()
         assert (len(transactions), effects()) == (2, 0)
-        assert layers.asked()[0] == ["peek", "put", "put"]
-        assert row(call.ticket).status == Status.COMPLETED
+        assert row(call.ticket).status == Status.FREE
+        statuses = {record.status for record, _, _ in layers.front.copies.values()}
+        assert Status.COMPLETED not in statuses
 
     def test_a_lost_settle(self, layers: Layers) -> None:
         """An owner that was overtaken puts nothing into the front."""

@@ -17,7 +17,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_idempotency.core.records import Status
 from django_idempotency.core.rules import Execute, Replay
-from django_idempotency.errors import TransactionLost
+from django_idempotency.errors import WritesRolledBack
 from django_idempotency.models import IdempotencyRecord
 from testproject.payments.models import Effect
 from tests.support.services import SERVERS_PATH, needs_mariadb_server
@@ -94,7 +94,7 @@ def test_a_swallowed_lock_wait_timeout(strict: BaseDatabaseWrapper, block: bool)
         cursor.execute("SET innodb_lock_wait_timeout = 0")
         with pytest.raises(OperationalError, match="1205"), transaction.atomic() if block else nullcontext():
             cursor.execute(wanted)
-    with pytest.raises(TransactionLost):
+    with pytest.raises(WritesRolledBack):
         call.settle()
     strict.close()
     assert (effects(), row(call.ticket).status, call.listener.events) == (1, Status.FREE, ["claimed", "released"])

@@ -130,6 +130,10 @@ class Dialect:
         """Do not wait for a lock inside this context, which ends when the guard has begun."""
         yield
 
+    def gives_up(self, connection: BaseDatabaseWrapper, error: Error) -> bool:
+        """Has the database rolled back the whole transaction with this error? Only a savepoint's is left otherwise."""
+        return False
+
     def transaction_status(self, connection: BaseDatabaseWrapper) -> int | None:
         """Return the transaction's status in libpq's terms, without a query; `None` if the driver does not know."""
         return None

@@ -40,6 +40,9 @@ class InnoDB(Dialect):
             return database_errors.lock_refused(found)
         return False
 
+    def gives_up(self, connection: BaseDatabaseWrapper, error: Error) -> bool:
+        return database_errors.deadlocked(error)
+
     def purge(self, connection: BaseDatabaseWrapper, table: str, chosen: str, given: list[Any]) -> list[Any]:
         """Delete in two statements: a DELETE of more than one table returns no rows."""
         rows = chosen.format(columns="id, purge_at")

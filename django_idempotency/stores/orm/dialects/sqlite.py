@@ -59,6 +59,9 @@ class SQLite(Dialect):
             cursor.execute(delete, given)
             return [deadline for (deadline,) in cursor.fetchall()]
 
+    def gives_up(self, connection: BaseDatabaseWrapper, error: Error) -> bool:
+        return self.transaction_status(connection) == IDLE
+
     def transaction_status(self, connection: BaseDatabaseWrapper) -> int | None:
         return None if getattr(connection.connection, "in_transaction", True) else IDLE
 
