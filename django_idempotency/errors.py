@@ -456,8 +456,9 @@ class WritesRolledBack(Problem):
     """
 
     status, code, title, retry = 500, "writes-rolled-back", "The writes were rolled back", "same-key"
-    header_status, operation_state = "failed", "unknown"
+    operation_state = "unknown"
     arises = staticmethod(lambda terms: terms.guarantee == "atomic")
+    delivery = "failed"
 
     @classmethod
     def by(cls, error: BaseException | None) -> WritesRolledBack:
