@@ -48,6 +48,10 @@ class Unreadable(ValueError):
     """These bytes were not written by us, or need a class that is not allowed or has changed."""
 
 
+def _itself(value: Any) -> Any:
+    return value
+
+
 class Results:
     """Values of Python's own types and of `classes`, to bytes and back."""
 
@@ -59,6 +63,7 @@ class Results:
         unnamed: str = "",
         unknown: str = "",
         more: Mapping[type, Codec] = _NOTHING_MORE,
+        plain: Callable[[Any], Any] = _itself,
     ) -> None:
         named = {cls: codec for cls in classes if (codec := codec_of(cls)) is not None}
         #: Are they of Python's own types alone, so that no code of the project takes them apart?
@@ -70,6 +75,8 @@ class Results:
         self._root = root
         #: What to do about a class that could be allowed, and about any other type.
         self._unnamed, self._unknown = unnamed, unknown
+        #: Returns what stands for a value of another type; the value itself if nothing does.
+        self._plain = plain
         self._decode = json.JSONDecoder(object_hook=self._build).raw_decode
 
     def dump(self, value: Any) -> bytes:
@@ -122,7 +129,10 @@ class Results:
             ]
         codec = self._codecs.get(kind)
         if codec is None:
-            raise self._refusal(kind, path)
+            stands = self._plain(value)
+            if stands is value:
+                raise self._refusal(kind, path)
+            return self._tree(stands, path, leaves)
         return {TAG: [codec.tag, *[self._tree(part, path, leaves) for part in codec.encode(value)]]}
 
     def _object(self, value: dict[Any, Any], path: tuple[Any, ...], leaves: frozenset[type]) -> dict[str, Any] | None:
