@@ -58,10 +58,15 @@ def secret_name(name: str) -> bool:
 def headers(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return response headers, the secret ones masked. What is stored beside them has a colon in its name."""
     return [
-        (name, MASK if name.lower() in _HEADERS or secret_name(name) else text(value))
+        (_whole(name), MASK if name.lower() in _HEADERS or secret_name(name) else text(_whole(value)))
         for name, value in pairs
         if not name.startswith(":")
     ]
+
+
+def _whole(value: str) -> str:
+    """Return a text in which half of a character, which no page can be encoded with, is written out."""
+    return value.encode(errors="backslashreplace").decode()
 
 
 def text(value: str) -> str:
@@ -168,5 +173,5 @@ def _hidden(name: str, value: Any) -> bool:
 
 
 def _quoted(value: str) -> str:
-    """Return a string as JSON. Half of a character, which no page can be encoded with, is written out."""
-    return json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace").decode()
+    """Return a string as JSON."""
+    return _whole(json.dumps(value, ensure_ascii=False))

@@ -22,6 +22,8 @@ from .arguments import add_store, positive
 PACE = 5.0
 #: Tries of a change that loses a race.
 TRIES = 5
+#: Changes that lose all their tries, one after the other, until no more are begun: then it is no matter of one record.
+MOST_LOST = 5
 T = TypeVar("T")
 
 
@@ -89,9 +91,14 @@ class StoreCommand(ProgressCommand):
     store: BaseStore
     #: What a race is about.
     unit = "record"
+    #: What went wrong with one part, while the command went on with the others.
+    failed: list[str]
+    #: Changes in a row that lost each race.
+    _lost = 0
 
     def handle(self, *args: Any, **options: Any) -> None:
         self.alias = options["store"] or conf.get("STORE")
+        self.failed = []
         self.begin(options)
         with self.explained():
             self.store = stores[self.alias]
@@ -113,6 +120,37 @@ class StoreCommand(ProgressCommand):
             except LostRace:
                 time.sleep(0.1 * attempt)
         return act()
+
+    def patiently_or(self, left: T, act: Callable[[], T]) -> T:
+        """Call it as `patiently()` does. Return `left` for one that loses each race: the others are not concerned.
+
+        Raises `LostRace` if several do so in a row.
+        """
+        try:
+            done = self.patiently(act)
+        except LostRace:
+            self._lost += 1
+            if self._lost >= MOST_LOST:
+                raise
+            return left
+        self._lost = 0
+        return done
+
+    @contextmanager
+    def going_on(self) -> Iterator[None]:
+        """Note what goes wrong with one part, and go on with the others; `require_all()` raises it."""
+        try:
+            with self.explained():
+                yield
+        except CommandError as error:
+            if error.returncode != 1:  # interrupted
+                raise
+            self.failed.append(str(error))
+
+    def require_all(self) -> None:
+        """Raise `CommandError` with what went wrong with some parts."""
+        if self.failed:
+            raise CommandError("\n".join(self.failed))
 
     @contextmanager
     def explained(self) -> Iterator[None]:

@@ -120,7 +120,7 @@ class TestRecordPage:
         admin_of(boss, monkeypatch, get_store=lambda: Reversing(ORMStore()))
         assert "&quot;paid&quot;: &quot;2499&quot;" in text_of(boss.get(page_of(ticket)))
 
-    @pytest.mark.parametrize("headers", ["", "nonsense", "[1]", '[["a"]]', "null"])
+    @pytest.mark.parametrize("headers", ["", "nonsense", "[1]", '[["a"]]', "null", "[" * 20_000 + "]" * 20_000])
     def test_a_damaged_response(self, boss: Client, headers: str) -> None:
         """The page says that the stored response cannot be read, as a request with the key would."""
         ticket = completed()
@@ -129,6 +129,12 @@ class TestRecordPage:
         assert "gets 500 record-unreadable" in text
         assert "It cannot be read" in text
         assert "There is none." not in text
+
+    def test_half_a_character_in_a_header(self, boss: Client) -> None:
+        """It is written out, since no page can be encoded with it."""
+        ticket = completed()
+        IdempotencyRecord.objects.update(response_headers='[["X-Name", "a\\ud800"]]')
+        assert "a\\ud800" in text_of(boss.get(page_of(ticket)))
 
     def test_a_row_of_a_later_version(self, boss: Client) -> None:
         """A row that this version cannot read has a page, which says so; so does the list."""

@@ -207,3 +207,15 @@ def test_spans(text: str, seconds: float) -> None:
 def test_no_spans(text: str) -> None:
     with pytest.raises(Exception, match="is not a span of time, such as 90s"):
         duration(text)
+
+
+@pytest.mark.parametrize("headers", ["nonsense", "[" * 20_000 + "]" * 20_000])
+def test_a_record_that_cannot_be_read(user: User, headers: str) -> None:
+    """Its response is damaged, at whatever depth: it is counted, and stops none of the commands over all records."""
+    for key in ("damaged", "whole"):
+        ticket = make_ticket(key=key, scope="scope:shop")
+        Contract().leave(stores["default"], ticket, SettledState.COMPLETED, Outcome(status=200, body=b""))
+    IdempotencyRecord.objects.filter(key="damaged").update(response_headers=headers)
+    assert "records in all" in call("idempotency_stats")[0]
+    assert "whole" in call("idempotency_record")[0]
+    assert "2 of 2 records would be erased" in call("idempotency_erase", "--scope", "scope:shop", "--dry-run")[0]

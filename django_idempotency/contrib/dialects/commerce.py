@@ -79,7 +79,7 @@ def adcp_replay(request: HttpRequest, response: HttpResponse) -> HttpResponse:
     """Return a replay with the `context` of its own request, as AdCP wants it: for a policy's `on_replay`."""
     try:
         body = json.loads(response.content)
-    except ValueError:  # of a 204
+    except (ValueError, RecursionError):  # of a 204, or nested too deep to be read
         return response
     if isinstance(body, dict):
         body.pop("context", None)

@@ -86,7 +86,7 @@ def marked(outcome: Outcome, member: str) -> bytes:
         return body
     try:
         found = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):  # of a body that is nested too deep to be read
         return body
     if not isinstance(found, dict):
         return body

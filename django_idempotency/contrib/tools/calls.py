@@ -165,7 +165,7 @@ def _envelope(response: Any) -> dict[str, Any]:
     """Return the JSON-RPC response in the body of an HTTP one; {}: there is none."""
     try:
         found = {} if response.streaming else json.loads(_parts(response)[1])
-    except ValueError:
+    except (ValueError, RecursionError):  # the work is done: what is nested too deep to be read is kept as it is
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -56,12 +56,13 @@ class Command(StoreCommand):
                 f"The store {self.alias!r} ({type(innermost(self.store)).__name__}) deletes expired records automatically. "
                 "Nothing to purge."
             )
-        elif options["dry_run"]:
-            self.count(options["limit"])
         else:
-            self.purge(options)
+            with self.going_on():
+                self.purge(options)
         for extension in extensions():
-            self.purge_beside(extension, options)
+            with self.going_on():
+                self.purge_beside(extension, options)
+        self.require_all()
 
     # ------------------------------------------------------------------------------------------------------- dry run
 
@@ -78,6 +79,9 @@ class Command(StoreCommand):
     # --------------------------------------------------------------------------------------------------------- purge
 
     def purge(self, options: dict[str, Any]) -> None:
+        if options["dry_run"]:
+            self.count(options["limit"])
+            return
         due_until = datetime.now(timezone.utc)
         since: datetime | None = None
 
@@ -112,7 +116,10 @@ class Command(StoreCommand):
         with self.table_explained("A table beside the records cannot be purged. Is it migrated?"):
             found = list(extension.purging(self.alias, self.store))
         for rows_of in found:
-            with self.table_explained(f"The {rows_of.kind}s cannot be purged. Is their table migrated?"):
+            with (
+                self.going_on(),
+                self.table_explained(f"The {rows_of.kind}s cannot be purged. Is their table migrated?"),
+            ):
                 if not options["dry_run"]:
                     if self.purge_rows(rows_of.kind, rows_of.purge, options):
                         self.say(self.so_far())

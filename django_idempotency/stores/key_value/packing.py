@@ -198,7 +198,7 @@ def unpack(value: bytes, record_id: UUID, read_at: datetime) -> Record:
             request_id=value[request_at:outcome_at].decode(),
             outcome=unpack_outcome(value[outcome_at:]),
         )
-    except (struct.error, LookupError, ValueError, OverflowError, OSError, zlib.error) as error:
+    except (struct.error, LookupError, ValueError, OverflowError, OSError, RecursionError, zlib.error) as error:
         raise Malformed(str(error)) from error
 
 

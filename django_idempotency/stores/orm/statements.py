@@ -128,7 +128,7 @@ def outcome_of(status: Any, headers: Any, body: Any) -> Outcome | None:
     try:
         read = tuple([(str(name), str(text)) for name, text in json.loads(headers)])
         return Outcome(status=int(status), headers=read, body=MISSING if body is None else bytes(body))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         return None
 
 

@@ -14,6 +14,7 @@ from django.core.management import CommandError, call_command
 from django_idempotency.contrib.at_rest.sealed import CannotOpen
 from django_idempotency.contrib.client import outgoing
 from django_idempotency.contrib.client.ledger import id_of
+from django_idempotency.contrib.client.management.commands import idempotency_resume
 from django_idempotency.contrib.client.messages import OutgoingRequest, pack_request, unpack_request
 from django_idempotency.contrib.client.models import OutgoingCall
 from django_idempotency.contrib.client.requests import IdempotentAdapter
@@ -230,6 +231,29 @@ def test_list_and_limit(provider: Provider, resumable: None) -> None:
     assert run("--limit", "2") == "2 calls finished."
     assert run("--provider", "another") == "Nothing to resume."
     assert run("--provider", "fake") == "1 call finished."
+
+
+def test_calls_that_cannot_be_sent(provider: Provider, resumable: None, settings: Any) -> None:
+    """Those of a provider that has no client any more are the oldest each time: they use up no limit."""
+    for number in range(3):
+        call = died(provider, f"gone-{number}", minutes=60)
+        OutgoingCall.objects.filter(pk=call.pk).update(provider="gone")
+    died(provider, "order-17")
+    for _ in range(2):
+        with pytest.raises(CommandError, match="Type the provider 'gone'"):
+            run("--send", "--limit", "1")
+    assert OutgoingCall.objects.get(pk=id_of("fake", "order-17")).state == "succeeded"
+
+
+def test_a_call_that_cannot_be_judged(provider: Provider, resumable: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that may be forgotten, and fails when it is held, keeps no other from being sent."""
+    forgotten = died(provider, "old")
+    OutgoingCall.objects.filter(pk=forgotten.pk).update(first_sent=utcnow() - timedelta(days=90))
+    died(provider, "order-17")
+    monkeypatch.setattr(idempotency_resume, "end_forgotten", lambda *_: 1 / 0)
+    with pytest.raises(CommandError, match="ZeroDivisionError"):
+        run("--send")
+    assert OutgoingCall.objects.get(pk=id_of("fake", "order-17")).state == "succeeded"
 
 
 def test_a_call_that_moves_on(provider: Provider, resumable: None, monkeypatch: pytest.MonkeyPatch) -> None:

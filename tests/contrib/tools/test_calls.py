@@ -10,12 +10,14 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
+from django.http import HttpRequest, HttpResponse
 from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
 from rest_framework.test import APIClient
 
 from django_idempotency.contrib.tools import hints, idempotent_tool_calls
+from django_idempotency.contrib.tools.calls import is_kept, renamed
 from django_idempotency.core.records import Status
 from django_idempotency.models import IdempotencyRecord
 from testproject.payments.models import Effect
@@ -226,6 +228,14 @@ def test_a_failure_with_status_200(agent: Any, url: str, how: str) -> None:
     assert Effect.objects.count() == 0
     assert IdempotencyRecord.objects.get().attempt == 2
     assert said(sent(agent, url, message(3)))[2:] == ("request-mismatch", "look-first")
+
+
+@pytest.mark.parametrize("atomic", [True, False])
+def test_a_response_that_is_nested_too_deep_to_be_read(atomic: bool) -> None:
+    """The tool has run: it is kept by its status, and replayed as it is."""
+    response = HttpResponse(b"[" * 100_000 + b"]" * 100_000, content_type="application/json")
+    assert is_kept(response, atomic=atomic) is None
+    assert renamed(HttpRequest(), response) is response
 
 
 @pytest.mark.parametrize("how", ["result", "error"])

@@ -19,15 +19,18 @@ from hypothesis import strategies as st
 from django_idempotency import idempotent
 from django_idempotency.contrib.dialects import PROFILES, REPEATABILITY
 from django_idempotency.contrib.dialects.commerce import ADCP_EXCLUDED, adcp_replay
-from django_idempotency.contrib.dialects.wire import require_timely
+from django_idempotency.contrib.dialects.wire import marked, require_timely
 from django_idempotency.contrib.fingerprints.json import json_body
 from django_idempotency.core.profiles import COMPULSORY, IETF, Profile
+from django_idempotency.core.records import Outcome
 from django_idempotency.errors import KeyAhead, KeyExpired, KeyMalformed
 from django_idempotency.http.plan import parse_key
 from django_idempotency.runtime.registry import stores
 
 MEMORY = {"STORES": {"default": {"BACKEND": "django_idempotency.stores.memory.MemoryStore"}}, "GUARANTEE": "lease"}
 NAMES = list(PROFILES)
+#: JSON that no parser of Python's reads.
+DEEP = b"[" * 100_000 + b"]" * 100_000
 FACTORY = RequestFactory()
 
 
@@ -126,8 +129,8 @@ def test_statuses(name: str) -> None:
     answers = (required.send(), api.send("\x7f"), api.send(key, amount=2), api.inside, api.send(key))
     assert tuple(answer.status_code for answer in answers) == STATUSES[name]
     assert (first.status_code, api.ran, required.ran, stored()) == (201, 1, 0, 1)
-    marked = {} if api.profile.marker_member is None else {api.profile.marker_member: True}
-    assert json.loads(answers[-1].content) == {"run": 1, **marked}
+    said = {} if api.profile.marker_member is None else {api.profile.marker_member: True}
+    assert json.loads(answers[-1].content) == {"run": 1, **said}
 
 
 def test_a_replay_is_marked(api: Api) -> None:
@@ -352,11 +355,16 @@ def test_a_replay_of_adcp_has_the_context_of_its_own_request(context: Any) -> No
     assert json.loads(second.content) == {"id": 1, "replayed": True} | own
 
 
-@pytest.mark.parametrize("body", [b"", b"bought", b"[1]"], ids=["204", "text", "a list"])
+@pytest.mark.parametrize("body", [b"", b"bought", b"[1]", DEEP], ids=["204", "text", "a list", "deep"])
 def test_a_replay_of_adcp_without_an_object(body: bytes) -> None:
     """What has no place for a context is replayed as it was stored."""
     replay = HttpResponse(body)
     assert adcp_replay(FACTORY.post("/", b"{}", content_type="application/json"), replay).content == body
+
+
+def test_a_replay_that_is_nested_too_deep_to_be_marked() -> None:
+    """It is sent as it is stored."""
+    assert marked(Outcome(200, (("Content-Type", "application/json"),), DEEP), "replayed") == DEEP
 
 
 def test_a_conflict_of_adcp_says_little() -> None:

@@ -17,6 +17,7 @@ from ....core.at_rest import SEALED, is_sealed, says_nothing
 from ....core.conclusions import unchanged
 from ....core.interventions import Intervention, Wanted
 from ....core.records import MISSING, Missing, Outcome, Record, Settlement, Status, Ticket
+from ....errors import RecordUnreadable
 from ....stores.base import Audit, BaseStore, Scanned
 from ....stores.key_value import packing
 from ....stores.wrapper import WrappedStore
@@ -34,6 +35,7 @@ class Resealing(Enum):
     DONE = "done"
     CURRENT = "current"  # it was as it should be
     CLOSED = "closed"  # no key opens it
+    LOCKED = "locked"  # others lock it for longer than the command tries
     CHANGED = "changed"  # it was written or deleted meanwhile; what a request writes is sealed with the first key
 
 
@@ -110,7 +112,10 @@ class SealedStore(WrappedStore):
 
         Nothing else of the record changes, and copies in fronts are dropped.
         """
-        record = self.store.get(record_id)
+        try:
+            record = self.store.get(record_id)
+        except RecordUnreadable:
+            return Resealing.CLOSED
         if record is None:
             return Resealing.CHANGED
         if self.is_current(record):
@@ -147,7 +152,7 @@ def _open(keyring: Keyring, record: Record) -> Outcome:
         if isinstance(body, Missing):
             return Outcome(status, headers, MISSING)
         packed = packing.unpack_outcome(keyring.open(body, *place, _BODY))
-    except (ValueError, TypeError, LookupError, zlib.error) as error:  # `Malformed` is a ValueError
+    except (ValueError, TypeError, LookupError, RecursionError, zlib.error) as error:  # `Malformed` is a ValueError
         raise CannotOpen("it was sealed by a later version") from error
     return Outcome(status, headers, MISSING if packed is None else packed.body)
 

@@ -42,7 +42,8 @@ class Command(ScanningCommand):
                 'store responses unsealed again, type "ENCRYPTION_KEYS": [None, the keys that open them].'
             )
         dry = options["dry_run"]
-        self.reseal(store, options)
+        with self.going_on():
+            self.reseal(store, options)
         beside = self.reseal_beside(size=options["batch_size"], dry=dry)
         self.end_progress()
         if dry:
@@ -54,10 +55,13 @@ class Command(ScanningCommand):
                 self.stdout.write(f"{done:,} {kind} {'would be ' if dry else ''}resealed.")
         kinds = {"responses": self.counted, **beside}
         if closed := [f"{count:,} {kind}" for kind, each in kinds.items() if (count := each[Resealing.CLOSED])]:
-            raise CommandError(
+            self.failed.append(
                 f"{' and '.join(closed)} cannot be opened, and were left as they are: no key of ENCRYPTION_KEYS has sealed "
                 "them, or they were changed. Retries get response-not-stored. Add the key, and type the command again."
             )
+        if locked := self.counted[Resealing.LOCKED]:
+            self.failed.append(f"{locked:,} responses are locked by others. Type the command again in a while.")
+        self.require_all()
 
     def reseal(self, store: SealedStore, options: Mapping[str, Any]) -> None:
         limit, dry = options["limit"], options["dry_run"]
@@ -68,7 +72,9 @@ class Command(ScanningCommand):
                     continue
                 if limit is not None and self.counted[Resealing.DONE] >= limit:
                     return
-                ended = Resealing.DONE if dry else self.patiently(partial(store.reseal, record.id))
+                ended = Resealing.DONE
+                if not dry:
+                    ended = self.patiently_or(Resealing.LOCKED, partial(store.reseal, record.id))
                 self.counted[ended] += 1
             self.progress()
             time.sleep(options["sleep"])
@@ -77,7 +83,7 @@ class Command(ScanningCommand):
         """Reseal what apps keep beside the records. Return what became of it, by its plural."""
         found: defaultdict[str, Counter[Resealing]] = defaultdict(Counter)
         for wing in housekeeping():
-            with self.table_explained("What is kept beside the records cannot be resealed:"):
+            with self.going_on(), self.table_explained("What is kept beside the records cannot be resealed:"):
                 for kind, batch in wing.reseal(self.store, size=size, dry=dry):
                     found[kind] += batch
                     self.progress()

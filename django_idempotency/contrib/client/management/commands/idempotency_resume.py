@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
-from django.db import Error, router
+from django.db import DatabaseError, Error, router
 
 from .....management.arguments import duration, positive
 from .....management.base import ProgressCommand, counted
@@ -72,17 +72,36 @@ class Command(ProgressCommand):
     def hold(self, where: dict[str, Any]) -> None:
         """Hold what its provider may have forgotten, however its process ended, unless `LOOKUP` finds it."""
         for call in expired(**where):
-            if state := end_forgotten(call, self.using):
+            try:
+                state = end_forgotten(call, self.using)
+            except DatabaseError:
+                raise
+            except Exception as error:  # noqa: BLE001 - one call that cannot be judged keeps no other from it
+                self.reasons[f"{call.provider}: {type(error).__name__}: {error}"] += 1
+                self.counted[Resumed.LEFT] += 1
+                continue
+            if state:
                 self.counted[Resumed.HELD if state is CallState.HELD else Resumed.FINISHED] += 1
 
     def resume(self, where: dict[str, Any], clients: ExitStack, *, unanswered: bool) -> None:
-        """Send one call after the other. One that another worker takes first is its own."""
+        """Send one call after the other. One that another worker takes first is its own.
+
+        One that cannot even be sent does not count towards the limit: it is the oldest next time, too, and would keep the
+        others from being sent.
+        """
         known: dict[str, Any] = {}
+        unsent = 0
         for call in paged(due(**where, unanswered=unanswered).filter(operation="").defer("response")):
-            if self.limit is not None and self.counted.total() - self.counted[Resumed.HELD] >= self.limit:
+            if self.limit is not None and self.counted.total() - self.counted[Resumed.HELD] - unsent >= self.limit:
                 break
-            self.counted[self.outcome(call, known, clients)] += 1
+            outcome = self.outcome(call, known, clients)
+            unsent += outcome is Resumed.LEFT and not self.has_moved(call)
+            self.counted[outcome] += 1
             self.progress()
+
+    def has_moved(self, call: OutgoingCall) -> bool:
+        """Was a call sent, so that others are older now?"""
+        return not OutgoingCall.objects.using(self.using).filter(pk=call.pk, last_sent=call.last_sent).exists()
 
     def outcome(self, call: OutgoingCall, known: dict[str, Any], clients: ExitStack) -> Resumed:
         """Send a call, and say what became of it. What keeps it from being sent is one of the reasons."""

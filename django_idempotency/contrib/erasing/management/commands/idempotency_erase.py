@@ -17,7 +17,6 @@ from .....core import interventions
 from .....core.at_rest import hashed_scope
 from .....core.interventions import Intervention
 from .....core.records import Record, Status
-from .....errors import ConfigurationError
 from .....inspection.terminal import plain
 from .....instrumentation.trail import trail
 from .....management.base import ScanningCommand
@@ -61,23 +60,28 @@ class Command(ScanningCommand):
         self.left, self.would = 0, "would be erased" if dry else "erased"
         self.wanted = frozenset[str]() if scope is None else scopes_of(scope, options["realm"])
         self.elsewhere = Counter[str]()
+        failed: list[str] = []
         for alias in () if scope is None else aliases(options["store"]):
-            super().handle(*args, **{**options, "store": alias})
-        for wing in housekeeping():
             try:
-                with self.table_explained("What is kept beside the records cannot be erased:"):
-                    for each in wing.erase(options, scopes=self.wanted, size=options["batch_size"], dry=dry):
-                        self.report(f"{each.erased:,} {each.kind}", each.left, each.held_by)
-            except ConfigurationError as error:
-                raise CommandError(str(error)) from error
+                super().handle(*args, **{**options, "store": alias})
+            except CommandError as error:
+                if error.returncode != 1:  # interrupted
+                    raise
+                failed.append(str(error))
+        self.failed = failed
+        for wing in housekeeping():
+            with self.going_on(), self.table_explained("What is kept beside the records cannot be erased:"):
+                for each in wing.erase(options, scopes=self.wanted, size=options["batch_size"], dry=dry):
+                    self.report(f"{each.erased:,} {each.kind}", each.left, each.held_by)
         for other, count in self.elsewhere.most_common(NAMED):
             self.stdout.write(
                 f"{count:,} more belong to {plain(other)}. Type --scope {plain(other)} if that is the same person."
             )
         if self.left:
-            raise CommandError(
+            self.failed.append(
                 f"{self.left:,} left: a request, a relay, a provider or a person holds them. Type the command again in a while."
             )
+        self.require_all()
 
     def look(self, **options: Any) -> None:
         self.store = stores.outermost(self.store)  # so that a change reaches every front
@@ -113,7 +117,8 @@ class Command(ScanningCommand):
         if first:
             self.erase_beside(record, erased=False)
         noted = partial(trail.intervened, "erased", actor=operator())
-        changed = self.patiently(partial(self.store.change, record.id, interventions.forgotten, audit=noted))
+        change = partial(self.store.change, record.id, interventions.forgotten, audit=noted)
+        changed = self.patiently_or(Intervention.BUSY, change)
         if changed is Intervention.DONE and not first:
             self.owed += self.erase_beside(record, erased=True)
         return changed
