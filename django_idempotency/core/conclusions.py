@@ -223,8 +223,8 @@ def settlement(
 ) -> Settlement | None:
     """Say what the store writes, or `None` for nothing.
 
-    `fence` is the record as it was locked before the work, when that was not yet ours: a takeover writes nothing
-    until now. `outcome` is the response, or what a release notes of a failed attempt. A response is kept for its `ttl`
+    `fence` is the record as it was locked before the work, when that was not yet ours: a takeover inside a caller's
+    transaction writes nothing until now. `outcome` is the response, or what a release notes of a failed attempt. A response is kept for its `ttl`
     (seconds) from here: one of its own moves the deadlines, and so do a takeover and work that took (`worked`, seconds)
     longer than `AS_CLAIMED`. After a refusal nothing was done, so the operation begins anew with the request that comes
     next (see `lifetime`).
@@ -256,6 +256,26 @@ def handover(record: Record, ticket: Ticket) -> Settlement:
     """
     return unchanged(record)._replace(
         status=Status.RUNNING, digest=ticket.digest, expires_in=ticket.ttl, lease_in=ticket.lease
+    )
+
+
+#: Seconds that the lease of a written takeover lasts at least: its owner comes to lock the record again, while others who
+#: have read it as free may still look at it.
+TAKEOVER_LEASE = 1.0
+
+
+def takeover(record: Record, ticket: Ticket, run: Execute, transaction_id: str | None) -> Settlement:
+    """Say what makes the ticket the owner of a locked record that is takeable, before its work runs as `run`.
+
+    A crash of the work must not take that back: otherwise the attempt after it would not know of this one, and could be
+    another request.
+    """
+    return handover(record, ticket)._replace(
+        attempt=run.attempt,
+        operation=operation_of(record, run),
+        new_life=run.new_life,
+        lease_in=max(ticket.lease, TAKEOVER_LEASE),
+        transaction_id=transaction_id,
     )
 
 

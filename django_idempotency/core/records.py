@@ -231,6 +231,9 @@ class Record(NamedTuple):
     joined: bool = False
     #: The table in which the store found it, if that depends on the connection (a schema per tenant); otherwise `None`.
     location: str | None = None
+    #: Does the claim that returned this record stay, whatever becomes of the work and of the server? Not one inside a
+    #: caller's open transaction (that of a test case counts as none), or one that its store commits asynchronously.
+    durable: bool = True
 
     def ticket(self, *, owner: UUID) -> Ticket:
         """Return a ticket for this record's key and request, to change it by hand. It does not hold what it takes.

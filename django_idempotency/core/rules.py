@@ -36,7 +36,8 @@ A claim that finds a record reads it in this order:
 5. Completed, and not expired: `Replay`, or `Unreadable` if the store found no outcome that it could read. One that is
    sealed and could not be opened (see `at_rest`) is a `Replay` without headers and body.
 6. `takeable`: free, or expired, or the lease has ended. `Execute` where the store leaves the takeover to the guard's
-   row lock (`atomic`). Elsewhere the store has taken over what it could in the claim itself, so what is left is `Busy`.
+   row lock (`atomic`), under which it is written before the work runs. Elsewhere the store has taken over what it could
+   in the claim itself, so what is left is `Busy`.
 7. Running: `Busy` until the lease ends, except for the durable execution that has suspended it.
 
 A claim that finds no record, because another transaction is in its way, is made again after a pause (`pause_after`). Then its
@@ -282,8 +283,9 @@ def succession(record: Record) -> Execute:
 def operation_of(record: Record, run: Execute) -> UUID:
     """Name the operation that a run of this record works at.
 
-    A new life that is not written yet follows from the record that it replaces. In `atomic` nothing is written before
-    the settle, so a second owner that finds the expired record again, after the first one crashed, names the same one.
+    A new life that is not written yet follows from the record that it replaces. Inside a caller's transaction nothing is
+    written before the settle, so a second owner that finds the expired record again, after the first one crashed, names
+    the same one.
     """
     return next_operation(record.operation) if run.new_life else record.operation
 

@@ -6,6 +6,8 @@ transaction:
     claim   guard ───── the work's transaction ───── settle  COMMIT     the response and the writes, or neither
                                                    └ ROLLBACK  settle   what must be known of it, under the row's lock again
 
+A claim is committed before the work runs, and so is a takeover, which is written under the row's lock.
+
 It is sync: async calls hold no transaction. `lease` has the other guarantee.
 """
 
@@ -42,6 +44,8 @@ logger = logging.getLogger("django_idempotency")
 
 #: The verdicts after which a call that may wait claims again.
 WAITED_FOR = (Busy, Contended)
+#: Seconds between the tries to lock a record that was just taken over.
+LOOKS = (0.005, 0.01, 0.02, 0.05, 0.1)
 
 
 logger = logging.getLogger("django_idempotency")
@@ -73,6 +77,8 @@ class Operation:
     left_as: SettledState | None = None
     #: Was the claim made inside an open transaction, so that it may be rolled back with the work?
     claimed_inside = False
+    #: Does the claim stay, whatever becomes of the work and of the server? See `Record.durable`.
+    claim_is_durable = True
     #: What settle() was asked to store.
     outcome: Outcome | None = None
     #: What the sink keeps from one event of this operation to the next.
@@ -96,6 +102,15 @@ class Operation:
     def attempt(self) -> int:
         """The number of this run of the key. If it is above 1, an earlier run failed, was refused or crashed."""
         return self.run.attempt if self.run else 0
+
+    @property
+    def may_have_acted(self) -> bool:
+        """May an earlier attempt have begun its work? Also where nothing is known of the key, as without the store.
+
+        That is certain only if `claim_is_durable`.
+        """
+        run = self.run
+        return run is None or run.attempt > 1 or run.takeover or run.resumed
 
     def age(self) -> timedelta:
         """Return how long ago the operation began, by the clock of its store: with the first claim of its key."""
@@ -229,7 +244,7 @@ class Operation:
 
     def _found(self, record: Record) -> None:
         """Note a record, and where a claim found it: another connection, or this one later, may look elsewhere."""
-        self.record, self.claimed_inside = record, record.joined
+        self.record, self.claimed_inside, self.claim_is_durable = record, record.joined, record.durable
         if record.location is not None:
             self.ticket = self.ticket._replace(location=record.location)
 
@@ -372,6 +387,8 @@ class AtomicOperation(Operation):
         if not isinstance(verdict, Execute):
             return verdict
         mine = record.owner == self.ticket.owner
+        if not mine and not record.joined:
+            return self._take_over()
         held = self.store.guard(self.ticket, takeover=not mine, claimed=record if mine else None)
         guard = self._guard = held.__enter__()
         self._held = held
@@ -391,6 +408,40 @@ class AtomicOperation(Operation):
             raise
         self.close()
         return verdict
+
+    def _take_over(self) -> Verdict | None:
+        """Take a record over, and then hold it like one of our own claim. `None`: it has changed, so claim again."""
+        taken = self._written_takeover()
+        if not isinstance(taken, Record):
+            return taken
+        self.record = taken
+        for pause in LOOKS:
+            verdict = self._judge(taken)
+            if verdict is not None:
+                return verdict
+            time.sleep(pause)  # another who has read it as free looks at it, and finds that it is ours
+        return None
+
+    def _written_takeover(self) -> Record | Verdict | None:
+        """Write under the row's lock that the record is ours, commit that, and return it. `None`: another holds it."""
+        verdict: Verdict | None = None
+        try:
+            with self.store.guard(self.ticket, takeover=True) as guard:
+                found = guard.record
+                if found is not None:
+                    self.record = found
+                    verdict = rules.read(found, self.ticket)
+                if found is None or not isinstance(verdict, Execute):
+                    guard.set_rollback()
+                    return verdict
+                settlement = conclusions.takeover(found, self.ticket, verdict, guard.transaction_id)
+                if not self.store.settle(self.ticket, settlement):
+                    return None
+        except OwnershipLost:
+            return None
+        except (OutcomeUnknown, TransactionLost) as error:  # the work has not begun
+            raise StoreUnavailable from error
+        return conclusions.settled(self.ticket, found, settlement, found.read_at)._replace(taken=verdict.takeover)
 
     def abandon(self) -> None:
         self.close()

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ..core.conclusions import WorkResult
 from ..core.policy import Duration, Policy, Resolved, seconds
-from ..core.records import CANCELLATIONS, Outcome, OutcomeKind
+from ..core.records import CALL_METHOD, CANCELLATIONS, Outcome, OutcomeKind
 from ..engine.operation import Operation
 from ..errors import ConfigurationError, KeyTooOld, OperationHeld, Problem
 from ..instrumentation.trail import trail
@@ -126,8 +126,36 @@ class OperationHandle:
 
     @property
     def attempt(self) -> int:
-        """The number of this run. Above 1, an earlier one failed, was refused or crashed; 0: the store is down."""
+        """The number of this run. Above 1, an earlier one failed, was refused or crashed; 0: the store is down.
+
+        To decide whether to act, ask `may_have_acted`.
+        """
         return self._operation.attempt
+
+    @property
+    def may_have_acted(self) -> bool:
+        """May an earlier attempt have acted elsewhere? Then ask the other side before you act.
+
+        Also `True` where nothing is known of earlier attempts: the store is down (`on_store_failure="open"`), idempotency
+        is off, or there is no key. Raises `ConfigurationError` where a crash may take back that this attempt was made, so
+        that the next one would be told `False`: a claim in an open transaction, or with `durable_claims` off.
+        """
+        operation = self._operation
+        if operation.claim_is_durable:
+            return operation.may_have_acted
+        ticket = operation.ticket
+        name = ticket.path if ticket.method == CALL_METHOD else f"{ticket.method} {ticket.path}"
+        if not operation.claimed_inside:
+            raise ConfigurationError(
+                f"may_have_acted of {name} is not known: a crash of the database may forget its claim, since its store has "
+                '"durable_claims": False. Take that out of its OPTIONS in IDEMPOTENCY["STORES"], or name another store in '
+                "this policy: it is for work that writes in that database only."
+            )
+        raise ConfigurationError(
+            f"may_have_acted of {name} is not known: its claim is in an open transaction, of ATOMIC_REQUESTS or of a "
+            'caller, and a crash takes both back. Type guarantee="lease"; or take the view out of ATOMIC_REQUESTS with '
+            "@transaction.non_atomic_requests, and call a function outside atomic()."
+        )
 
     def derive(self, label: str) -> str:
         """Return a key to pass on to a provider: 64 hex digits, the same for this label on every attempt and takeover.

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from asgiref.sync import AsyncToSync, sync_to_async
 from django.db import connections
-from django.db.backends.base.base import BaseDatabaseWrapper
 
 from ..errors import LeaseInTransaction
 from ..stores.base import Guard
-from ..stores.blocks import Block
+from ..stores.blocks import Block, in_transaction
 
 
 def in_open_transaction(using: str) -> bool:
@@ -40,16 +38,6 @@ def refuse_open_transactions(*, but: str | None = None, ours: Sequence[Block] = 
                 'although its writes there may be rolled back. Take "AUTOCOMMIT": False out of DATABASES, and leave '
                 "set_autocommit(False) to atomic()."
             )
-
-
-def in_transaction(connection: BaseDatabaseWrapper, *, ours: Sequence[Block] = ()) -> bool:
-    """Is a transaction open that is neither a test's nor one of `ours`? `atomic(durable=True)` looks at the same."""
-    blocks: Sequence[Any] = connection.atomic_blocks
-    return any(
-        isinstance(block, Guard)
-        or (not getattr(block, "_from_testcase", False) and not any(own.is_made_by(block) for own in ours))
-        for block in blocks
-    )
 
 
 async def arefuse_open_transactions(*, but: str | None = None) -> None:

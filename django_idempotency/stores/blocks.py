@@ -10,15 +10,17 @@ The claim joins that transaction: a duplicate waits for it, for at most a second
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any
 
 from django.db import connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from ..core.conclusions import Rollback
+from .base import Guard
 from .marks import RollbackMarks
 
 
@@ -125,3 +127,13 @@ def offered(using: str) -> Block | None:
     """Return the block that a guard on the database `using` may take over, or `None`."""
     block = OFFERED.get()
     return block if block is not None and block.using == using and not block.taken else None
+
+
+def in_transaction(connection: BaseDatabaseWrapper, *, ours: Sequence[Block] = ()) -> bool:
+    """Is a transaction open that is neither a test's nor one of `ours`? `atomic(durable=True)` looks at the same."""
+    blocks: Sequence[Any] = connection.atomic_blocks
+    return any(
+        isinstance(block, Guard)
+        or (not getattr(block, "_from_testcase", False) and not any(own.is_made_by(block) for own in ours))
+        for block in blocks
+    )

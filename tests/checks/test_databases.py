@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -153,6 +154,8 @@ SOCKET = {f"tcp_keepalives_{name}": "0" for name in ("idle", "interval", "count"
         ({"tcp_keepalives_interval": "300"}, LIBPQ, "I053", "-c tcp_keepalives_interval=10"),  # 930 s in all
         ({}, {}, "I054", "keepalives_idle=30, keepalives_interval=10, keepalives_count=3, tcp_user_timeout=30000"),
         ({}, {"keepalives_idle": 30}, "I054", "tcp_user_timeout=30000"),
+        ({"synchronous_commit": "off"}, LIBPQ, "W067", "-c synchronous_commit=on"),
+        ({"fsync": "off"}, LIBPQ, "W067", "fsync = on in postgresql.conf"),
     ],
 )
 def test_postgresql(answers: dict[str, str], options: dict[str, Any], code: str, typed: str) -> None:
@@ -167,6 +170,8 @@ def test_postgresql(answers: dict[str, str], options: dict[str, Any], code: str,
     [
         (POSTGRESQL, LIBPQ),
         ({**POSTGRESQL, **SOCKET}, {}),  # the other end of a Unix socket cannot vanish
+        # A local flush is one, whatever the replicas have.
+        ({**POSTGRESQL, "synchronous_commit": "local", "fsync": "on"}, LIBPQ),
         (POSTGRESQL, {"service": "shop"}),  # pg_service.conf may set it
         ({k: v for k, v in POSTGRESQL.items() if k != "client_connection_check_interval"}, LIBPQ),  # PostgreSQL 13
     ],
@@ -212,6 +217,7 @@ TIMEOUTS = {"connect_timeout": 5, "read_timeout": 60}
         ({**MARIADB, "innodb_rollback_on_timeout": "ON"}, TIMEOUTS, "W056", "innodb_rollback_on_timeout=OFF"),
         (MARIADB, {"connect_timeout": 5}, "W057", "read_timeout=60"),
         (MYSQL, {"read_timeout": 5}, "W057", "connect_timeout=5"),
+        ({**MYSQL, "innodb_flush_log_at_trx_commit": "2"}, TIMEOUTS, "W067", "innodb_flush_log_at_trx_commit=1 under"),
     ],
 )
 def test_mysql(answers: dict[str, str], options: dict[str, Any], code: str, typed: str) -> None:
@@ -254,7 +260,11 @@ def test_a_dialect_of_the_projects_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 #: The settings of the testproject's databases, set up for tests.
-EXPECTED = {"sqlite": {"W058"}, "postgresql": {"W051", "W052", "I053", "I054"}, "mysql": {"W055", "W056", "W057"}}
+EXPECTED = {
+    "sqlite": {"W058", "W067"},
+    "postgresql": {"W051", "W052", "W067", "I053", "I054"},
+    "mysql": {"W055", "W056", "W057", "W067"},
+}
 
 
 def test_a_stock_postgresql() -> None:
@@ -280,6 +290,26 @@ def test_the_real_server_is_asked() -> None:
     found = hints(check_deployment())
     assert found.keys() <= EXPECTED[connection.vendor]
     assert found.keys() & {"W058", "I054", "W057"}
+
+
+@pytest.mark.django_db
+@pytest.mark.skipif("connection.vendor != 'sqlite'", reason="its levels")
+@pytest.mark.parametrize(
+    ("level", "wal", "found"), [(0, False, True), (1, False, False), (1, True, True), (2, True, False)]
+)
+def test_what_a_commit_of_sqlite_waits_for(level: int, wal: bool, found: bool, tmp_path: Path) -> None:
+    """W067 where a COMMIT may be lost with the machine's power, and what to type."""
+    given = {**connections.settings["default"], "NAME": tmp_path / "db", "OPTIONS": {}}
+    made = connections["default"].__class__(given, "apart")
+    try:
+        with made.cursor() as cursor:
+            cursor.execute(f"PRAGMA journal_mode={'wal' if wal else 'delete'}")
+            cursor.execute(f"PRAGMA synchronous={level}")
+            hint = hints(on_server(made, cursor)).get("W067")
+    finally:
+        made.close()
+    assert (hint is not None) is found
+    assert hint is None or '["init_command"] = "PRAGMA synchronous=FULL"' in hint
 
 
 @pytest.mark.django_db
@@ -317,7 +347,8 @@ def test_what_the_hints_say_works() -> None:
     followed.settings_dict["OPTIONS"].update(FOLLOWED[followed.vendor])
     try:
         with followed.cursor() as cursor:
-            assert hints(on_server(followed, cursor)).keys() <= {"W056"}  # which is about the server alone
+            # These are about the server alone.
+            assert hints(on_server(followed, cursor)).keys() <= {"W056", "W067"}
     finally:
         followed.close()
 

@@ -38,6 +38,9 @@ OURS = record_of(TICKET)
 THEIRS = record_of(TICKET, owner=OTHER)
 LAPSED = record_of(TICKET, owner=OTHER, lease_until=NOW)
 DONE = record_of(TICKET, owner=OTHER, status=Status.COMPLETED, outcome=OUTCOME)
+#: LAPSED after our takeover of it.
+TAKEN = record_of(TICKET, attempt=2, taken=True)
+TAKEOVER = ["claim", "guard", "settle", "commit", "guard"]
 CHANGED = record_of(TICKET, owner=OTHER, digest=b"other")
 
 
@@ -70,7 +73,15 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
         ([DONE], [], Replay(outcome=OUTCOME, attempt=1), ["claim"], "replayed"),  # one trip to the store
         ([THEIRS], [], Busy(retry_after=30), ["claim"], "busy"),
         ([CHANGED], [], Mismatch(), ["claim"], "mismatched"),
-        ([LAPSED], [LAPSED], Execute(attempt=2, takeover=True), ["claim", "guard"], "taken_over"),
+        ([LAPSED], [LAPSED, TAKEN], Execute(attempt=2, takeover=True), TAKEOVER, "taken_over"),
+        # Another looks at the lock of our takeover.
+        (
+            [LAPSED],
+            [LAPSED, None, TAKEN],
+            Execute(attempt=2, takeover=True),
+            [*TAKEOVER, "rollback", "guard"],
+            "taken_over",
+        ),
         # The lock shows the current record: its owner has finished in the meantime.
         ([LAPSED], [DONE], Replay(outcome=OUTCOME, attempt=1), ["claim", "guard", "rollback"], "replayed"),
         ([LAPSED], [CHANGED], Mismatch(), ["claim", "guard", "rollback"], "mismatched"),
@@ -109,11 +120,28 @@ def test_open(claims: list[Any], locks: list[Any], verdict: object, trace: list[
 
 
 def test_only_a_takeover_is_impatient() -> None:
-    """A takeover never waits for a row lock; our own new row may be waited for."""
-    mine, theirs = FakeStore(claims=[OURS], locks=[OURS]), FakeStore(claims=[LAPSED], locks=[LAPSED])
+    """A takeover never waits for a row lock; our own row may be waited for."""
+    mine, theirs = FakeStore(claims=[OURS], locks=[OURS]), FakeStore(claims=[LAPSED], locks=[LAPSED, TAKEN])
     operation(mine)[0].open()
     operation(theirs)[0].open()
-    assert (mine.takeovers, theirs.takeovers) == ([False], [True])
+    assert (mine.takeovers, theirs.takeovers) == ([False], [True, False])
+
+
+@pytest.mark.parametrize(
+    ("lost", "raised"), [(OutcomeUnknown(), StoreUnavailable), (TransactionLost(), StoreUnavailable)]
+)
+def test_a_takeover_that_is_not_committed(lost: Exception, raised: type[Exception]) -> None:
+    """Nothing has run: the store is unavailable, and nobody is told that the outcome is unknown."""
+    call, listener = operation(FakeStore(claims=[LAPSED], locks=[LAPSED], commit=lost))
+    with pytest.raises(raised) as caught:
+        call.open()
+    assert (type(caught.value), call.attempt, listener.events) == (StoreUnavailable, 0, [])
+
+
+def test_a_takeover_that_another_wins() -> None:
+    """It claims again, and finds what the other has done."""
+    call, _ = operation(FakeStore(claims=[LAPSED, DONE], locks=[LAPSED], commit=OwnershipLost()))
+    assert isinstance(call.open(), Replay)
 
 
 @pytest.mark.parametrize(("claims", "locks"), [([StoreUnavailable()], []), ([OURS], [StoreUnavailable()])])
@@ -453,7 +481,8 @@ def test_a_settle_that_breaks() -> None:
 
 def test_an_owner_that_resumes_after_our_rollback() -> None:
     """If the earlier owner completes its work after our failed takeover, before our release, its result stays."""
-    call, listener = opened(store := FakeStore(claims=[LAPSED], locks=[LAPSED, DONE]))
+    lapsed = LAPSED._replace(joined=True)  # in a caller's transaction a takeover writes nothing before its settle
+    call, listener = opened(store := FakeStore(claims=[lapsed], locks=[lapsed, DONE]))
     call.settle(WorkResult.FAILED)
     assert (store.settled, listener.events) == ([], ["lost"])
 
@@ -495,13 +524,20 @@ class Interrupt(BaseException):
 
 
 @pytest.mark.parametrize(
-    ("claims", "locks", "left"),
+    ("claims", "locks", "trace", "left"),
     [
-        ([OURS], [OURS, OURS], [Status.FREE]),
-        ([LAPSED], [LAPSED], []),  # an earlier owner has crashed: the next call must take it over, and know that
+        ([OURS], [OURS, OURS], APART, [Status.FREE]),
+        (
+            [LAPSED],
+            [LAPSED, TAKEN],
+            [*TAKEOVER, "rollback"],
+            [Status.RUNNING],
+        ),  # an earlier owner has crashed: the next call must take it over, and know that
     ],
 )
-def test_an_interrupt_as_the_work_would_begin(claims: list[Any], locks: list[Any], left: list[Status]) -> None:
+def test_an_interrupt_as_the_work_would_begin(
+    claims: list[Any], locks: list[Any], trace: list[str], left: list[Status]
+) -> None:
     """The guard is rolled back when the operation is closed, and nothing holds the row."""
 
     def interrupt(event: str, operation: Operation, error: BaseException | None = None) -> None:
@@ -511,7 +547,7 @@ def test_an_interrupt_as_the_work_would_begin(claims: list[Any], locks: list[Any
     call = AtomicOperation(store := FakeStore(claims=claims, locks=locks), TICKET, interrupt)
     with pytest.raises(Interrupt):
         call.open()
-    assert store.trace[:3] == ["claim", "guard", "rollback"]
+    assert store.trace == trace
     assert [made.status for made in store.settled] == left
     call.close()
     assert store.trace.count("rollback") == 1

@@ -1,7 +1,11 @@
-"""PostgreSQL and PgBouncer as servers of a test's own. Neither starts as root, so they run as Debian's `postgres` then."""
+"""PostgreSQL, PgBouncer and MariaDB as servers of a test's own.
+
+The first two do not start as root, so they run as Debian's `postgres` then.
+"""
 
 from __future__ import annotations
 
+import getpass
 import os
 import shutil
 import signal
@@ -48,6 +52,30 @@ class PostgreSQLServer(Server):
         super().kill()
 
 
+class MariaDBServer(Server):
+    """A new MariaDB that trusts everybody. It has no tables of its own."""
+
+    def __init__(self, folder: Path, *settings: str) -> None:
+        super().__init__()
+        self._folder, self._settings = folder, [f"--{setting}" for setting in settings]
+        (folder / "data").mkdir()
+
+    def command(self) -> list[str]:
+        path = program("mariadbd")
+        assert path is not None, "MariaDB's server is not installed"
+        places = [f"--datadir={self._folder / 'data'}", f"--socket={self._folder / 'socket'}", f"--port={self.port}"]
+        bare = ["--no-defaults", f"--user={getpass.getuser()}", "--bind-address=127.0.0.1", "--skip-grant-tables"]
+        return [path, *bare, *places, "--innodb-buffer-pool-size=16M", *self._settings]
+
+    def answers(self) -> bool:
+        import pymysql
+
+        with suppress(pymysql.Error):
+            pymysql.connect(host="127.0.0.1", port=self.port, user="root", connect_timeout=1).close()
+            return True
+        return False
+
+
 class PgBouncer(Server):
     """PgBouncer in front of a PostgreSQL server, whose databases have the same names there."""
 
@@ -89,6 +117,13 @@ def postgresql(programs: Path, *settings: str) -> Iterator[PostgreSQLServer]:
         server.initialise()
         with running(server):
             yield server
+
+
+@contextmanager
+def mariadb(*settings: str) -> Iterator[MariaDBServer]:
+    """Run a new MariaDB."""
+    with tempfile.TemporaryDirectory() as name, running(MariaDBServer(Path(name), *settings)) as server:
+        yield server
 
 
 @contextmanager

@@ -114,6 +114,14 @@ class W060(Finding):
     """
 
 
+class W067(Finding):
+    """%(server)s ("%(using)s") has %(setting)s: a COMMIT returns before it is on disk. After a crash of the server a
+    claim may be forgotten, and with it that a provider was paid.
+
+    Type %(options)s.
+    """
+
+
 class W078(Finding):
     """A process may open %(needed)s connections to DATABASES["%(using)s"] (a pool of %(size)s, and two outside it: for
     the heartbeat, and for settles that are retried), but PostgreSQL grants "%(user)s" only %(limit)s.
@@ -156,6 +164,8 @@ def on_server(connection: BaseDatabaseWrapper, cursor: Any) -> Iterator[CheckMes
 # ---------------------------------------------------------------------------------------------------------- PostgreSQL
 
 _SESSION = ["client_connection_check_interval", "idle_in_transaction_session_timeout"]
+#: What a COMMIT waits for.
+_FLUSHES = ["synchronous_commit", "fsync"]
 #: For libpq, the client's library. The last is in milliseconds.
 _LIBPQ = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 30000}
 _GRANTED = """
@@ -167,8 +177,13 @@ _GRANTED = """
 
 def _postgresql(connection: BaseDatabaseWrapper, cursor: Any) -> Iterator[CheckMessage]:
     # The values of this session, whether set by OPTIONS, the role, the database or the server.
-    cursor.execute("SELECT name, setting FROM pg_settings WHERE name LIKE 'tcp_keep%%' OR name IN (%s, %s)", _SESSION)
-    values = {name: int(setting) for name, setting in cursor.fetchall()}
+    cursor.execute(
+        "SELECT name, setting FROM pg_settings WHERE name LIKE 'tcp_keep%%' OR name IN (%s, %s, %s, %s)",
+        [*_SESSION, *_FLUSHES],
+    )
+    given = dict(cursor.fetchall())
+    flushes = {name: given.pop(name, "on") for name in _FLUSHES}
+    values = {name: int(setting) for name, setting in given.items()}
     facts = {"using": connection.alias, "user": connection.settings_dict["USER"] or "…"}
     wrong: dict[type[Finding], dict[str, Any]] = {}
     if values.get(_SESSION[0]) == 0:  # absent before PostgreSQL 14
@@ -180,12 +195,21 @@ def _postgresql(connection: BaseDatabaseWrapper, cursor: Any) -> Iterator[CheckM
     silence = idle + interval * count
     if idle and silence > PATIENCE:
         wrong[I053] = {"tcp_keepalives_idle": 30, "tcp_keepalives_interval": 10, "tcp_keepalives_count": 3}
+    if flushes["synchronous_commit"] == "off":
+        wrong[W067] = {"synchronous_commit": "on"}
     options = connection.settings_dict["OPTIONS"]
     ours = idle and "service" not in options and not {"keepalives_idle", "tcp_user_timeout"} <= options.keys()
     typed = _options(connection.alias, options.get("options", ""), wrong, _LIBPQ if ours else {})
     for finding in (*wrong, *([I054] if ours else [])):
-        yield finding(options=typed, idle=silence, **facts)
+        yield finding(options=typed, idle=silence, server="PostgreSQL", setting="synchronous_commit=off", **facts)
         typed = "the OPTIONS above"  # one block for all
+    if flushes["fsync"] == "off":
+        yield W067(
+            options="fsync = on in postgresql.conf, and restart the server",
+            server="PostgreSQL",
+            setting="fsync=off",
+            **facts,
+        )
     if options.get("pool"):
         yield from _pooled(connection, cursor, facts)
 
@@ -216,7 +240,8 @@ def _pooled(connection: BaseDatabaseWrapper, cursor: Any, facts: dict[str, Any])
 
 def _mysql(connection: BaseDatabaseWrapper, cursor: Any) -> Iterator[CheckMessage]:
     cursor.execute(
-        "SHOW VARIABLES WHERE variable_name IN ('wait_timeout', 'idle_transaction_timeout', 'innodb_rollback_on_timeout')"
+        "SHOW VARIABLES WHERE variable_name IN ('wait_timeout', 'idle_transaction_timeout', 'innodb_rollback_on_timeout',"
+        " 'innodb_flush_log_at_trx_commit')"
     )
     values = dict(cursor.fetchall())
     facts = {"using": connection.alias, "server": connection.display_name}
@@ -228,6 +253,10 @@ def _mysql(connection: BaseDatabaseWrapper, cursor: Any) -> Iterator[CheckMessag
         yield W055(limit=f"{limit} s", variable="idle_transaction_timeout" if mariadb else "wait_timeout", **facts)
     if values.get("innodb_rollback_on_timeout") == "ON":
         yield W056(**facts)
+    flush = "innodb_flush_log_at_trx_commit"
+    if values.get(flush, "1") != "1":
+        typed = f"{flush}=1 under [mysqld] in my.cnf, and restart the server"
+        yield W067(setting=f"{flush}={values[flush]}", options=typed, **facts)
     options = connection.settings_dict["OPTIONS"]
     by_socket = "unix_socket" in options or str(connection.settings_dict["HOST"]).startswith("/")
     missing = [name for name in ("connect_timeout", "read_timeout") if name not in options]
@@ -235,8 +264,16 @@ def _mysql(connection: BaseDatabaseWrapper, cursor: Any) -> Iterator[CheckMessag
         yield W057(missing=" and no ".join(missing), using=connection.alias)
 
 
-def _sqlite(connection: BaseDatabaseWrapper, _: Any) -> Iterator[CheckMessage]:
+def _sqlite(connection: BaseDatabaseWrapper, cursor: Any) -> Iterator[CheckMessage]:
     yield W058(using=connection.alias)
+    level = int(cursor.execute("PRAGMA synchronous").fetchone()[0])
+    journal = cursor.execute("PRAGMA journal_mode").fetchone()[0]
+    if level == 0 or (level == 1 and journal == "wal"):  # 2 is FULL; NORMAL flushes a journal, and not a WAL
+        typed = (
+            f'DATABASES["{connection.alias}"].setdefault("OPTIONS", {{}})["init_command"] = "PRAGMA synchronous=FULL"'
+        )
+        setting = f"PRAGMA synchronous={'OFF' if level == 0 else 'NORMAL'}"
+        yield W067(using=connection.alias, server="SQLite", setting=setting, options=typed)
 
 
 # -------------------------------------------------------------------------------------------------------- other servers

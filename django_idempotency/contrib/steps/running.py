@@ -19,7 +19,7 @@ from ...engine.operation import Operation
 from ...errors import ConfigurationError, OperationCancelled, OwnershipLost
 from ...runtime.current_step import CURRENT_STEP
 from ...runtime.derivation import Unstored, derive
-from ...runtime.transactions import in_transaction
+from ...stores.blocks import in_transaction
 from .actions import Actions, Query
 from .journal import Journal, PositionTaken
 from .models import Step

@@ -166,15 +166,24 @@ class LayeredStore(WrappedStore):
             claimed = self._under_way.pop(ticket.owner, None)
             if settlement.status is Status.RUNNING:  # it continues under another token
                 self._under_way.pop(settlement.fence, None)
+                if (
+                    claimed is not None and claimed.record.owner == settlement.fence
+                ):  # a takeover: its own settle follows
+                    self._under_way[ticket.owner] = self._settled(claimed, ticket, settlement, began)
         completes = settlement.status is Status.COMPLETED and settlement.outcome is not None
         if not completes or claimed is None or claimed.record.owner != settlement.fence:
             self.front.drop(ticket.id)
             return
-        # The authority's clock, computed from its claim and our monotonic clock: a little ahead, so deadlines come
-        # early.
+        self._put(self._settled(claimed, ticket, settlement, began))
+
+    def _settled(self, claimed: _Copy, ticket: Ticket, settlement: Settlement, began: float) -> _Copy:
+        """Return the copy of a record that a settlement has written.
+
+        By the authority's clock, computed from its claim and our monotonic clock: a little ahead, so deadlines come early.
+        """
         now = claimed.record.read_at + timedelta(seconds=began - claimed.asked)
         record = settled_record(ticket, claimed.record._replace(read_at=now, taken=False), settlement, now)
-        self._put(_Copy(record, began, self._seconds))
+        return _Copy(record, began, self._seconds)
 
     def _put(self, copy: _Copy) -> None:
         age = self._clock() - copy.asked

@@ -1,4 +1,4 @@
-"""The check of the database that an ORM store is in. Nothing here connects."""
+"""The checks of an ORM store's options, and of the database that it is in. Nothing here connects."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.checks import CheckMessage
 
-from ..check_messages import Finding
+from ..check_messages import Finding, shown
 from ..database_checks import vendor_of
 from .dialects import served
 
@@ -18,6 +18,29 @@ class E015(Finding):
     Type "OPTIONS": {"using": …} with a database of PostgreSQL, MariaDB, MySQL or SQLite, or register a dialect for
     this kind.
     """
+
+
+class E016(Finding):
+    """IDEMPOTENCY["STORES"]["%(alias)s"]["OPTIONS"]["durable_claims"] is %(found)s.
+
+    Type True, or leave it out; or False, if all that this store guards writes in its database only.
+    """
+
+
+class I016(Finding):
+    """IDEMPOTENCY["STORES"]["%(alias)s"]["OPTIONS"] has "durable_claims": False. On the database "%(using)s", which is
+    not PostgreSQL, it saves nothing, and may_have_acted is refused all the same.
+
+    Leave it out.
+    """
+
+
+def check_durable_claims(alias: str, using: Any, durable_claims: Any) -> Iterator[CheckMessage]:
+    """Check what a store's claims are said to be, and whether that has an effect on its database."""
+    if not isinstance(durable_claims, bool):
+        yield E016(alias=alias, found=shown(durable_claims))
+    elif not durable_claims and vendor_of(using) not in {None, "postgresql"}:
+        yield I016(alias=alias, using=using)
 
 
 def check_dialect(alias: str, using: Any) -> Iterator[CheckMessage]:

@@ -98,6 +98,8 @@ class TransactionGuard(RollbackMarks, Guard):
         self._loss_is_logged = False
         #: In a caller's transaction: does the savepoint stay when the work is over?
         self._keeps = False
+        #: May the work have begun? Until then the transaction has statements of ours only.
+        self._is_marked = False
 
     # -------------------------------------------------------------------------------------------------------- begin
 
@@ -216,6 +218,8 @@ class TransactionGuard(RollbackMarks, Guard):
         except Error as failed:
             if undone:
                 return
+            if not self._is_marked:
+                translate(failed, self._connection.alias)
             self._explain(failed)
             raise
         except TransactionLost:
@@ -259,6 +263,7 @@ class TransactionGuard(RollbackMarks, Guard):
     # may have begun.
 
     def mark(self) -> None:
+        self._is_marked = True
         if self._block is not None:
             self._block.take(self._mark_committed)
         elif self.transaction_id is None and self._own is None and not self._joined:

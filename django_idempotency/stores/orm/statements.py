@@ -171,8 +171,10 @@ class Statements:
     record = staticmethod(record)
     fetched, written = staticmethod(fetched), staticmethod(written)
 
-    def __init__(self, connection: BaseDatabaseWrapper) -> None:
+    def __init__(self, connection: BaseDatabaseWrapper, *, durable_claims: bool = True) -> None:
+        """`durable_claims`: are claims of `atomic` on disk before the work runs, too?"""
         self.dialect = dialect(connection)
+        self._durable_claims = durable_claims
         # Names, not the function: it belongs to the connection of the first thread.
         quoted = {str(field.column): connection.ops.quote_name(str(field.column)) for field in FIELDS}
         self._quote = quote = quoted.__getitem__
@@ -281,7 +283,7 @@ class Statements:
         values = ", ".join(
             given.get(field.name) or self.dialect.placeholder(self._types[field.name]) for field in FIELDS
         )
-        durable = guarantee is not Guarantee.ATOMIC
+        durable = self._durable_claims or guarantee is not Guarantee.ATOMIC
         sql = self.dialect.insert(self._table, self._columns, values, joined=joined, durable=durable)
         return f"{sql} RETURNING {self._now}" if self.dialect.returns else sql
 

@@ -19,6 +19,7 @@ from ...core.interventions import Intervention, Wanted
 from ...core.records import Guarantee, Record, Settlement, Ticket
 from ...errors import ConfigurationError, IdempotencyError, InProgress, LostRace
 from ..base import Audit, BaseStore, Guard, Purged, Scanned
+from ..blocks import in_transaction
 from ..lending import in_database_thread
 from . import database_errors
 from .database_errors import translate, translated
@@ -34,23 +35,34 @@ if TYPE_CHECKING:
 class ORMStore(BaseStore):
     """Records in the database `using`.
 
-    `atomic` covers the writes on that database and no other. On PostgreSQL its claims are committed asynchronously, and
-    the work's own COMMIT flushes them. SQLite has one writer: requests with different keys queue for it.
+    `atomic` covers the writes on that database and no other. SQLite has one writer: requests with different keys queue
+    for it.
+
+    A claim is as durable as the project's own commits before the work runs. With `durable_claims=False` a claim of
+    `atomic` is committed asynchronously on PostgreSQL, and the work's own COMMIT flushes it. That saves a flush, and is
+    for work that writes in this database only: after a crash of the server an earlier attempt may be forgotten.
     """
 
     supports_atomic = True
     counts_repeats = True
 
-    def __init__(self, *, using: str = DEFAULT_DB_ALIAS, combine: bool = True) -> None:
+    def __init__(self, *, using: str = DEFAULT_DB_ALIAS, combine: bool = True, durable_claims: bool = True) -> None:
         self.using = self.rows_in = using
         self.combine = combine
+        self.durable_claims = durable_claims
 
     def check(self, alias: str, *, deploy: bool = False, copies_only: bool = False) -> Iterable[CheckMessage]:
         """See BaseStore.check(). Here there is always a database to name."""
         from ..database_checks import check_database  # not above: a server needs no check
-        from .checks import check_dialect
+        from .checks import check_dialect, check_durable_claims
 
-        return () if deploy else (*check_database(alias, self.using), *check_dialect(alias, self.using))
+        if deploy:
+            return ()
+        return (
+            *check_database(alias, self.using),
+            *check_dialect(alias, self.using),
+            *check_durable_claims(alias, self.using, self.durable_claims),
+        )
 
     # -------------------------------------------------------------------------------------------------------- claim
 
@@ -58,15 +70,19 @@ class ORMStore(BaseStore):
         connection = connections[self.using]
         try:
             if connection.in_atomic_block:
+                durable = not in_transaction(connection)  # but in a test's
                 with self._statements.dialect.joining(connection):
-                    return self._claim(connection, ticket, joined=True)._replace(joined=True)
+                    return self._claim(connection, ticket, joined=True)._replace(joined=True, durable=durable)
             if not connection.get_autocommit():
                 raise _unseen(connection.alias)
-            return self._claim(connection, ticket, joined=False)
+            record = self._claim(connection, ticket, joined=False)
         except Error as error:
             if database_errors.lost_race(error) and self._is_held(connection, ticket, error):
                 raise InProgress from error
             translate(error, self.using)
+        if self.durable_claims or ticket.guarantee is not Guarantee.ATOMIC:
+            return record
+        return record._replace(durable=False)
 
     def _is_held(self, connection: BaseDatabaseWrapper, ticket: Ticket, error: Error) -> bool:
         """Was an owner of this key in the way, and not just anybody?"""
@@ -287,7 +303,7 @@ class ORMStore(BaseStore):
         from .statements import Statements  # not above: loads the model, and settings may name this class earlier
 
         with translated(self.using):
-            return Statements(self._connection)
+            return Statements(self._connection, durable_claims=self.durable_claims)
 
 
 def _unseen(alias: str) -> ConfigurationError:

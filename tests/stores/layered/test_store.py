@@ -346,7 +346,7 @@ class TestCommit:
         assert layers.asked()[0] == []
 
     def test_an_atomic_takeover(self, layers: Layers) -> None:
-        """Retention and copy both begin at the settle."""
+        """Retention begins at the takeover, as at a claim, and no copy is kept for longer."""
         layers.call(ttl=100).run(WorkResult.FAILED)
         layers.age(60)
         call = layers.call(ttl=100)
@@ -395,7 +395,7 @@ class TestLives:
         """The work runs again, although the front was not notified."""
         layers.call(ttl=60).run()
         layers.age(60)
-        assert layers.call().run() == Execute(attempt=1, new_life=True)
+        assert layers.call().run() == Execute(attempt=1)
         assert effects() == 2
 
     def test_a_marker(self, layers: Layers) -> None:
@@ -702,7 +702,7 @@ class TestBehindRedis:
             assert redis.peek(call.ticket.id) is None
             assert not IdempotencyRecord.objects.exclude(response_status=None).exists()
             again = Call(store=store)
-            assert again.run() == Execute(attempt=1, new_life=not deleted)
+            assert again.run() == Execute(attempt=1)
             assert store.change(call.ticket.id, erased, audit=nothing) is Intervention.DONE
 
     def test_forged(self, redis: RedisStore) -> None:

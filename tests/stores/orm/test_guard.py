@@ -11,11 +11,14 @@ from uuid import uuid4
 import pytest
 from django.db import connections
 
-from django_idempotency.core.conclusions import WorkResult
+from django_idempotency import conf
+from django_idempotency.core.conclusions import TAKEOVER_LEASE, WorkResult
+from django_idempotency.core.hashing import secret_id
 from django_idempotency.core.records import Guarantee, Record, Status, Ticket
 from django_idempotency.core.rules import Busy, Execute, Mismatch, Replay
 from django_idempotency.errors import OwnershipLost
 from django_idempotency.models import IdempotencyRecord
+from django_idempotency.runtime.derivation import derive
 from django_idempotency.stores.base import Guard
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.clock import elapse
@@ -96,16 +99,38 @@ def test_within_the_claim_lease() -> None:
     assert Call().run() == Busy(retry_after=1)
 
 
-def test_a_takeover_writes_nothing_before_its_settle() -> None:
-    """A worker that dies in a takeover leaves the record as it found it."""
-    store, dead = ORMStore(), atomic_ticket()
-    store.claim(dead)
-    call = Call()
-    call.open()
-    assert elsewhere(lambda: (row(dead).owner, row(dead).attempt)) == (dead.owner, 1)
-    held = call.operation._held
-    held.__exit__(None, None, None)  # commits whatever the guard has written
-    assert (row(dead).owner, row(dead).attempt) == (dead.owner, 1)
+def died(call: Call) -> None:
+    """End a call as the death of its process does: nothing is settled, and its transaction is rolled back."""
+    call.operation.close()
+
+
+@pytest.mark.parametrize("before", ["crashed", "failed", "refused", "expired"])
+def test_a_takeover_is_written_before_its_work(before: str) -> None:
+    """If it dies, too, the next attempt knows of it: by its number, its operation, and the request that it binds."""
+    secret = secret_id(conf.derive_secret())
+    first = Call(atomic_ticket(secret_id=secret))
+    first.open()
+    endings = {"crashed": None, "failed": WorkResult.FAILED, "refused": WorkResult.DROPPED, "expired": WorkResult.KEPT}
+    if (ended := endings[before]) is None:
+        died(first)
+    else:
+        first.settle(ended)
+    if before == "expired":
+        elapse(timedelta(days=2))
+    second = Call(atomic_ticket(secret_id=secret))
+    assert isinstance(second.open(), Execute)
+    attempt = 1 if before == "expired" else 2
+    seen = elsewhere(lambda: row(second.ticket))
+    assert (seen.owner, seen.attempt, seen.status) == (second.ticket.owner, attempt, Status.RUNNING)
+    derived = derive(second.operation, "bank")
+    died(second)
+    elapse(timedelta(seconds=TAKEOVER_LEASE))
+    assert Call(atomic_ticket(body=b"other")).run() == Mismatch()
+    third = Call(atomic_ticket(secret_id=secret))
+    assert third.open() == Execute(attempt=attempt + 1, takeover=True)
+    assert (third.operation.may_have_acted, third.operation.claim_is_durable) == (True, True)
+    assert derive(third.operation, "bank") == derived
+    third.settle()
 
 
 def test_a_failed_takeover_counts() -> None:
@@ -133,7 +158,7 @@ def test_a_new_life() -> None:
     old.run()
     elapse(timedelta(days=2))
     new = Call(atomic_ticket(body=b"other"))
-    assert new.run(WorkResult.FAILED) == Execute(attempt=1, new_life=True)
+    assert new.run(WorkResult.FAILED) == Execute(attempt=1)
     record = row(new.ticket)
     assert (record.attempt, record.method, record.secret_id) == (1, new.ticket.method, new.ticket.secret_id)
     assert (record.response_status, record.response_headers, record.response_body) == (None, "", None)
@@ -238,20 +263,21 @@ class Interrupted(RecordingStore):
 
 @pytest.mark.parametrize("how", ["failed", "gave its writes up"])
 def test_a_late_owner_is_faster_than_the_end_of_a_takeover(how: str) -> None:
-    """A late owner that resumed during the takeover's rollback has finished, and its response is kept."""
+    """A late owner that resumes during the takeover's rollback finds that the record is not its own, and does not run."""
     late = atomic_ticket()
     ORMStore().claim(late)
     store = Interrupted(ORMStore())
-    store.meanwhile = lambda: assert_runs(Call(late))
+    resumed: list[object] = []
+    store.meanwhile = lambda: resumed.append(Call(late).run())
     call = Call(store=store)
     assert call.open() == Execute(attempt=2, takeover=True)
     call.work()
     call.operation.set_rollback()
     given_up = OUTCOME._replace(status=422)
     call.operation.settle(*((WorkResult.FAILED, None) if how == "failed" else (WorkResult.KEPT, given_up)))
-    assert call.listener.events == ["taken_over", "lost"]
-    assert (effects(), Call().run()) == (1, Replay(outcome=OUTCOME, attempt=1))
-    assert effects() == 1
+    assert ([type(verdict) for verdict in resumed], effects()) == ([Busy], 0)
+    assert call.listener.events == ["taken_over", "released"]
+    assert isinstance(Call().run(), Execute)
 
 
 def test_a_lease_beside_atomic() -> None:

@@ -157,19 +157,27 @@ def test_takeover_lease() -> None:
 
 
 def test_takeover_atomic() -> None:
-    """Nothing is written before the settle; SQLite's lock is its UPDATE."""
+    """It is written under the row's lock and committed, and then held like a claim of ours; SQLite's lock is its UPDATE."""
     ORMStore().claim(atomic_ticket())
     call = Call()
     with sent() as statements:
         assert isinstance(call.open(), Execute)
-    patience = ["PRAGMA"] if connection.vendor == "sqlite" else []
     lock = {
-        "postgresql": ["BEGIN; SELECT FOR UPDATE SKIP LOCKED"],
-        "postgresql, apart": ["BEGIN", "SELECT FOR UPDATE SKIP LOCKED"],
-        "mysql": ["BEGIN", "SELECT FOR UPDATE SKIP LOCKED", "SAVEPOINT"],
-        "sqlite": ["SAVEPOINT", "UPDATE"],
+        "postgresql": ["BEGIN; SELECT FOR UPDATE SKIP LOCKED", "WITH; COMMIT", "BEGIN; SELECT FOR UPDATE SKIP LOCKED"],
+        "postgresql, apart": [
+            *("BEGIN", "SELECT FOR UPDATE SKIP LOCKED", "UPDATE", "COMMIT"),
+            *("BEGIN", "SELECT FOR UPDATE SKIP LOCKED"),
+        ],
+        "mysql": [
+            *("BEGIN", "SELECT FOR UPDATE SKIP LOCKED", "UPDATE", "COMMIT"),
+            *("BEGIN", "SELECT FOR UPDATE WAIT 1", "SAVEPOINT"),
+        ],
+        "sqlite": [
+            *("PRAGMA", "PRAGMA", "SAVEPOINT", "UPDATE", "PRAGMA", "UPDATE", "RELEASE"),
+            *("SAVEPOINT", "UPDATE"),
+        ],
     }[KIND]
-    assert statements == [*KNOWN_KEY[KIND], *patience * 2, *lock, *patience]
+    assert statements == [*KNOWN_KEY[KIND], *lock]
     call.settle()
 
 
@@ -242,14 +250,21 @@ def writes(ticket: Any) -> bool:
 
 @postgresql
 @pytest.mark.parametrize(
-    ("make", "asynchronous"), [(make_ticket, False), (atomic_ticket, True)], ids=["lease", "atomic"]
+    ("make", "durable_claims", "asynchronous"),
+    [
+        (make_ticket, True, False),
+        (make_ticket, False, False),
+        (atomic_ticket, True, False),
+        (atomic_ticket, False, True),
+    ],
 )
-def test_asynchronous_commit(make: Callable[..., Any], asynchronous: bool) -> None:
-    """Only an `atomic` claim may reach the disk after its response: the work's COMMIT flushes it, too."""
+def test_asynchronous_commit(make: Callable[..., Any], durable_claims: bool, asynchronous: bool) -> None:
+    """A claim is as durable as any COMMIT; only one of `atomic` is not, where the project says so."""
     with connection.cursor() as cursor:
         cursor.execute("SET synchronous_commit = on")  # it is off in the tests' databases
         with sent() as statements:
-            ORMStore().claim(make())
+            record = ORMStore(durable_claims=durable_claims).claim(make())
+        assert record.durable is not asynchronous
         assert ("synchronous_commit" in statements.raw[0]) is asynchronous
         assert "lock_timeout" in statements.raw[0]
         cursor.execute("SELECT current_setting('synchronous_commit'), current_setting('lock_timeout')")

@@ -88,7 +88,8 @@ class Dialect:
     def insert(self, table: str, columns: str, values: str, *, joined: bool, durable: bool) -> str:
         """Return the INSERT that never waits.
 
-        `joined`: inside a caller's transaction. `durable`: the row is on disk before it returns.
+        `joined`: inside a caller's transaction. `durable`: the row is as safe as any COMMIT of this session when it
+        returns.
         """
         return f"{self.insert_verb} {table} ({columns}) VALUES ({values}) {self.insert_tail}"
 

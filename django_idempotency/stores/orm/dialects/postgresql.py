@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 class PostgreSQL(Dialect):
     """Insert first: settings made in one autocommit statement end with it.
 
-    The asynchronous commit is safe for `atomic` only: the COMMIT of the work, later in the same log, flushes it too.
+    An asynchronous commit of a claim is for `atomic` only: the COMMIT of the work, later in the same log, flushes it,
+    too. Until then a crash of the server may forget the claim, and with it that the work has begun.
     """
 
     vendor = "postgresql"
