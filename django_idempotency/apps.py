@@ -1,6 +1,8 @@
 """The app."""
 
-from django.apps import AppConfig
+from typing import Any
+
+from django.apps import AppConfig, apps
 from django.db import connections
 from django.utils.translation import gettext_lazy as _
 
@@ -20,3 +22,14 @@ class IdempotencyConfig(AppConfig):
         register()
         meters.install()
         notifying.closing = connections.close_all
+        if apps.is_installed("django.contrib.auth"):
+            from django.contrib.auth.signals import user_logged_in  # not above: a project may do without it
+
+            user_logged_in.connect(_logged_in, dispatch_uid="django_idempotency")
+
+
+def _logged_in(request: Any = None, **_: Any) -> None:
+    if getattr(request, "idempotency", None):
+        from .http.logins import report_login  # not above: few views log in under a key
+
+        report_login(request)

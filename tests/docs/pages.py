@@ -12,7 +12,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCS = ROOT / "docs"
 
-_FENCE = re.compile(r"^(```+)(\w*)[^\n]*\n(.*?)^\1$", re.DOTALL | re.MULTILINE)
+#: A fence may be indented, in a list or a tab.
+_FENCE = re.compile(r"^( *)(```+)(\w*)([^\n]*)\n(.*?)^\1\2$", re.DOTALL | re.MULTILINE)
 _HEADING = re.compile(r"^#{1,6} +(.+?)(?: +\{#([\w-]+)\})?$", re.MULTILINE)
 _LINK = re.compile(r"\[[^\]]*\]\(([^()\s]+)\)")
 _CODE = re.compile(r"(`+)(.+?)\1")
@@ -20,11 +21,12 @@ _CODE = re.compile(r"(`+)(.+?)\1")
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block of code, and the line of the page where it begins."""
+    """A fenced block of code, the line of the page where it begins, and the file that its title names, if any."""
 
     language: str
     code: str
     line: int
+    title: str = ""
 
 
 def pages() -> list[Path]:
@@ -38,7 +40,9 @@ def text(page: str | Path) -> str:
 
 def blocks(page: Path) -> Iterator[Block]:
     for found in _FENCE.finditer(text(page)):
-        yield Block(found[2], found[3], text(page)[: found.start()].count("\n") + 2)
+        code = re.sub(f"^{found[1]}", "", found[5], flags=re.MULTILINE)
+        title = re.search(r'title="([^"]*)"', found[4])
+        yield Block(found[3], code, text(page)[: found.start()].count("\n") + 2, title[1] if title else "")
 
 
 def prose(page: Path) -> str:

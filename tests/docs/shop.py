@@ -37,9 +37,12 @@ class Command:
 
 
 def commands(block: Block) -> Iterator[Command]:
-    """Yield the commands of a console: each begins with a prompt, and its output follows."""
+    """Yield the commands of a console: each begins with a prompt, and its output follows. A \\ continues a line."""
     for part in re.split(r"^\$ ", block.code, flags=re.MULTILINE)[1:]:
         typed, _, shown = part.partition("\n")
+        while typed.endswith("\\"):
+            further, _, shown = shown.partition("\n")
+            typed = f"{typed}\n{further.removeprefix('> ')}"
         yield Command(block.line, typed, shown)
 
 
