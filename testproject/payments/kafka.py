@@ -1,6 +1,8 @@
 """A Kafka consumer that knows nothing of payments: an offset is committed once its message has settled, never before.
 
-If a consumer dies, or loses its partition, the next one gets what was not committed again, and the key recognises it.
+If a consumer dies, or loses its partition, the next one gets what was not committed again, and the key recognises it. Kafka
+does not count that. So who takes up a partition notes beside its offset that its first record is tried: a record that kills its
+consumers is a dead letter after `LIMIT` of those.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from django.db import close_old_connections
 
-from django_idempotency.contrib.messages import DeadLetter, Redeliver, disposition
+from django_idempotency.contrib.messages import LIMIT, DeadLetter, Redeliver, disposition
 
 logger = logging.getLogger(__name__)
 
@@ -41,12 +43,16 @@ def consume(
 ) -> None:
     """Take records one by one, with `enable.auto.commit` off. Dead letters go to the topic `….dead`, in order."""
     failed = defaultdict[tuple[str, int], int](int)
+    begun = set[tuple[str, int]]()
     while not stopping():
         record = consumer.poll(1.0)
         if record is None or record.error():
             continue
         place = str(record.topic()), int(record.partition() or 0)
-        match disposition(attempted(handler, record), failures=failed[place], answers=answers):
+        deaths = 0 if place in begun else noted(consumer, record)  # what killed the last consumer is the first record
+        begun.add(place)
+        error = attempted(handler, record) if deaths < LIMIT else None
+        match DeadLetter() if deaths >= LIMIT else disposition(error, failures=failed[place], answers=answers):
             case Redeliver(after=after, failures=failures):
                 failed[place] = failures
                 sleep(after)  # a minute at most: less than max.poll.interval.ms
@@ -57,6 +63,23 @@ def consume(
         failed.pop(place, None)
         with suppress(KafkaException):  # another has the partition now: it gets the record again
             consumer.commit(message=record, asynchronous=False)
+
+
+def noted(consumer: Consumer, record: Message) -> int:
+    """Note, before it is made, that a record is tried by who takes up its partition. Return how often that was noted before."""
+    place = TopicPartition(str(record.topic()), int(record.partition() or 0))
+    try:
+        (known,) = consumer.committed([place], timeout=10)
+        before = int(known.metadata or 0) if known.offset == record.offset() else 0
+        place = TopicPartition(place.topic, place.partition, int(record.offset() or 0), str(before + 1))
+        consumer.commit(offsets=[place], asynchronous=False)
+    except KafkaException:  # another has the partition now
+        return 0
+    if before >= LIMIT:
+        logger.error(
+            "Message %s is a dead letter: consumers died when they tried it, %d times.", message_id(record), before
+        )
+    return before
 
 
 def attempted(handler: Handler, record: Message) -> Exception | None:

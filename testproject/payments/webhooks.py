@@ -38,13 +38,13 @@ def webhook(request: HttpRequest) -> HttpResponse:
         event = json.loads(request.body)
     except (WebhookVerificationError, ValueError):  # a signature that is no base64 is a ValueError, too
         return HttpResponse(status=400)
-    return received(request.headers["Webhook-Id"], event)
+    return received(request.path, request.headers["Webhook-Id"], event)
 
 
-def received(message_id: str, event: Any) -> HttpResponse:
+def received(endpoint: str, message_id: str, event: Any) -> HttpResponse:
     """Carry a message out and answer. What the handler raises is a 500, and the sender tries again."""
     try:
-        handle(message_id, event)
+        handle(endpoint, message_id, event)
     except (IdempotencyError, Declined) as error:
         match disposition(error, answers=Declined):
             case Acknowledge():
@@ -58,11 +58,11 @@ def received(message_id: str, event: Any) -> HttpResponse:
 
 
 @idempotent_function(
-    key="message_id",
+    key="[endpoint, message_id]",  # each sender has ids of its own, and may have one that another has, too
     validate="event.[type, data]",  # what must not change; the rest may, from one delivery to the next
     expires_after=timedelta(days=7),  # longer than the sender tries
     keep_exceptions=Declined,
 )
-def handle(message_id: str, event: Any) -> None:
+def handle(endpoint: str, message_id: str, event: Any) -> None:
     if event["type"] == "order.confirmed":
         work.charge(attempt=Attempt.of_call(), **event["data"])

@@ -542,3 +542,11 @@ def test_instants_meet_only_if_equal(one: dt.datetime, other: dt.datetime) -> No
         return (value.replace(tzinfo=None) - epoch) - offset
 
     assert (canonical_bytes(one) == canonical_bytes(other)) is (instant(one) == instant(other))
+
+
+def test_a_naive_time_is_what_its_clock_shows() -> None:
+    """The hour that autumn repeats is one, in either fold; the page says so. Aware times are two instants."""
+    berlin = dt.datetime(2026, 10, 25, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"))
+    naive = berlin.replace(tzinfo=None)
+    assert digest(naive) == digest(naive.replace(fold=1))
+    assert digest(berlin) != digest(berlin.replace(fold=1))

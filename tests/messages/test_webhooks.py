@@ -17,7 +17,7 @@ from django.test import Client
 from standardwebhooks import Webhook
 
 from django_idempotency.models import IdempotencyRecord
-from testproject.payments import work
+from testproject.payments import webhooks, work
 from testproject.payments.models import Charge, Effect
 
 pytestmark = pytest.mark.django_db
@@ -63,6 +63,14 @@ def test_another_message(event: dict[str, Any]) -> None:
     """The id decides, not the content."""
     for number in range(2):
         assert post(signed(event, f"msg_{number}")).status_code == 204
+    assert Charge.objects.count() == 2
+
+
+def test_two_senders_with_one_id(event: dict[str, Any]) -> None:
+    """An id is unique for its sender only: each endpoint has keys of its own."""
+    other = {**event, "data": {**event["data"], "amount": 100}}
+    answers = [webhooks.received(*each).status_code for each in (("/a/", "msg_1", event), ("/b/", "msg_1", other))]
+    assert answers == [204, 204]
     assert Charge.objects.count() == 2
 
 

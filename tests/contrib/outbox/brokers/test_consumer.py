@@ -104,6 +104,30 @@ def test_one_that_dies_is_followed_by_another(ledger: Ledger) -> None:
     assert ledger.calls == [(ids[0], "one")]
 
 
+def test_one_that_kills_its_consumers_is_a_dead_letter(ledger: Ledger, read: Read, topic: str) -> None:
+    """Each try of a first record is noted before it is made; after five the partition goes on."""
+
+    class Killed(BaseException):
+        pass
+
+    tried: list[Any] = []
+
+    def die(message_id: str, payload: Any) -> None:
+        tried.append(payload)
+        if payload == "two":
+            raise Killed
+        ledger.calls.append((message_id, payload))
+
+    ids = ledger.publish("one", "two", "three")
+    for _ in range(6):
+        with pytest.raises(Killed):
+            ledger.consume(3, die)
+    ledger.consume(2, die)
+    assert tried == ["one", *["two"] * 6, "three"]
+    (buried,) = read(f"{topic}.dead", 1)
+    assert (buried.value(), header(buried, "id")) == (b'"two"', ids[1])
+
+
 def test_a_failure_comes_again_before_what_is_behind_it(ledger: Ledger) -> None:
     ledger.errors = [ValueError("no"), ValueError("not yet")]
     ledger.publish("one", "two")
