@@ -128,7 +128,7 @@ def auth(request: HttpRequest) -> str | None:
         return None
     model: Any = row._meta.concrete_model
     pk = getattr(row, model._meta.pk.attname)  # `pk` of REST framework's TokenProxy is its user
-    if pk is None:
+    if pk is None or str(pk) == "":
         return None
     name = pk if isinstance(pk, int) else _digest(str(pk))
     return qualified(f"auth:{model._meta.label_lower}:{name}", database=database_of(model, row))
@@ -140,12 +140,14 @@ def auth(request: HttpRequest) -> str | None:
 def principal(user: Any) -> tuple[str, str | None] | None:
     """Name an authenticated user, as `user:<model>:<pk>` (of a proxy, its concrete model); `None` for any other.
 
+    `None`, too, for one without a primary key, or with an empty one: all such users would share their keys.
+
     A database other than the default is named, too: user 1 of another database is another person.
     """
     if user is None or not getattr(user, "is_authenticated", False):
         return None
     pk = getattr(user, "pk", None)
-    if pk is None:
+    if pk is None or str(pk) == "":  # it would name each user that has none
         return None
     meta = getattr(user, "_meta", None)
     model = getattr(meta, "concrete_model", None)  # a proxy is the same person

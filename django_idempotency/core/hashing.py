@@ -145,6 +145,27 @@ def canonical_json(body: bytes, prune: Callable[[Any], None] | None = None) -> b
     return framed((text.encode(), ",".join(numbers).encode()))
 
 
+#: What is nested deeper (levels) is not given to code that recurses, which would fail, or not, by who has called it.
+DEEP = 128
+
+
+def is_deep(value: Any) -> bool:
+    """Is JSON nested deeper than `DEEP` levels?"""
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        if depth > DEEP:
+            return True
+        inner: list[Any] = []
+        for each in level:
+            if isinstance(each, dict):
+                inner += each.values()
+            elif isinstance(each, list):
+                inner += each
+        level = [each for each in inner if isinstance(each, (dict, list))]
+    return False
+
+
 _NAN = float("nan")
 
 

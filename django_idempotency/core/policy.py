@@ -16,7 +16,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from .key_formats import described, is_format, is_possible
-from .profiles import COMPULSORY, SHIPPED, Profile
+from .profiles import COMPULSORY, SHIPPED, Profile, takes
 from .records import MISSING, Guarantee
 
 #: A duration: seconds, or a `timedelta`.
@@ -120,16 +120,29 @@ def _size(default: int | None) -> Any:
     )
 
 
-def _function(of: str, **more: bool) -> Any:
+def _takes(count: int) -> Callable[[Any], bool]:
+    """Return what accepts a function that can be called with so many arguments: any other would fail at each request."""
+    return lambda value: callable(value) and takes(value, count)
+
+
+_takes_one = _takes(1)
+
+
+def _function(*of: str, **more: bool) -> Any:
+    accepts = _takes(len(of))
     return _field(
-        None, lambda value: value is None or callable(value), f"a function of {of}, or None", by_path=True, **more
+        None,
+        lambda value: value is None or accepts(value),
+        f"a function of {' and '.join(of)}, or None",
+        by_path=True,
+        **more,
     )
 
 
 def _selection() -> Any:
     return _field(
         None,
-        lambda value: value is None or callable(value) or _expression(value),
+        lambda value: value is None or _takes_one(value) or _expression(value),
         f"{_OVER}, a function of the request, or None",
         by_path=True,
         selects=True,
@@ -191,7 +204,7 @@ class Policy:
     #: `fingerprint(request)` → bytes.
     fingerprint: str | Callable[[Any], bytes | str] = _field(
         "request",
-        lambda value: callable(value) or value in FINGERPRINTS or _expression(value),
+        lambda value: _takes_one(value) or value in FINGERPRINTS or _expression(value),
         f'"request", "raw", "headers", {_OVER}, or a function of the request that returns bytes',
         by_path=True,
         selects=True,
@@ -199,14 +212,14 @@ class Policy:
     #: Refusals to store after all (a set of statuses), or `keep(response)` → True, False or None (by the table).
     keep: Collection[int] | Callable[[Any], bool | None] | None = _field(
         None,
-        lambda value: value is None or callable(value) or _are_statuses(value),
+        lambda value: value is None or _takes_one(value) or _are_statuses(value),
         "a set of statuses below 500, a function of the response, or None",
         by_path=True,
     )
     #: The response headers to store: all safe ones (`None`), only these, or those for which `headers(name)` is true.
     headers: Collection[str] | Callable[[str], bool] | None = _field(
         None,
-        lambda value: value is None or callable(value) or _are_names(value),
+        lambda value: value is None or _takes_one(value) or _are_names(value),
         "a list of header names, a function of a name, or None",
         by_path=True,
     )
@@ -229,9 +242,9 @@ class Policy:
     #: When the store cannot be reached before the work: "closed" (503), or "open" (run it, unguarded and marked).
     on_store_failure: str = _one_of("closed", "open")
     #: `authorize_replay(request, outcome)` → False, or an exception, refuses a replay (403).
-    authorize_replay: Callable[[Any, Any], bool] | None = _function("request and outcome")
+    authorize_replay: Callable[[Any, Any], bool] | None = _function("request", "outcome")
     #: `on_replay(request, response)` returns what a replay sends: the stored response, or one with the current state.
-    on_replay: Callable[[Any, Any], Any] | None = _function("request and response")
+    on_replay: Callable[[Any, Any], Any] | None = _function("request", "response")
     #: `lease` only: `on_takeover(takeover)` is asked before the request of a crashed owner is run again: it returns
     #: `takeover.run()`, `.found(response)` or `.hold()`. It may be a coroutine function. `None`: it is run.
     on_takeover: Callable[[Any], Any] | None = _function("a takeover")

@@ -7,6 +7,7 @@ default holds.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
@@ -42,6 +43,19 @@ def is_free(name: Any) -> bool:
     return isinstance(name, str) and _TOKEN.fullmatch(name) is not None and name.lower() not in _TAKEN
 
 
+def takes(function: Callable[..., Any], count: int) -> bool:
+    """Can a function be called with so many arguments? One that does not say so, such as a built-in, can."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return True
+    try:
+        signature.bind(*range(count))
+    except TypeError:
+        return False
+    return True
+
+
 def _statuses(value: Any, least: int = 100) -> bool:
     return isinstance(value, Collection) and all(isinstance(each, int) and least <= each < 600 for each in value)
 
@@ -72,6 +86,10 @@ def _some_of(*words: str) -> Any:
 
 def _sent_header() -> Any:
     return _field(None, lambda value: value is None or is_free(value), f"{_FREE}, or None")
+
+
+def _makes_bodies(value: Any) -> bool:
+    return callable(value) and not inspect.iscoroutinefunction(value) and takes(value, 3)
 
 
 def _own_header(default: str | None) -> Any:
@@ -124,6 +142,11 @@ class Profile:
     )
     #: A regular expression that the whole key must match; `None`: any printable ASCII.
     pattern: str | None = _field(None, _is_pattern, "a regular expression, or None")
+    #: What of a request a retry must repeat, besides method and path: query, content type and body ("request"), or its "body"
+    #: alone, which is JSON whatever its content type says.
+    compares: str = _some_of("request", "body")
+    #: For how long after its `ttl` a response is still replayed, for clients whose clocks differ (seconds).
+    grace: float = _seconds()
     #: Is a key one key of its "client", or of each "endpoint" (path) that the client sends it to?
     keys_per: str = _some_of("client", "endpoint")
     #: A header that names the client, whose keys are its own; `None`: there is none.
@@ -177,8 +200,9 @@ class Profile:
     #: The shape of their bodies, one of `ERRORS`; or a function of the problem, its status and the request.
     errors: str | ErrorBody = _field(
         "problem",
-        lambda value: callable(value) or (isinstance(value, str) and value in ERRORS),
-        f"one of {', '.join(ERRORS)}, or a function of the problem, its status and the request",
+        lambda value: value in ERRORS if isinstance(value, str) else _makes_bodies(value),
+        f"one of {', '.join(ERRORS)}, or a sync function of the problem, its status and the request: "
+        "def errors(problem, status, request)",
     )
 
     def __post_init__(self) -> None:

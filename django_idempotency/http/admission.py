@@ -25,6 +25,7 @@ from .. import conf
 from ..core.hashing import framed, record_id, request_digest
 from ..core.key_formats import ANY, ISSUED, ISSUED_SAMPLE, kept_for
 from ..core.policy import FINGERPRINTS, OBSERVE, SAFE_METHODS, SELECTING, WARN, Policy, Resolved
+from ..core.profiles import Profile
 from ..core.records import Ticket, UnprintedText, prints
 from ..core.statuses import HeaderStatus
 from ..errors import (
@@ -321,7 +322,9 @@ class Identity(NamedTuple):
         key, path = self.key, escape_uri_path(http.path)
         if policy.profile.keys_per == "endpoint":
             key = UnprintedText(wing("dialects").of_endpoint(key, path))
-        kept = policy.ttl if policy.key_format == ANY else kept_for(policy.key_format, policy.ttl)
+        kept = policy.ttl + policy.profile.grace
+        if policy.key_format != ANY:
+            kept = kept_for(policy.key_format, kept)
         digest = fingerprint(self.source, policy, self.user, self.seen)
         return issue(
             id=record_id(self.scope, key),
@@ -373,7 +376,9 @@ def fingerprint(request: Any, policy: Policy, user: Any = None, document: Any = 
     """
     http: HttpRequest = getattr(request, "_request", request)
     content_type = (http.content_type or "").lower()
-    parts = (str(http.method), http.path, http.META.get("QUERY_STRING", ""), content_type)
+    parts = [str(http.method), http.path]
+    if not (isinstance(policy.profile, Profile) and policy.profile.compares == "body"):
+        parts += [http.META.get("QUERY_STRING", ""), content_type]
     texts = [
         part.encode("utf-8", "surrogatepass") for part in parts
     ]  # a client's charset may decode to lone surrogates

@@ -70,13 +70,19 @@ def _read_as(request: Any, http: HttpRequest, policy: Policy) -> tuple[bytes, by
         if fields is not None:
             return b"form", _form(request, fields, _ignored(policy))
     try:
-        if by_value and is_json(content_type) and hasattr(http, "_body"):
+        if by_value and hasattr(http, "_body") and (is_json(content_type) or _is_json_always(policy)):
             canonical = canonical_json(http.body)
             if canonical is not None:
                 return b"json", canonical
         return b"bytes", _hash(chunks(http))
     except RawPostDataException:  # the CSRF check has parsed a form, or a DRF permission the data
         return b"parsed", _form(request, read_already(request, http), _ignored(policy))
+
+
+def _is_json_always(policy: Policy) -> bool:
+    """Is a body JSON whatever its content type says, as a retry may have another?"""
+    profile = policy.profile
+    return isinstance(profile, Profile) and profile.compares == "body"
 
 
 def _ignored(policy: Policy) -> frozenset[str]:

@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from asgiref.sync import sync_to_async
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from ..core import conclusions
@@ -49,7 +49,7 @@ from .atomic_requests import NONE_OPENED, OpenedTransactions, asks_for_transacti
 from .exchange import Exchange, RequestIdempotency, set_headers
 from .plan import Plan
 from .problems import refusal_of
-from .responses import capture, rebuild, render, report_not_stored, response_to, status_of, wanted_by
+from .responses import capture, describe_bytes, rebuild, render, report_not_stored, response_to, status_of, wanted_by
 
 if TYPE_CHECKING:
     from ..engine.lease import LeaseOperation
@@ -261,16 +261,19 @@ class Call:
         stored = rebuild(verdict.outcome, spoken=self.spoken, original=original)
         if meters.active:
             self.count(outcome_of_verdict(verdict, self.operation))  # also if on_replay raises
-        response: HttpResponseBase = stored if self.terms.on_replay is None else self._current(stored, original)
+        response: HttpResponseBase = (
+            stored if self.terms.on_replay is None else self._current(stored, verdict.outcome, original)
+        )
         exchange = self.exchange
         exchange.status, exchange.original, exchange.stamped = HeaderStatus.REPLAYED, original, weakref.ref(response)
         return response
 
-    def _current(self, stored: HttpResponseBase, original: str) -> HttpResponseBase:
+    def _current(self, stored: HttpResponse, outcome: Outcome, original: str) -> HttpResponseBase:
         """Return what `on_replay` makes of a stored response, marked as that one is."""
         assert self.terms.on_replay is not None, "see _replay()"
         current: object = self.terms.on_replay(self.request, stored)
         if current is stored:
+            describe_bytes(stored, outcome)
             return stored
         if not isinstance(current, HttpResponseBase):
             raise ConfigurationError(

@@ -304,7 +304,8 @@ def formatted(key: str, policy: Policy) -> str:
         return key
     if key_format == ISSUED and not wing("issued_keys").is_issued(key):
         raise KeyMalformed(_must_be(key_format))
-    ttl = seconds(conf.field(policy, "ttl"))
+    profile = conf.profile_of(policy.profile, conf.project_settings())
+    ttl = seconds(conf.field(policy, "ttl")) + profile.grace
     match spelled(key, key_format, now=datetime.now(timezone.utc), ttl=ttl):
         case KeyFault.MALFORMED:
             raise KeyMalformed(_must_be(key_format))

@@ -62,6 +62,9 @@ _SECRET = re.compile(r"(.+[-_])?(access-?key|api-?key|jwt|otp|password|secret|se
 #: Official Stripe clients retry a 409 unless this forbids it.
 FINAL = {"Stripe-Should-Retry": "false"}
 
+#: They say something of the bytes of a body, which is not true of others.
+OF_BYTES = frozenset({"etag", "content-md5", "digest", "content-digest", "repr-digest", "signature", "signature-input"})
+
 _DEFAULT = Spoken(DEFAULT)
 
 logger = logging.getLogger("django_idempotency")
@@ -244,10 +247,21 @@ def rebuild(outcome: Outcome, *, spoken: Spoken = _DEFAULT, original: str = "") 
         del response["Content-Type"]
         for name, value in headers.items():
             response[name] = value
+        if member is not None:
+            describe_bytes(response, outcome)
     except (TypeError, ValueError) as error:  # BadHeaderError is a ValueError
         raise RecordUnreadable from error
     set_headers(HeaderStatus.REPLAYED, response.headers, spoken, response.status_code, original=original)
     return response
+
+
+def describe_bytes(response: HttpResponse, outcome: Outcome) -> None:
+    """Take the stored headers that are about the stored bytes away from a replay that was rewritten, and sends others."""
+    if response.content == outcome.body:
+        return
+    for name, value in outcome.headers:
+        if name.lower() in OF_BYTES and response.headers.get(name) == value:
+            del response.headers[name]
 
 
 class StoredResponse(HttpResponse):

@@ -71,9 +71,26 @@ def test_a_user_that_is_not_a_model_is_named_by_its_type() -> None:
     assert whose(user) == "user:types.SimpleNamespace:b1"
 
 
-@pytest.mark.parametrize("user", [None, AnonymousUser(), User(), SimpleNamespace(is_authenticated=True)])
+class Empty(str):
+    """A primary key of a project's own type, which is written as nothing."""
+
+    __slots__ = ()
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        None,
+        AnonymousUser(),
+        User(),
+        SimpleNamespace(is_authenticated=True),
+        SimpleNamespace(is_authenticated=True, pk=""),
+        SimpleNamespace(is_authenticated=True, pk=Empty()),
+    ],
+    ids=["none", "anonymous", "unsaved", "no key", "an empty key", "an empty key of its own type"],
+)
 def test_a_user_without_an_identity_has_no_scope(user: Any) -> None:
-    """An anonymous user is not a principal, and neither is a user without a primary key."""
+    """An anonymous user is not a principal, and neither is a user without a primary key: all such users would share keys."""
     assert whose(user) is None
 
 

@@ -135,7 +135,7 @@ def test_a_token_without_a_user() -> None:
 
 
 @pytest.mark.parametrize(
-    "row", [ContentType(pk=7), ContentType(), saved(ContentType, None), "token", {"sub": "1"}, None]
+    "row", [ContentType(pk=7), ContentType(), saved(ContentType, None), saved(Session, ""), "token", {"sub": "1"}, None]
 )
 def test_what_is_not_a_saved_row_names_nobody(row: Any) -> None:
     """An unsaved row may have a primary key that is another with each request: then each retry would do the work."""

@@ -6,14 +6,17 @@ A profile does not say everything: the page of keys has the policy that each of 
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 
-from ...core.profiles import Profile
+from ...core.hashing import is_deep
+from ...core.profiles import ErrorBody, Profile
 from ...errors import Problem
 from ...http.bodies import is_in_memory
 from ...http.problems import detail, docs_url
+from .errors import reference
 
 
 def _named(problem: Problem, names: dict[str, str]) -> str:
@@ -30,12 +33,26 @@ _ACP = {
 
 
 def _acp(problem: Problem, status: int, _request: object) -> dict[str, Any]:
-    kind = "invalid_request" if status < 500 else "service_unavailable"
+    kind = "invalid_request" if status < 500 else "service_unavailable" if status == 503 else "processing_error"
     return {"type": kind, "code": _named(problem, _ACP), "message": detail(problem)}
 
 
-def _ucp(problem: Problem, _status: int, _request: object) -> dict[str, Any]:
-    return {"code": _named(problem, {}), "content": detail(problem)}
+#: The version of UCP that a refusal names where the request does not: the latest when this was written.
+UCP_VERSION = "2026-04-08"
+#: How an agent names one, in the header UCP-Agent.
+_UCP_SPOKEN = re.compile(r'\bversion="(\d{4}-\d{2}-\d{2})"')
+
+
+def ucp_errors(version: str) -> ErrorBody:
+    """Return the `errors` of a profile of UCP in this version. A request that names another was let in with that."""
+
+    def errors(problem: Problem, _status: int, request: HttpRequest | None) -> dict[str, Any]:
+        sent = "" if request is None else request.META.get("HTTP_UCP_AGENT", "")
+        spoken = _UCP_SPOKEN.search(sent)
+        said = {"version": spoken[1] if spoken else version, "status": "error"}
+        return {"ucp": said, "code": _named(problem, {}), "content": detail(problem)}
+
+    return errors
 
 
 _ADCP = {
@@ -72,7 +89,9 @@ def _context(request: HttpRequest | None) -> dict[str, Any]:
         body = json.loads(request.body) if request is not None and is_in_memory(request) else None
     except (ValueError, RecursionError):
         return {}
-    return {"context": body["context"]} if isinstance(body, dict) and "context" in body else {}
+    if not isinstance(body, dict) or "context" not in body or is_deep(body):
+        return {}
+    return {"context": body["context"]}
 
 
 def adcp_replay(request: HttpRequest, response: HttpResponse) -> HttpResponse:
@@ -88,22 +107,35 @@ def adcp_replay(request: HttpRequest, response: HttpResponse) -> HttpResponse:
 
 
 #: Agentic Commerce Protocol (OpenAI, Stripe), RFC "Agentic Checkout", section 6. Its keys are those of an endpoint, and each
-#: response is the key's, but a 5xx. What asks for another identity or a later time is not yet the operation's.
+#: response is the key's, but a 5xx. What asks for another identity or a later time is not yet the operation's. A request is
+#: the same if its body is: "headers are excluded".
 ACP = Profile(
     name="acp",
     spelling="opaque",
+    compares="body",
     keys_per="endpoint",
     remembers=frozenset(range(200, 500)) - {401, 403, 408, 425, 429},
     echoes=frozenset(range(100, 600)),
     errors=_acp,
 )
 
-#: Universal Commerce Protocol (Google, Shopify), its REST binding. Both conflicts are 409. A key is one of an operation.
-UCP = Profile(name="ucp", spelling="opaque", keys_per="endpoint", mismatch_status=409, errors=_ucp)
+#: Universal Commerce Protocol (Google, Shopify), its REST binding. Both conflicts are 409. A key is one of an operation. The
+#: payload is the bytes of the body. Each response names the version: for another, `replace(UCP, errors=ucp_errors("…"))`.
+UCP = Profile(
+    name="ucp",
+    spelling="opaque",
+    compares="body",
+    keys_per="endpoint",
+    mismatch_status=409,
+    errors=ucp_errors(UCP_VERSION),
+)
 
-#: Ad Context Protocol 3, "Idempotency", over HTTP with JSON. Only a success is kept.
+#: Ad Context Protocol 3, "Idempotency", over HTTP with JSON. Only a success is kept, and replayed for a minute more than its
+#: `ttl`, for buyers whose clocks differ.
 ADCP = Profile(
     name="adcp",
+    compares="body",
+    grace=60,
     carrier="body",
     field="idempotency_key",
     pattern=r"[A-Za-z0-9_.:-]{16,255}",
@@ -130,7 +162,9 @@ def _mastodon(problem: Problem, _status: int, _request: object) -> dict[str, Any
 def _gocardless(problem: Problem, status: int, _request: object) -> dict[str, Any]:
     kind = "gocardless" if status >= 500 else "invalid_state" if status == 409 else "invalid_api_usage"
     reason = {"reason": _named(problem, {}), "message": detail(problem)}
-    return {"error": {"code": status, "type": kind, "message": detail(problem), "errors": [reason]}}
+    page = docs_url(problem) or "https://developer.gocardless.com/api-reference/#making-requests-idempotency-keys"
+    about = {"documentation_url": page, "request_id": reference(problem)}
+    return {"error": {"code": status, "type": kind, "message": detail(problem), "errors": [reason], **about}}
 
 
 def _mollie(problem: Problem, status: int, _request: object) -> dict[str, Any]:

@@ -29,10 +29,23 @@ def adyen(problem: Problem, status: int, _request: object) -> dict[str, Any]:
 def paypal(problem: Problem, status: int, _request: object) -> dict[str, Any]:
     code = "PREVIOUS_REQUEST_IN_PROGRESS" if problem.code == "in-progress" else _word(problem).upper()
     name = _PAYPAL.get(status, _by_kind(status, "INVALID_REQUEST"))
-    return {"name": name, "message": problem.title, "details": [{"issue": code, "description": detail(problem)}]}
+    details = [{"issue": code, "description": detail(problem)}]
+    return {"name": name, "message": problem.title, "debug_id": reference(problem), "details": details}
 
 
-_PAYPAL = {403: "NOT_AUTHORIZED", 409: "RESOURCE_CONFLICT", 422: "UNPROCESSABLE_ENTITY", 503: "SERVICE_UNAVAILABLE"}
+_PAYPAL = {
+    403: "NOT_AUTHORIZED",
+    404: "RESOURCE_NOT_FOUND",
+    409: "RESOURCE_CONFLICT",
+    422: "UNPROCESSABLE_ENTITY",
+    429: "RATE_LIMIT_REACHED",
+    503: "SERVICE_UNAVAILABLE",
+}
+
+
+def reference(problem: Problem) -> str:
+    """Return what a person tells support, where an API's clients expect such an id: it names the operation, if there is one."""
+    return str(problem.extensions.get("operation_ref", "none"))
 
 
 def _by_kind(status: int, otherwise: str, internal: str = "INTERNAL_SERVER_ERROR") -> str:
@@ -41,7 +54,7 @@ def _by_kind(status: int, otherwise: str, internal: str = "INTERNAL_SERVER_ERROR
 
 def square(problem: Problem, status: int, _request: object) -> dict[str, Any]:
     code = _SQUARE.get(problem.code, _word(problem).upper())
-    category = _by_kind(status, "INVALID_REQUEST_ERROR", "API_ERROR")
+    category = "RATE_LIMIT_ERROR" if status == 429 else _by_kind(status, "INVALID_REQUEST_ERROR", "API_ERROR")
     return {"errors": [{"category": category, "code": code, "detail": detail(problem)}]}
 
 
@@ -51,6 +64,7 @@ _SQUARE = {
     "in-progress": "CONFLICT",
     "request-mismatch": "IDEMPOTENCY_KEY_REUSED",
     "store-unavailable": "SERVICE_UNAVAILABLE",
+    "too-many-keys": "RATE_LIMITED",
 }
 
 
@@ -63,7 +77,16 @@ def google(problem: Problem, status: int, _request: object) -> dict[str, Any]:
     return {"error": {"code": status, "message": detail(problem), "status": known}}
 
 
-_GOOGLE = {400: "INVALID_ARGUMENT", 403: "PERMISSION_DENIED", 409: "ABORTED", 501: "UNIMPLEMENTED", 503: "UNAVAILABLE"}
+#: google.rpc.Code, by its HTTP mapping.
+_GOOGLE = {
+    400: "INVALID_ARGUMENT",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    409: "ABORTED",
+    429: "RESOURCE_EXHAUSTED",
+    501: "UNIMPLEMENTED",
+    503: "UNAVAILABLE",
+}
 
 
 def iceberg(problem: Problem, status: int, _request: object) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
@@ -19,7 +20,7 @@ from django.http import HttpRequest, JsonResponse
 from django.http.response import HttpResponseBase
 
 from ... import conf
-from ...core.canonical import canonical_bytes
+from ...core.canonical import TooDeep, canonical_bytes
 from ...core.conclusions import WorkResult
 from ...core.policy import Policy
 from ...core.profiles import DEFAULT
@@ -133,7 +134,37 @@ def call_key(request: Any) -> list[str] | None:
 def call_digest(request: Any) -> bytes:
     """Return what must stay the same for a key: all parameters but `NOT_COMPARED`."""
     call: ToolCall = request.tool_call
-    return canonical_bytes({name: value for name, value in call.params.items() if name not in NOT_COMPARED})
+    compared = {name: value for name, value in call.params.items() if name not in NOT_COMPARED}
+    try:
+        return canonical_bytes(compared)
+    except TooDeep:
+        return spelled_out(compared)
+
+
+def spelled_out(value: Any) -> bytes:
+    """Return JSON that is nested however deep as bytes, which are equal if the values are: no call calls itself."""
+    parts: list[str] = []
+    left = [value]
+    while left:
+        each = left.pop()
+        match each:
+            case (text,) if isinstance(each, tuple):  # what follows a member; JSON has no tuples
+                parts.append(text)
+            case dict():
+                parts.append("{")
+                left.append(("}",))
+                for name in sorted(each, reverse=True):
+                    left += [each[name], (f"{json.dumps(name)}:",)]
+            case list():
+                parts.append("[")
+                left.append(("]",))
+                for item in reversed(each):
+                    left += [(",",), item]
+            case Decimal():
+                parts.append(f"{each};")
+            case _:
+                parts.append(f"{json.dumps(each)};")
+    return "".join(parts).encode()
 
 
 def is_kept(response: Any, *, atomic: bool) -> bool | WorkResult | None:

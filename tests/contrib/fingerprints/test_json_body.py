@@ -19,6 +19,9 @@ POST = RequestFactory().post
 BODY = {"amount": 1, "sent_at": "10:00", "trace": {"id": "a", "host": "h"}, "items": [{"sku": 1, "line": 7}, 5]}
 
 
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
 def same(exclude: list[str], one: Any, other: Any) -> bool:
     of = json_body(exclude=exclude).of
     return of(json.dumps(one).encode()) == of(json.dumps(other).encode())
@@ -179,3 +182,24 @@ def test_a_guarded_view() -> None:
     assert send("amount=5&sent_at=1", "k-2", **form).status_code == 201
     assert send("amount=5&sent_at=2", "k-2", **form).status_code == 422
     assert len(ran) == 2
+
+
+@pytest.mark.parametrize("depth", [127, 128, 129, 400, 800])
+@pytest.mark.parametrize("opened", ["[", '{"a":'])
+def test_json_that_is_nested_deep(depth: int, opened: str) -> None:
+    """However deep it is, it is carried out once: the package of RFC 8785 recurses, and is not given what is too deep."""
+    closed = "]" if opened == "[" else "}"
+    body = opened * depth + "1" + closed * depth
+    runs = []
+
+    def work(request: Any) -> HttpResponse:
+        runs.append(1)
+        return JsonResponse({}, status=201)
+
+    view = idempotent(fingerprint=json_body(numbers="rfc8785"), scope=lambda _: "all")(work)
+    for _ in range(2):
+        request = POST(
+            "/", body, content_type="application/json", headers={"Idempotency-Key": f"{depth}-{len(opened)}"}
+        )
+        assert view(request).status_code == 201
+    assert len(runs) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -178,6 +179,53 @@ def test_what_is_no_message(agent: Any, url: str) -> None:
         response = agent.post(url, content, content_type="application/json")
         assert (response.status_code, response.json()["error"]["code"], response.json()["id"]) == (400, code, None)
     assert not Effect.objects.exists()
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE"])
+def test_a_call_by_another_method(agent: Any, method: str) -> None:
+    """The view may carry out any message: what asks for a call is guarded, however it is sent."""
+    body = json.dumps(message(1, None))
+    refused = agent.generic(method, "/plain", body, content_type="application/json")
+    assert refused.json()["result"]["structuredContent"]["code"] == "key-missing"
+    assert not Effect.objects.exists()
+    for number in (1, 2):
+        agent.generic(method, "/plain", json.dumps(message(number)), content_type="application/json")
+    assert Effect.objects.count() == 1
+
+
+@pytest.mark.parametrize("method", ["GET", "OPTIONS"])
+def test_a_call_by_a_method_that_nothing_guards(agent: Any, method: str) -> None:
+    """It is refused. Any other message passes, and so does a request without one, such as for a stream of events."""
+    refused = agent.generic(method, "/plain", json.dumps(message(1)), content_type="application/json")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, -32600)
+    assert not Effect.objects.exists()
+    listing = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+    assert agent.generic(method, "/plain", listing, content_type="application/json").status_code == 200
+    assert agent.generic(method, "/ignoring").status_code == 200
+
+
+@pytest.mark.parametrize("depth", [127, 129, 400, 700])
+def test_arguments_that_are_nested_deep(agent: Any, depth: int) -> None:
+    """However deep they are, they are compared by their value, and the id of the message is not."""
+    deep = ("[" * depth) + "1.50" + "]" * depth
+
+    def call(number: int, arguments: dict[str, Any]) -> str:
+        return json.dumps(message(number, arguments=arguments)).replace('"HERE"', deep)
+
+    post = partial(agent.post, "/plain", content_type="application/json")
+    spelled = ({"deep": "HERE", "amount": 1}, {"amount": 1, "deep": "HERE"})
+    statuses = [post(call(number, each))["Idempotency-Status"] for number, each in enumerate(spelled)]
+    assert statuses == ["created", "replayed"]
+    other = post(call(3, spelled[0]).replace("1.50", "1.51"))
+    assert other["Idempotency-Status"] == "mismatch"
+    assert Effect.objects.count() == 1
+
+
+def test_a_rewritten_replay_has_no_etag_of_the_first(agent: Any) -> None:
+    """Its bytes are others: what the first response says of its own is not said of them."""
+    first, again = (sent(agent, "/tagged", message(number)) for number in (1, 2))
+    assert ("ETag" in first, "Content-Digest" in first, "X-Kept" in first) == (True, True, True)
+    assert ("ETag" in again, "Content-Digest" in again, "X-Kept" in again) == (False, False, True)
 
 
 def test_any_content_type(agent: Any) -> None:

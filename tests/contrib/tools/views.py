@@ -55,6 +55,23 @@ def plain(request: HttpRequest) -> HttpResponse:
 
 
 @csrf_exempt
+@idempotent_tool_calls()
+def ignoring(request: HttpRequest) -> HttpResponse:
+    """Respond as to a request for a stream of events."""
+    return HttpResponse("", content_type="text/event-stream")
+
+
+@csrf_exempt
+@idempotent_tool_calls()
+def tagged(request: HttpRequest) -> HttpResponse:
+    """Say what is true of these bytes."""
+    response = answer(json.loads(request.body))
+    for name in ("ETag", "Content-Digest", "X-Kept"):
+        response[name] = '"first"'
+    return response
+
+
+@csrf_exempt
 @idempotent_tool_calls(guarantee="lease", argument="request_id")
 async def asynchronous(request: HttpRequest) -> HttpResponse:
     return await sync_to_async(answer)(json.loads(request.body))
@@ -70,6 +87,8 @@ class Rest(APIView):
 
 urlpatterns = [
     path("plain", plain),
+    path("ignoring", ignoring),
+    path("tagged", tagged),
     path("async", asynchronous),
     path("rest", idempotent_tool_calls(required=True)(Rest.as_view())),
 ]

@@ -169,6 +169,19 @@ def test_headers_do_not_count() -> None:
     assert (again["Idempotent-Replayed"], effects()) == ("true", 1)
 
 
+@pytest.mark.parametrize(
+    "content_type", ["application/json; charset=utf-8", "application/vnd.acp+json", "text/plain", ""]
+)
+@pytest.mark.parametrize("query", ["", "?locale=en"])
+def test_neither_content_type_nor_query_counts(content_type: str, query: str) -> None:
+    """6.2: "semantic JSON equality of the request body only; headers are excluded"."""
+    seller.send()
+    where, body = REQUESTS["create"]
+    headers = {"Authorization": "Bearer api_key_123", "Idempotency-Key": KEY}
+    again = Client().generic("POST", where + query, json.dumps(body, indent=1), content_type, headers=headers)
+    assert (again.status_code, again.get("Idempotent-Replayed"), effects()) == (201, "true", 1)
+
+
 @pytest.mark.parametrize("status", [500, 503])
 def test_a_server_error_is_not_cached(status: int) -> None:
     """6.5: after it the key is as new, for another body, too, and nothing has happened."""
