@@ -479,7 +479,6 @@ CONTRADICTIONS: tuple[Contradiction, ...] = (
     _needs_facts("suspect_action"),
     _needs_body("max_body", _is_some),
     _needs_body("buffer_stream", bool),
-    _needs_body("on_replay", _is_some),
     Contradiction(
         "profile",
         "required",

@@ -15,7 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from .. import conf
 from ..core.canonical import digest
-from ..core.policy import Place, Policy, Resolved, async_contradiction, contradiction
+from ..core.policy import Policy, Resolved, async_contradiction
 from ..core.records import Guarantee, Record
 from ..core.rules import MADE_BY
 from ..core.selectors import Selector
@@ -70,17 +70,7 @@ class FunctionTerms:
                 raise ImproperlyConfigured(f"{self.name}: {name} is a function, not {hook!r}.")
             if iscoroutinefunction(hook) and (name == "on_replay" or not self.is_async):
                 raise ImproperlyConfigured(f"{self.name}: {name} must be a sync function.")
-        if (problem := self._contradiction(Place.MADE)) is not None:
-            raise ValueError(f"{self.name}: {problem}")
         _DECLARED.add(self)
-
-    def _contradiction(self, place: Place) -> str | None:
-        """Return what `on_replay` and its policy say against each other; `None` if they agree.
-
-        `on_takeover` is asked under either guarantee.
-        """
-        hooks = {} if self.on_replay is None else {"on_replay": self.on_replay}
-        return contradiction({**self.policy.given(), **hooks}, Policy.left_out, place)
 
     @cached_property
     def is_async(self) -> bool:
@@ -156,12 +146,9 @@ class FunctionTerms:
     def resolved(self) -> Resolved:
         """Return the policy with all its fields. Raises `ConfigurationError` if it contradicts the settings."""
         try:
-            resolved = conf.resolve(self.policy)
+            return conf.resolve(self.policy)
         except ValueError as error:
             raise ConfigurationError(f"{self.name}: {error}") from error
-        if self.on_replay is not None and (problem := self._contradiction(Place.ROUTE)):
-            raise ConfigurationError(f"{self.name}: {problem}")
-        return resolved
 
     @property
     def scope(self) -> str:

@@ -60,7 +60,7 @@ DECISIONS = {
     "on_failure": "......x...............",
     "on_store_failure": ".......................",
     "authorize_replay": "........................",
-    "on_replay": ".................x.......",
+    "on_replay": ".........................",
     "on_takeover": "......x...................",
     "undo_on": "......x....................",
     "fresh_keys": "............................",
@@ -158,7 +158,6 @@ CLASHES: dict[tuple[str, str, str], tuple[Any, Any, Any]] = {
     ("suspect_action", "suspect", "None"): ("refuse", None, "body.card"),
     ("max_body", "store_body", "False"): (1024, False, True),
     ("buffer_stream", "store_body", "False"): (True, False, True),
-    ("on_replay", "store_body", "False"): (max, False, True),
     ("profile", "required", "False"): ("acp", False, True),
     ("lease", "ttl", "30"): (30, 30, 86400),
     ("lease", "longest_run", "30"): (30, 30, 60),
@@ -259,7 +258,6 @@ def test_settings_that_are_not_known_yet(monkeypatch: pytest.MonkeyPatch) -> Non
         ({"wait": 5}, "on_busy"),
         ({"guarantee": "atomic", "on_failure": "hold"}, "guarantee"),
         ({"store_body": False, "max_body": 9}, "store_body"),
-        ({"store_body": False, "on_replay": max}, "store_body"),
         ({"store_body": False, "serializer": (str, str)}, "store_body"),
         ({"jmespath_functions": type}, "jmespath_functions"),
         ({"jmespath_options": object(), "key": min}, "jmespath_options"),
@@ -269,14 +267,3 @@ def test_of_a_function(given: dict[str, Any], says: str) -> None:
     """A guarded function is refused what has no effect, too, when it is decorated."""
     with pytest.raises(ValueError, match=says):
         idempotent_function(key_prefix="contradictory", **given)(lambda order: order)
-
-
-def test_of_a_function_under_the_settings() -> None:
-    """What they say later is for its plan to find."""
-
-    @idempotent_function(key_prefix="contradictory", on_replay=lambda result, record: result)
-    def charge(order: str) -> str:
-        return order
-
-    with as_settings(store_body=False), pytest.raises(ConfigurationError, match="on_replay"):
-        charge("7")

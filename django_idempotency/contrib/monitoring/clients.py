@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, Final
@@ -13,6 +14,8 @@ from django.http.response import HttpResponseBase
 from ...http.exchange import noted_of
 from ...http.plan import EVERY_VIEW, plan_of
 from ...instrumentation.meters import Metric, meters
+
+logger = logging.getLogger("django_idempotency")
 
 CLIENTS = Metric(
     "client.requests",
@@ -66,12 +69,12 @@ class ClientsMiddleware:
         if self.is_async:
             return self._acall(request)
         response: HttpResponseBase = self.get_response(request)
-        self._count(request)
+        self._counted(request)
         return response
 
     async def _acall(self, request: HttpRequest) -> HttpResponseBase:
         response: HttpResponseBase = await self.get_response(request)
-        self._count(request)
+        self._counted(request)
         return response
 
     def client_of(self, request: HttpRequest) -> str:
@@ -79,6 +82,13 @@ class ClientsMiddleware:
         product = _PRODUCT.match(request.headers.get("User-Agent", ""))
         name = "" if product is None else product.group().lower()
         return name if name in self.known else OTHER
+
+    def _counted(self, request: HttpRequest) -> None:
+        """Count a request. What fails is logged: the response is there, and its work done."""
+        try:
+            self._count(request)
+        except Exception:
+            logger.exception("A request was not counted by its client.")
 
     def _count(self, request: HttpRequest) -> None:
         exchange = noted_of(request) if meters.active else None

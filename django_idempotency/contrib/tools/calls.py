@@ -8,10 +8,12 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import logging
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from decimal import Decimal
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
@@ -37,7 +39,11 @@ from ..selecting.functions import Unpackable, from_json
 from .refusals import refusal
 from .sdk import META_KEY, REPLAYED, well_formed
 
+logger = logging.getLogger("django_idempotency")
+
 METHOD = "tools/call"
+#: Asks which tools there are.
+LIST = "tools/list"
 #: What of a call's parameters may differ in a retry: besides its metadata, what answers a question of the server.
 NOT_COMPARED = frozenset({"_meta", "inputResponses", "requestState"})
 #: A response may be a stream of server-sent events, each on one line here.
@@ -90,6 +96,7 @@ def has_call(
     if isinstance(message, list) and any(_is_call(each) for each in message):  # MCP 2025-06-18 has removed batches
         raise Refused(INVALID_REQUEST, "A batch may not call tools. Send each call as a request of its own.")
     is_call = _is_call(message)
+    request.lists_tools = _lists(message)  # type: ignore[attr-defined]
     header = None
     if is_post or is_call:
         names = dict.fromkeys((conf.get("HEADER"), MCP.field))
@@ -112,6 +119,15 @@ def has_call(
 
 def _is_call(message: Any) -> bool:
     return isinstance(message, Mapping) and message.get("method") == METHOD
+
+
+def _lists(message: Any) -> bool:
+    """Does it ask for all tools at once?"""
+    return (
+        isinstance(message, Mapping)
+        and message.get("method") == LIST
+        and _member(message, "params").get("cursor") is None
+    )
 
 
 def _member(params: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -221,6 +237,40 @@ def with_status(request: HttpRequest, response: HttpResponseBase) -> HttpRespons
     return response
 
 
+class Named:
+    """The tools that a decorator names, until a list of the server's tools has shown that each is there."""
+
+    def __init__(self, tools: Any) -> None:
+        if tools is None:
+            self._unseen = frozenset[str]()
+            return
+        if isinstance(tools, str) or not tools or not all(isinstance(each, str) and each for each in tools):
+            raise ImproperlyConfigured(
+                f"@idempotent_tool_calls(tools={tools!r}) guards nothing: type a list of the names of tools, such as "
+                'tools=["charge"], or leave tools out to guard all of them.'
+            )
+        self._unseen = frozenset[str](tools)
+
+    def compare(self, request: HttpRequest, response: Any) -> None:
+        """Log an error for each named tool that a list of the server's tools does not have: its calls pass unguarded."""
+        if not self._unseen or not getattr(request, "lists_tools", False):
+            return
+        result = _member(_envelope(response), "result")
+        listed = result.get("tools")
+        if not isinstance(listed, list) or result.get("nextCursor") is not None:
+            return
+        there = [each["name"] for each in listed if isinstance(each, Mapping) and isinstance(each.get("name"), str)]
+        for name in sorted(self._unseen.difference(there)):
+            close = get_close_matches(name, there, n=1, cutoff=0.6)
+            logger.error(
+                "@idempotent_tool_calls(tools=…) names %r, and the server lists no such tool: it guards nothing.%s",
+                name,
+                f" Did you mean {close[0]!r}?" if close else "",
+                extra={"idempotency": {"event": "unknown_tool", "tool": name}},
+            )
+        self._unseen = frozenset[str]()  # it is said once
+
+
 #: What clients of MCP expect on the wire.
 MCP = replace(DEFAULT, name="mcp", errors=as_result)
 
@@ -238,10 +288,12 @@ def idempotent_tool_calls(
     refused, and so is a call by a method that `methods` does not name. A problem is the result of the tool, with `isError` and what to do (`retry`), and status 200. A
     replay has the id of its own request. Under `atomic` a result with `isError`, or a JSON-RPC error, is a failure, as a 5xx
     is: its writes are rolled back, and the key is free for the same call. Under `lease` it is stored as any other. `fields`
-    are those of `Policy`, such as `required`, `scope` and `guarantee`.
+    are those of `Policy`, such as `required`, `scope` and `guarantee`. One of `tools` that is not in the server's own list of
+    them is an ERROR in the log, when a client asks for that list.
 
     Takes a function, or what REST framework's `as_view()` returns. Raises what `idempotent()` raises.
     """
+    named = Named(tools)
 
     def decorate(view: Any) -> Any:
         if inspect.isclass(view):
@@ -268,16 +320,20 @@ def idempotent_tool_calls(
         @functools.wraps(guarded)
         def calls(request: HttpRequest, *given: Any, **more: Any) -> Any:
             try:
-                return with_status(request, begin(request, *given, **more))
+                response = begin(request, *given, **more)
             except Refused as refused:
                 return JsonResponse(refused.envelope, status=400)
+            named.compare(request, response)
+            return with_status(request, response)
 
         @functools.wraps(guarded)
         async def acalls(request: HttpRequest, *given: Any, **more: Any) -> Any:
             try:
-                return with_status(request, await begin(request, *given, **more))
+                response = await begin(request, *given, **more)
             except Refused as refused:
                 return JsonResponse(refused.envelope, status=400)
+            named.compare(request, response)
+            return with_status(request, response)
 
         return markcoroutinefunction(acalls) if iscoroutinefunction(guarded) else calls
 

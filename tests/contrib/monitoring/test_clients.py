@@ -33,6 +33,11 @@ class ByApiKey(ClientsMiddleware):
         return {"k-1": "acme"}.get(request.headers.get("X-Api-Key", ""), "other")
 
 
+class Broken(ClientsMiddleware):
+    def client_of(self, request: HttpRequest) -> str:
+        raise LookupError(request.path)
+
+
 @idempotent(anonymous="shared")
 def optional(request: HttpRequest) -> HttpResponse:
     return JsonResponse({})
@@ -150,6 +155,16 @@ def test_async(meter: RecordingMeter) -> None:
     for headers in ({}, KEY):
         async_to_sync(AsyncClient().post)("/waiting/", headers={"User-Agent": "undici", **headers})
     assert counted(meter) == [("undici", "waiting/", "none"), ("undici", "waiting/", "sent")]
+
+
+@pytest.mark.parametrize("name", ["optional", "waiting"])
+def test_a_name_that_cannot_be_found(
+    name: str, settings: Settings, meter: RecordingMeter, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The request was carried out: its response is sent, and the log has what went wrong."""
+    settings.MIDDLEWARE = [f"{__name__}.Broken"]
+    assert post(name, **KEY).status_code == 200
+    assert "was not counted by its client" in caplog.text
 
 
 def test_without_a_meter() -> None:

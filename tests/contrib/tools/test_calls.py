@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from django.http import HttpRequest, HttpResponse
-from django.test import Client
+from django.test import Client, RequestFactory
 from django.utils import timezone
 from pytest_django import Settings
 from rest_framework.test import APIClient
@@ -276,6 +276,35 @@ def test_a_failure_with_status_200(agent: Any, url: str, how: str) -> None:
     assert Effect.objects.count() == 0
     assert IdempotencyRecord.objects.get().attempt == 2
     assert said(sent(agent, url, message(3)))[2:] == ("request-mismatch", "look-first")
+
+
+@pytest.mark.parametrize("tools", ["charge", [], [""], [None]])
+def test_tools_that_name_nothing(tools: Any) -> None:
+    """They are refused by the decorator: a text is not a list of its letters."""
+    with pytest.raises(ImproperlyConfigured, match="guards nothing"):
+        idempotent_tool_calls(tools=tools)
+
+
+@pytest.mark.parametrize("lists", [True, False])
+def test_a_tool_that_the_server_does_not_have(caplog: pytest.LogCaptureFixture, lists: bool) -> None:
+    """A typo in its name guards nothing. The server's own list of tools tells, and the log has it, once."""
+    result = {"tools": [{"name": "charge"}, {"name": "refund"}, {}, 7]} if lists else {"tools": "none"}
+
+    def view(request: HttpRequest) -> HttpResponse:
+        return HttpResponse(json.dumps({"jsonrpc": "2.0", "id": 1, "result": result}))
+
+    guarded = idempotent_tool_calls(tools=["chrage", "refund"], required=True, scope=lambda _: "agent")(view)
+    for method in ("tools/list", "tools/list", "ping"):
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method})
+        guarded(RequestFactory().post("/mcp", body, content_type="application/json"))
+    said = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(said) == int(lists)
+    assert all("names 'chrage'" in each and each.endswith("Did you mean 'charge'?") for each in said)
+
+
+def test_a_policy_that_stores_no_results() -> None:
+    """It can be kept: an earlier call is known, and its result is not sent again."""
+    idempotent_tool_calls(store_body=False)(lambda request: HttpResponse())
 
 
 @pytest.mark.parametrize("atomic", [True, False])
