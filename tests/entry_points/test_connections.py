@@ -166,7 +166,8 @@ def cookies(user: User) -> dict[str, str]:
 
 async def send(url: str, cookies: dict[str, str], keys: list[str]) -> list[httpx.Response]:
     """Send one request a key at the same time, each with a thread of its own, as an ASGI server does."""
-    transport = httpx.ASGITransport(app=ASGIHandler())
+    application: Any = ASGIHandler()
+    transport = httpx.ASGITransport(app=application)
     async with httpx.AsyncClient(transport=transport, base_url="http://testserver", cookies=cookies) as client:
         sending = [client.post(url, json=CHARGE, headers={"Idempotency-Key": key}) for key in keys]
         return list(await asyncio.gather(*sending))

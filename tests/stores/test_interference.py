@@ -26,7 +26,6 @@ from django_idempotency.models import IdempotencyRecord
 from django_idempotency.signals import claimed
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.stores.orm.guard import ACTIVE_GUARDS
-from django_idempotency.stores.orm.statements import written
 from django_idempotency.testing.tickets import make_ticket
 from testproject.payments.models import Effect
 
@@ -294,7 +293,7 @@ def test_a_lease_that_was_renewed_meanwhile() -> None:
     seen = store.claim(ticket)
     taking = store._statements.take(make_ticket(), seen, Execute(attempt=2), joined=False)
     assert store.renew([ticket._replace(lease=300)]) == {ticket.owner}
-    assert written(connection, taking) == 0
+    assert store._statements.written(connection, taking) == 0
     assert row(ticket).owner == ticket.owner
 
 

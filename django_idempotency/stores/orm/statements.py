@@ -34,6 +34,7 @@ from .dialects.transactions import Bound
 
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
+    from django.db.backends.utils import CursorWrapper
 
 FIELDS = tuple(IdempotencyRecord._meta.concrete_fields)
 #: The columns of a row that a statement has read, in order.
@@ -41,21 +42,6 @@ NAMES = (*(field.name for field in FIELDS), "read_at", "location")
 INSTANTS = frozenset(field.name for field in FIELDS if isinstance(field, InstantField))
 #: The columns of a record without a response.
 UNANSWERED = {"completed_at": None, "response_status": None, "response_headers": "", "response_body": None}
-
-
-def fetched(connection: BaseDatabaseWrapper, bound: Bound) -> tuple[Any, ...] | None:
-    """Return the first row."""
-    with connection.cursor() as cursor:
-        cursor.execute(*bound)
-        row: tuple[Any, ...] | None = cursor.fetchone()
-    return row
-
-
-def written(connection: BaseDatabaseWrapper, bound: Bound) -> int:
-    """Return how many rows it has written."""
-    with connection.cursor() as cursor:
-        cursor.execute(*bound)
-        return int(cursor.rowcount)
 
 
 def record(row: tuple[Any, ...], connection: BaseDatabaseWrapper) -> Record:
@@ -169,12 +155,16 @@ class Statements:
     made = ("read_at", "location")
     #: Reads a row of any other statement.
     record = staticmethod(record)
-    fetched, written = staticmethod(fetched), staticmethod(written)
 
-    def __init__(self, connection: BaseDatabaseWrapper, *, durable_claims: bool = True) -> None:
-        """`durable_claims`: are claims of `atomic` on disk before the work runs, too?"""
+    def __init__(self, connection: BaseDatabaseWrapper, *, combine: bool, durable_claims: bool = True) -> None:
+        """`combine`: may several statements go in one message?
+
+        `durable_claims`: are claims of `atomic` on disk before the work runs, too?
+        """
         self.dialect = dialect(connection)
         self._durable_claims = durable_claims
+        #: Does something precede a statement that is a transaction of its own?
+        self._bounds = combine and bool(self.dialect.bounded)
         # Names, not the function: it belongs to the connection of the first thread.
         quoted = {str(field.column): connection.ops.quote_name(str(field.column)) for field in FIELDS}
         self._quote = quote = quoted.__getitem__
@@ -205,10 +195,50 @@ class Statements:
         """Return the table of a record as part of a statement; `None`: the one that the connection finds."""
         return self._table if location is None else unformatted(location)
 
+    # -------------------------------------------------------------------------------------------------------- running
+
+    def fetched(self, connection: BaseDatabaseWrapper, bound: Bound) -> tuple[Any, ...] | None:
+        """Return the first row of a statement."""
+        with connection.cursor() as cursor:
+            if self._bounds:
+                self._execute_bounded(connection, cursor, bound)
+            else:
+                cursor.execute(*bound)
+            row: tuple[Any, ...] | None = cursor.fetchone()
+        return row
+
+    def rows(self, connection: BaseDatabaseWrapper, bound: Bound) -> list[tuple[Any, ...]]:
+        """Return all rows of a statement."""
+        with connection.cursor() as cursor:
+            if self._bounds:
+                self._execute_bounded(connection, cursor, bound)
+            else:
+                cursor.execute(*bound)
+            return list(cursor.fetchall())
+
+    def written(self, connection: BaseDatabaseWrapper, bound: Bound) -> int:
+        """Return how many rows a statement has written."""
+        with connection.cursor() as cursor:
+            if self._bounds:
+                self._execute_bounded(connection, cursor, bound)
+            else:
+                cursor.execute(*bound)
+            return int(cursor.rowcount)
+
+    def _execute_bounded(self, connection: BaseDatabaseWrapper, cursor: CursorWrapper, bound: Bound) -> None:
+        """Execute a statement, which does not wait for the table without end if it is a transaction of its own."""
+        sql, params = bound
+        if connection.in_atomic_block or not self.dialect.combines(connection):
+            cursor.execute(sql, params)
+            return
+        cursor.execute(f"{self.dialect.bounded}{sql}", params)
+        while cursor.nextset():  # to its own result
+            pass
+
     # ------------------------------------------------------------------------------------------------------ reading
 
     def select(self, record_id: UUID, *, joined: bool = False) -> Bound:
-        head, tail = self.dialect.joined_read if joined else ("", "")
+        head, tail = self.dialect.joined_read if joined else (self.dialect.read_head, "")
         return f"{head}{self.reading}{tail}", [record_id.hex]
 
     def probe(self, record_id: UUID) -> Bound:
@@ -231,7 +261,7 @@ class Statements:
             return f"UPDATE {table} SET {touch} {self._where_id}{returning}"
         tail = self.dialect.lock if takeover else self.dialect.lock_own
         transaction_id = self.dialect.take_transaction_id and f", {self.dialect.take_transaction_id}"
-        return f"SELECT {seen}{transaction_id} FROM {table} {self._where_id} {tail}"
+        return f"{self.dialect.read_head}SELECT {seen}{transaction_id} FROM {table} {self._where_id} {tail}"
 
     def read(self, ticket: Ticket, *, brief: bool) -> Bound:
         """Read the row that lock() has locked."""
@@ -298,7 +328,9 @@ class Statements:
         """Insert the record and, in the same trip, read the one that is there."""
         inserting, new = insert
         with connection.cursor() as cursor:
-            cursor.execute(f"{inserting}; {self.reading}", [*new, ticket.id.hex])
+            cursor.execute(f"{self.dialect.bounded}{inserting}; {self.reading}", [*new, ticket.id.hex])
+            while cursor.description is None and cursor.nextset():  # what bounds the wait returns nothing
+                pass
             row: tuple[Any, ...] | None = cursor.fetchone()
             while row is None and cursor.nextset():
                 row = cursor.fetchone()
@@ -367,7 +399,8 @@ class Statements:
 
     def owners(self, tickets: Sequence[Ticket]) -> Bound:
         where, owned = self._owned(tickets)
-        return f"SELECT {self._quote('owner')} FROM {self._at(tickets[0].location)} {where}", owned
+        head = self.dialect.read_head
+        return f"{head}SELECT {self._quote('owner')} FROM {self._at(tickets[0].location)} {where}", owned
 
     def owner(self, row: tuple[Any, ...]) -> UUID:
         return uuid_of(row[0])

@@ -126,7 +126,7 @@ class ORMStore(BaseStore):
             # The row is locked by its owner, or a caller's transaction has inserted the key and is still open.
             if joined or not database_errors.lost_race(error):
                 raise
-            if (row := sql.fetched(connection, (sql.reading, [ticket.id.hex]))) is None:
+            if (row := sql.fetched(connection, sql.select(ticket.id))) is None:
                 raise
             return sql.record(row, connection)
         row = sql.fetched(connection, sql.select(ticket.id, joined=joined))
@@ -201,9 +201,8 @@ class ORMStore(BaseStore):
         owners = {ticket.owner for ticket in tickets}
         if self._count_renewed(tickets) == len(owners):  # nearly always: one trip
             return owners
-        with self._connection.cursor() as cursor:
-            cursor.execute(*self._statements.owners(tickets))
-            return owners & {self._statements.owner(row) for row in cursor.fetchall()}
+        found = self._statements.rows(self._connection, self._statements.owners(tickets))
+        return owners & {self._statements.owner(row) for row in found}
 
     def _count_renewed(self, tickets: Sequence[Ticket]) -> int:
         """Renew them together; one by one if a row is locked. A locked row cannot be taken over meanwhile."""
@@ -303,7 +302,7 @@ class ORMStore(BaseStore):
         from .statements import Statements  # not above: loads the model, and settings may name this class earlier
 
         with translated(self.using):
-            return Statements(self._connection, durable_claims=self.durable_claims)
+            return Statements(self._connection, combine=self.combine, durable_claims=self.durable_claims)
 
 
 def _unseen(alias: str) -> ConfigurationError:

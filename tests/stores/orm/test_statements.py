@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 #: What a call does → the statements that it costs in addition to its own work.
 FIRST_ATOMIC = {
     # One trip each: what is joined by semicolons goes in one message.
-    "postgresql": ["INSERT; SELECT", "BEGIN; SELECT FOR UPDATE SKIP LOCKED", "WITH; COMMIT"],
+    "postgresql": ["SET; INSERT; SELECT", "BEGIN; SELECT; WITH FOR UPDATE SKIP LOCKED", "SELECT; WITH; COMMIT"],
     "postgresql, apart": ["INSERT", "BEGIN", "SELECT FOR UPDATE SKIP LOCKED", "UPDATE", "COMMIT"],
     # A savepoint is the mark by which the settle recognises the transaction; on PostgreSQL it compares the id.
     "mysql": ["INSERT", "BEGIN", "SELECT FOR UPDATE WAIT 1", "SAVEPOINT", "RELEASE", "UPDATE", "COMMIT"],
@@ -40,19 +40,19 @@ FIRST_INSIDE = {
     "sqlite": ["SAVEPOINT", "UPDATE", "UPDATE", "RELEASE"],
 }
 FIRST_LEASE = {
-    "postgresql": ["INSERT; SELECT", "UPDATE"],
+    "postgresql": ["SET; INSERT; SELECT", "SET; UPDATE"],
     "postgresql, apart": ["INSERT", "UPDATE"],
     "mysql": ["INSERT", "UPDATE"],
     "sqlite": ["SELECT", "INSERT", "UPDATE"],
 }
 KNOWN_KEY = {
-    "postgresql": ["INSERT; SELECT"],
+    "postgresql": ["SET; INSERT; SELECT"],
     "postgresql, apart": ["INSERT", "SELECT"],
     "mysql": ["INSERT", "SELECT"],
     "sqlite": ["SELECT"],
 }
 RELEASED = {
-    "postgresql": ["BEGIN; SELECT FOR UPDATE SKIP LOCKED", "WITH; COMMIT"],
+    "postgresql": ["BEGIN; SELECT; WITH FOR UPDATE SKIP LOCKED", "SELECT; WITH; COMMIT"],
     "postgresql, apart": ["BEGIN", "SELECT FOR UPDATE SKIP LOCKED", "UPDATE", "COMMIT"],
     "mysql": ["BEGIN", "SELECT FOR UPDATE WAIT 1", "UPDATE", "COMMIT"],
     "sqlite": ["SAVEPOINT", "UPDATE", "UPDATE", "RELEASE"],
@@ -86,8 +86,8 @@ def sent() -> Iterator[Sent]:
 
 
 def shape(sql: str) -> str:
-    sql = re.sub(r"^SET STATEMENT \S+ FOR ", "", sql)
-    verb, lock = re.match(r"\w+", sql), re.search(r"FOR (UPDATE|SHARE).*$", sql)
+    sql = re.sub(r"^SET STATEMENT .+? FOR ", "", sql)
+    verb, lock = re.match(r"\w+", sql), re.search(r"FOR (?:UPDATE|SHARE)(?: SKIP LOCKED| NOWAIT| WAIT 1)?", sql)
     assert verb is not None
     return " ".join(filter(None, [verb[0], lock and lock[0].strip()]))
 
@@ -153,7 +153,8 @@ def test_takeover_lease() -> None:
     Call(make_ticket(lease=0)).open()
     with sent() as statements:
         assert Call(make_ticket()).open() == Execute(attempt=2, takeover=True)
-    assert statements == [*KNOWN_KEY[KIND], "UPDATE", *KNOWN_KEY[KIND]]
+    takes = "SET; UPDATE" if KIND == "postgresql" else "UPDATE"
+    assert statements == [*KNOWN_KEY[KIND], takes, *KNOWN_KEY[KIND]]
 
 
 def test_takeover_atomic() -> None:
@@ -163,7 +164,11 @@ def test_takeover_atomic() -> None:
     with sent() as statements:
         assert isinstance(call.open(), Execute)
     lock = {
-        "postgresql": ["BEGIN; SELECT FOR UPDATE SKIP LOCKED", "WITH; COMMIT", "BEGIN; SELECT FOR UPDATE SKIP LOCKED"],
+        "postgresql": [
+            "BEGIN; SELECT; WITH FOR UPDATE SKIP LOCKED",
+            "SELECT; WITH; COMMIT",
+            "BEGIN; SELECT; WITH FOR UPDATE SKIP LOCKED",
+        ],
         "postgresql, apart": [
             *("BEGIN", "SELECT FOR UPDATE SKIP LOCKED", "UPDATE", "COMMIT"),
             *("BEGIN", "SELECT FOR UPDATE SKIP LOCKED"),

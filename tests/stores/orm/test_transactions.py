@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django_idempotency.core.hashing import first_operation
 from django_idempotency.core.records import Settlement, Status, Ticket
 from django_idempotency.core.rules import Execute, Replay
-from django_idempotency.errors import IdempotencyError, OwnershipLost, TransactionLost
+from django_idempotency.errors import IdempotencyError, LostRace, TransactionLost
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore
 from testproject.payments.models import Charge, Effect
@@ -253,7 +253,7 @@ def test_a_serialization_failure_in_the_settle() -> None:
             "CREATE TRIGGER conflict BEFORE UPDATE ON django_idempotency_record "
             "FOR EACH ROW EXECUTE FUNCTION pg_temp.conflict()"
         )
-    with pytest.raises(OwnershipLost):
+    with pytest.raises(LostRace):
         call.settle()
     assert (effects(), call.listener.events) == (0, ["claimed", "released"])
     assert Call().run() == Execute(attempt=2)

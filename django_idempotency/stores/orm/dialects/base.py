@@ -46,6 +46,11 @@ class Dialect:
     location = "NULL"
     #: Before and after a SELECT, inside a caller's transaction, that reads the row which an INSERT met.
     joined_read = ("", "")
+    #: What precedes a statement that is a transaction of its own, in one message with it, where statements can be combined:
+    #: its wait for the table, behind an ALTER or a LOCK TABLE, then ends. Its other bounds begin after that wait.
+    bounded = ""
+    #: Before a SELECT that may be the first statement to wait for the table; the same for databases that do not combine.
+    read_head = ""
     #: Before an UPDATE by primary key; and, outside a transaction, after its assignments.
     update_head = ""
     update_tail = ""

@@ -58,10 +58,12 @@ class InnoDB(Dialect):
 class MariaDB(InnoDB):
     """Insert first, without waiting for a row lock."""
 
-    insert_verb = "SET STATEMENT innodb_lock_wait_timeout=0 FOR INSERT INTO"
+    insert_verb = "SET STATEMENT innodb_lock_wait_timeout=0, lock_wait_timeout=1 FOR INSERT INTO"
     share_or_fail = "LOCK IN SHARE MODE NOWAIT"
-    joined_read = ("SET STATEMENT innodb_lock_wait_timeout=1 FOR ", " LOCK IN SHARE MODE")
-    update_head = "SET STATEMENT innodb_lock_wait_timeout=1 FOR "
+    #: A wait for the table has a limit of its own, a day by default.
+    read_head = "SET STATEMENT lock_wait_timeout=1 FOR "
+    joined_read = ("SET STATEMENT innodb_lock_wait_timeout=1, lock_wait_timeout=1 FOR ", " LOCK IN SHARE MODE")
+    update_head = "SET STATEMENT innodb_lock_wait_timeout=1, lock_wait_timeout=1 FOR "
 
     @classmethod
     def suits(cls, connection: BaseDatabaseWrapper) -> bool:
@@ -73,10 +75,24 @@ class MariaDB(InnoDB):
         # an owner.
         self.lock_own = "FOR UPDATE WAIT 1"
 
+    def is_held(self, connection: BaseDatabaseWrapper, error: Error, probe: Bound) -> bool:
+        """See InnoDB.is_held(). A lock of the whole table, which refuses a mere look as well, holds no key."""
+        sql, params = probe
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(f"SET STATEMENT lock_wait_timeout=0 FOR {sql}", params)
+        except Error:
+            return False
+        return super().is_held(connection, error, probe)
+
     def waiting(self, seconds: float) -> tuple[str, str, str] | None:
         if seconds < 1:  # the setting takes whole seconds
             return None
-        return f"SET STATEMENT innodb_lock_wait_timeout={int(seconds)} FOR ", "", "LOCK IN SHARE MODE"
+        return (
+            f"SET STATEMENT innodb_lock_wait_timeout={int(seconds)}, lock_wait_timeout={int(seconds)} FOR ",
+            "",
+            "LOCK IN SHARE MODE",
+        )
 
 
 class MySQL(InnoDB):

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from django.db.backends.utils import CursorWrapper
 
 
+#: Keeps the project's lock_timeout, in the transaction in which ours replaces it for a statement.
+_KEPT = "django_idempotency.lock_timeout"
+
+
 class PostgreSQL(Dialect):
     """Insert first: settings made in one autocommit statement end with it.
 
@@ -29,6 +33,7 @@ class PostgreSQL(Dialect):
     aborts = True
     table_size = "SELECT pg_total_relation_size(%s::regclass)"
     clock = "statement_timestamp()"
+    bounded = "SET LOCAL lock_timeout = '1s'; "
     later = "statement_timestamp() + %s * interval '1 second'"
     update_tail = " FROM set_config('lock_timeout', '1s', true) AS a"
     location = "(pg_catalog.pg_identify_object('pg_catalog.pg_class'::regclass, tableoid, 0)).identity"
@@ -116,8 +121,12 @@ class PostgreSQLTransaction(WorkTransaction):
 
     #: Ends the message before COMMIT, by one of two errors, unless the settle has updated its row: this is another
     #: transaction (division by zero); it is ours (square root of a negative number).
-    _CHECK = "SELECT CASE WHEN {ours} THEN sqrt(count(*) - 1) ELSE 1 / (count(*) - count(*)) END FROM settled"
-    _ERRORS: ClassVar = {"22012": TransactionLost, "2201F": OwnershipLost}
+    _CHECK = (
+        "SELECT CASE WHEN {ours} THEN sqrt(count(*) - 1) ELSE 1 / (count(*) - count(*)) END, {restore} FROM settled"
+    )
+    _ERRORS: ClassVar = {"22012": TransactionLost, "2201F": OwnershipLost, "55P03": StoreUnavailable}
+    #: Gives the work, and the checks at COMMIT, the lock_timeout back that the project has set.
+    _RESTORE = f"set_config('lock_timeout', current_setting('{_KEPT}'), true)"
 
     def __init__(self, connection: BaseDatabaseWrapper, transaction_id: str) -> None:
         """`transaction_id` is the SQL of an expression for it; lock() takes the id from the end of its row."""
@@ -126,13 +135,23 @@ class PostgreSQLTransaction(WorkTransaction):
 
     def lock(self, bound: Bound) -> tuple[Any, ...] | None:
         sql, params = bound
+        locked = f"WITH locked AS ({sql}) SELECT locked.*, {self._RESTORE} FROM locked"
         with self.connection.cursor() as cursor:
-            cursor.execute(f"{self._begin}; {sql}", params)
+            cursor.execute(f"{self._begin}; {self._limit('1s')}; {locked}", params)
             while cursor.nextset():  # to the last result: a wrapper may have put statements before ours
                 pass
             row: tuple[Any, ...] | None = cursor.fetchone()
-        self._id = None if row is None else row[-1]
+        if row is None:
+            return None  # nothing is done in this transaction
+        row = row[:-1]
+        self._id = row[-1]
         return row
+
+    @staticmethod
+    def _limit(patience: str) -> str:
+        """Return a statement that bounds the waits of the next ones in its message, which begin with that for the table."""
+        kept = f"set_config('{_KEPT}', current_setting('lock_timeout'), true)"
+        return f"SELECT {kept}, set_config('lock_timeout', '{patience}', true)"
 
     def is_ours(self) -> bool:
         with self.connection.cursor() as cursor:
@@ -151,9 +170,9 @@ class PostgreSQLTransaction(WorkTransaction):
             raise TransactionLost
         message, params = "COMMIT", None
         if self.settling is not None:
-            check = self._CHECK.format(ours=f"{self._transaction_id} = %s")
+            check = self._CHECK.format(ours=f"{self._transaction_id} = %s", restore=self._RESTORE)
             message, params = (
-                f"WITH settled AS ({self.settling[0]} RETURNING 1) {check}; COMMIT",
+                f"{self._limit('5s')}; WITH settled AS ({self.settling[0]} RETURNING 1) {check}; COMMIT",
                 [*self.settling[1], self._id],
             )
         try:
