@@ -8,7 +8,7 @@ from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.core.exceptions import ImproperlyConfigured
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest
 
 from .. import conf
 from ..core.policy import Policy, async_contradiction
@@ -17,6 +17,7 @@ from ..errors import ConfigurationError
 from ..http.atomic_requests import leave_atomic_requests, non_atomic_aliases, non_atomic_aliases_of
 from ..http.kinds import kind_of, kinds
 from ..http.markers import mark
+from ..http.responses import answer_to
 from ..http.run import arun, run
 from ..http.views import call_around
 from ..runtime.wings import wing
@@ -47,7 +48,12 @@ def guarded_view(
         non_atomic = (
             non_atomic_aliases(guarded) if on is None else non_atomic_aliases(on) | non_atomic_aliases_of(source)
         )
-        return run(source, policy, call, source=source, non_atomic=non_atomic)
+        try:
+            return run(source, policy, call, source=source, non_atomic=non_atomic)
+        except Http404 as error:
+            if (answer := answer_to(source, error, guarded)) is None:
+                raise
+            return answer
 
     mark(guarded, policy=policy)
     for kind in kinds(to_come=True):
@@ -74,7 +80,12 @@ def _guarded_async(view: Callable[..., Any], policy: Policy) -> Callable[..., An
             return await running
         if (operation := call_around(source, policy)) is not None:
             return await operation.aenter(call)
-        return await arun(source, policy, call)
+        try:
+            return await arun(source, policy, call)
+        except Http404 as error:
+            if (answer := answer_to(source, error, guarded)) is None:
+                raise
+            return answer
 
     mark(guarded, policy=policy)
     for kind in kinds(to_come=True):

@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from asgiref.sync import sync_to_async
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from ..core import conclusions
@@ -462,7 +462,7 @@ class Call:
         try:
             if response is None:
                 self._fail(error)
-            self.settle(response)
+            self._note_answer(self.settle(response))
         except Problem as problem:
             if left is None and response is None and not isinstance(problem, TransactionLost):
                 raise  # the view's own exception is one of ours
@@ -483,12 +483,17 @@ class Call:
         try:
             if response is None:
                 await self._afail(error)
-            await self.asettle(response)
+            self._note_answer(await self.asettle(response))
         except Problem as problem:
             if left is None and response is None and not isinstance(problem, TransactionLost):
                 raise  # the view's own exception is one of ours
             return problem
         raise error
+
+    def _note_answer(self, response: HttpResponseBase) -> None:
+        """Note which response has become of the view's exception, see `responses.answer_to`."""
+        if isinstance(self.raised, Http404):
+            self.exchange.answer = weakref.ref(self.raised), response
 
     def _fail(self, error: BaseException) -> NoReturn:
         """End a call that has no response to store."""

@@ -70,6 +70,8 @@ class Exchange:
     original = ""
     #: The response that has the headers of that already. Weak, since Django lets a response refer to its request.
     stamped: weakref.ref[HttpResponseBase] | None = None
+    #: The exception of its view that has become a response, and that response. Weak: its traceback holds the request.
+    answer: tuple[weakref.ref[Exception], HttpResponseBase] | None = None
     #: Why it is not guarded, until that is reported.
     reason: Any = None
     #: The record that it is about, and the operation that has claimed it.

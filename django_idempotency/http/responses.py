@@ -1,6 +1,8 @@
 """Stores a response, and rebuilds it for a replay.
 
 The last part is about exceptions that leave a view: Django responds to some below 500, and a `Raising` lets it handle any other.
+Django makes the response of an exception where no view and no decorator sees it, so the headers about its key cannot be set
+there. Where nobody but Django would see a raised `Http404`, `answer_to()` finds what was made to be remembered.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from django.urls import get_resolver, get_urlconf
 from django.utils.cache import has_vary_header
 from django.utils.encoding import escape_uri_path
 from django.utils.functional import cached_property
+from django.utils.module_loading import import_string
 from django.utils.translation import get_language
 
 from ..core.conclusions import WorkResult
@@ -37,7 +40,7 @@ from ..core.statuses import HeaderStatus
 from ..errors import OperationCancelled, OperationHeld, OperationUndone, RecordUnreadable, ResponseNotStored
 from ..runtime.wings import wing
 from .bodies import is_json
-from .exchange import DEGRADED, HEADER, ORIGINAL, REPLAYED, Spoken, set_headers
+from .exchange import DEGRADED, HEADER, ORIGINAL, REPLAYED, Spoken, noted_of, set_headers
 
 #: Never stored: they belong to one connection (RFC 9110 section 7.6.1), one moment or one client.
 UNSAFE_HEADERS = frozenset(
@@ -307,6 +310,28 @@ def response_to(request: HttpRequest, error: Exception, status: int) -> HttpResp
     response: HttpResponseBase = get_exception_response(request, get_resolver(get_urlconf()), status, error)
     render(response)
     return response
+
+
+def answer_to(request: HttpRequest, error: Http404, view: Any) -> HttpResponseBase | None:
+    """Return the response that was remembered of an exception which is about to leave a URL's `view`; `None`: raise it.
+
+    It is raised if somebody else may see it: a decorator around the view, or a middleware's `process_exception`; and with DEBUG,
+    where Django shows more.
+    """
+    exchange = noted_of(request)
+    raised, response = (None, None) if exchange is None or exchange.answer is None else exchange.answer
+    if raised is None or raised() is not error or settings.DEBUG:
+        return None
+    if getattr(getattr(request, "resolver_match", None), "func", None) is not view:
+        return None
+    return None if _sees_exceptions(tuple(settings.MIDDLEWARE)) else response
+
+
+@lru_cache(maxsize=4)
+def _sees_exceptions(middleware: tuple[str, ...]) -> bool:
+    """May a middleware have a `process_exception`? What a factory that is a function makes is not known."""
+    found = [import_string(name) for name in middleware]
+    return any(not isinstance(each, type) or hasattr(each, "process_exception") for each in found)
 
 
 class Raising(SimpleTemplateResponse):

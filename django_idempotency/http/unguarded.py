@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest
 from django.http.response import HttpResponseBase
 
 from ..core.policy import SAFE_METHODS, Policy
@@ -26,6 +26,7 @@ from .exchange import exchange_of, note, noted, noted_of, stamp, without_key
 from .kinds import Reason
 from .markers import mark_of
 from .plan import plan_of
+from .responses import answer_to
 
 #: From this status on, a response means that the request was not carried out here, such as a redirect to a login page.
 REDIRECTS = 300
@@ -81,7 +82,12 @@ def watched(view: Callable[..., Any], cls: type[Any], policy: Policy) -> Callabl
         @functools.wraps(view)
         async def awatching(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
             show_handle(request)
-            response = await view(request, *args, **kwargs)
+            try:
+                response = await view(request, *args, **kwargs)
+            except Http404 as error:
+                if (answer := answer_to(request, error, awatching)) is None:
+                    raise
+                return answer
             if _is_passed_by(request, response, cls, policy):
                 await areport_unguarded(request)
             return stamp(request, response)
@@ -91,7 +97,12 @@ def watched(view: Callable[..., Any], cls: type[Any], policy: Policy) -> Callabl
     @functools.wraps(view)
     def watching(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         show_handle(request)
-        response = view(request, *args, **kwargs)
+        try:
+            response = view(request, *args, **kwargs)
+        except Http404 as error:
+            if (answer := answer_to(request, error, watching)) is None:
+                raise
+            return answer
         if _is_passed_by(request, response, cls, policy):
             report_unguarded(request)
         return stamp(request, response)
