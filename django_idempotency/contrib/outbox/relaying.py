@@ -140,16 +140,17 @@ class Relay:
             self._set_aside(suspect)
             return [], batch
         for message in taken:
-            message.attempts += 1
             message.unended += 1
         if suspect.unended == 1:
             self._taker.begin(taken)
-        else:
-            logger.warning(_SUSPECT, suspect.message_id, suspect.topic, suspect.attempts)
-            # This is what is known of it if its relay dies again.
-            suspect.last_error = _died(suspect.unended)
-            suspect.not_before = _next_attempt(suspect.attempts)
-            self._taker.note(suspect)
+            return taken, batch
+        # This is what is known of it if its relay dies again. A publisher is told how often it has failed before.
+        suspect.attempts += 1
+        suspect.last_error = _died(suspect.unended)
+        suspect.not_before = _next_attempt(suspect.attempts)
+        self._taker.note(suspect)
+        logger.warning(_SUSPECT, suspect.message_id, suspect.topic, suspect.attempts)
+        suspect.attempts -= 1
         return taken, batch
 
     def _set_aside(self, message: Message) -> None:
@@ -162,8 +163,6 @@ class Relay:
     def _published_of(self, noted: Sequence[Message]) -> RelayedBatch:
         """Lock noted messages again, publish them, and write how each attempt has ended. Call it in a transaction."""
         held, cut_off = self._taker.hold(noted)
-        for message in held:
-            message.attempts -= 1  # a publisher is told how often the message has failed
         batch = self._published(held)
         stayed = not batch.published or self._taker.forget(batch.published)
         for message in batch.failed:  # each by its position: see forget()

@@ -21,9 +21,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from django.db import connections
 from django.db.models import BinaryField, F, Func, Q, QuerySet
@@ -42,11 +43,11 @@ FARTHEST = timedelta(minutes=10)
 
 #: Seconds between looks at messages that another relay locks for an instant, to note an attempt that is ours already.
 INSTANTS = (0.002, 0.01, 0.05)
-#: The fields of a message that are read before it is published.
-NOTED = ("pk", "message_id", "topic", "key", "attempts", "last_error", "not_before", "unended")
 
 #: Position, key, and the time of its next attempt (`None`: it has not failed).
 Row = tuple[int, str, datetime | None]
+#: The id of a message, and the number of its attempts without an end.
+Fence = tuple[UUID, int]
 
 
 @dataclass(slots=True)
@@ -99,9 +100,9 @@ def sort(rows: Iterable[Row], *, due: Due) -> Lanes:
 _MINE = "JSON_TABLE(%s, '$[*]' COLUMNS (id BIGINT PATH '$')) AS mine"
 
 
-def _is_same(found: Message, noted: Message) -> bool:
-    """Is a message as it was noted? If another relay has taken it since, it counts that attempt."""
-    return (found.message_id, found.unended) == (noted.message_id, noted.unended)
+def _fence(message: Message) -> Fence:
+    """Return what is noted of a message. If another relay has taken it since, it counts that attempt."""
+    return message.message_id, message.unended
 
 
 class Taker:
@@ -133,7 +134,7 @@ class Taker:
         return any(lanes.heads for lanes in self._pages(self._due()))
 
     def take(self, *, rather_new: bool = False) -> list[Message]:
-        """Lock due messages, and return them in order, without what is in them: the first suspect, or those before it.
+        """Lock due messages, and return them in order: the first suspect alone, or those before it.
 
         Call it in a transaction, whose end releases the locks. `rather_new` leaves out messages that have failed, and those
         behind them, unless there is nothing else.
@@ -143,38 +144,42 @@ class Taker:
         return taken[: max(first, 1)]
 
     def hold(self, noted: Sequence[Message]) -> tuple[list[Message], list[Message]]:
-        """Lock messages again whose attempt was noted. Return those that may be published, whole and in order, and the rest.
+        """Lock messages again whose attempt was noted. Return those that may be published, in order, and the rest.
 
         The rest are locked, too, but a message before them with their key is not ours any more: they would overtake it.
         """
         if not self.locks_rows:
             self._lock_everything()
         wanted = {message.pk: message for message in noted}
-        locked: dict[int, Message] = {}
+        locked: dict[int, Fence] = {}
         for pause in (*INSTANTS, None):
             missing = [position for position in wanted if position not in locked]
-            locked |= {message.pk: message for message in self._locked(missing, len(missing), whole=True)}
-            if pause is None or len(locked) == len(wanted) or not self._are_noted(wanted, locked):
+            locked |= self._fences(missing, lock=True)
+            if pause is None or len(locked) == len(wanted):
+                break
+            missing = [position for position in wanted if position not in locked]
+            # What another relay locks for an instant, to look at it, is still as it was noted.
+            if not any(fence == _fence(wanted[place]) for place, fence in self._fences(missing, lock=False).items()):
                 break
             time.sleep(pause)
         ours: list[Message] = []
         rest: list[Message] = []
         cut = set[str]()
         for position, message in wanted.items():
-            found = locked.get(position)
-            if found is None or not _is_same(found, message):
+            if locked.get(position) != _fence(message):
                 cut.add(message.key)
             elif message.key and message.key in cut:
-                rest.append(found)
+                rest.append(message)
             else:
-                ours.append(found)
+                ours.append(message)
         return ours, rest
 
-    def _are_noted(self, wanted: Mapping[int, Message], held: Mapping[int, Message]) -> bool:
-        """Is one of the messages that another relay locks still as it was noted? Then it is free in an instant."""
-        missing = [position for position in wanted if position not in held]
-        there = self.messages.filter(pk__in=missing).only(*NOTED)
-        return any(_is_same(found, wanted[found.pk]) for found in there)
+    def _fences(self, positions: list[int], *, lock: bool) -> dict[int, Fence]:
+        """Return what is noted now of messages, or of those that no other relay holds, which are locked then."""
+        rows = self.messages.filter(pk__in=positions).order_by("pk").values_list("pk", "message_id", "unended")
+        if lock:
+            rows = rows.select_for_update(skip_locked=self._features.has_select_for_update_skip_locked)
+        return {position: (message_id, unended) for position, message_id, unended in rows}
 
     def _due_messages(self, *, rather_new: bool) -> list[Message]:
         """Lock due messages, and return them in order."""
@@ -305,8 +310,7 @@ class Taker:
         """Add a number to the attempts of locked messages, and to those without an end. Reads no other row: see forget()."""
         positions = [message.pk for message in messages]
         if not self._joins:
-            ids = [message.message_id for message in messages]
-            here = self.messages.filter(pk__in=positions, message_id__in=ids)
+            here = self.messages.filter(pk__in=positions)
             here.update(attempts=F("attempts") + number, unended=F("unended") + number)
             return
         with connections[self._using].cursor() as cursor:
@@ -339,14 +343,12 @@ class Taker:
 
     # --------------------------------------------------------------------------------------------------------- locks
 
-    def _locked(self, positions: list[int], most: int, *, whole: bool = False) -> list[Message]:
-        """Lock the rows that no other relay holds, and return them as they are now; `whole`: with what is in them."""
+    def _locked(self, positions: list[int], most: int) -> list[Message]:
+        """Lock the rows that no other relay holds, and return them as they are now."""
         if not positions:
             return []
         skips = self._features.has_select_for_update_skip_locked
         wanted = self.messages.filter(pk__in=positions).order_by("pk")
-        if not whole:
-            wanted = wanted.only(*NOTED)
         return list(wanted.select_for_update(skip_locked=skips)[:most])
 
     def _behind(self, heads: list[Message], lanes: Lanes) -> Iterator[Message]:
