@@ -45,8 +45,8 @@ def run(
 ) -> HttpResponseBase:
     """Run a sync view under guard if the request carries a key. Claim, work and COMMIT happen in this one call.
 
-    `source` is the request that the view sees (DRF's, or Django's), which parses the body as the view would. `non_atomic`
-    are the databases that the view excludes from ATOMIC_REQUESTS. `facts`: see `Call`.
+    `source` is the request that the view sees (DRF's, or Django's), which parses the body as the view would.
+    `non_atomic` are the databases that the view excludes from ATOMIC_REQUESTS. `facts`: see `Call`.
     """
     facts.update(user=getattr(source, "user", None), source=source, by=by, strict=True, non_atomic=non_atomic)
     try:

@@ -66,7 +66,6 @@ LANGUAGES = {
     "http": "not code: what a client and a server say",
     "shell": "compiled by bash; the options of our commands exist",
     "console": "compiled by bash, without what is shown; the options of our commands exist",
-    "cron": "the options of our commands exist",
     "sql": "run by PostgreSQL or MariaDB, and rolled back; one with … is a sketch",
     "text": "not code: a drawing, or what a program prints; it fits into the page",
     "": "not code: a drawing, or what a program prints",

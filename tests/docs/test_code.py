@@ -121,6 +121,27 @@ def test_drawings_fit() -> None:
     assert {place for place, block in DRAWINGS.items() if max(map(len, block.code.splitlines())) > 80} == set()
 
 
+#: The columns that fit into a page on a screen of 1280 pixels, and into a tab or an item of a list.
+COLUMNS, INDENTED_COLUMNS = 120, 100
+#: What is typed or shown in a terminal is wrapped by `docs/stylesheets/tables.css`.
+WRAPPED = ("console", "http", "shell")
+
+
+def test_code_fits() -> None:
+    """No block has a scroll bar on a screen of 1280 pixels."""
+    long = []
+    for page in pages():
+        lines = page.read_text(encoding="utf-8").splitlines()
+        for block in blocks(page):
+            indented = lines[block.line - 2].startswith(" ")
+            most = INDENTED_COLUMNS if indented else COLUMNS
+            if block.language not in WRAPPED and max(map(len, block.code.splitlines())) > most:
+                long.append(f"{page.relative_to(ROOT).as_posix()}:{block.line}")
+    assert long == []
+    styles = (ROOT / "docs" / "stylesheets" / "tables.css").read_text(encoding="utf-8")
+    assert all(f".language-{language}" in styles for language in WRAPPED)
+
+
 def test_there_are_examples() -> None:
     """The test finds the pages."""
     assert len(EXAMPLES) > 30

@@ -161,12 +161,12 @@ def test_the_shell_reads_it(block: Block) -> None:
 
 
 def typed() -> list[tuple[str, str, list[str]]]:
-    """Return each command of ours in a console, a shell or a crontab: where it is, its name, and what follows it."""
+    """Return each command of ours in a console or a shell: where it is, its name, and what follows it."""
     found = []
     for place, block in BLOCKS.items():
         if block.language == "console":
             lines = [each.typed for each in commands(block)]
-        elif block.language in ("shell", "cron"):
+        elif block.language == "shell":
             lines = block.code.splitlines()
         else:
             continue
