@@ -470,6 +470,19 @@ class WritesRolledBack(Problem):
         return problem
 
 
+class TransactionLeftOpen(WritesRolledBack):
+    """Nothing was done in this database: this left a transaction open, which nobody commits, so it was rolled back.
+
+    Where it began: use atomic() in place of BEGIN and set_autocommit(False), or commit. The same request with the same
+    key runs again.
+    """
+
+    arises = staticmethod(lambda terms: terms.guarantee == "lease")
+    delivery = "failed"
+    #: The alias of the connection.
+    using = ""
+
+
 def _article(error: BaseException) -> str:
     name = type(error).__name__
     return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"

@@ -220,6 +220,7 @@ def settlement(
     ttl: float | None,
     worked: float = 0.0,
     transaction_id: str | None = None,
+    alone: bool = False,
 ) -> Settlement | None:
     """Say what the store writes, or `None` for nothing.
 
@@ -246,6 +247,7 @@ def settlement(
         expires_in=ttl,
         new_life=run.new_life or state is SettledState.FREE,
         transaction_id=transaction_id,
+        alone=alone,
     )
 
 

@@ -264,7 +264,8 @@ class Settlement(NamedTuple):
     continues. `expires_in` and `lease_in` are seconds from the store's now, and `None` if the deadline does not change.
     `new_life`: the row starts again with what the ticket says, as `operation`; otherwise that is what the row says.
     `transaction_id`: nothing is written in any transaction except the one that the guard began (see
-    `Guard.transaction_id`).
+    `Guard.transaction_id`). `alone`: the claim was committed by itself, and so must this be. A transaction that is open on
+    its connection by then was left by the work, and nobody commits it.
     """
 
     status: Status
@@ -277,6 +278,7 @@ class Settlement(NamedTuple):
     new_life: bool = False
     lease_in: float | None = None
     transaction_id: str | None = None
+    alone: bool = False
 
 
 # ------------------------------------------- how often a key came again: counted beside the records, and never in a request's trips

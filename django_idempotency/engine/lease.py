@@ -8,6 +8,7 @@ claim ── the work, in no transaction of ours ── settle     if the store 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from datetime import datetime, timezone
 
@@ -17,7 +18,7 @@ from ..core.concurrency import run_to_completion
 from ..core.failures import failed_with
 from ..core.records import Outcome, Record, Ticket
 from ..core.rules import Execute, Verdict
-from ..errors import StoreUnavailable, WritesRolledBack
+from ..errors import StoreUnavailable, TransactionLeftOpen, WritesRolledBack
 from ..stores.base import BaseStore
 from .commands import adrive, drive
 from .deadlines import ENDS, remaining, time_for
@@ -26,6 +27,8 @@ from .heartbeat import Lease, heartbeat
 from .operation import EVENT_OF_STATE, WAITED_FOR, EventSink, Operation, event_of
 from .settling import SettleResult, Settling
 from .waiting import pauses
+
+logger = logging.getLogger("django_idempotency")
 
 #: Seconds. A lease is never zero, or the host's deadline would be read as a crash.
 LEAST_LEASE = 0.001
@@ -185,7 +188,16 @@ class LeaseOperation(Operation):
             self._log_rollback(None)
             self._settle(conclusion.state, failed_with(withheld, at=datetime.now(timezone.utc)))
             raise withheld
-        self._settle(conclusion.state, outcome, ttl)
+        try:
+            self._settle(conclusion.state, outcome, ttl)
+        except TransactionLeftOpen as left:  # its writes are gone
+            self.log_left_open(left)
+            conclusion = conclusions.conclude(ended, Rollback.ERROR, self._on_failure, succeeded=succeeded)
+            if not conclusion.withheld:
+                self._settle(conclusion.state, outcome, ttl)
+                return
+            self._settle(conclusion.state, failed_with(left, at=datetime.now(timezone.utc)))
+            raise
 
     async def asettle(
         self,
@@ -203,7 +215,26 @@ class LeaseOperation(Operation):
             self._log_rollback(None)
             await self._asettle(conclusion.state, failed_with(withheld, at=datetime.now(timezone.utc)))
             raise withheld
-        await self._asettle(conclusion.state, outcome, ttl)
+        try:
+            await self._asettle(conclusion.state, outcome, ttl)
+        except TransactionLeftOpen as left:
+            self.log_left_open(left)
+            conclusion = conclusions.conclude(ended, Rollback.ERROR, self._on_failure, succeeded=succeeded)
+            if not conclusion.withheld:
+                await self._asettle(conclusion.state, outcome, ttl)
+                return
+            await self._asettle(conclusion.state, failed_with(left, at=datetime.now(timezone.utc)))
+            raise
+
+    def log_left_open(self, left: TransactionLeftOpen) -> None:
+        """Log that the work has left a transaction open, and where."""
+        logger.error(
+            "%s %s left a transaction open on the connection %r. It was rolled back: nobody commits it. Use atomic() in "
+            "place of BEGIN and set_autocommit(False), or commit.",
+            self.ticket.method or "The function",
+            self.ticket.path or self.ticket.scope,
+            left.using,
+        )
 
     def _settle(self, state: SettledState, outcome: Outcome | None = None, ttl: float | None = None) -> None:
         """Settle the record, with a few retries; report it, or queue it for more."""
@@ -213,6 +244,8 @@ class LeaseOperation(Operation):
         try:
             settled = self.store.settle(settling.ticket, settling.settlement)
             result = settling.written(settled or drive(self.store, settling.refused()))
+        except TransactionLeftOpen:
+            raise
         except Exception as error:  # noqa: BLE001 - the response is sent anyway
             result = drive(self.store, settling.retrying(error))
         if (event := self._noted(result)) is not None:
@@ -226,6 +259,8 @@ class LeaseOperation(Operation):
         try:
             settled = await self.store.asettle(settling.ticket, settling.settlement)
             result = settling.written(settled or await adrive(self.store, settling.refused()))
+        except TransactionLeftOpen:
+            raise
         except Exception as error:  # noqa: BLE001 - the response is sent anyway
             result = await adrive(self.store, settling.retrying(error))
         if (event := self._noted(result)) is not None:
@@ -234,7 +269,7 @@ class LeaseOperation(Operation):
     def _settling(self, state: SettledState, outcome: Outcome | None, ttl: float | None) -> Settling | None:
         """Stop the heartbeat, and return the settlement to write; `None` if the record stays unchanged."""
         self.leave_lease()
-        settlement = self._settlement(state, outcome, ttl)
+        settlement = self._settlement(state, outcome, ttl, alone=not self.claimed_inside)
         if settlement is None:
             self.left_as = state
             return None

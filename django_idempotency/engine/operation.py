@@ -306,7 +306,13 @@ class Operation:
         )
 
     def _settlement(
-        self, state: SettledState, outcome: Outcome | None, ttl: float | None, *, transaction_id: str | None = None
+        self,
+        state: SettledState,
+        outcome: Outcome | None,
+        ttl: float | None,
+        *,
+        transaction_id: str | None = None,
+        alone: bool = False,
     ) -> Settlement | None:
         """Return what to write, in the given transaction or in any; `None` if nothing is."""
         assert self.run is not None, "settle() follows an open() that said Execute"
@@ -321,6 +327,7 @@ class Operation:
             ttl=ttl,
             worked=worked,
             transaction_id=transaction_id,
+            alone=alone,
         )
 
     # ------------------------------------------------------------------------------------- the work's own transaction

@@ -43,7 +43,7 @@ from ..errors import (
 from ..instrumentation.outcomes import HELD, REFUSED, count, traced
 from ..runtime import switch
 from ..runtime.derivation import Unstored
-from ..runtime.transactions import arefuse_open_transactions
+from ..runtime.transactions import arefuse_open_transactions, refuse_left_open
 from ..runtime.wings import extended, wing
 from .call import FunctionCall, best_effort_key, go_without_key, key_of, plan_of
 from .current import CurrentOperation, Unguarded
@@ -197,8 +197,12 @@ async def arun(
 def end_of_result(call: FunctionCall, result: Any) -> CallEnd:
     """Return the end of a call that returned. A result that cannot be stored is still returned, and never recomputed.
 
-    Raises `ConfigurationError` for a generator or a coroutine, which would run when this call is over.
+    Raises `ConfigurationError` for a generator or a coroutine, which would run when this call is over, and
+    `TransactionLeftOpen`.
     """
+    if call.plan.leases:
+        assert isinstance(call.operation, LeaseOperation)  # its plan has seen to that
+        refuse_left_open(call.operation, but=call.plan.store.using)
     kind: Any = type(result)
     if _runs_later(kind):
         if isinstance(result, (Coroutine, Generator)):

@@ -41,7 +41,7 @@ from ..instrumentation.meters import meters
 from ..instrumentation.observer import Observer
 from ..instrumentation.outcomes import DEGRADED, outcome_of_verdict, traced
 from ..runtime.handle import Course
-from ..runtime.transactions import arefuse_open_transactions, refuse_open_transactions
+from ..runtime.transactions import arefuse_open_transactions, refuse_left_open, refuse_open_transactions
 from ..runtime.wings import Listener
 from ..stores.lending import in_database_thread
 from . import counting
@@ -346,8 +346,11 @@ class Call:
             return decided.work_result, self._captured(response) if has_answer else decided.outcome, False
         if not ending.answers or (steered and self.course.is_unfinished()) or ended is WorkResult.FAILED:
             return WorkResult.FAILED, _failure(self.raised, status), False
+        succeeded = status < 400 and not self.reports_failure
+        if succeeded and self.plan.leases:
+            refuse_left_open(cast("LeaseOperation", self.operation), but=self._alias)
         stored = self._captured(response) if ended is WorkResult.KEPT else None
-        return ended, stored, status < 400 and not self.reports_failure
+        return ended, stored, succeeded
 
     def _captured(self, response: HttpResponseBase) -> Outcome:
         stored = capture(response, self.terms, self.plan.max_body)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from asgiref.sync import AsyncToSync, sync_to_async
 from django.db import connections
 
-from ..errors import LeaseInTransaction
+from ..errors import LeaseInTransaction, TransactionLeftOpen
 from ..stores.base import Guard
 from ..stores.blocks import Block, in_transaction
+
+if TYPE_CHECKING:
+    from ..engine.lease import LeaseOperation
 
 
 def in_open_transaction(using: str) -> bool:
@@ -38,6 +42,22 @@ def refuse_open_transactions(*, but: str | None = None, ours: Sequence[Block] = 
                 'although its writes there may be rolled back. Take "AUTOCOMMIT": False out of DATABASES, and leave '
                 "set_autocommit(False) to atomic()."
             )
+
+
+def refuse_left_open(operation: LeaseOperation, *, but: str | None) -> None:
+    """Raise `TransactionLeftOpen` if the work of a lease has left a transaction open, which is rolled back then.
+
+    Asked of each database of this thread except `but`, that of the record: its settle asks itself.
+    """
+    from ..stores.orm.store import roll_back_left_open  # not above: for leases only
+
+    for connection in connections.all(initialized_only=True):
+        if connection.alias == but or not roll_back_left_open(connection):
+            continue
+        left = TransactionLeftOpen()
+        left.using = connection.alias
+        operation.log_left_open(left)
+        raise left
 
 
 async def arefuse_open_transactions(*, but: str | None = None) -> None:

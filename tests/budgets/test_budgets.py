@@ -18,14 +18,14 @@ from .calls import PACKAGE
 #: Journey → files entered, calls, changes of file, statements. Three or four calls of a keyed
 #: request ask if all of its body is there.
 JOURNEYS = {
-    "drf_first": (20, 137, 70, 7),
-    "drf_replay": (16, 87, 35, 1),
+    "drf_first": (20, 138, 70, 7),
+    "drf_replay": (16, 88, 35, 1),
     "drf_keyless": (5, 14, 9, 1),
-    "plain_first": (20, 127, 69, 7),
-    "plain_replay": (16, 78, 34, 1),
+    "plain_first": (20, 128, 69, 7),
+    "plain_replay": (16, 79, 34, 1),
     "plain_keyless": (3, 6, 4, 1),
-    "function_first": (16, 79, 46, 7),
-    "function_replay": (12, 38, 16, 1),
+    "function_first": (16, 80, 46, 7),
+    "function_replay": (12, 39, 16, 1),
 }
 #: Modules that are loaded by `django.setup()` with the app alone, and by a guarded DRF view, its first request included.
 #: The 85th of a view, `stores.lending`, gives the connections of async calls back: stores and entry points share it.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.core.checks import CheckMessage
@@ -17,7 +17,7 @@ from ...core import rules
 from ...core.hashing import first_operation
 from ...core.interventions import Intervention, Wanted
 from ...core.records import Guarantee, Record, Settlement, Ticket
-from ...errors import ConfigurationError, IdempotencyError, InProgress, LostRace
+from ...errors import ConfigurationError, IdempotencyError, InProgress, LostRace, TransactionLeftOpen
 from ..base import Audit, BaseStore, Guard, Purged, Scanned
 from ..blocks import in_transaction
 from ..lending import in_database_thread
@@ -73,7 +73,7 @@ class ORMStore(BaseStore):
                 durable = not in_transaction(connection)  # but in a test's
                 with self._statements.dialect.joining(connection):
                     return self._claim(connection, ticket, joined=True)._replace(joined=True, durable=durable)
-            if not connection.get_autocommit():
+            if not connection.get_autocommit() or in_driver(connection):
                 raise _unseen(connection.alias)
             record = self._claim(connection, ticket, joined=False)
         except Error as error:
@@ -164,13 +164,16 @@ class ORMStore(BaseStore):
 
     def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
         """See BaseStore.settle(). Inside a guard that settles with its COMMIT, that one finds out whether it was ours."""
+        connection = connections[self.using]
+        if settlement.alone:
+            refuse_left_open(connection)
         bound = self._statements.settle(ticket, settlement)
         for active in ACTIVE_GUARDS.get():
             if active.name == (self.using, ticket.id) and active.transaction is not None and not active.ended:
                 active.transaction.settling = bound
                 return True
         try:
-            return self._statements.written(connections[self.using], bound) == 1
+            return self._statements.written(connection, bound) == 1
         except Error as error:
             translate(error, self.using)
 
@@ -305,8 +308,99 @@ class ORMStore(BaseStore):
             return Statements(self._connection, combine=self.combine, durable_claims=self.durable_claims)
 
 
+# ------------------------------------------------------------------------------------- transactions that a work leaves open
+
+# Django ends a request's connection, or leaves it to the next request, without a COMMIT: after set_autocommit(False), after a
+# BEGIN past Django, or in an atomic() block that was entered and never left.
+
+#: libpq's number for no transaction, and for a connection that is lost.
+_IDLE, _LOST = 0, 4
+#: In the status that MySQL and MariaDB send with each response: a transaction is open.
+_IN_TRANSACTION = 1
+
+
+def in_driver(connection: BaseDatabaseWrapper) -> bool | None:
+    """Is a transaction open on a connection, whoever began it? `None`: its driver cannot say.
+
+    In autocommit it asks no server.
+    """
+    driver: Any = connection.connection
+    if driver is None:
+        return False
+    if hasattr(driver, "in_transaction"):  # sqlite3
+        return bool(driver.in_transaction)
+    if hasattr(driver, "server_status"):  # PyMySQL, which reads it from a response without rows only
+        return bool(driver.server_status & _IN_TRANSACTION) or (not connection.autocommit and _asked(driver))
+    if hasattr(driver, "pgconn"):  # psycopg 3
+        return int(driver.pgconn.transaction_status) not in {_IDLE, _LOST}
+    info = getattr(driver, "info", None)  # psycopg 2
+    status = getattr(info, "transaction_status", None)
+    return None if status is None else int(status) not in {_IDLE, _LOST}
+
+
+def _asked(driver: Any) -> bool:
+    """Let the server say if a transaction is open on a connection of PyMySQL. If it does not respond, it was."""
+    try:
+        driver.ping(reconnect=False)
+    except Exception:  # noqa: BLE001 - any of the driver's
+        return True
+    return bool(driver.server_status & _IN_TRANSACTION)
+
+
+def roll_back_left_open(connection: BaseDatabaseWrapper) -> bool:
+    """Roll back a transaction that was left open, and return the connection to autocommit. Was there one?
+
+    The block of a test case is none. Called where no guard and no caller has a transaction open.
+    """
+    if connection.connection is None:
+        return False
+    if connection.in_atomic_block:
+        return _leave_blocks(connection)
+    manual = not connection.autocommit
+    found = in_driver(connection)
+    if not found and not manual:
+        return False
+    if found is not False:
+        _roll_back(connection)
+    if manual and connection.connection is not None:
+        connection.set_autocommit(True)
+    return found is not False
+
+
+def refuse_left_open(connection: BaseDatabaseWrapper) -> None:
+    """Raise `TransactionLeftOpen`, after the rollback, if the work has left a transaction open on a connection."""
+    if roll_back_left_open(connection):
+        left = TransactionLeftOpen()
+        left.using = connection.alias
+        raise left
+
+
+def _leave_blocks(connection: BaseDatabaseWrapper) -> bool:
+    """Leave the atomic() blocks that were entered and not left, down to those of a test case."""
+    found = False
+    while connection.in_atomic_block and not getattr(connection.atomic_blocks[-1], "_from_testcase", False):
+        left = TransactionLeftOpen()
+        connection.atomic_blocks[-1].__exit__(type(left), left, None)
+        found = True
+    return found
+
+
+def _roll_back(connection: BaseDatabaseWrapper) -> None:
+    """Roll back. If that fails, nothing of the transaction stays, either."""
+    driver: Any = connection.connection
+    try:
+        if not connection.autocommit:
+            driver.rollback()
+            return
+        # Neither Django nor psycopg 2 knows of a transaction then.
+        with closing(driver.cursor()) as cursor:
+            cursor.execute("ROLLBACK")
+    except Exception:  # noqa: BLE001 - any driver's error
+        connection.close()
+
+
 def _unseen(alias: str) -> ConfigurationError:
     return ConfigurationError(
-        f"The connection {alias!r} is not in autocommit, so nobody else would see a claim on it. "
-        'Take "AUTOCOMMIT": False out of DATABASES, and leave set_autocommit(False) to atomic().'
+        f"The connection {alias!r} is not in autocommit, or a BEGIN past Django is open on it, so nobody else would see a "
+        'claim on it. Take "AUTOCOMMIT": False out of DATABASES, and leave set_autocommit(False) and BEGIN to atomic().'
     )
