@@ -23,7 +23,7 @@ from .http import counting
 from .http.admission import auser_of, call_of, key_with_owner
 from .http.atomic_requests import opens_any
 from .http.exchange import Exchange, exchange_of, noted_of, stamp, without_key
-from .http.following import ask_again
+from .http.following import ask_again, may_be_refused, refuses
 from .http.kinds import Reason
 from .http.markers import view_class
 from .http.plan import EVERY_VIEW, Plan, asking, may_refuse, plan_of
@@ -178,7 +178,12 @@ def _facts(request: HttpRequest, route: PlannedRoute, args: tuple[Any, ...], kwa
             'async REST framework. Put @idempotent(guarantee="lease") or IdempotentViewMixin on it, or '
             "@idempotency_exempt."
         )
-    return {"source": request, "strict": False, "ask_again": partial(ask_again, route, request, args, kwargs)}
+    facts = {"source": request, "strict": False, "ask_again": partial(ask_again, route, request, args, kwargs)}
+    if route.may_refuse is None:
+        route.may_refuse = may_be_refused(route)
+    if route.may_refuse:
+        facts["refuses"] = partial(refuses, route, request, args, kwargs)
+    return facts
 
 
 # ------------------------------------------------------------------------------------------------- what it lets pass

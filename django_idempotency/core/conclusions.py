@@ -19,10 +19,13 @@ A key is freed for another request only by proof that nothing was done, or by th
 - It was rolled back: by a 5xx or an exception in `atomic`. The key is bound to the same request, nevertheless. So it is
   after a failed `lease`, which proves nothing: the retry is the next attempt, under the same derived keys.
 - The status is one of `DROPPED_STATUSES`, or not among those that the profile remembers.
+- It is a challenge: a refusal with `WWW-Authenticate` asks for the same request with credentials or a payment.
+- It is a refusal, and the work wrote nothing in the guarded database, as its server counts (`refusal_ending`). That is
+  asked where the policy says keep="written", and for keys that the project has chosen from the payload.
 - The library that executes says that it has not begun (`keeps_begun`).
 
-The project's word is a policy's `keep`, or `drop()`. Nothing else is proof: no header, no body, no page, no class of an
-exception. Any doubt keeps.
+The project's word is a policy's `keep`, or `drop()`. Nothing else is proof: no body, no page, no class of an exception. Any
+doubt keeps.
 
 The last part says what a claim, a settle and a renewal make of a record: the reference for stores that leave it to their
 server. As in `rules`, everything takes values and returns values.
@@ -59,14 +62,47 @@ class WorkResult(Enum):
 DROPPED_STATUSES = frozenset({400, 401, 403, 408, 409, 412, 415, 425, 428, 429})
 
 
+#: The value of a policy's `keep` by which a refusal is remembered exactly if the work wrote.
+WRITTEN = "written"
+#: Refusals that free the key even so: the same request is meant to come again (RFC 9110 section 15.5, RFC 8470, RFC 6585).
+RETRIED_STATUSES = frozenset({401, 408, 425, 429})
+
+
+def weighs_writes(keep: object, *, leases: bool, selected: bool, remembers: Collection[int] | None) -> bool:
+    """Does what the work wrote decide whether a refusal is remembered?
+
+    `selected`: did the project choose the key from the payload? Then a client that is refused cannot make another one.
+    `remembers` are the statuses that the profile stores, which is the word of a protocol.
+    """
+    if leases:
+        return False
+    return keep == WRITTEN or (keep is None and selected and remembers is None)
+
+
+def refusal_ending(status: int, *, wrote: bool) -> WorkResult:
+    """Return how a refusal (a status from 400 to 499) ends where that depends on what was written."""
+    return WorkResult.KEPT if wrote and status not in RETRIED_STATUSES else WorkResult.DROPPED
+
+
+def is_refusal(status: int) -> bool:
+    """Does a status refuse the request?"""
+    return 400 <= status < 500
+
+
 def classify_status(
-    status: int, wanted: bool | WorkResult | None = None, remembers: Collection[int] | None = None
+    status: int,
+    wanted: bool | WorkResult | None = None,
+    remembers: Collection[int] | None = None,
+    *,
+    challenges: bool = False,
 ) -> WorkResult:
     """Classify an HTTP status. `wanted` is what the policy's `keep` says about the response; `None`: nothing.
 
-    A `keep` of ours may know the kind itself, where a protocol reports failures with status 200. `remembers` are the statuses
+    `challenges`: does the response have `WWW-Authenticate`? If it refuses, its key is free whatever else is said. A `keep` of ours may know the kind itself, where a protocol reports failures with status 200. `remembers` are the statuses
     that the profile stores; `None`: all below 500 but `DROPPED_STATUSES`.
     """
+    if challenges and is_refusal(status):
+        return WorkResult.DROPPED
     if wanted is None and remembers is not None and status in remembers:
         return WorkResult.KEPT
     if isinstance(wanted, WorkResult):

@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from .conclusions import WRITTEN
 from .key_formats import described, is_format, is_possible
 from .profiles import COMPULSORY, SHIPPED, Profile, takes
 from .records import MISSING, Guarantee
@@ -209,11 +210,12 @@ class Policy:
         by_path=True,
         selects=True,
     )
-    #: Refusals to store after all (a set of statuses), or `keep(response)` → True, False or None (by the table).
-    keep: Collection[int] | Callable[[Any], bool | None] | None = _field(
+    #: Refusals to store after all (a set of statuses); "written" (`atomic` only): a refusal is stored exactly if the work
+    #: wrote in the store's database; or `keep(response)` → True, False or None (by the table).
+    keep: Collection[int] | str | Callable[[Any], bool | None] | None = _field(
         None,
-        lambda value: value is None or _takes_one(value) or _are_statuses(value),
-        "a set of statuses below 500, a function of the response, or None",
+        lambda value: value is None or value == WRITTEN or _takes_one(value) or _are_statuses(value),
+        'a set of statuses below 500, "written", a function of the response, or None',
         by_path=True,
     )
     #: The response headers to store: all safe ones (`None`), only these, or those for which `headers(name)` is true.
@@ -459,6 +461,14 @@ CONTRADICTIONS: tuple[Contradiction, ...] = (
         lambda value, guarantee: value == "forget" and guarantee == Guarantee.LEASE,
         'on_failure="forget" means nothing with guarantee="lease", where the writes of failed work stay. Type '
         'guarantee="atomic", or leave on_failure out.',
+    ),
+    Contradiction(
+        "keep",
+        "guarantee",
+        Kind.IDLE,
+        lambda value, guarantee: value == WRITTEN and guarantee == Guarantee.LEASE,
+        'keep="written" means nothing with guarantee="lease", where nobody counts what the work wrote. Type '
+        'guarantee="atomic", or a set of statuses.',
     ),
     Contradiction(
         "wait",

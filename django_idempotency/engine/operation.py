@@ -83,6 +83,8 @@ class Operation:
     outcome: Outcome | None = None
     #: What the sink keeps from one event of this operation to the next.
     kept_by_sink: Any = None
+    #: Is wrote() asked when the work has ended? Set before open().
+    counts_writes = False
     #: Seconds that open() has waited for a busy record.
     waited = 0.0
     _opened_at = 0.0
@@ -342,6 +344,10 @@ class Operation:
     def set_rollback(self) -> None:
         """Roll back the work's writes if we hold its transaction. settle() must follow."""
 
+    def wrote(self) -> bool:
+        """Has the work written what will be committed in the store's database? In doubt it has."""
+        return True
+
     def savepoint(self) -> AbstractContextManager[None]:
         """Protect the work's transaction, if we hold it, from failures of other code inside it."""
         return nullcontext()
@@ -407,6 +413,8 @@ class AtomicOperation(Operation):
                 verdict = rules.read(guard.record, self.ticket)
             if isinstance(verdict, Execute):
                 guard.mark()
+                if self.counts_writes:
+                    guard.count_writes()
                 self._begin(verdict)
                 return verdict
         except BaseException as error:
@@ -468,6 +476,9 @@ class AtomicOperation(Operation):
 
     def set_rollback(self) -> None:
         self._guard.set_rollback()
+
+    def wrote(self) -> bool:
+        return self._guard.wrote()
 
     def savepoint(self) -> AbstractContextManager[None]:
         return nullcontext() if self._held is None else self._guard.savepoint()

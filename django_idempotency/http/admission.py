@@ -255,6 +255,8 @@ def call_of(
     ticket = identity.ticket(terms, plan.issue)
     made = [listens(terms, identity.document(terms), ticket) for listens in plan.listeners]
     listeners = [each for each in made if each is not None]
+    if key is Where.PAYLOAD and plan.selects and not plan.in_body:
+        facts["selected"] = True
     return Call(request, plan, ticket, exchange, listeners=listeners, by_middleware=not strict, **facts)
 
 

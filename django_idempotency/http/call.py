@@ -78,6 +78,8 @@ class Call:
     within: OpenedTransactions = NONE_OPENED
     #: Does the response say that nothing was done, whatever its status is?
     reports_failure = False
+    #: Is it a refusal of work that has written nothing?
+    did_nothing = False
     _course: Course | None = None
 
     def __init__(
@@ -92,11 +94,15 @@ class Call:
         finish: Finish | None = None,
         listeners: Sequence[Listener] = (),
         by_middleware: bool = False,
+        refuses: Callable[[], bool] | None = None,
+        selected: bool = False,
     ) -> None:
         """Raises what the settings raise.
 
         `non_atomic` are the databases that the view excludes from ATOMIC_REQUESTS. `ask_again` repeats the view's access
-        checks before a replay. `finish` completes a response that `on_takeover` has found, as the view would.
+        checks before a replay, and `refuses` asks whether what stands before the view would refuse the request. `finish`
+        completes a response that `on_takeover` has found, as the view would. `selected`: has the project chosen the key
+        from the payload?
         """
         # The request refers to us: a strong reference would keep it, and its uploads, until garbage collection.
         self._request = weakref.ref(request)
@@ -113,6 +119,13 @@ class Call:
         else:
             operates = AtomicOperation
         self.operation = operates(plan.store, ticket, self._observer, on_failure=self.terms.on_failure)
+        #: Does what the work has written decide whether a refusal is remembered?
+        self._weighs = (selected or self.terms.keep is not None) and conclusions.weighs_writes(
+            self.terms.keep, leases=plan.leases, selected=selected, remembers=plan.profile.remembers
+        )
+        self._refuses = None if plan.leases else refuses
+        if self._weighs or self._refuses is not None or self.terms.suspect is not None:
+            self.operation.counts_writes = True
         exchange.record, exchange.operation = ticket.id, self.operation
         assert exchange.spoken is not None, "its key was read"
         self.spoken = exchange.spoken
@@ -346,11 +359,33 @@ class Call:
             return decided.work_result, self._captured(response) if has_answer else decided.outcome, False
         if not ending.answers or (steered and self.course.is_unfinished()) or ended is WorkResult.FAILED:
             return WorkResult.FAILED, _failure(self.raised, status), False
+        if self.operation.counts_writes:
+            ended = self._weighed(ended, response)
         succeeded = status < 400 and not self.reports_failure
         if succeeded and self.plan.leases:
             refuse_left_open(cast("LeaseOperation", self.operation), but=self._alias)
         stored = self._captured(response) if ended is WorkResult.KEPT else None
         return ended, stored, succeeded
+
+    def _weighed(self, ended: WorkResult, response: HttpResponseBase) -> WorkResult:
+        """Return how a view ends, by what it has written where that decides. The view's own word comes first."""
+        status = response.status_code
+        refusal = conclusions.is_refusal(status)
+        if self.handle._ending is not None or not (refusal or self._refuses is not None):  # noqa: SLF001 - ours
+            return ended
+        wrote = self.operation.wrote()
+        self.did_nothing = refusal and not wrote
+        if self._weighs and refusal and "WWW-Authenticate" not in response.headers:
+            return conclusions.refusal_ending(status, wrote=wrote)
+        if (
+            self._refuses is not None
+            and ended is WorkResult.KEPT
+            and not wrote
+            and 300 <= status < 500
+            and self._refuses()
+        ):
+            return WorkResult.DROPPED
+        return ended
 
     def _captured(self, response: HttpResponseBase) -> Outcome:
         stored = capture(response, self.terms, self.plan.max_body)
@@ -527,6 +562,7 @@ class Call:
 
         Note on it how its record was left, or with which problem it was completed, and return that.
         """
+        self._refuses = None  # it holds the request
         exchange = self.exchange
         if exchange.call is self:
             exchange.call = None
@@ -544,9 +580,11 @@ class Call:
 
 
 def ending_of(response: HttpResponseBase, policy: Resolved) -> WorkResult:
-    """Return the kind of a response. No header and no body of it is proof that nothing was done."""
+    """Return the kind of a response. Of its headers only a challenge counts, and no body is proof that nothing was done."""
     wanted = None if policy.keep is None else wanted_by(policy, response)
-    return conclusions.classify_status(response.status_code, wanted, policy.profile.remembers)
+    return conclusions.classify_status(
+        response.status_code, wanted, policy.profile.remembers, challenges="WWW-Authenticate" in response.headers
+    )
 
 
 def _asks_about(error: BaseException) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from types import FunctionType, MethodType
 from typing import Any
@@ -44,6 +44,8 @@ class Path:
     """The access checks before a view."""
 
     checks: list[Check] = field(default_factory=list)
+    #: The methods that each `require_http_methods()` lets pass.
+    allowed: list[Collection[str]] = field(default_factory=list)
     #: The class behind an `as_view()`, and its arguments.
     cls: type[View] | None = None
     initkwargs: dict[str, Any] = field(default_factory=dict)
@@ -91,13 +93,41 @@ def ask_again(
             error,
         )
         raise ReplayUnchecked from error
-    try:
-        enters = not path.checks or all(check(request, *args, **kwargs) for check in path.checks)
-        enters = enters and (path.cls is None or _class_passes(path.cls, path, request, args, kwargs))
-    except (PermissionDenied, Http404):
-        enters = False
-    if not enters:
+    if not _enters(path, request, args, kwargs):
         raise ReplayRefused
+
+
+def may_be_refused(route: PlannedRoute) -> bool:
+    """Does something stand before the view that may refuse a request, and can it be asked?"""
+    try:
+        if route.followed is None:
+            route.followed = path_to(route.callback, route.method)
+    except Unfollowed:
+        return False
+    path: Path = route.followed
+    mixed = path.cls is not None and issubclass(path.cls, access_mixins())
+    return bool(path.checks) or mixed or _refuses_method(path, route.method)
+
+
+def refuses(route: PlannedRoute, request: HttpRequest, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Does what stands before the view refuse a request? Asked where `may_be_refused()` has said that it may."""
+    path: Path = route.followed
+    return _refuses_method(path, route.method) or not _enters(path, request, args, kwargs)
+
+
+def _refuses_method(path: Path, method: str) -> bool:
+    """Is the view, or the handler of a class, never called for a method?"""
+    if path.cls is not None and not hasattr(path.cls, method.lower()):
+        return True
+    return any(method not in methods for methods in path.allowed)
+
+
+def _enters(path: Path, request: HttpRequest, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    try:
+        enters = all(check(request, *args, **kwargs) for check in path.checks)
+        return enters and (path.cls is None or _class_passes(path.cls, path, request, args, kwargs))
+    except (PermissionDenied, Http404):
+        return False
 
 
 def _class_passes(
@@ -121,6 +151,10 @@ def _class_passes(
 
 def _nothing(_: dict[str, Any], __: Path) -> None:
     """Its wrappers check no access."""
+
+
+def _require_methods(cells: dict[str, Any], path: Path) -> None:
+    path.allowed.append(cells["request_method_list"])
 
 
 def _user_passes_test(cells: dict[str, Any], path: Path) -> None:
@@ -162,6 +196,7 @@ def _as_view(cells: dict[str, Any], path: Path) -> None:
 #: Django's wrappers: the module that they are written in, a name that they hold, the name by which they hold the view (none:
 #: it is made of the class), and what they ask.
 _KNOWN: tuple[tuple[str, str, str | None, Callable[[dict[str, Any], Path], None]], ...] = (
+    ("django.views.decorators.http", "request_method_list", "func", _require_methods),
     ("django.views.decorators.", "view_func", "view_func", _nothing),
     ("django.views.decorators.", "viewfunc", "viewfunc", _nothing),
     ("django.views.decorators.", "func", "func", _nothing),

@@ -78,7 +78,9 @@ def wanted_by(policy: Policy, response: HttpResponseBase) -> bool | WorkResult |
     keep = policy.keep
     if callable(keep):
         return keep(response)
-    return True if keep is not None and response.status_code in keep else None
+    if keep is None or isinstance(keep, str):
+        return None
+    return True if response.status_code in keep else None
 
 
 def capture(response: Any, policy: Resolved, limit: int) -> Outcome:

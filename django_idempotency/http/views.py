@@ -44,6 +44,8 @@ class PlannedRoute:
     non_atomic: set[str]
     #: What stands before the view, once that is followed: `following.Path`.
     followed: Any = None
+    #: May that refuse a request? `None`: it is not known yet.
+    may_refuse: bool | None = None
 
 
 @asked_once

@@ -66,6 +66,13 @@ class Guard:
         """Has the work's transaction ended or been replaced, other than by an error or `set_rollback()`? Asks the database."""
         return False
 
+    def count_writes(self) -> None:
+        """Note how much this connection has written so far, if `wrote()` compares with that."""
+
+    def wrote(self) -> bool:
+        """Has the work written in its database, in a transaction that will be committed? Asks the database; in doubt it has."""
+        return True
+
     def set_rollback(self) -> None:
         """Roll the work's transaction back when the guard ends."""
 

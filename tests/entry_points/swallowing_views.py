@@ -52,7 +52,7 @@ def driver(row: Effect) -> None:
 
 
 def copy(row: Effect) -> None:
-    columns = "id, label, idempotency_key, attempt, created_at"
+    columns = "id, label, idempotency_key, attempt, created"
     with suppress(Exception), connection.cursor() as raw, raw.copy(f"COPY {TABLE} ({columns}) FROM STDIN") as rows:
         rows.write_row((row.pk, "twice", "", 0, "2026-01-01"))
 

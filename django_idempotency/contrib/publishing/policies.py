@@ -10,10 +10,11 @@ from http import HTTPStatus
 from typing import Any
 
 from ... import conf, errors
-from ...core.conclusions import WorkResult, classify_status
+from ...core.conclusions import WRITTEN, WorkResult, classify_status, weighs_writes
 from ...core.key_formats import ANY, ISSUED, ISSUED_PATTERN, ISSUED_SAMPLE, VERSIONS
 from ...core.policy import MIN_SHARED_KEY, Policy, Resolved
 from ...core.profiles import Profile
+from ...core.records import Guarantee
 from ...errors import Problem
 from ...http.problems import status_of
 
@@ -113,15 +114,23 @@ def _scope(terms: Resolved) -> str:
 
 def _remembered(terms: Resolved) -> dict[str, Any]:
     """Return the classes of statuses that are replayed, and which of their statuses are not."""
-    chosen = terms.keep
-    wanted = frozenset() if chosen is None or callable(chosen) else frozenset(chosen)
+    chosen: Any = terms.keep
+    wanted: frozenset[int] = frozenset()
+    if chosen is not None and not callable(chosen) and chosen != WRITTEN:
+        wanted = frozenset(chosen)
+    weighed = weighs_writes(
+        chosen,
+        leases=terms.guarantee is Guarantee.LEASE,
+        selected=terms.key is not None,
+        remembers=terms.profile.remembers,
+    )
     known = [status.value for status in HTTPStatus if status.value >= 200]
     kept = [status for status in known if _is_kept(status, wanted, terms.profile)]
     classes = sorted({status // 100 for status in kept})
     return {
         "statuses": [f"{first}XX" for first in classes],
         "except": [status for status in known if status // 100 in classes and status not in kept],
-        "chosen": callable(chosen),
+        "chosen": callable(chosen) or weighed,
     }
 
 

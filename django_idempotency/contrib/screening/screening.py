@@ -94,8 +94,8 @@ class Screening:
         raise problem
 
     def ended(self, call: Call) -> None:
-        """Forget the facts of a request that was refused or has failed."""
-        if call.operation.left_as in RELEASED:
+        """Forget the facts of a request that was refused or has failed: what did nothing is no suspect."""
+        if call.operation.left_as in RELEASED or call.did_nothing:
             self.forget()
 
     def _flooded(self, store: BaseStore) -> TooManyKeys | None:

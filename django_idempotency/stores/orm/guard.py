@@ -95,6 +95,8 @@ class TransactionGuard(RollbackMarks, Guard):
         #: An error for which the database may have done so.
         self._raced: Error | None = None
         self._over = False
+        #: How much the connection had written when the work began; `None`: that was not asked.
+        self._written: Any = None
         self._loss_is_logged = False
         #: In a caller's transaction: does the savepoint stay when the work is over?
         self._keeps = False
@@ -257,6 +259,28 @@ class TransactionGuard(RollbackMarks, Guard):
             return Rollback.ASKED if self.asked else Rollback.ERROR
         return Rollback.NONE
 
+    def count_writes(self) -> None:
+        with self._unnoticed():
+            self._written = self._dialect.writes_so_far(self._connection)
+
+    def wrote(self) -> bool:
+        if self.needs_rollback():
+            return False
+        try:
+            with self._unnoticed():
+                return self._dialect.has_written(self._connection, self._written, self._sql.table)
+        except Exception:  # noqa: BLE001 - any driver's error: in doubt it wrote
+            return True
+
+    @contextmanager
+    def _unnoticed(self) -> Iterator[None]:
+        """Send statements that are not the work's."""
+        self._over = True
+        try:
+            yield
+        finally:
+            self._over = False
+
     # A transaction is ours as long as it has our mark: its id if it has one (the settle compares that in its own
     # statement), otherwise a savepoint: ours, or Django's inside a caller's transaction. Both disappear with the
     # transaction, whatever ends it, and no other transaction has them. The driver's status is not enough: another one
@@ -324,15 +348,14 @@ class TransactionGuard(RollbackMarks, Guard):
         if self._savepoint is None and self.transaction_id is None and not marked:
             # The end of our own transaction, or of Django's savepoint, finds out the rest.
             return status != IDLE
-        self._over = True  # these statements are not the work's
         try:
             if marked:  # Django would refuse the query
                 connection.needs_rollback = False
-            return self._has_mark()
+            with self._unnoticed():
+                return self._has_mark()
         except Exception:  # noqa: BLE001 - any driver's error, also that of a lost connection
             return False
         finally:
-            self._over = False
             if marked:
                 connection.needs_rollback = True
 

@@ -140,6 +140,14 @@ class Dialect:
         """Has the database rolled back the whole transaction with this error? Only a savepoint's is left otherwise."""
         return False
 
+    def writes_so_far(self, connection: BaseDatabaseWrapper) -> Any:
+        """Return what `has_written()` compares with. The work is about to begin."""
+        return None
+
+    def has_written(self, connection: BaseDatabaseWrapper, before: Any, table: str) -> bool:
+        """Has this connection written since then, by whatever way? In doubt it has. `table` is that of the records."""
+        return True
+
     def transaction_status(self, connection: BaseDatabaseWrapper) -> int | None:
         """Return the transaction's status in libpq's terms, without a query; `None` if the driver does not know."""
         return None

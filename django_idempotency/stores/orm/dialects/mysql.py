@@ -25,6 +25,7 @@ class InnoDB(Dialect):
     later = "UTC_TIMESTAMP(6) + INTERVAL %s SECOND"
     insert_tail = ""
     ending = MYSQL
+    _COUNTERS = "'Handler_write', 'Handler_update', 'Handler_delete'"
     #: After a SELECT: does an open transaction hold the row?
     share_or_fail: str
 
@@ -39,6 +40,15 @@ class InnoDB(Dialect):
         except Error as found:
             return database_errors.lock_refused(found)
         return False
+
+    def writes_so_far(self, connection: BaseDatabaseWrapper) -> Any:
+        """Ask for the session's own counters of rows that were written, changed and deleted."""
+        with connection.cursor() as cursor:
+            cursor.execute(f"SHOW SESSION STATUS WHERE Variable_name IN ({self._COUNTERS})")
+            return dict(cursor.fetchall())
+
+    def has_written(self, connection: BaseDatabaseWrapper, before: Any, table: str) -> bool:
+        return bool(self.writes_so_far(connection) != before)
 
     def gives_up(self, connection: BaseDatabaseWrapper, error: Error) -> bool:
         return database_errors.deadlocked(error)

@@ -20,6 +20,26 @@ if TYPE_CHECKING:
 
 #: Keeps the project's lock_timeout, in the transaction in which ours replaces it for a statement.
 _KEPT = "django_idempotency.lock_timeout"
+#: Has this transaction written in a table other than that of the records? Each statement that writes holds a lock on its table
+#: until the transaction ends, whoever has sent it. The server's counters say whether such a statement has met any row; they
+#: may include those of this session's last transactions, so only a zero is a proof. A sequence is not rolled back anyway.
+_WRITTEN = """
+    SELECT EXISTS (
+        SELECT FROM pg_catalog.pg_locks AS held
+        LEFT JOIN pg_catalog.pg_class AS relation ON relation.oid = held.relation
+        WHERE held.pid = pg_backend_pid() AND held.locktype = 'relation'
+        AND held.mode NOT IN ('AccessShareLock', 'RowShareLock')
+        AND held.relation IS DISTINCT FROM to_regclass(%s)
+        AND (relation.relkind IS NULL OR relation.relkind NOT IN ('S', 'i', 'I'))
+        AND NOT (
+            held.mode = 'RowExclusiveLock'
+            AND COALESCE(relation.relkind IN ('r', 'p', 't'), false)
+            AND current_setting('track_counts')::bool
+            AND pg_stat_get_xact_tuples_inserted(held.relation) = 0
+            AND pg_stat_get_xact_tuples_updated(held.relation) = 0
+            AND pg_stat_get_xact_tuples_deleted(held.relation) = 0
+        )
+    )"""
 
 
 class PostgreSQL(Dialect):
@@ -107,6 +127,11 @@ class PostgreSQL(Dialect):
                 return bool(cursor.fetchone()[0])
         except (InternalError, NotSupportedError, ProgrammingError):
             return False
+
+    def has_written(self, connection: BaseDatabaseWrapper, before: Any, table: str) -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute(_WRITTEN, [connection.ops.quote_name(table)])
+            return bool(cursor.fetchone()[0])
 
     def transaction_status(self, connection: BaseDatabaseWrapper) -> int | None:
         driver = connection.connection
