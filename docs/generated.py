@@ -9,6 +9,7 @@ import re
 from argparse import SUPPRESS, Action, ArgumentParser
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import fields
+from http import HTTPStatus
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -23,7 +24,13 @@ from rows import asked
 
 from django_idempotency import contrib, errors
 from django_idempotency.contrib.dialects import PROFILES
-from django_idempotency.core.conclusions import DROPPED_STATUSES
+from django_idempotency.core.conclusions import (
+    DROPPED_STATUSES,
+    WorkResult,
+    classify_status,
+    is_refusal,
+    refusal_ending,
+)
 from django_idempotency.core.profiles import Profile
 from django_idempotency.stores.check_messages import PREFIX, Finding
 
@@ -92,6 +99,24 @@ def other_errors() -> str:
                 rows.append((f"`{error.__name__}`", f"[`{code}`](#{code})" if code else "", _cell(says)))
             codes.add(code)
     return written([("error", "responds with", "it says"), *rows])
+
+
+# --------------------------------------------------------------------------------------------------------- refusals
+
+_LEFT = {WorkResult.KEPT: "remembered", WorkResult.DROPPED: "free"}
+
+
+def refusals() -> Iterator[Row]:
+    """Yield how each refusal leaves its key; statuses that end alike are in one row."""
+    yield "status", "`lease`", "`atomic`", "weighed: it wrote nothing", "weighed: it wrote", "with a challenge"
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for status in (each.value for each in HTTPStatus if is_refusal(each.value)):
+        usual = _LEFT[classify_status(status)]
+        weighed = [_LEFT[refusal_ending(status, wrote=wrote)] for wrote in (False, True)]
+        challenged = _LEFT[classify_status(status, challenges=True)]
+        alike.setdefault((usual, usual, *weighed, challenged), []).append(f"`{status}`")
+    for ends, statuses in alike.items():
+        yield (", ".join(statuses), *ends)
 
 
 # --------------------------------------------------------------------------------------------------------- profiles
@@ -237,6 +262,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "deploy": lambda: checks(f"{ADVICE}.servers."),
     "wings": lambda: checks(*(f"{wing}." for wing in wings(having="checks") if not wing.endswith(".tenants"))),
     "errors": other_errors,
+    "refusals": lambda: written(refusals()),
     "names": lambda: written(names()),
     "statuses": lambda: written(statuses()),
     "memory": lambda: written(memory()),

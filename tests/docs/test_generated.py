@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import fields
+from http import HTTPStatus
 from importlib import import_module
 from typing import Any
 
@@ -74,6 +75,16 @@ def test_every_error(generated: Any) -> None:
     rows = re.findall(r"^\| `(\w+)` \|", page.partition("## Python errors")[2], re.MULTILINE)
     sections = [error.__name__ for error in problems().values()]
     assert sorted(rows + sections) == sorted(error.__name__ for error in declared(IdempotencyError))
+
+
+def test_every_refusal(generated: Any) -> None:
+    """Each status of a refusal is in one row, with how it ends for work that wrote and for work that did not."""
+    rows = [row.strip("| ").split(" | ") for row in generated.TABLES["refusals"]().splitlines()[2:]]
+    found = [int(status.strip("`")) for row in rows for status in row[0].split(", ")]
+    assert sorted(found) == [each.value for each in HTTPStatus if 400 <= each < 500]
+    ends = {status.strip("`"): row[1:] for row in rows for status in row[0].split(", ")}
+    assert ends["402"] == ["remembered", "remembered", "free", "remembered", "free"]
+    assert ends["429"] == ["free"] * 5
 
 
 def test_every_profile(generated: Any) -> None:
