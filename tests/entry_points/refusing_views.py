@@ -98,6 +98,7 @@ by_table = idempotent()(refuse)
 leased = idempotent(guarantee="lease")(refuse)
 selected = idempotent(key="body.order")(refuse)
 selected_kept = idempotent(key="body.order", keep={402})(refuse)
+suspected = idempotent(suspect="body.order", suspect_action="refuse")(refuse)
 kept = idempotent(keep={402})(refuse)
 
 
@@ -105,10 +106,11 @@ class Raising(IdempotentViewMixin, APIView):
     idempotency = Policy(keep="written")
 
     def post(self, request: Request) -> Response:
-        if request.data["how"] == "writes":
+        asked: Any = request.data
+        if asked["how"] == "writes":
             create()
         error = APIException("no")
-        error.status_code = request.data["status"]
+        error.status_code = asked["status"]
         raise error
 
 
@@ -153,6 +155,7 @@ VIEWS: dict[str, Callable[..., Any]] = {
     "selected": selected,
     "selected-kept": selected_kept,
     "kept": kept,
+    "suspected": suspected,
     "raising": Raising.as_view(),
     "not-found": not_found,
     "permitted": permitted,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
@@ -124,6 +125,27 @@ def test_it_is_for_atomic_only() -> None:
     """Under a lease nobody counts what was written."""
     with pytest.raises(ValueError, match=r'keep="written" means nothing with guarantee="lease"'):
         Policy(keep="written", guarantee="lease")
+
+
+# ------------------------------------------------------------------------------------------------------------- suspects
+
+
+@pytest.mark.parametrize("status", [402, 404, 410, 422])
+def test_what_did_nothing_is_no_suspect(send: Any, status: int) -> None:
+    """After a remembered refusal a client makes a new key, and is not taken for a duplicate of what was refused."""
+    order = str(uuid4())
+    assert send("suspected", order=order, how="a read", status=status)["Idempotency-Status"] == "created"
+    assert send("suspected", key="b" * 20, order=order, pays=True).status_code == 201
+    third = send("suspected", key="c" * 20, order=order, pays=True)
+    assert (third.status_code, third.json()["code"]) == (409, "possible-duplicate")
+    assert effects() == 1
+
+
+def test_a_refusal_that_wrote_is_a_suspect(send: Any) -> None:
+    """Something was done under its key."""
+    order = str(uuid4())
+    assert send("suspected", order=order, how="the ORM", status=402).status_code == 402
+    assert send("suspected", key="b" * 20, order=order, pays=True).status_code == 409
 
 
 # ----------------------------------------------------------------------------------------------------------- challenges
