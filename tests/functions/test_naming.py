@@ -211,8 +211,8 @@ REGISTERING = [task_of_celery, task_of_an_app, task_of_django, activity, Actor, 
 def test_above_what_registers_the_function_it_is_refused(decorator: Callable[..., Any]) -> None:
     """A worker finds the function by its name, and would run it without a guard. The other order works."""
     with pytest.raises(ImproperlyConfigured, match="Swap the two lines"):
-        idempotent_function(key="order")(decorator(program("shop.tasks")))
-    decorator(idempotent_function(key="order")(program("shop.jobs")))
+        idempotent_function(key="order")(decorator(program(f"above.{decorator.__name__}")))
+    decorator(idempotent_function(key="order")(program(f"below.{decorator.__name__}")))
 
 
 @pytest.mark.parametrize(

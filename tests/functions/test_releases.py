@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
@@ -15,8 +16,9 @@ from django_idempotency.contrib.messages import DeadLetter, disposition
 from django_idempotency.errors import InProgress, RequestMismatch
 from django_idempotency.functions import current_operation
 from django_idempotency.models import IdempotencyRecord
+from django_idempotency.runtime.registry import stores
 
-from .helpers import LEASES, NetworkDown
+from .helpers import LEASES, Clock, NetworkDown
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -120,6 +122,51 @@ def test_a_message_that_runs_is_busy(before: Any, after: Any) -> None:
     world.work = deployed  # type: ignore[method-assign]
     of(world, *ARGUMENTS, key="order", validate=before)(**MESSAGE)
     assert [type(error) for error in met] == [InProgress]
+
+
+@pytest.mark.parametrize("guarantee", ["lease", "memory"], indirect=True)
+@changes
+def test_an_async_message_that_had_failed_runs_again(before: Any, after: Any) -> None:
+    world = World(fails=True)
+
+    def afunction(validate: Any) -> Callable[..., Any]:
+        async def charge(order: str, amount: int, currency: str) -> int:
+            return world.work()
+
+        return async_to_sync(idempotent_function(key="order", key_prefix="charge", validate=validate)(charge))
+
+    with pytest.raises(NetworkDown):
+        afunction(before)(**MESSAGE)
+    world.fails = False
+    assert afunction(after)(**MESSAGE) == afunction(after)(**MESSAGE) == 2
+    assert (world.attempts, len(world.keys)) == ([1, 2], 1)
+
+
+@pytest.mark.parametrize("guarantee", ["memory"], indirect=True)
+@changes
+def test_an_abandoned_message_is_taken_over(before: Any, after: Any) -> None:
+    """Its worker died before the release, and its lease has ended since."""
+    store: Any = stores["default"]
+    store._clock = clock = Clock()
+    world = World()
+    old = of(world, *ARGUMENTS, key="order", validate=before)
+    work = world.work
+
+    def die() -> int:
+        work()
+        raise KeyboardInterrupt
+
+    world.work = die  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        of(world, *ARGUMENTS, key="order", validate=before)(**MESSAGE)
+    world.work = work  # type: ignore[method-assign]
+    new = of(world, *ARGUMENTS, key="order", validate=after)
+    with pytest.raises(InProgress):
+        new(**MESSAGE)
+    clock.go(60)
+    assert new(**MESSAGE) == 2
+    assert (world.attempts, len(world.keys)) == ([1, 2], 1)
+    assert old(**MESSAGE) == 2
 
 
 @pytest.mark.parametrize("validate", ["amount", "[amount, currency]", select])

@@ -135,7 +135,7 @@ class Relay:
         if not taken:
             return [], batch
         suspect = taken[0]
-        if suspect.unended >= self.max_attempts:
+        if suspect.unended >= max(self.max_attempts, 2):  # the first death may have been another's: it was not alone
             batch.set_aside.append(suspect)
             self._set_aside(suspect)
             return [], batch

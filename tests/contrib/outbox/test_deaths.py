@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.db import connection
 
 from django_idempotency.contrib.outbox.models import SET_ASIDE, Message
 from django_idempotency.contrib.outbox.relaying import MAX_ATTEMPTS
+from django_idempotency.stores.base import utcnow
 
 from .deaths import KILLED
 from .helpers import Recorder, committed, sent
@@ -169,3 +171,44 @@ def test_set_aside(caplog: pytest.LogCaptureFixture) -> None:
     assert not relay.batch()
     assert recorder.seen == [("b", 2)]
     assert [message.is_set_aside for message in Message.objects.order_by("pk")] == [True, False]
+
+
+def test_nobody_is_set_aside_for_the_death_of_a_batch() -> None:
+    """Each is published alone first, however few deaths are allowed."""
+    sent("", "")
+    Message.objects.update(attempts=1, unended=1)
+    recorder = Recorder()
+    relay = recorder.relay(max_attempts=1)
+    assert [len(relay.batch().published) for _ in range(3)] == [1, 1, 0]
+
+
+def test_an_exit_counts_as_a_death() -> None:
+    """`sys.exit()` in a publisher ends its relay, at each restart."""
+    sent("", "", "")
+    recorder = Recorder()
+
+    def leave(message: Message) -> None:
+        if message.payload == 1:
+            sys.exit(1)
+
+    recorder.before = leave
+    deaths = 0
+    for _ in range(20):
+        Message.objects.filter(not_before__lt=SET_ASIDE).update(not_before=utcnow())
+        try:
+            if not recorder.relay().batch():
+                break
+        except SystemExit:
+            deaths += 1
+    assert deaths == MAX_ATTEMPTS
+    assert Counter(number for _, number in recorder.seen) == {0: 2, 2: 1}
+    assert Message.objects.get().is_set_aside
+
+
+def test_the_command_sets_aside() -> None:
+    """It says how many, and fails with --once."""
+    sent("")
+    Message.objects.update(attempts=2, unended=2)
+    with pytest.raises(CommandError, match="1 failed"):
+        call_command("relay_outbox", "--once", "--max-attempts=2", "--publisher=tests.contrib.outbox.publishers.broken")
+    assert Message.objects.get().is_set_aside
