@@ -12,7 +12,7 @@ INSTALL := $(if $(shell command -v uv),uv pip install --python $(BIN)/python,$(B
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := test
-.PHONY: quick types units test foreign clients commerce reach chaos browser lint format demo bench docs pictures screenshots
+.PHONY: quick types units test foreign clients commerce reach chaos model browser lint format demo bench docs pictures screenshots
 
 # Run this after each change: it takes less than a minute, and needs no service.
 quick: $(VENV)/dev
@@ -30,7 +30,7 @@ units: $(VENV)/dev
 test: $(VENV)/dev
 	$(BIN)/python -m tests.run $(TEST)
 
-# These six are in tests/proofs/, whose README.md says what each proves, and what it needs.
+# These seven are in tests/proofs/, whose README.md says what each proves, and what it needs.
 
 # Other projects' suites, in an environment of their own; FOREIGN="djangorestframework" runs one of them.
 foreign: $(VENV)/dev
@@ -51,6 +51,10 @@ reach: $(VENV)/dev
 # PostgreSQL restarts every few seconds under clients that retry; CHAOS_CLIENTS, CHAOS_SECONDS and CHAOS_PAUSE say how hard.
 chaos: $(VENV)/dev
 	$(BIN)/python -m tests.proofs.chaos $(CHAOS)
+
+# Every history of a small world, in which the core's own functions decide; it prints what each seeded mistake would do.
+model: $(VENV)/dev
+	$(BIN)/python -m tests.proofs.model
 
 # HTML forms and fetch.js in a headless Chromium, with htmx and Turbo, which npm fetches into .cache/.
 browser: $(VENV)/dev $(VENV)/browser
