@@ -310,15 +310,25 @@ OPTIONAL = ("timestamp", "key", "where", "using")
 
 def search_of(entry: Any, *, since: datetime, until: datetime) -> Search:
     """Return the search of one entry. Raises `Unsearchable`, which says what is wrong with it."""
+    try:
+        return _search_of(entry, since=since, until=until)
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:  # a value of a type that nothing takes
+        raise Unsearchable(f"An entry cannot be read: {error}.") from error
+
+
+def _search_of(entry: Any, *, since: datetime, until: datetime) -> Search:
     if not isinstance(entry, Mapping) or any(name not in entry for name in REQUIRED):
         raise Unsearchable(f"Each entry is a dict with {', '.join(REQUIRED)}.")
-    if unknown := sorted(set(entry) - {*REQUIRED, *OPTIONAL}):
+    if unknown := sorted(set(entry) - {*REQUIRED, *OPTIONAL}, key=str):
         raise Unsearchable(f"{unknown[0]!r} is not known. An entry may also have {', '.join(OPTIONAL)}.")
     model, same, within, where = model_of(entry["model"]), entry["same"], entry["within"], entry.get("where", {})
     if not isinstance(same, (list, tuple)) or not same or not all(isinstance(name, str) for name in same):
         raise Unsearchable('"same" is a list of fields, such as ["card", "amount"].')
     if not isinstance(within, (int, float, timedelta)) or isinstance(within, bool):
         raise Unsearchable('"within" is seconds, or a timedelta.')
+    within = within if isinstance(within, timedelta) else timedelta(seconds=within)
+    if within <= timedelta(0):
+        raise Unsearchable('"within" is more than nothing: no two rows are nearer.')
     if not isinstance(where, Mapping):
         raise Unsearchable('"where" is a dict, such as {"status": "paid"}.')
     using = entry.get("using") or router.db_for_read(model)
@@ -329,7 +339,7 @@ def search_of(entry: Any, *, since: datetime, until: datetime) -> Search:
         same=tuple(same),
         timestamp=entry.get("timestamp") or default_timestamp(model),
         key=entry.get("key") or default_key(model),
-        within=within if isinstance(within, timedelta) else timedelta(seconds=within),
+        within=within,
         since=since,
         until=until,
         where=tuple((name, str(value)) for name, value in where.items()),
