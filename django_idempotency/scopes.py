@@ -22,6 +22,7 @@ from django.db import DEFAULT_DB_ALIAS, connections, router
 from django.db.models import Model
 
 from .core.policy import MIN_SHARED_KEY, Policy
+from .core.profiles import takes
 from .errors import ConfigurationError, KeyTooShort
 from .realms import SAID, realm_of
 
@@ -53,7 +54,7 @@ class Marked:
 
     def __post_init__(self) -> None:
         given: Any = self.function
-        if not callable(given) or iscoroutinefunction(given):
+        if iscoroutinefunction(given) or not takes(given, 1):
             raise TypeError(f"A scope function is a sync function of the request, not {given!r}.")
 
     def __call__(self, request: Any) -> str | None:

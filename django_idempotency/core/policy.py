@@ -54,13 +54,19 @@ class PolicyField(NamedTuple):
     accepts: Callable[[Any], bool]
     #: In words what to type.
     expected: str
+    #: With how many arguments is a function called that it may be?
+    takes: int = 0
     #: May the setting be the dotted path of a function, or of a profile?
     by_path: bool = False
     #: May it be an expression over the request's document?
     selects: bool = False
 
+    def can_call(self, value: Any) -> bool:
+        """Can a value be called as it will be, if it is a function? Any other would fail at each request."""
+        return not callable(value) or self.takes == 0 or takes(value, self.takes)
 
-def _field(default: Any, accepts: Callable[[Any], bool], expected: str, **more: bool) -> Any:
+
+def _field(default: Any, accepts: Callable[[Any], bool], expected: str, **more: Any) -> Any:
     return field(default=MISSING, metadata={"of": PolicyField(default, accepts, expected, **more)})
 
 
@@ -121,21 +127,13 @@ def _size(default: int | None) -> Any:
     )
 
 
-def _takes(count: int) -> Callable[[Any], bool]:
-    """Return what accepts a function that can be called with so many arguments: any other would fail at each request."""
-    return lambda value: callable(value) and takes(value, count)
-
-
-_takes_one = _takes(1)
-
-
-def _function(*of: str, **more: bool) -> Any:
-    accepts = _takes(len(of))
+def _function(*of: str, **more: Any) -> Any:
     return _field(
         None,
-        lambda value: value is None or accepts(value),
+        lambda value: value is None or callable(value),
         f"a function of {' and '.join(of)}, or None",
         by_path=True,
+        takes=len(of),
         **more,
     )
 
@@ -143,9 +141,10 @@ def _function(*of: str, **more: bool) -> Any:
 def _selection() -> Any:
     return _field(
         None,
-        lambda value: value is None or _takes_one(value) or _expression(value),
+        lambda value: value is None or callable(value) or _expression(value),
         f"{_OVER}, a function of the request, or None",
         by_path=True,
+        takes=1,
         selects=True,
     )
 
@@ -205,25 +204,28 @@ class Policy:
     #: `fingerprint(request)` → bytes.
     fingerprint: str | Callable[[Any], bytes | str] = _field(
         "request",
-        lambda value: _takes_one(value) or value in FINGERPRINTS or _expression(value),
+        lambda value: callable(value) or value in FINGERPRINTS or _expression(value),
         f'"request", "raw", "headers", {_OVER}, or a function of the request that returns bytes',
         by_path=True,
+        takes=1,
         selects=True,
     )
     #: Refusals to store after all (a set of statuses); "written" (`atomic` only): a refusal is stored exactly if the work
     #: wrote in the store's database; or `keep(response)` → True, False or None (by the table).
     keep: Collection[int] | str | Callable[[Any], bool | None] | None = _field(
         None,
-        lambda value: value is None or value == WRITTEN or _takes_one(value) or _are_statuses(value),
+        lambda value: value is None or value == WRITTEN or callable(value) or _are_statuses(value),
         'a set of statuses below 500, "written", a function of the response, or None',
         by_path=True,
+        takes=1,
     )
     #: The response headers to store: all safe ones (`None`), only these, or those for which `headers(name)` is true.
     headers: Collection[str] | Callable[[str], bool] | None = _field(
         None,
-        lambda value: value is None or _takes_one(value) or _are_names(value),
+        lambda value: value is None or callable(value) or _are_names(value),
         "a list of header names, a function of a name, or None",
         by_path=True,
+        takes=1,
     )
     #: The longest response body that is stored (bytes); `None`: as long as the store can hold. A longer response is
     #: completed without its body.
@@ -307,7 +309,7 @@ class Policy:
                 raise ValueError(
                     f"Policy({name}={value!r}): {name} is a sync function; its coroutine would count as true."
                 )
-            if not FIELDS[name].accepts(value):
+            if not FIELDS[name].accepts(value) or (type(self) is Policy and not FIELDS[name].can_call(value)):
                 raise ValueError(f"Policy({name}={value!r}): {name} is {FIELDS[name].expected}.")
         if (problem := self.contradiction(Place.MADE)) is not None:
             raise ValueError(problem)

@@ -43,8 +43,10 @@ def is_free(name: Any) -> bool:
     return isinstance(name, str) and _TOKEN.fullmatch(name) is not None and name.lower() not in _TAKEN
 
 
-def takes(function: Callable[..., Any], count: int) -> bool:
-    """Can a function be called with so many arguments? One that does not say so, such as a built-in, can."""
+def takes(function: Any, count: int) -> bool:
+    """Is it a function that can be called with so many arguments? One that does not say, such as a built-in, can."""
+    if not callable(function):
+        return False
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -89,7 +91,7 @@ def _sent_header() -> Any:
 
 
 def _makes_bodies(value: Any) -> bool:
-    return callable(value) and not inspect.iscoroutinefunction(value) and takes(value, 3)
+    return takes(value, 3) and not inspect.iscoroutinefunction(value)
 
 
 def _own_header(default: str | None) -> Any:

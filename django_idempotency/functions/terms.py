@@ -16,6 +16,7 @@ from django.core.exceptions import ImproperlyConfigured
 from .. import conf
 from ..core.canonical import digest
 from ..core.policy import Policy, Resolved, async_contradiction
+from ..core.profiles import takes
 from ..core.records import Guarantee, Record
 from ..core.rules import MADE_BY
 from ..core.selectors import Selector
@@ -65,9 +66,12 @@ class FunctionTerms:
         for selector, name in ((self.key, "key"), (self.validate, "validate")):
             if selector is not None:
                 self.arguments.refuse_strangers(selector, f"{self.name}: {name}")
-        for hook, name in ((self.on_takeover, "on_takeover"), (self.on_replay, "on_replay")):
-            if hook is not None and not callable(hook):
-                raise ImproperlyConfigured(f"{self.name}: {name} is a function, not {hook!r}.")
+        for hook, name, of in (
+            (self.on_takeover, "on_takeover", ["takeover"]),
+            (self.on_replay, "on_replay", ["result", "record"]),
+        ):
+            if hook is not None and not takes(hook, len(of)):
+                raise ImproperlyConfigured(f"{self.name}: {name} is a function of {' and '.join(of)}, not {hook!r}.")
             if iscoroutinefunction(hook) and (name == "on_replay" or not self.is_async):
                 raise ImproperlyConfigured(f"{self.name}: {name} must be a sync function.")
         _DECLARED.add(self)

@@ -185,3 +185,12 @@ def test_half_a_request(user: User, address: str) -> None:
     assert statuses[0] in (200, 201)
     assert statuses[1] == statuses[0]
     assert Effect.objects.count() == 1
+
+
+@pytest.mark.parametrize("address", ["graphene", "strawberry"])
+def test_half_a_mutation_that_reads_as_a_query(user: User, address: str) -> None:
+    """Only what provably changes nothing runs unguarded: what is left of a request proves nothing."""
+    body = b'{"query": "{ one }"}' + b" " * 9
+    refused = sent(user, address, body, JSON, missing=3)
+    assert (refused.status_code, refused.json()["code"]) == (400, "body-incomplete")
+    assert sent(user, address, body, JSON).status_code == 200

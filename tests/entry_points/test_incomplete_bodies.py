@@ -255,6 +255,12 @@ def bytes_only(request: HttpRequest) -> None:
     request._body = gzip.decompress(request.body)
 
 
+def decrypted(request: HttpRequest) -> None:
+    """Nothing says that it was encrypted."""
+    bytes_only(request)
+    del request.META["HTTP_CONTENT_ENCODING"]
+
+
 def bytes_and_stream(request: HttpRequest) -> None:
     request._body = gzip.decompress(request.body)
     request._stream = BytesIO(request._body)
@@ -287,7 +293,8 @@ def stream_of_unknown_length(request: HttpRequest) -> None:
 
 #: What a middleware does to a request that came compressed: its bytes become fewer than its Content-Length says.
 REPLACED: dict[str, Prepare] = {
-    each.__name__: each for each in (bytes_only, bytes_and_stream, bytes_and_length, stream, stream_of_unknown_length)
+    each.__name__: each
+    for each in (bytes_only, decrypted, bytes_and_stream, bytes_and_length, stream, stream_of_unknown_length)
 }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.core.exceptions import ImproperlyConfigured
 
 from django_idempotency import idempotent_function
 from django_idempotency.contrib.takeovers.calls import Takeover
@@ -465,3 +466,13 @@ def awaiting(call: Any) -> Any:
     while isinstance(call, types.CoroutineType):
         call = call.cr_await
     return call
+
+
+@pytest.mark.parametrize(
+    ("hook", "function", "of"),
+    [("on_replay", lambda result: result, "result and record"), ("on_takeover", lambda: None, "takeover")],
+)
+def test_a_hook_that_would_fail_at_each_call(hook: str, function: Any, of: str) -> None:
+    """A function that cannot be called as it will be is refused where it is declared."""
+    with pytest.raises(ImproperlyConfigured, match=f"{hook} is a function of {of}"):
+        idempotent_function(lease=30, **{hook: function}, key_prefix="charge")(lambda *, amount: amount)

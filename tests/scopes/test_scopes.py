@@ -81,7 +81,7 @@ async def later(request: HttpRequest) -> str:
     return "acme"
 
 
-@pytest.mark.parametrize("wrong", [later, "shop.clients.partner", None])
+@pytest.mark.parametrize("wrong", [later, "shop.clients.partner", None, lambda: "acme"])
 def test_what_is_not_a_scope_function(wrong: Any) -> None:
     """The error comes at the declaration."""
     for mark in (scopes.public, scopes.before_user):

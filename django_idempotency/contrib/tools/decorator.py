@@ -18,6 +18,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import close_old_connections
 
 from ...core.policy import Duration, Policy, seconds
+from ...core.profiles import takes
 from ...core.records import Guarantee
 from ...core.serialization.codecs import BUILTINS, codec_of, name_of
 from ...errors import ConfigurationError, IdempotencyError, ScopeRequired
@@ -100,8 +101,10 @@ def idempotent_tool(
     `"idempotent-replayed": true` in its `_meta`. Raises `ImproperlyConfigured` and `ValueError` here for what never works.
     """
     window = None if derived_for is None else seconds(Policy(ttl=derived_for).ttl)  # raises ValueError
-    if iscoroutinefunction(caller):
-        raise ImproperlyConfigured("@idempotent_tool(caller=…) takes a sync function: a coroutine names nobody.")
+    if iscoroutinefunction(caller) or not takes(caller, 1):
+        raise ImproperlyConfigured(
+            "@idempotent_tool(caller=…) takes a sync function of the SDK's Context: a coroutine names nobody."
+        )
 
     def decorate(function: Any) -> Any:
         tool = Tool(function, caller=caller, argument=argument, window=window, exclude=exclude, terms=terms)

@@ -203,3 +203,16 @@ def test_json_that_is_nested_deep(depth: int, opened: str) -> None:
         )
         assert view(request).status_code == 201
     assert len(runs) == 1
+
+
+def test_what_recurses_is_not_given_what_is_deep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How deep it may go depends on the Python and on who calls: a retry must not be compared otherwise."""
+
+    def dumps(value: Any) -> bytes:
+        raise RecursionError
+
+    monkeypatch.setattr("rfc8785.dumps", dumps)
+    of = json_body(numbers="rfc8785").of
+    assert of(b"[" * 129 + b"]" * 129) == canonical_json(b"[" * 129 + b"]" * 129)
+    with pytest.raises(RecursionError):
+        of(b"[" * 128 + b"]" * 128)
