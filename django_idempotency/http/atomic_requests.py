@@ -91,7 +91,10 @@ class OpenedTransactions:
     def undone(self) -> Rollback:
         """Why one of them was rolled back, although nothing was raised. Read after they have ended."""
         causes = [block.undone for block in self.blocks]
-        return Rollback.ERROR if Rollback.ERROR in causes else next(iter(causes), Rollback.NONE)
+        for cause in (Rollback.ERROR, Rollback.ASKED):
+            if cause in causes:
+                return cause
+        return Rollback.NONE
 
     def on(self, alias: str | None) -> Block | None:
         """Return the one on a database."""

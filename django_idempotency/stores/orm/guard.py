@@ -202,6 +202,10 @@ class TransactionGuard(RollbackMarks, Guard):
             if outermost:
                 del connection.close_if_unusable_or_obsolete
             self._keeps = error is None and self._joined and not self.needs_rollback()
+            # An exception holds its frames, and these a cursor and us: nothing of it may wait for garbage collection.
+            self.error = None
+            self._given_up = None
+            self._raced = None
         except BaseException as broken:
             self._end(broken)
             raise
@@ -260,8 +264,11 @@ class TransactionGuard(RollbackMarks, Guard):
         return Rollback.NONE
 
     def count_writes(self) -> None:
-        with self._unnoticed():
-            self._written = self._dialect.writes_so_far(self._connection)
+        try:
+            with self._unnoticed():
+                self._written = self._dialect.writes_so_far(self._connection)
+        except Error:  # a broken connection, say: then wrote() is in doubt
+            self._written = None
 
     def wrote(self) -> bool:
         if self.needs_rollback():
