@@ -61,7 +61,8 @@ class _Entry:
 class LocalCache:
     """Finished records in this process, the `size` most recently used, for `seconds` each. Thread safe.
 
-    It never holds a record in progress. Releases by other processes are not seen until `seconds` have passed. Its clock
+    It never holds a record in progress. Releases by other processes are not seen until `seconds` have passed, and neither
+    is that the authority has lost a record in a failover: a copy is not asked of it. Its clock
     is monotonic: setting the system time does not change a copy's life. Raises `ValueError` for a `size` below 1.
     """
 
