@@ -22,6 +22,7 @@ from django_idempotency.instrumentation.meters import meters
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.runtime.registry import stores
 from django_idempotency.stores.base import BaseStore
+from django_idempotency.stores.orm import ORMStore
 from testproject.payments.models import Charge
 
 from . import counting, views
@@ -164,6 +165,13 @@ def rest(entry_points: EntryPoints, effort: Effort) -> Section:
     first, replay = (1.6, 0.6) if connection.vendor == "postgresql" else (None, None)
     cases = [
         (entry_points.case("first request, atomic, by the mixin", "/rest/guarded/", entry_points.fresh), first),
+        (
+            kept_in(
+                ORMStore(durable_claims=False),
+                entry_points.case("the same, durable_claims off", "/rest/guarded/", entry_points.fresh),
+            ),
+            None,
+        ),
         (entry_points.case("replay, by the mixin", "/rest/guarded/", lambda: replayed), replay),
         (entry_points.case("no key, under the mixin", "/rest/guarded/"), 1.02),
         (
@@ -211,7 +219,11 @@ def sealing() -> BaseStore:
 
 def sealed(case: Case) -> Case:
     """Return a case with ENCRYPTION_KEYS."""
-    store = sealing()
+    return kept_in(sealing(), case)
+
+
+def kept_in(store: BaseStore, case: Case) -> Case:
+    """Return a case whose records are kept in a store."""
 
     def prepare() -> Act:
         act = case.prepare()

@@ -94,6 +94,11 @@ def verbs(effort: Effort) -> Section:
     def claim(guarantee: Guarantee) -> Act:
         return partial(store.claim, ticket(guarantee))
 
+    hasty = ORMStore(durable_claims=False)
+
+    def claim_in_haste() -> Act:
+        return partial(hasty.claim, ticket())
+
     def get_or_create() -> Act:
         return partial(IdempotencyRecord.objects.get_or_create, id=uuid4(), defaults=columns())
 
@@ -116,18 +121,20 @@ def verbs(effort: Effort) -> Section:
     read = Case("its SELECT by key", lambda: partial(execute, *select, fetch=True))
     updated = Case("the same UPDATE", update)
     atomic = Case("claim of a new key, atomic", partial(claim, Guarantee.ATOMIC))
+    undurable = Case("the same, durable_claims off", claim_in_haste)
     lease = Case("claim of a new key, lease", partial(claim, Guarantee.LEASE))
     replay = Case("claim of a known key (replay)", lambda: partial(store.claim, again))
     settled = Case("settle", settle)
     reads_first = store._statements.dialect.reads_first  # noqa: SLF001
     compared = [
         (atomic, inserted, None if reads_first else 1.15),
+        (undurable, inserted, None if reads_first else 1.15),
         (lease, inserted, None if reads_first else 1.15),
         (atomic, created, 0.4),
         (replay, read, 1.15 if reads_first else 2.3),
         (settled, updated, 1.15),
     ]
-    timings = interleaved([inserted, created, read, updated, atomic, lease, replay, settled], effort)
+    timings = interleaved([inserted, created, read, updated, atomic, undurable, lease, replay, settled], effort)
     rows = [
         Row(
             name=f"{case.name} / {base.name}",
