@@ -129,3 +129,10 @@ def test_outline(boss: Client, page: str) -> None:
         assert each.get("role") == "region"
         assert each.get("aria-label") or each.get("aria-labelledby")
     assert len(outline.ids) == len(set(outline.ids))
+
+
+def test_no_column_of_the_list_is_cut_off() -> None:
+    """Each cell may be broken into lines: one that may not would cut the last column off on a screen of 1280 pixels."""
+    rules = re.findall(r"([^{}]*#result_list[^{}]*)\{([^}]*)\}", CSS.read_text(encoding="utf-8"))
+    assert rules
+    assert [cells for cells, declared in rules if "nowrap" in declared] == []

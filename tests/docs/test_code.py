@@ -116,6 +116,22 @@ def test_their_settings_exist() -> None:
     assert faults(find) == {}
 
 
+def test_settings_keep_what_a_project_has() -> None:
+    """A list of Django's settings is added to: a reader who types it as printed keeps the rest."""
+
+    def find(block: Block) -> object:
+        return [
+            target.id
+            for node in ast.walk(tree(block))
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.List)
+            for target in node.targets
+            if isinstance(target, ast.Name) and target.id in ("INSTALLED_APPS", "MIDDLEWARE")
+            if not any(isinstance(each, ast.Starred) for each in node.value.elts)
+        ]
+
+    assert faults(find) == {}
+
+
 def test_drawings_fit() -> None:
     """Drawings fit into the column of a page, without a scroll bar."""
     assert {place for place, block in DRAWINGS.items() if max(map(len, block.code.splitlines())) > 80} == set()
