@@ -46,6 +46,7 @@ PROBLEMS: dict[type[Problem], tuple[int, str]] = {
     errors.StoreRefused: (503, "store-unavailable"),
     errors.TransactionLost: (503, "transaction-lost"),
     errors.WritesRolledBack: (500, "writes-rolled-back"),
+    errors.TransactionLeftOpen: (500, "writes-rolled-back"),
     errors.OperationUnknown: (503, "store-unavailable"),
     errors.OutcomeUnknown: (503, "outcome-unknown"),
     errors.OwnershipLost: (409, "in-progress"),

@@ -46,6 +46,8 @@ VERDICTS = {
     "store-unavailable": "again",
     "transaction-lost": "again",
     "outcome-unknown": "again",
+    "try-again": "again",
+    "writes-rolled-back": "again",
 }
 
 

@@ -52,6 +52,7 @@ STATUSES: dict[type[errors.IdempotencyError], StatusCode] = {
             *(errors.IdempotencyError, errors.Problem, errors.RecordUnreadable),
             *(errors.KeyNotIssued, errors.KeyAhead, errors.KeyUnsupported, errors.KeyUnknown, errors.RequestTooLarge),
             *(errors.BodyIncomplete, errors.TooManyKeys, errors.PossibleDuplicate),
+            *(errors.WritesRolledBack, errors.TransactionLeftOpen),
             *(errors.UnhashablePayload, errors.NotSelectable),
             *(errors.CallChanged, errors.CallResponseNotStored, errors.BatchFailed, errors.BrokerUnavailable),
             *(errors.ConfigurationError, errors.DurableInsideGuard, errors.CalledItself, errors.LeaseInTransaction),
