@@ -337,9 +337,8 @@ def test_a_hanging_receiver(monkeypatch: pytest.MonkeyPatch) -> None:
         assert {record.status for record in map(store.get, (ticket.id for ticket in tickets)) if record} == {
             Status.COMPLETED
         }
-        assert [thread.name for thread in set(threading.enumerate()) - before if thread is not queue._thread] == [
-            "django-idempotency-notifying"
-        ]
+        began = [thread.name for thread in set(threading.enumerate()) - before]  # others of the process may begin, too
+        assert began.count("django-idempotency-notifying") == 1
     finally:
         go_on.set()
     notifier.drain(60)

@@ -205,7 +205,9 @@ def sessions(name: str) -> int:
     other = connections.create_connection("default")
     other.settings_dict = {**other.settings_dict, "OPTIONS": {"application_name": "looking"}}
     with other.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE application_name = %s", [name])
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = %s", [name]
+        )
         found = int(cursor.fetchone()[0])
     other.close()
     return found

@@ -119,8 +119,10 @@ def alter() -> None:
 
 def until_somebody_waits() -> None:
     waits = {
-        "postgresql": "SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'",
-        "mysql": "SELECT count(*) FROM information_schema.processlist WHERE state LIKE 'Waiting for table metadata lock'",
+        "postgresql": "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'django_idempotency_record'::regclass"
+        " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+        "mysql": "SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE()"
+        " AND state LIKE 'Waiting for table metadata lock'",
     }
     found = 0
     while not found:
