@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from django.utils import translation
 
-from django_idempotency.inspection.status import DisplayStatus
+from django_idempotency.core.states import RecordState
+from django_idempotency.inspection.status import DISPLAYS
 
 ROOT = Path(__file__).resolve().parent.parent / "django_idempotency"
 LANGUAGES = sorted(path.name for path in (ROOT / "locale").iterdir())
@@ -77,4 +78,4 @@ def test_the_compiled_file_is_current(language: str) -> None:
 
 def test_django_finds_it() -> None:
     with translation.override("de"):
-        assert str(DisplayStatus.ABANDONED.label) == "aufgegeben"
+        assert str(DISPLAYS[RecordState.ABANDONED].label) == "aufgegeben"

@@ -17,15 +17,18 @@ from django.utils.translation import ngettext
 
 from ..core import rules
 from ..core.failures import Failure, failure_in
-from ..core.records import CALL_METHOD, OutcomeKind, Record, Status
+from ..core.records import CALL_METHOD, CANCELLATIONS, HELD, OutcomeKind, Record, Status
+from ..core.states import RecordState, state_of
 from ..errors import RecordUnreadable
 from ..inspection import redaction
-from ..inspection.status import DisplayStatus, display_status, next_answer
+from ..inspection.status import display_status, next_answer
 from ..inspection.terminal import span
 from ..models import IdempotencyRecord
 from ..stores.orm.statements import outcome_of, record_of
 from .listing import ModelAdmin
 
+#: The statuses of what says that a record is held or cancelled.
+MARKED = tuple({each.status for each in (HELD, *CANCELLATIONS)})
 #: How a function call ended, by the status that encodes it.
 _ENDED = {kind.value: kind.name.lower() for kind in OutcomeKind}
 
@@ -72,8 +75,17 @@ def record_of_row(row: IdempotencyRecord) -> Record:
 
 
 def noting() -> Case:
-    """Return what a released row notes of its failed attempt; "" for any other, whose headers may be long."""
-    return Case(When(status=Status.FREE.value, then=F("response_headers")), default=Value(""), output_field=TextField())
+    """Return what a row notes in place of a response's headers; "" for most others, whose headers may be long.
+
+    A released row notes its failed attempt, a completed one that it is held or cancelled.
+    """
+    marked = {"status": Status.COMPLETED.value, "response_status__in": MARKED}
+    return Case(
+        When(status=Status.FREE.value, then=F("response_headers")),
+        When(**marked, then=F("response_headers")),
+        default=Value(""),
+        output_field=TextField(),
+    )
 
 
 def failure_of(row: IdempotencyRecord) -> Failure | None:
@@ -93,9 +105,11 @@ class Columns(ModelAdmin):
         if hasattr(row, "record"):
             return row.record  # type: ignore[no-any-return]
         try:
-            return record_of_row(row)
+            record = record_of_row(row)
         except RecordUnreadable:
             return None
+        noted = getattr(row, "noted", "")
+        return record._replace(outcome=outcome_of(row.response_status, noted, None)) if noted else record
 
     # ----------------------------------------------------------------------------------- the list, two facts per cell
 
@@ -113,7 +127,7 @@ class Columns(ModelAdmin):
     def since(self, row: IdempotencyRecord) -> str:
         """Return how long a record has been abandoned; "" for any other."""
         record = self.read(row)
-        if record is None or display_status(record) is not DisplayStatus.ABANDONED:
+        if record is None or state_of(record) is not RecordState.ABANDONED:
             return ""
         return _("for %s") % span(record.read_at - record.lease_until)
 

@@ -15,7 +15,7 @@ it raised. If the project uses ATOMIC_REQUESTS, Django rolls back at any excepti
 
 A key is freed for another request only by proof that nothing was done, or by the project's word. The proofs are:
 
-- The work was not called: an exception before it (`abandoned`), or a request that was screened out.
+- The work was not called: an exception before it (`withdrawn`), or a request that was screened out.
 - It was rolled back: by a 5xx or an exception in `atomic`. The key is bound to the same request, nevertheless. So it is
   after a failed `lease`, which proves nothing: the retry is the next attempt, under the same derived keys.
 - The status is one of `DROPPED_STATUSES`, or not among those that the profile remembers.
@@ -233,8 +233,8 @@ def conclude(ended: WorkResult, rollback: Rollback, on_failure: str = "free", *,
     return conclusion
 
 
-def abandoned(run: Execute) -> SettledState:
-    """Say how to leave a record whose work has not begun. One of a crashed owner must be taken over again."""
+def withdrawn(run: Execute) -> SettledState:
+    """Say how to leave a record whose work has not begun. That of an abandoned owner must be taken over again."""
     if run.resumed:
         return SettledState.SUSPENDED
     return SettledState.LEASED if run.takeover else SettledState.BOUND

@@ -166,11 +166,11 @@ class LeaseOperation(Operation):
 
     def abandon(self) -> None:
         if self.run is not None:
-            self._settle(conclusions.abandoned(self.run))
+            self._settle(conclusions.withdrawn(self.run))
 
     async def aabandon(self) -> None:
         if self.run is not None:
-            await self._asettle(conclusions.abandoned(self.run))
+            await self._asettle(conclusions.withdrawn(self.run))
 
     def settle(
         self,

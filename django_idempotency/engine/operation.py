@@ -461,7 +461,7 @@ class AtomicOperation(Operation):
     def abandon(self) -> None:
         self.close()
         if self.run is not None:
-            self._settle_apart(conclusions.abandoned(self.run))
+            self._settle_apart(conclusions.withdrawn(self.run))
 
     # ------------------------------------------------------------------------------------- the work's own transaction
 

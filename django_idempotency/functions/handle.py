@@ -13,7 +13,8 @@ from ..core import rules
 from ..core.failures import response_of
 from ..core.hashing import record_id
 from ..core.interventions import Intervention, expired_now
-from ..core.records import OutcomeKind, Record, Status, kind_of, shortened
+from ..core.records import Record, Status, shortened
+from ..core.states import state_of
 from ..errors import ConfigurationError, InProgress, KeyMissing, RecordUnreadable
 from ..instrumentation.trail import trail
 from ..runtime.registry import stores
@@ -37,9 +38,9 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The record of a call. `state` is "running", "lapsed", "completed", "held" or "free".
+    """The record of a call. `state` is a word of `core.states`, such as "running", "abandoned" or "completed".
 
-    "lapsed": its lease has ended. The owner stopped renewing it; with `atomic` it may still work, under its row's lock.
+    With `atomic` a call counts as abandoned a minute after its short lease: until then it may work, under its row's lock.
     """
 
     record: Record
@@ -48,11 +49,7 @@ class Known:
     @property
     def state(self) -> str:
         """Return what a call with this key would find."""
-        if self.record.status is Status.COMPLETED:
-            return "held" if kind_of(self.record.outcome) is OutcomeKind.HELD else "completed"
-        if self.record.status is Status.FREE:
-            return "free"
-        return "running" if rules.leased(self.record) else "lapsed"
+        return state_of(self.record).value
 
     @property
     def attempt(self) -> int:

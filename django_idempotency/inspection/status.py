@@ -5,92 +5,65 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import timedelta
-from enum import Enum
+from typing import NamedTuple
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from ..core import rules
-from ..core.records import CALL_METHOD, MISSING, Guarantee, OutcomeKind, Record, Status, kind_of
-
-#: An `atomic` record whose lease ended this long ago counts as abandoned: few transactions last longer.
-ATOMIC_PATIENCE = timedelta(minutes=1)
+from ..core.records import CALL_METHOD, CANCELLATIONS, MISSING, Guarantee, OutcomeKind, Record, Status, kind_of
+from ..core.states import RecordState, state_of
 
 
-class DisplayStatus(Enum):
-    """A record's status, combined with its deadlines. The value is its CSS class."""
+class Display(NamedTuple):
+    """A state of a record, as people see it."""
 
-    FREE = "free"
-    FAILED = "failed"
-    RUNNING = "running"
-    ABANDONED = "abandoned"
-    COMPLETED = "completed"
-    EXPIRED = "expired"
-
-    @property
-    def label(self) -> Promise:
-        return _LABELS[self][0]
-
-    @property
-    def meaning(self) -> Promise:
-        return _LABELS[self][1]
+    #: Its word in every language of ours, and its CSS class.
+    value: str
+    label: Promise
+    meaning: Promise
 
 
-_LABELS = {
-    DisplayStatus.FREE: (_("free"), _("Refused or dropped: the next request runs the work, whatever its body.")),
-    DisplayStatus.FAILED: (
+#: State → its label and its meaning, translated.
+_LABELS: dict[RecordState, tuple[Promise, Promise]] = {
+    RecordState.FREE: (_("free"), _("Refused or dropped: the next request runs the work, whatever its body.")),
+    RecordState.FAILED: (
         _("failed"),
         _("The last attempt failed, or was released by hand: the same request again runs the work."),
     ),
-    DisplayStatus.RUNNING: (_("running"), _("The work runs.")),
-    DisplayStatus.ABANDONED: (
+    RecordState.RUNNING: (_("running"), _("The work runs.")),
+    RecordState.ABANDONED: (
         _("abandoned"),
-        _("Its lease has ended: the owner has crashed or hangs, and no request has come to take it over."),
+        _("Its lease has ended: the owner is gone or hangs, and no request has come to take it over."),
     ),
-    DisplayStatus.COMPLETED: (_("completed"), _("Done: a retry gets the stored response.")),
-    DisplayStatus.EXPIRED: (_("expired"), _("Counts as deleted: the next request runs as the first.")),
+    RecordState.COMPLETED: (_("completed"), _("Done: a retry gets the stored response.")),
+    RecordState.HELD: (_("held"), _("An attempt was abandoned, and a person finds out how far it came.")),
+    RecordState.CANCELLED: (_("cancelled"), _("The operation has given up: no request with its key runs any more.")),
+    RecordState.EXPIRED: (_("expired"), _("Counts as deleted: the next request runs as the first.")),
 }
+DISPLAYS = {state: Display(state.value, *texts) for state, texts in _LABELS.items()}
 
 
-def display_status(record: Record) -> DisplayStatus:
-    """Return a record's display status, by the store's clock. Its outcome is not read."""
-    if rules.expired(record):
-        return DisplayStatus.EXPIRED
-    match record.status:
-        case Status.RUNNING:
-            return DisplayStatus.ABANDONED if is_abandoned(record) else DisplayStatus.RUNNING
-        case Status.FREE:
-            return DisplayStatus.FAILED if record.digest else DisplayStatus.FREE
-        case Status.COMPLETED:
-            return DisplayStatus.COMPLETED
-
-
-def is_abandoned(record: Record) -> bool:
-    """Has the lease of a running record ended, and with it most likely its owner?
-
-    In `atomic` the lease ends before the work does, and the row lock protects it from then on. A list cannot ask for the
-    lock, so this goes by time.
-    """
-    after = ATOMIC_PATIENCE if record.guarantee is Guarantee.ATOMIC else timedelta(0)
-    return record.lease_until + after <= record.read_at
+def display_status(record: Record) -> Display:
+    """Return a record's state, as people see it."""
+    return DISPLAYS[state_of(record)]
 
 
 def next_answer(record: Record, *, purged: bool = True) -> Promise | str:
     """Return what the next request with this key gets. `purged`: does a purge delete expired records?"""
     attempt = record.attempt + 1
-    match display_status(record):
-        case DisplayStatus.EXPIRED if purged:
+    match state_of(record):
+        case RecordState.EXPIRED if purged:
             return _("runs the work as if this record had never existed. A purge deletes the record.")
-        case DisplayStatus.EXPIRED:
+        case RecordState.EXPIRED:
             return _("runs the work as if this record had never existed. The store deletes the record.")
-        case DisplayStatus.COMPLETED:
+        case RecordState.COMPLETED | RecordState.HELD | RecordState.CANCELLED:
             return _replay(record)
         case _ if rules.leased(record):
             return _("gets 409 in-progress, until the lease ends.")
         case _ if record.status is Status.RUNNING and record.guarantee is Guarantee.ATOMIC:
-            words = _("gets 409 while the owner's transaction holds the row; if that has died, runs as attempt %d.")
-        case DisplayStatus.ABANDONED:
+            words = _("gets 409 while the owner's transaction holds the row; if it is abandoned, runs as attempt %d.")
+        case RecordState.ABANDONED:
             words = _("takes over from an owner whose lease has ended, as attempt %d.")
         case _:
             words = (
@@ -107,6 +80,8 @@ def _replay(record: Record) -> Promise:
         return _(
             "gets 500 record-unreadable: the stored response is damaged. The work is not run again; it may be expired."
         )
+    if outcome in CANCELLATIONS:
+        return _("gets 409 operation-cancelled or operation-undone. The work is not run again.")
     if kind_of(outcome) is OutcomeKind.HELD and record.method != CALL_METHOD:
         return _(
             "gets 409 operation-held. Check with the provider, then release the record: the next request runs the work."
@@ -120,9 +95,7 @@ def _replay(record: Record) -> Promise:
 
 # ------------------------------------------------------------------------------------------------------------ counted
 
-#: Completed as "held": a person decides about the key.
-HELD = "held"
-STATUSES = (*(status.value for status in DisplayStatus), HELD)
+STATUSES = tuple(state.value for state in RecordState)
 
 
 @dataclass(slots=True)
@@ -134,8 +107,8 @@ class Tally:
     unreadable: int = 0
     #: Since the oldest running record was first claimed.
     oldest_running: float = 0.0
-    #: Since the longest lapsed lease ended: its owner has crashed, or hangs.
-    longest_lapsed: float = 0.0
+    #: Since the lease of the longest abandoned record ended.
+    longest_abandoned: float = 0.0
     #: Since the oldest record that a purge would delete could be deleted.
     purge_lag: float = 0.0
 
@@ -143,7 +116,7 @@ class Tally:
         self.by_status[status_of(record)] += 1
         if record.status is Status.RUNNING:
             self.oldest_running = max(self.oldest_running, age(record))
-            self.longest_lapsed = max(self.longest_lapsed, (record.read_at - record.lease_until).total_seconds())
+            self.longest_abandoned = max(self.longest_abandoned, (record.read_at - record.lease_until).total_seconds())
         self.purge_lag = max(self.purge_lag, (record.read_at - rules.keep_until(record)).total_seconds())
 
     @property
@@ -153,17 +126,14 @@ class Tally:
     def figures(self, *, purged: bool) -> Iterator[tuple[str, float]]:
         """Yield the ages by name. `purged`: is the store purged, or does it delete expired records itself?"""
         yield "oldest_running_seconds", round(self.oldest_running, 3)
-        yield "longest_lapsed_lease_seconds", round(self.longest_lapsed, 3)
+        yield "longest_abandoned_seconds", round(self.longest_abandoned, 3)
         if purged:
             yield "purge_lag_seconds", round(self.purge_lag, 3)
 
 
 def status_of(record: Record) -> str:
-    """Return the status under which a record is counted: that of the admin, or `HELD`."""
-    status = display_status(record)
-    if status is DisplayStatus.COMPLETED and kind_of(record.outcome) is OutcomeKind.HELD:
-        return HELD
-    return status.value
+    """Return the word of a record's state, under which it is counted and listed."""
+    return state_of(record).value
 
 
 def age(record: Record) -> float:

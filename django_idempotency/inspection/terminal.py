@@ -10,10 +10,11 @@ from django.utils import timezone
 from ..core import rules
 from ..core.failures import failure_of, response_of
 from ..core.records import CALL_METHOD, Record, Repeats, Status
+from ..core.states import RecordState, state_of
 from . import redaction
 from .failures import described
 from .responses import ShownResponse, shown
-from .status import DisplayStatus, display_status, next_answer
+from .status import display_status, next_answer
 
 #: The width of the labels, and of a point in time.
 WIDTH = 14
@@ -71,7 +72,7 @@ def lines(
     response = shown(response_of(record), body_allowed=body_allowed)
     if response is None:
         yield _fact("response", "cannot be read" if record.status is Status.COMPLETED else "none")
-    elif status is DisplayStatus.EXPIRED:
+    elif state_of(record) is RecordState.EXPIRED:
         yield from _response(response, "no longer sent")
     else:
         yield from _response(response)

@@ -8,7 +8,7 @@ from django.utils.html import escape
 from django_idempotency import idempotent_function
 from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.hashing import record_id
-from django_idempotency.core.records import OutcomeKind
+from django_idempotency.core.records import CANCELLATIONS, Outcome, OutcomeKind
 from django_idempotency.functions import Handle
 from tests.stores.helpers import Call, atomic_ticket
 
@@ -50,6 +50,19 @@ def test_the_list_shows_how_they_ended() -> None:
     for kind in ("result", "error", "held"):
         assert f">{kind}</span></td>" in page
     assert "Records 1 to 3" in page
+    assert page.count('<span class="idempotency-label held"') == 1
+
+
+@pytest.mark.parametrize("mark", CANCELLATIONS)
+def test_the_list_shows_what_was_cancelled(mark: Outcome) -> None:
+    """An operation that has given up is not shown as one that is done."""
+    call = Call(atomic_ticket(key="order-17"))
+    call.open()
+    call.operation.settle(WorkResult.KEPT, mark)
+    for viewed in (LIST, page_of(call.ticket)):
+        page = staff().get(viewed).content.decode()
+        assert '<span class="idempotency-label cancelled"' in page
+        assert '<span class="idempotency-label completed"' not in page
 
 
 def test_the_page_shows_a_result() -> None:

@@ -57,7 +57,7 @@ class TestRecordPage:
             (released(), "runs the work as attempt 2; a different body"),
             (released(WorkResult.DROPPED), "runs the work as attempt 2; its body may differ"),
             (running(lease=60), "gets 409 in-progress"),
-            (running(), "if that has died, runs as attempt 2"),
+            (running(), "if it is abandoned, runs as attempt 2"),
             (completed(ttl=-60), "as if this record had never existed"),
         ]
         for ticket, words in table:

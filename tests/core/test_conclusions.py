@@ -238,7 +238,7 @@ def test_a_response_is_kept_from_when_it_is_stored(worked: float, expires_in: fl
 )
 def test_abandoned(run: Execute, state: SettledState) -> None:
     """A record whose work has not begun is left as it was found."""
-    assert conclusions.abandoned(run) is state
+    assert conclusions.withdrawn(run) is state
 
 
 def test_a_new_life_is_settled_as_one() -> None:

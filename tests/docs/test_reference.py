@@ -15,10 +15,10 @@ from django_idempotency.contrib.graphql.kind import RESOLVERS
 from django_idempotency.contrib.graphql.views import READS
 from django_idempotency.contrib.ninja.kind import INSIDE
 from django_idempotency.contrib.observe.observing import ERROR, LEVELS, REPLAY, RUN, UNKNOWN
+from django_idempotency.core.states import RecordState
 from django_idempotency.core.statuses import HeaderStatus
 from django_idempotency.http.exchange import RequestIdempotency
 from django_idempotency.http.unguarded import REASONS
-from django_idempotency.inspection.status import DisplayStatus
 from django_idempotency.instrumentation.meters import METRICS
 from django_idempotency.instrumentation.outcomes import OUTCOMES
 from django_idempotency.models import IdempotencyRecord
@@ -71,9 +71,7 @@ def test_every_status() -> None:
 
 
 def test_every_label_of_the_admin() -> None:
-    assert [code(label) for label, _ in checked("reference/admin.md", "labels")] == [
-        each.value for each in DisplayStatus
-    ]
+    assert [code(label) for label, _ in checked("reference/admin.md", "labels")] == [each.value for each in RecordState]
 
 
 def test_every_alert() -> None:

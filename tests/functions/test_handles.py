@@ -95,7 +95,7 @@ def test_lookup_while_it_runs(clock: Clock) -> None:
 
     charge = make(work, lease=10)
     charge(1)
-    assert states == ["running", "lapsed"]
+    assert states == ["running", "abandoned"]
 
 
 def test_lookup_of_what_failed() -> None:
@@ -110,7 +110,7 @@ def test_lookup_of_what_failed() -> None:
             charge(order)
     with pytest.raises(CardDeclined):
         charge.idempotency.lookup(1).result()
-    assert charge.idempotency.lookup(2).state == "free"
+    assert charge.idempotency.lookup(2).state == "failed"
 
 
 def test_lookup_of_what_was_not_stored() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from django_idempotency.core.records import Guarantee, Status
+from django_idempotency.core.records import CANCELLATION, MISSING, UNDONE, Guarantee, Outcome, OutcomeKind, Status
 from django_idempotency.inspection.status import display_status
 from django_idempotency.testing.tickets import make_ticket
 
@@ -36,6 +36,23 @@ def test_every_status(status: Status, ticket: Any, lapsed: float, digest: bytes,
     record = record._replace(
         status=status, digest=digest, lease_until=record.read_at - timedelta(seconds=lapsed), outcome=None
     )
+    assert display_status(record).value == shown
+
+
+@pytest.mark.parametrize(
+    ("outcome", "shown"),
+    [
+        (OutcomeKind.HELD.outcome(), "held"),
+        (CANCELLATION, "cancelled"),
+        (UNDONE, "cancelled"),
+        (UNDONE._replace(body=MISSING), "cancelled"),  # as the admin's list reads it
+        (OutcomeKind.RESULT.outcome(b"1"), "completed"),
+        (Outcome(status=409, headers=(("Content-Type", "text/plain"),), body=b""), "completed"),
+    ],
+)
+def test_what_is_completed(outcome: Outcome, shown: str) -> None:
+    """What a person decides, and what has given up, has a word of its own."""
+    record = record_of(make_ticket())._replace(status=Status.COMPLETED, outcome=outcome)
     assert display_status(record).value == shown
 
 

@@ -591,7 +591,7 @@ def test_a_living_owner_of_an_atomic_record() -> None:
         with pytest.raises(CommandError, match="holds the record"):
             elsewhere(lambda: run("--release"))
         guard.set_rollback()
-    assert "if that has died, runs as attempt 2" in fact(run(), "a request now")
+    assert "if it is abandoned, runs as attempt 2" in fact(run(), "a request now")
 
 
 def test_by_the_key_hash_of_a_log_line(store: BaseStore) -> None:

@@ -59,7 +59,7 @@ def filled(user: User) -> Iterator[MemoryStore]:
 
 
 def test_stats_as_json(filled: MemoryStore) -> None:
-    """Each status, the oldest running record, the longest lapsed lease and the purge's lag."""
+    """Each status, the oldest running record, the longest abandoned one and the purge's lag."""
     found = json.loads(call("idempotency_stats", format="json")[0])
     assert found["records"] == {
         "total": 6,
@@ -70,10 +70,11 @@ def test_stats_as_json(filled: MemoryStore) -> None:
         "completed": 1,
         "expired": 1,
         "held": 1,
+        "cancelled": 0,
         "unreadable": 0,
     }
     assert found["oldest_running_seconds"] == pytest.approx(7200, abs=1)
-    assert found["longest_lapsed_lease_seconds"] == pytest.approx(7170, abs=1)
+    assert found["longest_abandoned_seconds"] == pytest.approx(7170, abs=1)
     assert found["purge_lag_seconds"] == pytest.approx(7140, abs=1)
     assert found["store_size_bytes"] is None
 

@@ -6,6 +6,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -67,7 +68,7 @@ def test_fresh_keys_under_serializable() -> None:
         return said
 
     with connected_otherwise(**isolated()):
-        said = [each for one in together([lambda name=name: calls(name) for name in range(8)]) for each in one]
+        said = [each for one in together([partial(calls, name) for name in range(8)]) for each in one]
     assert set(said) <= {"Execute", "Contended", "rolled back"}
     assert effects() == said.count("Execute") > 0
     assert said.count("Contended") <= len(said) // 50  # a pause is enough for nearly all
@@ -149,13 +150,16 @@ def test_the_one_writer_of_sqlite(guarantee: Guarantee) -> None:
 @on("sqlite")
 def test_a_writer_that_ends_in_time() -> None:
     """A claim is made again after a pause, so a short write of another delays it only."""
+    verdicts: list[Verdict] = []
+
+    def claim() -> None:
+        verdicts.append(claimed("fresh"))
+        connections.close_all()
+
     with connected_otherwise(OPTIONS={**connection.settings_dict["OPTIONS"], "timeout": 0.02}):
         with writing():
-            timer = threading.Timer(0.1, lambda: None)
-            timer.start()
-            verdicts: list[Verdict] = []
-            thread = threading.Thread(target=lambda: (verdicts.append(claimed("fresh")), connections.close_all()))
+            thread = threading.Thread(target=claim)
             thread.start()
-            timer.join()
+            thread.join(0.1)
         thread.join()
     assert verdicts == [Execute(attempt=1)]

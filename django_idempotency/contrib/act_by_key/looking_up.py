@@ -14,6 +14,7 @@ from ...core.failures import response_of
 from ...core.hashing import record_id
 from ...core.policy import Policy, Resolved
 from ...core.records import CANCELLATIONS, HELD, Guarantee, Record, Status
+from ...core.states import RecordState, state_of
 from ...errors import KeyMalformed, KeyUnknown, LostRace, ScopeRequired
 from ...http.exchange import speak
 from ...http.plan import formatted
@@ -27,8 +28,7 @@ from ..views import note_record
 def look_up(request: HttpRequest, user: Any, policy: Policy, sent: str) -> dict[str, Any]:
     """Return what is known of the caller's own operation under a key, as JSON can express it.
 
-    `state` is "running", "lapsed" (its owner has not been heard of), "completed", "held" (a person finds out how far it came),
-    "cancelled" or "free" (it failed or was refused). Of a response there is its status only: no check that stands before its view is repeated here.
+    `state` is a word of `core.states`; of an `atomic` record the row's lock says whether it is abandoned. Of a response there is its status only: no check that stands before its view is repeated here.
 
     Raises `KeyUnknown`, `ScopeRequired`, `StoreUnavailable`, or what `formatted()` raises.
     """
@@ -63,15 +63,13 @@ def _key_and_scope(request: HttpRequest, user: Any, terms: Resolved, sent: str) 
 
 
 def _state(store: BaseStore, record: Record) -> str:
-    if record.outcome in CANCELLATIONS:
-        return "cancelled"
-    if record.outcome == HELD:
-        return "held"
-    if record.status is Status.COMPLETED:
-        return "completed"
-    if rules.leased(record) or (record.guarantee is Guarantee.ATOMIC and _is_locked(store, record)):
-        return "running"
-    return "lapsed" if record.status is Status.RUNNING else "free"
+    state = state_of(record)
+    if record.status is not Status.COMPLETED:
+        if rules.leased(record) or (record.guarantee is Guarantee.ATOMIC and _is_locked(store, record)):
+            state = RecordState.RUNNING
+        elif record.status is Status.RUNNING:
+            state = RecordState.ABANDONED
+    return str(state.value)
 
 
 def _is_locked(store: BaseStore, record: Record) -> bool:

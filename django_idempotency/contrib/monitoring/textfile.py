@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 ABOUT = {
     "records": "Records by status.",
     "oldest_running_seconds": "Since the oldest running record was first claimed.",
-    "longest_lapsed_lease_seconds": "Since the longest lapsed lease of a running record ended.",
+    "longest_abandoned_seconds": "Since the lease of the longest abandoned record ended.",
     "purge_lag_seconds": "Since the oldest record that a purge would delete could be deleted.",
     "store_size_bytes": "Room that the records take on the server, indexes included.",
 }

@@ -16,8 +16,9 @@ from django.utils.translation import gettext_lazy as _
 from ... import conf
 from ...admin.columns import failure_of, record_of_row
 from ...admin.panels import PAGES, Page, rendered
+from ...core.states import RecordState
 from ...errors import RecordUnreadable, StoreUnavailable
-from ...inspection.status import HELD, DisplayStatus, Tally
+from ...inspection.status import DISPLAYS, Tally
 from ...inspection.terminal import span
 from ...models import IdempotencyRecord, RepeatCount
 from .figures import PERIODS, SAMPLE, Fact, Period, Series, over, repeated, share
@@ -47,7 +48,6 @@ def statistics_view(of: Any, request: HttpRequest) -> HttpResponse:
         failed_at = None if failure is None else failure.at or record.created_at
         facts.append(Fact(record.created_at, record.completed_at, None if failure else row.response_status, failed_at))
     shown = Counter(tally.by_status)
-    shown[DisplayStatus.COMPLETED.value] += shown.pop(HELD, 0)  # as in the list
     return rendered(
         of,
         request,
@@ -56,7 +56,7 @@ def statistics_view(of: Any, request: HttpRequest) -> HttpResponse:
         sampled=None if whole == 1.0 else len(rows),
         unknown_whole=whole is None,
         total=round(tally.total * scale),
-        statuses=[(DisplayStatus(name), round(count * scale)) for name, count in (+shown).most_common()],
+        statuses=[(DISPLAYS[RecordState(name)], round(count * scale)) for name, count in (+shown).most_common()],
         unreadable=tally.unreadable,
         ages=list(ages(of, request, tally, now)),
         periods=[] if now is None else list(periods(of, facts, now, scale)),
@@ -78,8 +78,8 @@ def ages(of: Any, request: HttpRequest, tally: Tally, now: datetime | None) -> I
     """Yield what is oldest, and how far a purge is behind. That and the size are those of the table, never estimated."""
     if tally.oldest_running:
         yield _("Oldest running"), span(timedelta(seconds=tally.oldest_running))
-    if tally.by_status[DisplayStatus.ABANDONED.value]:
-        yield _("Longest abandoned"), span(timedelta(seconds=tally.longest_lapsed))
+    if tally.by_status[RecordState.ABANDONED.value]:
+        yield _("Longest abandoned"), span(timedelta(seconds=tally.longest_abandoned))
     oldest = of.get_queryset(request).order_by("purge_at").values_list("purge_at", flat=True).first()
     if now is not None and oldest is not None:
         yield _("Purge is behind by"), span(max(now - oldest, timedelta(0)))

@@ -183,7 +183,7 @@ class Command(ScanningCommand):
             if rules.expired(record):
                 # In `atomic` a new life is written with its settle: one that crashed has left the record as it was.
                 self.stderr.write(
-                    "The record has expired. The same request, if it has come again since and crashed, derived another key:\n"
+                    "The record has expired. The same request, if it has come again since and was abandoned, derived another key:\n"
                     + derived_by(record, label, next_life=True)
                 )
         except OperationUnknown as error:

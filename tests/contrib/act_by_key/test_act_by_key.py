@@ -88,7 +88,7 @@ def test_a_failed_operation(ask: Ask, charge: Sender) -> None:
     assert charge().status_code == 201
 
 
-@pytest.mark.parametrize(("lease", "state"), [(30, "running"), (0, "lapsed")])
+@pytest.mark.parametrize(("lease", "state"), [(30, "running"), (0, "abandoned")])
 def test_while_it_runs(ask: Ask, user: User, lease: int, state: str) -> None:
     """An owner that has not been heard of is told apart from one that runs."""
     ORMStore().claim(make_ticket(key=KEY, scope=f"user:auth.user:{user.pk}", lease=lease))
@@ -154,6 +154,6 @@ def test_while_an_atomic_guard_holds_the_row(user: User, ask: Ask, status: Statu
     ticket = atomic_ticket(key=KEY, scope=f"user:auth.user:{user.pk}", lease=0)
     ORMStore().claim(ticket)
     IdempotencyRecord.objects.update(status=status.value)
-    assert ask("GET").json()["state"] == ("lapsed" if status is Status.RUNNING else "free")
+    assert ask("GET").json()["state"] == ("abandoned" if status is Status.RUNNING else "failed")
     with ORMStore().guard(ticket):
         assert elsewhere(partial(ask, "GET")).json()["state"] == "running"
