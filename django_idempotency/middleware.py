@@ -127,8 +127,11 @@ class IdempotencyMiddleware:
         view = async_to_sync(callback) if route.is_async else callback
         try:
             response = run_call(call, request, partial(view, request, *args, **kwargs), non_atomic=route.non_atomic)
-        except Exception as error:  # noqa: BLE001 - raised where Django shows it to each middleware's `process_exception`
-            response = Raising(error)
+        except BaseException as error:
+            call.close()
+            if not isinstance(error, Exception):
+                raise
+            response = Raising(error)  # raised where Django shows it to each middleware's `process_exception`
         return response
 
     async def aprocess_view(
@@ -161,7 +164,10 @@ class IdempotencyMiddleware:
             return None
         try:
             response = await arun_call(call, request, partial(callback, request, *args, **kwargs))
-        except Exception as error:  # noqa: BLE001 - raised where Django shows it to each middleware's `process_exception`
+        except BaseException as error:
+            call.close()
+            if not isinstance(error, Exception):
+                raise
             response = Raising(error)
         return response
 

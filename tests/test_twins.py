@@ -25,7 +25,7 @@ DIFFERENT = {
     "engine/lease.py LeaseOperation._notify": _NOTIFIES,
     "functions/call.py FunctionCall.go_without_store": _NOTIFIES,
     "functions/handle.py Handle.answer": "each refuses the other's functions",
-    "functions/running.py run": _ENTERS,
+    "functions/running.py _run": _ENTERS,
     "contrib/takeovers/calls.py decide": "on_takeover may be sync for an async function",
     "http/admission.py admit": "a request knows its user by another name in async code",
     "http/call.py Call._claim": "async code holds no transaction that a guard could take over",

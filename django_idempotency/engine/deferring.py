@@ -17,6 +17,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ..core.concurrency import holding
 from ..errors import StoreUnavailable
 from .background import Background
 from .commands import drive
@@ -58,17 +59,23 @@ class Deferring(Background):
 
     def add(self, settling: Settling) -> bool:
         """Queue this settle, and keep its lease in the meantime. `False`: there is no room, or no thread."""
-        with self._lock:
-            if len(self._waiting) >= LONGEST or self._weight + settling.weight > HEAVIEST:
-                return False
-            try:
-                self._start()
-            except RuntimeError:
-                return False
-            settling.operation.deferred = True  # before the thread can find it, and settle it
-            settling.operation.keep_lease()
-            self._waiting.append(settling)
-            self._weight += settling.weight
+        try:
+            return holding(self._lock, self._add, settling)
+        except BaseException:
+            settling.operation.deferred = False
+            raise
+
+    def _add(self, settling: Settling) -> bool:
+        if len(self._waiting) >= LONGEST or self._weight + settling.weight > HEAVIEST:
+            return False
+        try:
+            self._start()
+        except RuntimeError:
+            return False
+        settling.operation.deferred = True  # before the thread can find it, and settle it
+        settling.operation.keep_lease()
+        self._waiting.append(settling)
+        self._weight += settling.weight
         return True
 
     def attempt(self, now: float) -> None:

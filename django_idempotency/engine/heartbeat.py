@@ -19,6 +19,7 @@ from typing import Protocol
 from uuid import UUID
 from weakref import ref
 
+from ..core.concurrency import holding, nothing
 from ..errors import LeaseLost
 from .background import Background
 from .notifying import Subject, notifier, sent
@@ -93,46 +94,41 @@ class Heartbeat(Background):
         lease, now, seconds = Lease(operation), self._clock(), operation.ticket.lease
         lease.begin(now, seconds, now + operation.ticket.longest_run)
         if id(operation) in self._watched:  # an abandoned one's with the same id, which the thread may be removing
-            with self._lock:
-                self._watched[id(operation)] = lease
+            holding(self._lock, self._watched.__setitem__, id(operation), lease)
         else:
             self._watched[id(operation)] = lease
         if self._thread is None or lease.due < self._wakes:
-            self._wake(lease)
+            holding(self._lock, self._wake, lease)
 
     def _wake(self, lease: Lease) -> None:
-        """Start the thread, or wake it if it would sleep too long.
+        """Start the thread, or wake it if it would sleep too long. Called with the lock.
 
         Waking it for every call would cost more than the claim: 60 µs (measured).
         """
-        with self._lock:
-            if self._thread is None:
-                self._start()
-            elif lease.due < self._wakes:
-                self._wakes = lease.due
-                self._changed.notify()
+        if self._thread is None:
+            self._start()
+        elif lease.due < self._wakes:
+            self._wakes = lease.due
+            self._changed.notify()
 
     def forget(self, operation: Leased) -> Lease | None:
         """Stop renewing an operation's lease, and return the lease."""
         lease = self._watched.pop(id(operation), None)
         if lease is None:
-            with self._lock:  # never watched, or just lost: the operation knows when we return
-                pass
+            holding(self._lock, nothing)  # never watched, or just lost: the operation knows when we return
         return lease
 
     def resume(self, lease: Lease) -> None:
         """Watch a forgotten lease again, whose work is over and whose settle waits; its end is unchanged."""
         if (operation := lease()) is not None:
             lease.due, lease.until = min(lease.due, lease.ends - operation.ticket.lease / PART), inf
-            with self._lock:
-                self._watched[id(operation)] = lease
+            holding(self._lock, self._watched.__setitem__, id(operation), lease)
             if self._thread is None or lease.due < self._wakes:
-                self._wake(lease)
+                holding(self._lock, self._wake, lease)
 
     def lapsed(self, operation: Leased) -> bool:
         """Has an operation's lease ended while it is watched? The beat itself may hang."""
-        with self._lock:
-            lease = self._watched.get(id(operation))
+        lease = holding(self._lock, self._watched.get, id(operation))
         # Check the owner: the id of an abandoned operation may now belong to another one, which is not watched.
         return lease is not None and lease() is operation and self._clock() >= lease.ends
 

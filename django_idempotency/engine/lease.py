@@ -18,7 +18,7 @@ from ..core.concurrency import run_to_completion
 from ..core.failures import failed_with
 from ..core.records import Outcome, Record, Ticket
 from ..core.rules import Execute, Verdict
-from ..errors import StoreUnavailable, TransactionLeftOpen, WritesRolledBack
+from ..errors import IdempotencyError, StoreUnavailable, TransactionLeftOpen, WritesRolledBack
 from ..stores.base import BaseStore
 from .commands import adrive, drive
 from .deadlines import ENDS, remaining, time_for
@@ -138,6 +138,11 @@ class LeaseOperation(Operation):
         """Stop the heartbeat for this lease."""
         self._lease = heartbeat.forget(self) or self._lease
 
+    def close(self) -> None:
+        """See Operation.close(). The heartbeat does not renew the lease of a call that an interrupt has cut."""
+        if not self.deferred:
+            self.leave_lease()
+
     def keep_lease(self) -> None:
         """Resume the heartbeat if it ran before leave_lease(), unless the lease has been lost since."""
         if self._lease is not None and self.lost is None:
@@ -241,30 +246,38 @@ class LeaseOperation(Operation):
         settling = self._settling(state, outcome, ttl)
         if settling is None:
             return
+        failed: Exception | None = None
         try:
             settled = self.store.settle(settling.ticket, settling.settlement)
             result = settling.written(settled or drive(self.store, settling.refused()))
         except TransactionLeftOpen:
             raise
         except Exception as error:  # noqa: BLE001 - the response is sent anyway
+            failed = error
             result = drive(self.store, settling.retrying(error))
         if (event := self._noted(result)) is not None:
             self._notify(event, result.error)
+        if failed is not None and _is_interrupt(failed, result):
+            raise failed
 
     async def _asettle(self, state: SettledState, outcome: Outcome | None = None, ttl: float | None = None) -> None:
         """See _settle()."""
         settling = self._settling(state, outcome, ttl)
         if settling is None:
             return
+        failed: Exception | None = None
         try:
             settled = await self.store.asettle(settling.ticket, settling.settlement)
             result = settling.written(settled or await adrive(self.store, settling.refused()))
         except TransactionLeftOpen:
             raise
         except Exception as error:  # noqa: BLE001 - the response is sent anyway
+            failed = error
             result = await adrive(self.store, settling.retrying(error))
         if (event := self._noted(result)) is not None:
             await self._anotify(event, result.error)
+        if failed is not None and _is_interrupt(failed, result):
+            raise failed
 
     def _settling(self, state: SettledState, outcome: Outcome | None, ttl: float | None) -> Settling | None:
         """Stop the heartbeat, and return the settlement to write; `None` if the record stays unchanged."""
@@ -292,3 +305,8 @@ class LeaseOperation(Operation):
         if result.state is None and self.lost is not None:
             return None
         return EVENT_OF_STATE[result.state]
+
+
+def _is_interrupt(failed: Exception, result: SettleResult) -> bool:
+    """Was the first try of a settle cut, as by a time limit? It is no error of a store, and has not come again."""
+    return result.state is not None and not isinstance(failed, (IdempotencyError, OSError))

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
+from ..core.concurrency import holding
 from ..core.records import Ticket, shortened
 from ..stores.base import BaseStore
 from .background import Background
@@ -49,11 +50,7 @@ class Notifier(Background):
 
     def notify(self, operation: Subject, send: Callable[[], None]) -> None:
         """Call `send` soon, in the thread, or in this one if none can be started. Never raises."""
-        with self._lock:
-            is_full = len(self._waiting) >= LONGEST
-            is_queued = not is_full and self._runs()
-            if is_queued:
-                self._waiting.append((operation, send))
+        is_full, is_queued = holding(self._lock, self._queued, operation, send)
         if is_full:
             with suppress(Exception):  # raised by a log filter
                 logger.error(
@@ -63,6 +60,14 @@ class Notifier(Background):
                 )
         elif not is_queued:
             sent(send)
+
+    def _queued(self, operation: Subject, send: Callable[[], None]) -> tuple[bool, bool]:
+        """Queue an event. Return whether the queue was full, and whether it is queued. Called with the lock."""
+        is_full = len(self._waiting) >= LONGEST
+        is_queued = not is_full and self._runs()
+        if is_queued:
+            self._waiting.append((operation, send))
+        return is_full, is_queued
 
     def drain(self, patience: float) -> None:
         """Wait until all are sent, up to `patience` seconds. Used at the end of a process."""

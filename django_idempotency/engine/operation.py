@@ -143,6 +143,7 @@ class Operation:
                 time_for(0)
             self.sink(event_of(verdict), self)
         except BaseException:
+            wait_slots.leave()  # an interrupt may have cut it where it waited
             self.abandon()
             raise
         return verdict
@@ -150,8 +151,8 @@ class Operation:
     def _wait(self, busy: Verdict, wait: float) -> Verdict:
         """Claim a busy key again until it is free or `wait` seconds have passed."""
         started = time.monotonic()
-        with wait_slots.acquire() as admitted:
-            for pause, left in pauses(wait) if admitted else ():
+        try:
+            for pause, left in pauses(wait) if wait_slots.enter() else ():
                 began = time.monotonic()
                 with suppress(StoreUnavailable):
                     self.store.wait(self.ticket, seconds=left)
@@ -159,6 +160,8 @@ class Operation:
                 busy = self._claim_again(busy)
                 if not isinstance(busy, WAITED_FOR):
                     break
+        finally:
+            wait_slots.leave()
         self.waited = time.monotonic() - started
         return busy
 
@@ -335,7 +338,10 @@ class Operation:
     # ------------------------------------------------------------------------------------- the work's own transaction
 
     def close(self) -> None:
-        """Roll back and end a transaction that was left open, such as by an interrupt. After settle() there is none."""
+        """Leave nothing behind, wherever an interrupt has cut the call: no open transaction, no lease that is renewed.
+
+        May be called any number of times. After settle() it does nothing.
+        """
 
     def needs_rollback(self) -> bool:
         """Will the work's writes be rolled back, whatever its response is?"""
@@ -389,6 +395,8 @@ class AtomicOperation(Operation):
     """A call whose record and writes are committed together."""
 
     _guard = NO_GUARD
+    #: The last guard without work inside it: close() ends what an interrupt has left of it.
+    _brief = NO_GUARD
     #: The context that ends the guard, while it is open.
     _held: AbstractContextManager[Guard] | None = None
 
@@ -442,6 +450,7 @@ class AtomicOperation(Operation):
         verdict: Verdict | None = None
         try:
             with self.store.guard(self.ticket, takeover=True) as guard:
+                self._brief = guard
                 found = guard.record
                 if found is not None:
                     self.record = found
@@ -466,10 +475,15 @@ class AtomicOperation(Operation):
     # ------------------------------------------------------------------------------------- the work's own transaction
 
     def close(self) -> None:
-        held, self._held = self._held, None
-        if held is not None:
-            self._guard.set_rollback()
-            held.__exit__(None, None, None)
+        held = self._held
+        try:
+            if held is not None:
+                self._guard.set_rollback()
+                held.__exit__(None, None, None)
+        finally:
+            self._brief.restore()
+            self._guard.restore()
+            self._held = None
 
     def needs_rollback(self) -> bool:
         return self._guard.needs_rollback()
@@ -512,10 +526,10 @@ class AtomicOperation(Operation):
                 self._withhold(conclusions.FAILED_AS[self._on_failure])
             if not committing:
                 self._guard.set_rollback()
+            self._end(conclusion.state, committing, outcome, ttl, succeeded=succeeded)
         except BaseException:
             self.close()
             raise
-        self._end(conclusion.state, committing, outcome, ttl, succeeded=succeeded)
 
     def _conclude(self, ended: WorkResult, succeeded: bool, undone: Rollback) -> Conclusion:
         """Return how the call ends by the rules. Raises what the guard has refused, and `TransactionLost`."""
@@ -547,11 +561,13 @@ class AtomicOperation(Operation):
         self, state: SettledState, committing: bool, outcome: Outcome | None, ttl: float | None, *, succeeded: bool
     ) -> None:
         """End the guard, and report what has become of the call."""
-        guard, held, self._held = self._guard, self._held, None
+        guard, held = self._guard, self._held
         try:
             if held is not None:
                 held.__exit__(None, None, None)
         except Exception as error:
+            guard.restore()
+            self._held = None
             if guard.committed:  # an on_commit callback failed after COMMIT: everything is committed
                 self._report(state)
             elif isinstance(error, OutcomeUnknown):
@@ -561,6 +577,7 @@ class AtomicOperation(Operation):
             else:
                 self._release(error if isinstance(error, TransactionLost) else None, cause=error)
             raise
+        self._held = None
         if guard.committed and committing:
             self._report(state)
         elif committing and succeeded:
@@ -636,6 +653,7 @@ class AtomicOperation(Operation):
             try:
                 settled = self._settle_restored(state, settlement)
             except Exception as error:  # noqa: BLE001 - see above
+                self._brief.restore()
                 if not may_retry(began):
                     self._report(None, None if isinstance(error, LostRace) else error)
                     return
@@ -657,6 +675,7 @@ class AtomicOperation(Operation):
 
     def _settle_locked(self, state: SettledState, settlement: Settlement) -> bool:
         with suppress(OwnershipLost), self.store.guard(self.ticket) as guard:
+            self._brief = guard
             settled = self._is_still_ours(guard, settlement) and self.store.settle(self.ticket, settlement)
             if settled:
                 self._write_event(state)

@@ -6,7 +6,6 @@ import random
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 from ..core.concurrency import reset_in_children
 from ..core.rules import Race, pause_after
@@ -41,31 +40,40 @@ class Races:
 
 
 class WaitSlots:
-    """The number of threads in this process that wait for other work."""
+    """The threads in this process that wait for other work.
+
+    Without a lock, which an interrupt could leave locked: at worst two that come at one moment both get the last slot.
+    """
 
     def __init__(self) -> None:
         self.reset_after_fork()
         reset_in_children(self)
 
     def reset_after_fork(self) -> None:
-        """Reset the count: after a fork the parent's threads do not exist."""
-        self.count = 0
-        self._lock = threading.Lock()
+        """Forget those that wait: after a fork the parent's threads do not exist."""
+        self._waiting: set[int] = set()
 
-    @contextmanager
-    def acquire(self) -> Iterator[bool]:
-        """Return whether one more thread may wait: a quarter of those alive, and always one.
+    @property
+    def count(self) -> int:
+        return len(self._waiting)
+
+    def most(self) -> int:
+        """Return how many may wait: a quarter of the threads that are alive, and always one.
 
         Servers start their threads on demand, so a process with room for many may have only two when the duplicate comes.
         """
-        with self._lock:
-            admitted = self.count < max(1, threading.active_count() // 4)
-            self.count += admitted
-        try:
-            yield admitted
-        finally:
-            with self._lock:
-                self.count -= admitted
+        return max(1, threading.active_count() // 4)
+
+    def enter(self) -> bool:
+        """Return whether this thread, too, may wait. leave() must follow."""
+        admitted = self.count < self.most()
+        if admitted:
+            self._waiting.add(threading.get_ident())
+        return admitted
+
+    def leave(self) -> None:
+        """Note that this thread waits no longer. May be called any number of times."""
+        self._waiting.discard(threading.get_ident())
 
 
 wait_slots = WaitSlots()

@@ -151,6 +151,8 @@ class FunctionCall:
     operation: Operation
     #: What the work sees, once it runs; or `on_takeover`.
     current: CurrentOperation
+    #: May it be current? It is left then, wherever an interrupt has cut the call.
+    _runs = False
     _course: Course | None = None
 
     def __init__(self, plan: Plan, payload: Any, key: str, *, reports: bool = True) -> None:
@@ -178,9 +180,10 @@ class FunctionCall:
             self.operation = make(plan.store, ticket, plan.observer, on_failure=plan.policy.on_failure)
         else:
             self.operation = AtomicOperation(plan.store, ticket, plan.observer, on_failure=plan.policy.on_failure)
-        self.outer = CURRENT.get()
-        if self.outer is not None:
-            self.outer = living(self.outer)
+        self.outer: CurrentOperation | None = None
+        current = CURRENT.get()
+        if isinstance(current, CurrentOperation):
+            self.outer = living(current)
             if self.outer is not None and self.outer.holds(self.operation):
                 raise self.naming(CalledItself())
 
@@ -188,7 +191,16 @@ class FunctionCall:
         """Return the context in which the function runs with these arguments."""
         plan = self.plan
         self.current = plan.handle(self.operation, self.outer, plan.policy, BoundCall(self.terms, args, kwargs))
+        self._runs = True
         return self.current
+
+    def _leave(self) -> None:
+        """Leave nothing behind, wherever an interrupt has cut the call: no current operation, transaction or lease."""
+        try:
+            self.operation.close()
+        finally:
+            if self._runs:
+                self.current._leave()  # noqa: SLF001 - ours
 
     @property
     def course(self) -> Course:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from ..core.policy import Resolved
@@ -30,8 +30,9 @@ class CurrentOperation(OperationHandle):
     #: Has its work ended? A task that it started still sees it.
     _over = False
     _outer: CurrentOperation | None = None
-    _token: Token[CurrentOperation | None]
-    _outer_step: Token[RunningStep | None]
+    #: What was current before. It is restored by value: an interrupt may lose a token, or come when it was used.
+    _previous: CurrentOperation | Unguarded | None = None
+    _outer_step: RunningStep | None = None
 
     def __init__(
         self,
@@ -44,14 +45,24 @@ class CurrentOperation(OperationHandle):
         self.seconds, self.is_held = None, False
 
     def __enter__(self) -> None:
-        self._token = CURRENT.set(self)
-        self._outer_step = CURRENT_STEP.set(None)  # a call inside a step has steps of its own
+        self._previous = CURRENT.get()
+        self._outer_step = CURRENT_STEP.get()
+        CURRENT.set(self)
+        CURRENT_STEP.set(None)  # a call inside a step has steps of its own
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        _left(error, self._token, self._outer_step)
+        self._leave()
+        if isinstance(error, ResponseNotStored):
+            error.inside = True  # it belongs to another call: this one is not done
+
+    def _leave(self) -> None:
+        """Make current what was before. May be called any number of times, and where it was never entered."""
         self._over = True
+        if CURRENT.get() is self:  # not in another context, such as that of a task which closes this one's coroutine
+            CURRENT_STEP.set(self._outer_step)
+            CURRENT.set(self._previous)
         # Otherwise a chain of tasks would hold all of them.
-        del self._token, self._outer_step
+        self._previous = self._outer_step = None
         if self._outer is not None:
             self._outer = living(self._outer)
 
@@ -82,34 +93,31 @@ def living(call: CurrentOperation | None) -> CurrentOperation | None:
     return call
 
 
-CURRENT: ContextVar[CurrentOperation | None] = ContextVar("django_idempotency_current", default=None)
+CURRENT: ContextVar[CurrentOperation | Unguarded | None] = ContextVar("django_idempotency_current", default=None)
 
 
 def current_operation() -> CurrentOperation | None:
     """Return the innermost guarded call that runs here; `None` outside one, and in a call that runs unguarded."""
-    return CURRENT.get()
+    current = CURRENT.get()
+    return current if isinstance(current, CurrentOperation) else None
 
 
 class Unguarded:
     """The context of a call that runs unguarded: it must not use the keys of a call around it."""
 
-    _token: Token[CurrentOperation | None]
+    _previous: CurrentOperation | Unguarded | None = None
 
     def __enter__(self) -> None:
-        self._token = CURRENT.set(None)
+        self._previous = CURRENT.get()
+        CURRENT.set(self)
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        _left(error, self._token)
+        self._leave()
+        if isinstance(error, ResponseNotStored):
+            error.inside = True
 
-
-def _left(error: object, token: Token[CurrentOperation | None], step: Token[RunningStep | None] | None = None) -> None:
-    """Restore the previous current operation, and step."""
-    try:
-        CURRENT.reset(token)
-        if step is not None:
-            CURRENT_STEP.reset(step)
-    except ValueError:  # a coroutine that another task closed has left its own context
-        if not isinstance(error, GeneratorExit):
-            raise
-    if isinstance(error, ResponseNotStored):
-        error.inside = True  # it belongs to another call: this one is not done
+    def _leave(self) -> None:
+        """See CurrentOperation._leave()."""
+        if CURRENT.get() is self:
+            CURRENT.set(self._previous)
+        self._previous = None

@@ -10,9 +10,10 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from functools import lru_cache
 from os import environ
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from asgiref.sync import sync_to_async
+from django.db import Error
 
 from ..core import rules
 from ..core.conclusions import SettledState, WorkResult
@@ -67,6 +68,10 @@ class CallEnd(NamedTuple):
     succeeded: bool = False
 
 
+#: A call under a key, or the context in which a function runs unguarded.
+Begun: TypeAlias = FunctionCall | CurrentOperation | Unguarded
+
+
 def keyed(terms: FunctionTerms, key: str | None) -> Callable[..., Any]:
     """Return the guarded function, under a key of its own or (`None`) the selected one."""
     if terms.is_async:
@@ -86,7 +91,7 @@ def keyed(terms: FunctionTerms, key: str | None) -> Callable[..., Any]:
 
 def begin(
     terms: FunctionTerms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | None, reports: bool = True
-) -> FunctionCall | CurrentOperation | Unguarded:
+) -> Begun:
     """Return the call, or the context in which to run the function unguarded. Raises only before anything has run."""
     payload = terms.payload(args, kwargs)
     if (switch.overrides or environ.get(switch.VARIABLE)) and not switch.enabled():
@@ -114,34 +119,53 @@ def run(
     Raises `InProgress`, `RequestMismatch`, `ResponseNotStored`, `HeldForPerson`, `StoreUnavailable`, the function's own
     exceptions, and those of `AtomicOperation.settle`.
     """
+    begun: list[Begun] = []
+    try:
+        return _run(begun, terms, args, kwargs, key=key, reports=reports)
+    except BaseException:
+        for call in begun:
+            call._leave()  # noqa: SLF001 - ours
+        raise
+
+
+def _run(
+    begun: list[Begun],
+    terms: FunctionTerms,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *,
+    key: str | None,
+    reports: bool,
+) -> tuple[Any, bool, bool]:
+    """See run(), which ends what has begun if an interrupt cuts this. Not in one function: Python covers no nested `try:`."""
     call = begin(terms, args, kwargs, key, reports)
+    begun.append(call)
     if not isinstance(call, FunctionCall):
         with call:
             return terms.function(*args, **kwargs), False, False
     try:
+        verdict = call.operation.open(call.plan.patience)
+    except StoreUnavailable as error:
+        call.go_without_store(error)
+        with call.running(args, kwargs):
+            return terms.function(*args, **kwargs), False, False
+    if not isinstance(verdict, Execute):
+        return replayed(call, verdict), True, True
+    if call.plan.source is not None:
+        call.count(verdict)
+    end = call.plan.takeovers.decide(call) if verdict.takeover and call.plan.takeovers is not None else None
+    if end is None:
+        current = call.running(args, kwargs)
         try:
-            verdict = call.operation.open(call.plan.patience)
-        except StoreUnavailable as error:
-            call.go_without_store(error)
-            with call.running(args, kwargs):
-                return terms.function(*args, **kwargs), False, False
-        if not isinstance(verdict, Execute):
-            return replayed(call, verdict), True, True
-        if call.plan.source is not None:
-            call.count(verdict)
-        end = call.plan.takeovers.decide(call) if verdict.takeover and call.plan.takeovers is not None else None
-        if end is None:
-            try:
-                with call.running(args, kwargs):
-                    end = end_of_result(call, terms.function(*args, **kwargs))
-            except BaseException as error:  # noqa: BLE001 - raised again
-                call.course.left_by(error)
-                settle(call, end_of_error(call, error))
-                raise leaving(call, error)  # noqa: B904 - its cause is its own
-        settle(call, end)
-    except BaseException:
-        call.operation.close()
-        raise
+            with current:
+                end = end_of_result(call, terms.function(*args, **kwargs))
+        except BaseException as error:  # noqa: BLE001 - raised again
+            call.course.left_by(error)
+            settle(call, end_of_error(call, error))
+            raise leaving(call, error)  # noqa: B904 - its cause is its own
+    call.operation.settle(end.work_result, end.outcome, end.ttl)
+    if call.plan.has_course and _is_completed(call, end):
+        call.course.completed()
     if end.raised is not None:
         raise end.raised
     return end.returned, False, True
@@ -154,7 +178,27 @@ async def arun(
     terms: FunctionTerms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | None = None, reports: bool = True
 ) -> tuple[Any, bool, bool]:
     """See run(). A cancellation never frees a key early."""
+    begun: list[Begun] = []
+    try:
+        return await _arun(begun, terms, args, kwargs, key=key, reports=reports)
+    except BaseException:
+        for call in begun:
+            call._leave()  # noqa: SLF001 - ours
+        raise
+
+
+async def _arun(
+    begun: list[Begun],
+    terms: FunctionTerms,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *,
+    key: str | None,
+    reports: bool,
+) -> tuple[Any, bool, bool]:
+    """See _run()."""
     call = begin(terms, args, kwargs, key, reports)
+    begun.append(call)
     if not isinstance(call, FunctionCall):
         with call:
             return await terms.function(*args, **kwargs), False, False
@@ -175,8 +219,9 @@ async def arun(
         call.count(verdict)
     end = await call.plan.takeovers.adecide(call) if verdict.takeover and call.plan.takeovers is not None else None
     if end is None:
+        current = call.running(args, kwargs)
         try:
-            with call.running(args, kwargs):
+            with current:
                 end = end_of_result(call, await terms.function(*args, **kwargs))
         except GeneratorExit as closed:  # nothing can be awaited any more, and an aborted run writes nothing
             settle(call, end_of_error(call, closed))
@@ -215,8 +260,16 @@ def end_of_result(call: FunctionCall, result: Any) -> CallEnd:
         return decided
     try:
         outcome = _outcome(call, OutcomeKind.RESULT, call.terms.results.dump, result)
-    except Exception as error:  # noqa: BLE001 - including a serializer's error: the work is done
+    except (Unstorable, Error) as error:  # the work is done, and its settle knows whether the database has undone it
         outcome = _unstored(call, OutcomeKind.RESULT, error)
+    except Exception as cut:
+        if not call.plan.leases:
+            raise  # as in the work: it is rolled back, and a retry does it again
+        # No rollback can take back what a lease's work has done: it is remembered, and the worker hears of its time limit.
+        outcome = _outcome(call, OutcomeKind.RESULT, call.terms.results.dump, result)
+        return CallEnd(
+            work_result=WorkResult.KEPT, outcome=outcome, ttl=call.current.seconds, raised=cut, succeeded=True
+        )
     return CallEnd(
         work_result=WorkResult.KEPT, outcome=outcome, ttl=call.current.seconds, returned=result, succeeded=True
     )
@@ -254,7 +307,7 @@ def end_of_error(call: FunctionCall, error: BaseException) -> CallEnd:
     call.operation.set_rollback()
     try:
         outcome = _outcome(call, OutcomeKind.ERROR, call.plan.keeping.dump_error, error, kept)
-    except Exception as unstorable:  # noqa: BLE001 - as above
+    except Unstorable as unstorable:
         outcome = _unstored(call, OutcomeKind.ERROR, unstorable)
     return CallEnd(work_result=WorkResult.KEPT, outcome=outcome, ttl=call.current.seconds)
 

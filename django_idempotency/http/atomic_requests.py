@@ -96,6 +96,11 @@ class OpenedTransactions:
                 return cause
         return Rollback.NONE
 
+    def restore(self) -> None:
+        """Leave none of them open, wherever an interrupt has cut their end. A guard ends one that it has taken over."""
+        for block in reversed(self.blocks):
+            block.restore()
+
     def on(self, alias: str | None) -> Block | None:
         """Return the one on a database."""
         return next((block for block in self.blocks if block.using == alias), None)
@@ -123,7 +128,12 @@ def atomic_requests(
 @contextmanager
 def _open(aliases: list[str], *, noted: bool) -> Iterator[OpenedTransactions]:
     blocks = [Block(alias, noted=noted) for alias in reversed(aliases)]  # as Django nests them
-    with ExitStack() as stack:
-        for block in blocks:
-            stack.enter_context(block)
-        yield OpenedTransactions(blocks)
+    opened = OpenedTransactions(blocks)
+    try:
+        with ExitStack() as stack:
+            for block in blocks:
+                stack.enter_context(block)
+            yield opened
+    except BaseException:
+        opened.restore()
+        raise

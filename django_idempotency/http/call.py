@@ -557,6 +557,16 @@ class Call:
 
     # ------------------------------------------------------------------------------------------------- on its response
 
+    def close(self) -> None:
+        """Leave nothing behind, wherever an interrupt has cut it. After its end it does nothing."""
+        try:
+            self.operation.close()
+        finally:
+            for block in reversed(self.within.blocks):
+                block.drop()
+            if self.exchange.call is self:
+                self.exchange.call = None
+
     def _leave(self) -> HeaderStatus:
         """Detach from a finished request: if it is sent through the view again, it is guarded again.
 

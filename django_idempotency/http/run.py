@@ -55,13 +55,17 @@ def run(
         return respond(problem, request)
     if call is None:
         return run_unguarded(request, work, non_atomic)
-    return run_call(call, request, work, non_atomic=non_atomic, respond=respond)
+    try:
+        return run_call(call, request, work, non_atomic=non_atomic, respond=respond)
+    except BaseException:
+        call.close()
+        raise
 
 
 def run_call(
     call: Call, request: HttpRequest, work: Work, *, non_atomic: AbstractSet[str], respond: Respond = problem_response
 ) -> HttpResponseBase:
-    """Run a view under its call."""
+    """Run a view under its call. Who calls this closes the call where anything leaves it, such as a time limit."""
     returned = None
     try:
         if (replay := call.open()) is not None:
@@ -90,7 +94,11 @@ async def arun(
         return await aproblem_response(problem, request)
     if call is None:
         return await arun_unguarded(request, work)
-    return await arun_call(call, request, work)
+    try:
+        return await arun_call(call, request, work)
+    except BaseException:
+        call.close()
+        raise
 
 
 async def arun_call(call: Call, request: HttpRequest, work: AsyncWork) -> HttpResponseBase:

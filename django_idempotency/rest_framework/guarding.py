@@ -39,7 +39,7 @@ from ..http.atomic_requests import (
 )
 from ..http.bodies import keep
 from ..http.call import Call
-from ..http.exchange import call_on, exchange_of, note, stamp, without_key
+from ..http.exchange import Exchange, call_on, exchange_of, note, stamp, without_key
 from ..http.kinds import kind_of
 from ..http.markers import MARK, UNMARKED, names_used
 from ..http.plan import ANY_POLICY, asking, may_refuse, plan_of
@@ -180,7 +180,12 @@ class GuardedView:
             with atomic_requests(non_atomic, noted=False):
                 return self._view(request, *args, **kwargs)
         run = functools.partial(self._view, request, *args, **kwargs)
-        return enter(request, run, non_atomic=non_atomic)
+        entry = ViewEntry(non_atomic)
+        try:
+            return enter(request, run, entry)
+        except BaseException:
+            entry.close()
+            raise
 
 
 def is_keyless(request: HttpRequest, terms: ViewTerms) -> bool:
@@ -238,6 +243,25 @@ class ViewEntry:
     depths: dict[str, int] = field(default_factory=dict)
     #: Has the call ended already, inside a transaction around that dispatch?
     ended: bool = False
+    #: The call from before it is opened, and what has replaced the handler of the view.
+    begun: Call | None = None
+    guard: _GuardedHandler | None = None
+    #: What is noted of the request, and the entry that it had before.
+    exchange: Exchange | None = None
+    outer: Any = None
+
+    def close(self) -> None:
+        """Leave nothing behind, wherever an interrupt has cut the request. After its end it does nothing."""
+        try:
+            if self.begun is not None:
+                self.begun.close()
+        finally:
+            if self.guard is not None:
+                self.guard.leave()
+            for block in reversed(self.opened.blocks):
+                block.drop()
+            if self.exchange is not None and self.exchange.entry is self:
+                self.exchange.entry = self.outer
 
     def respond_to(self, problem: Problem) -> HttpResponseBase:
         """Return the response to a problem: from the project's exception handler, or a problem document."""
@@ -272,12 +296,17 @@ def headed(response: HttpResponseBase, problem: Problem, request: HttpRequest) -
     return response
 
 
-def enter(request: HttpRequest, run: Run, *, non_atomic: AbstractSet[str]) -> HttpResponseBase:
-    """Run a view as Django would under ATOMIC_REQUESTS, and settle the call if its guard has opened one."""
-    entry, response, exchange = ViewEntry(non_atomic), None, exchange_of(request)
-    outer, exchange.entry = exchange.entry, entry
+def enter(request: HttpRequest, run: Run, entry: ViewEntry) -> HttpResponseBase:
+    """Run a view as Django would under ATOMIC_REQUESTS, and settle the call if its guard has opened one.
+
+    Who calls this closes the entry where anything leaves it, such as a time limit.
+    """
+    response = None
+    entry.exchange = exchange = exchange_of(request)
+    entry.outer = exchange.entry
+    exchange.entry = entry
     try:
-        with atomic_requests(non_atomic) as entry.opened:
+        with atomic_requests(entry.non_atomic) as entry.opened:
             entry.depths = {each.alias: len(each.atomic_blocks) for each in connections.all(initialized_only=True)}
             response = run()
             if entry.call is not None and not entry.ended:
@@ -291,7 +320,7 @@ def enter(request: HttpRequest, run: Run, *, non_atomic: AbstractSet[str]) -> Ht
             raise
         return entry.respond_to(entry.call.fail(error, committed=lambda: response if entry.opened.committed else None))
     finally:
-        exchange.entry = outer
+        exchange.entry = entry.outer
     if entry.call is None or entry.ended:
         if exchange.concluding is not None:
             conclude(request, response)
@@ -300,6 +329,16 @@ def enter(request: HttpRequest, run: Run, *, non_atomic: AbstractSet[str]) -> Ht
         return entry.call.settle(response)
     except Problem as problem:
         return entry.respond_to(problem)
+
+
+def _enter_anew(request: HttpRequest, run: Run) -> HttpResponseBase:
+    """Enter a view whose transactions Django or another entry has opened."""
+    entry = ViewEntry(ALL_ALIASES)
+    try:
+        return enter(request, run, entry)
+    except BaseException:
+        entry.close()
+        raise
 
 
 def dispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run) -> HttpResponseBase:
@@ -311,7 +350,7 @@ def dispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run) -> Htt
     entry = None if exchange is None else exchange.entry
     if not isinstance(entry, ViewEntry) or entry.view is not None:  # not by as_view(), or the request's second view
         again = functools.partial(dispatch, view, request, terms, run)
-        return enter(request, again, non_atomic=ALL_ALIASES)
+        return _enter_anew(request, again)
     entry.view = view
     name = (request.method or "").lower()
     handler = getattr(view, name, None) if name in view.http_method_names else None
@@ -323,9 +362,9 @@ def dispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run) -> Htt
         _refuse_async(view, request, terms)
     if terms.fixed is not None or terms.carries_key(request):  # may its body be compared, as far as is known by now?
         keep(request)
-    guard = _GuardedHandler(entry, terms, handler)
+    guard = entry.guard = _GuardedHandler(entry, terms, handler, view, name, name in vars(view))
     try:
-        response = _with_guard(view, name, guard, run)
+        response = _with_guard(guard, run)
     except DispatchFinished as finished:
         return finished.args[0]
     if entry.call is not None:
@@ -338,18 +377,23 @@ def dispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run) -> Htt
     return stamp(request, response)
 
 
-def _with_guard(view: Any, name: str, guard: _GuardedHandler, run: Run) -> HttpResponseBase:
+def _with_guard(guard: _GuardedHandler, run: Run) -> HttpResponseBase:
     """Put the guard in the handler's place while DRF's own dispatch runs."""
-    of_instance = name in vars(view)  # a ViewSet's
-    setattr(view, name, functools.wraps(guard.handler)(guard))
+    view = guard.view
     try:
+        setattr(view, guard.name, functools.wraps(guard.handler)(guard))
         response = run()
-    finally:
-        delattr(view, name)  # the guard leads back to the view
+    except BaseException:
+        if guard.joins and guard.entry.begun is not None:  # the transaction of the project ends next
+            guard.entry.begun.close()
+        raise
+    finally:  # as guard.leave(), which costs a call
         if guard.inside is not None:
             guard.inside.leave()
-        if of_instance:  # the response is not rendered yet, and renderers read it from the view
-            setattr(view, name, guard.handler)
+        if guard.of_instance:
+            setattr(view, guard.name, guard.handler)
+        else:
+            vars(view).pop(guard.name, None)
     return response if guard.problem is None else headed(response, guard.problem, view.request._request)
 
 
@@ -382,15 +426,30 @@ def _leave(request: HttpRequest, *, exempt: bool) -> None:
 class _GuardedHandler:
     """Replaces one handler, for one request."""
 
-    _entry: ViewEntry
+    entry: ViewEntry
     _terms: ViewTerms
     handler: Any
+    #: The view, the name of its handler, and whether the view itself has that, as a ViewSet does, and not its class.
+    view: Any
+    name: str
+    of_instance: bool
+    #: Is the call inside a transaction of the project's around the view's dispatch?
+    joins: bool = False
     #: Has the view called it? Before that, DRF may refuse the request.
     reached: bool = False
     #: The problem that went to the project's own exception handler.
     problem: Problem | None = None
     #: Ends the call, inside a transaction of the project's around the view's dispatch.
     inside: Inside | None = None
+
+    def leave(self) -> None:
+        """Give the view back what was replaced. May be called any number of times."""
+        if self.inside is not None:
+            self.inside.leave()
+        if self.of_instance:  # the response is not rendered yet, and renderers read it from the view
+            setattr(self.view, self.name, self.handler)
+        else:
+            vars(self.view).pop(self.name, None)  # the guard leads back to the view
 
     def __call__(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         self.reached = True
@@ -407,21 +466,21 @@ class _GuardedHandler:
         except OperationUnknown as problem:  # derive() without a store
             return self._respond(problem, request)
         except Exception as error:
-            guarding = self._entry.call
+            guarding = self.entry.call
             if guarding is not None and (left := guarding.course.left_by(error)) is not None:
                 return self._respond(left, request)
             raise
 
     def _respond(self, problem: Problem, request: Any) -> Any:
         """Return the response to a problem. The project's own exception handler makes it, if there is one."""
-        if not problems.has_own_handler(self._entry.view):
+        if not problems.has_own_handler(self.entry.view):
             return problem_response(problem, request._request)
         note_problem(request._request, problem)
         self.problem = problem
         raise IdempotencyException(problem, request._request) from problem
 
     def _open(self, request: Any) -> None:
-        http, entry = request._request, self._entry
+        http, entry = request._request, self.entry
         call = admit(
             http,
             self._terms.fixed or self._terms.policy_of(entry.view),
@@ -438,6 +497,8 @@ class _GuardedHandler:
         # Has a transaction been opened on the database of an atomic guard since the view was entered?
         alias = call.atomic_alias
         inside = alias is not None and len(connections[alias].atomic_blocks) > entry.depths.get(alias, 0)
+        self.joins = inside
+        entry.begun = call
         if (replay := call.open(NONE_OPENED if inside else entry.opened)) is not None:
             raise DispatchFinished(replay)
         entry.call = call

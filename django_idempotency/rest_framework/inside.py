@@ -67,11 +67,12 @@ class Inside:
 
     def leave(self) -> None:
         """Give the view its methods back."""
-        replaced, self._replaced = self._replaced, None
+        replaced = self._replaced
         if replaced is not None:
             for name in _ENDS:
                 vars(self._view).pop(name, None)
             vars(self._view).update(replaced)
+            self._replaced = None
 
     def _handle(self, error: Exception) -> Any:
         self.leave()

@@ -21,7 +21,16 @@ from ..http.atomic_requests import non_atomic_aliases
 from ..http.layers import Origin, layers_of, origin_of, untraced
 from ..http.markers import handler_of, is_unawaited, mark, next_method
 from ..http.responses import Raising
-from .guarding import IdempotentViewMixin, ViewTerms, asynchronous, dispatch, enter, guarded_view, view_terms_of
+from .guarding import (
+    IdempotentViewMixin,
+    ViewEntry,
+    ViewTerms,
+    asynchronous,
+    dispatch,
+    enter,
+    guarded_view,
+    view_terms_of,
+)
 
 
 def guard_class(cls: type[Any], policy: Policy) -> type[Any]:
@@ -108,10 +117,14 @@ def run_with_mixin(
     if handler_of(callback, request.method or "") is None and not is_undecorated(callback):
         return None  # such as cache_page(…)(ListView.as_view()): nothing to guard, it responds with 405
     run = functools.partial(_adapted(callback, ViewTerms(policy, strict=False)), request, *args, **kwargs)
+    entry = ViewEntry(non_atomic_aliases(callback))
     try:
-        return enter(request, run, non_atomic=non_atomic_aliases(callback))
-    except Exception as error:  # noqa: BLE001 - raised again, where Django shows it to the middlewares
-        return Raising(error)
+        return enter(request, run, entry)
+    except BaseException as error:
+        entry.close()
+        if not isinstance(error, Exception):
+            raise
+        return Raising(error)  # raised again, where Django shows it to the middlewares
 
 
 def is_undecorated(callback: Any) -> bool:

@@ -51,6 +51,9 @@ class Guard:
     ) -> None:
         pass
 
+    def restore(self) -> None:
+        """Leave nothing of the guard behind, wherever an interrupt has cut it. Does nothing after its end."""
+
     def mark(self) -> None:
         """Mark the transaction before the work begins, if it has no identity of its own."""
 

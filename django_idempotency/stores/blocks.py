@@ -11,17 +11,78 @@ The claim joins that transaction: a duplicate waits for it, for at most a second
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
-from django.db import connections, transaction
+from django.db import Error, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from ..core.conclusions import Rollback
 from .base import Guard
 from .marks import RollbackMarks
+
+
+class Before(NamedTuple):
+    """What was open on a connection before a call of ours, so that an interrupt leaves nothing of the call behind.
+
+    A time limit may raise at any line, also between a change of the connection and what undoes it.
+    """
+
+    connection: BaseDatabaseWrapper
+    in_atomic_block: bool
+    blocks: int
+    savepoints: int
+
+    def restore(self) -> None:
+        """Make the connection as it was. Does nothing if it is so, and may be called any number of times.
+
+        A transaction that the call has left open is rolled back by closing its connection, since nobody knows what the
+        interrupt has cut. A caller's transaction is marked for rollback instead, and the caller ends it.
+        """
+        connection = self.connection
+        if not self.in_atomic_block:
+            if _is_open(connection):
+                drop(connection)
+        elif len(connection.atomic_blocks) > self.blocks or len(connection.savepoint_ids) > self.savepoints:
+            del connection.atomic_blocks[self.blocks :]
+            del connection.savepoint_ids[self.savepoints :]
+            connection.needs_rollback = True
+
+
+def drop(connection: BaseDatabaseWrapper) -> None:
+    """Close a connection whatever is open on it: its server rolls that back. The next statement connects anew."""
+    connection.in_atomic_block = False  # otherwise it would stay until the end of a block that nobody ends
+    connection.closed_in_transaction = False
+    connection.needs_rollback = False
+    connection.run_commit_hooks_on_set_autocommit_on = False
+    connection.atomic_blocks.clear()
+    connection.savepoint_ids.clear()
+    with suppress(Error):
+        connection.close()
+    if connection.connection is not None:  # SQLite in memory, which Django leaves open
+        connection.rollback()
+        connection.set_autocommit(True)
+
+
+def drop_if_cut(connection: BaseDatabaseWrapper) -> None:
+    """Close a connection outside a transaction if an interrupt has cut a statement on it: no other could be executed."""
+    if not connection.in_atomic_block and _is_open(connection):
+        drop(connection)
+
+
+def _is_open(connection: BaseDatabaseWrapper) -> bool:
+    """Has a connection an open transaction, or what remains of one? Nothing is asked of its server."""
+    if connection.in_atomic_block or connection.run_on_commit:
+        return True
+    driver: Any = connection.connection
+    if driver is None:
+        return False
+    if connection.autocommit != connection.settings_dict["AUTOCOMMIT"] or getattr(driver, "in_transaction", False):
+        return True
+    status = getattr(getattr(driver, "info", None), "transaction_status", None)
+    return status is not None and int(status) != 0
 
 
 class Block:
@@ -31,8 +92,10 @@ class Block:
         self.using = using
         self._noted = noted
         self._atomic: Any = None
+        connection = connections[using]
         #: Is it inside another one, such as a test case's? Then it is a savepoint.
-        self.joined = False
+        self.joined = connection.in_atomic_block
+        self._before = Before(connection, self.joined, len(connection.atomic_blocks), len(connection.savepoint_ids))
         #: Has a guard taken it over? Then the guard ends it, and not its own context.
         self.taken = False
         #: Are its writes committed? Known only if `noted`, or after take().
@@ -43,7 +106,6 @@ class Block:
         self._heard: Callable[[], None] | None = None
 
     def __enter__(self) -> None:
-        self.joined = connections[self.using].in_atomic_block
         atomic = transaction.atomic(using=self.using)
         atomic.__enter__()
         self._atomic = atomic
@@ -66,6 +128,16 @@ class Block:
         if raised[0] is None:
             self.undone = self._marks.cause()
         atomic.__exit__(*raised)
+
+    def restore(self) -> None:
+        """Leave nothing of it behind, wherever an interrupt has cut its end. Does nothing to one that a guard ends."""
+        if not self.taken:
+            self.drop()
+
+    def drop(self) -> None:
+        """Leave nothing of it behind, whoever should have ended it: the request is over."""
+        self._marks.restore()
+        self._before.restore()
 
     def _note(self) -> None:
         self.committed = True

@@ -43,6 +43,11 @@ class RollbackMarks:
         else:
             self._connection.set_rollback = self._heard_before  # type: ignore[method-assign, assignment]
 
+    def restore(self) -> None:
+        """Leave it if it still hears, wherever an interrupt has come."""
+        if hasattr(self, "_connection") and vars(self._connection).get("set_rollback") == self._hear:
+            self.leave()
+
     def _hear(self, rollback: bool) -> None:
         connection: Any = self._connection
         asked = rollback and (self.asked or not connection.needs_rollback)

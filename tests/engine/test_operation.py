@@ -408,7 +408,7 @@ def test_aopen_loses_a_race(claims: list[Any], verdict: object, event: str) -> N
 def test_a_call_that_may_wait_waits_after_a_lost_race(monkeypatch: pytest.MonkeyPatch) -> None:
     """`on_busy="wait"` outlasts what is in the way of its claim, whoever that is."""
     monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
-    monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.count", -10)
+    monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.most", lambda: 10)
     done = record_of(LEASED, status=Status.COMPLETED, outcome=OUTCOME)
     for opening in (lambda call: call.open(wait=20), lambda call: asyncio.run(call.aopen(wait=20))):
         call, listener = operation(FakeStore(claims=[*[LostRace()] * CONFLICTS, done]), lease=True)
@@ -421,7 +421,7 @@ def test_a_store_that_goes_while_a_twin_waits(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
     theirs = record_of(LEASED._replace(owner=uuid4()))
     for opening in (lambda call: call.open(wait=0.01), lambda call: asyncio.run(call.aopen(wait=0.01))):
-        monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.count", -10)
+        monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.most", lambda: 10)
         call, _ = operation(FakeStore(claims=[theirs, *[StoreUnavailable()] * 100]), lease=True)
         assert isinstance(opening(call), Busy)
 
@@ -430,7 +430,7 @@ def test_a_store_that_goes_while_a_twin_waits(monkeypatch: pytest.MonkeyPatch) -
 def test_a_claim_whose_answer_was_lost(attempt: int, event: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next claim finds the record ours, but not how: a later attempt counts as a takeover, a first one does not."""
     monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
-    monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.count", -10)
+    monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.most", lambda: 10)
     theirs, ours = record_of(LEASED._replace(owner=uuid4())), record_of(LEASED, attempt=attempt)
     for opening in (lambda call: call.open(wait=20), lambda call: asyncio.run(call.aopen(wait=20))):
         call, listener = operation(FakeStore(claims=[theirs, StoreUnavailable(), ours]), lease=True)
@@ -440,7 +440,7 @@ def test_a_claim_whose_answer_was_lost(attempt: int, event: str, monkeypatch: py
 
 def test_a_store_that_goes_is_not_hammered(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wait that fails at once is still followed by a pause."""
-    monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.count", -10)
+    monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.most", lambda: 10)
     store = FakeStore(claims=[record_of(LEASED._replace(owner=uuid4())), *[StoreUnavailable()] * 100])
     waits: list[float] = []
 
@@ -556,12 +556,12 @@ def test_an_interrupt_as_the_work_would_begin(
 @pytest.mark.parametrize("lease", [False, True])
 def test_an_interrupt_while_it_waits(lease: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """We own nothing, so nothing is written, and the slot of the waiting thread is free."""
-    monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.count", -10)
+    monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.most", lambda: 10)
     call, listener = operation(store := FakeStore(claims=[THEIRS]), lease=lease)
     monkeypatch.setattr(store, "wait", raising(Interrupt))
     with pytest.raises(Interrupt):
         call.open(wait=20)
-    assert (store.trace, listener.events, wait_slots.count) == (["claim"], [], -10)
+    assert (store.trace, listener.events, wait_slots.count) == (["claim"], [], 0)
 
 
 @pytest.mark.parametrize(("claimed", "left"), [({}, [Status.FREE]), ({"attempt": 2, "taken": True}, [])])

@@ -166,7 +166,7 @@ def test_a_refusal_about_a_known_key(meter: RecordingMeter) -> None:
 
 def test_busy_and_waited(meter: RecordingMeter, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request that waits is counted when the wait is over, with its length."""
-    monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.count", -10)  # a slot is free
+    monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.most", lambda: 10)  # a slot is free
     post("waiting")
     now = datetime.now(timezone.utc)
     record = IdempotencyRecord.objects.get()

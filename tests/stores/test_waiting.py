@@ -29,7 +29,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture(autouse=True)
 def room_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test has few threads, of which a quarter may wait."""
-    monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.count", -100)
+    monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.most", lambda: 100)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from inspect import iscoroutinefunction
 from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple
@@ -46,6 +46,34 @@ class Unstorable(TypeError):
 
 class Unreadable(ValueError):
     """These bytes were not written by us, or need a class that is not allowed or has changed."""
+
+
+#: What Python's own types raise about a value. Any other exception is about it if it comes again.
+ABOUT_VALUES = (
+    TypeError,
+    ValueError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    AssertionError,
+    NotImplementedError,
+    RecursionError,
+)
+
+
+def is_about_value(error: Exception, again: Callable[[], object]) -> bool:
+    """Is an exception about the value that was being taken apart or built? `again` does the same once more.
+
+    A time limit of a worker may raise there as anywhere, and is not: it does not come again. It must reach the worker,
+    and must not cost a result that can be stored.
+    """
+    if isinstance(error, ABOUT_VALUES):
+        return True
+    try:
+        again()
+    except Exception as another:  # noqa: BLE001 - the project's serializer may raise any
+        return type(another) is type(error)
+    return False
 
 
 def _itself(value: Any) -> Any:
@@ -80,7 +108,7 @@ class Results:
         self._decode = json.JSONDecoder(object_hook=self._build).raw_decode
 
     def dump(self, value: Any) -> bytes:
-        """Return a value as bytes. Raises `Unstorable`, and nothing else."""
+        """Return a value as bytes. Raises `Unstorable` about the value, and an interrupt as it is."""
         try:
             try:
                 text = _encode(self._tree(value, (), _LIKELY))
@@ -92,20 +120,25 @@ class Results:
         except RecursionError as error:
             raise Unstorable(f"The {self._root} is nested too deep to be stored.") from error
         except Exception as error:
+            if not is_about_value(error, partial(self._tree, value, (), _EXACT)):
+                raise
             raise Unstorable(
                 f"The {self._root} cannot be stored: {type(error).__name__} in taking it apart."
             ) from error
 
     def load(self, data: bytes) -> Any:
-        """Return what dump() was given: an equal value, made anew each time. Raises `Unreadable`, and nothing else."""
+        """Return what dump() was given: an equal value, made anew each time. Raises `Unreadable`, and interrupts as they are."""
         if not data.startswith(VERSION):
             raise Unreadable("These bytes were not written by this version.")
+        text = ""
         try:
             text = data[len(VERSION) :].decode("utf-8", "surrogatepass")
             value, end = self._decode(text)
         except Unreadable:
             raise
         except Exception as error:
+            if not is_about_value(error, partial(self._decode, text)):
+                raise
             raise Unreadable(f"A stored {self._root} cannot be read: {type(error).__name__} in building it.") from error
         if end != len(text):
             raise Unreadable(f"A stored {self._root} cannot be read: there is more than one value.")
@@ -199,12 +232,12 @@ class FunctionResults:
 
     @cached_property
     def dump(self) -> Callable[[Any], bytes]:
-        """Return `dump(value)`: a result as bytes. Raises `Unstorable`, and nothing else."""
+        """Return `dump(value)`: a result as bytes. Raises what `Results.dump` raises."""
         return self._results.dump if self._serializer is None else self._dump_serialized
 
     @cached_property
     def load(self) -> Callable[[bytes], Any]:
-        """Return `load(data)`: what dump() was given. Raises `Unreadable`, and nothing else."""
+        """Return `load(data)`: what dump() was given. Raises what `Results.load` raises."""
         return self._results.load
 
     @cached_property
@@ -218,6 +251,8 @@ class FunctionResults:
             try:
                 value = _Serialized(self._serializer.dump(value))
             except Exception as error:
+                if not is_about_value(error, partial(self._serializer.dump, value)):
+                    raise
                 raise Unstorable(f"The serializer's dump raised {type(error).__name__}.") from error
         return self._results.dump(value)
 

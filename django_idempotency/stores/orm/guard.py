@@ -17,7 +17,7 @@ from ...core.conclusions import Rollback
 from ...core.records import Record, Ticket
 from ...errors import DurableInsideGuard, ImplicitCommit, OutcomeUnknown, StoreUnavailable, TransactionLost
 from ..base import Guard
-from ..blocks import OFFERED, offered
+from ..blocks import OFFERED, Before, offered
 from ..marks import RollbackMarks
 from . import database_errors
 from .database_errors import translate
@@ -78,6 +78,9 @@ class TransactionGuard(RollbackMarks, Guard):
         self._sql, self._dialect, self._ticket = sql, sql.dialect, ticket
         self._takeover, self._claimed = takeover, claimed
         connection = self._connection = connections[using]
+        self._before = Before(
+            connection, connection.in_atomic_block, len(connection.atomic_blocks), len(connection.savepoint_ids)
+        )
         #: The request's own transaction, which this guard takes over.
         self._block = block = None if OFFERED.get() is None else offered(using)
         #: Is there a transaction around ours?
@@ -113,10 +116,13 @@ class TransactionGuard(RollbackMarks, Guard):
             except Error as error:
                 translate(error, self._connection.alias)
             self._watch()
+            return self  # noqa: TRY300 - an interrupt at this line, too, ends what has begun
         except BaseException as error:
-            self._end(error)
+            try:
+                self._end(error)
+            finally:
+                self.restore()
             raise
-        return self
 
     def _begin(self) -> None:
         """Begin the transaction, and lock the record."""
@@ -186,30 +192,52 @@ class TransactionGuard(RollbackMarks, Guard):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._over:
+            return
         connection, active = self._connection, self._active
         outermost = self._block is None and not self._joined
-        undone = error is None and outermost and connection.needs_rollback
-        active.ended, active.transaction = True, None
-        # Not reset(): under ASGI the guard may end in another copy of the context.
-        ACTIVE_GUARDS.set(frozenset([one for one in ACTIVE_GUARDS.get() if not one.ended]))
-        self._over = True  # we remove the last wrapper, which may not be ours
         try:
-            connection.execute_wrappers.pop()
-            if self._heard_before is None:
-                del connection.set_rollback
-            else:
-                connection.set_rollback = self._heard_before  # type: ignore[method-assign, assignment]
-            if outermost:
-                del connection.close_if_unusable_or_obsolete
-            self._keeps = error is None and self._joined and not self.needs_rollback()
-            # An exception holds its frames, and these a cursor and us: nothing of it may wait for garbage collection.
-            self.error = None
-            self._given_up = None
-            self._raced = None
-        except BaseException as broken:
-            self._end(broken)
+            self._over = True  # we remove the last wrapper, which may not be ours
+            undone = error is None and outermost and connection.needs_rollback
+            active.ended, active.transaction = True, None
+            # Not reset(): under ASGI the guard may end in another copy of the context.
+            ACTIVE_GUARDS.set(frozenset([one for one in ACTIVE_GUARDS.get() if not one.ended]))
+            try:
+                connection.execute_wrappers.pop()
+                if self._heard_before is None:
+                    del connection.set_rollback
+                else:
+                    connection.set_rollback = self._heard_before  # type: ignore[method-assign, assignment]
+                if outermost:
+                    del connection.close_if_unusable_or_obsolete
+                self._keeps = error is None and self._joined and not self.needs_rollback()
+                # An exception holds its frames, and these a cursor and us: nothing of it may wait for garbage collection.
+                self.error = None
+                self._given_up = None
+                self._raced = None
+            except BaseException as broken:
+                self._end(broken)
+                raise
+            self._end(error, undone=undone)
+        except BaseException:
+            self.restore()
             raise
-        self._end(error, undone=undone)
+
+    def restore(self) -> None:
+        """See Guard.restore(). What an interrupt has left open is rolled back by closing its connection."""
+        connection, active = self._connection, self._active
+        self._over = True
+        active.ended, active.transaction = True, None
+        ACTIVE_GUARDS.set(frozenset([one for one in ACTIVE_GUARDS.get() if not one.ended]))
+        if self._own is not None:
+            self._own.restore()
+        if vars(connection).get("set_rollback") == self._hear:
+            self.leave()
+        if self._notice in connection.execute_wrappers:
+            connection.execute_wrappers.remove(self._notice)
+        if self._block is None and not self._joined:
+            vars(connection).pop("close_if_unusable_or_obsolete", None)
+        self._before.restore()
 
     def _end(self, error: BaseException | None, *, undone: bool = False) -> None:
         """End the transaction, if it has begun.
@@ -382,7 +410,7 @@ class TransactionGuard(RollbackMarks, Guard):
         return True
 
     def set_rollback(self) -> None:
-        if self._connection.in_atomic_block and (self._block is None or self._block.taken):
+        if not self._over and self._connection.in_atomic_block and (self._block is None or self._block.taken):
             transaction.set_rollback(True, using=self._connection.alias)
 
     @contextmanager

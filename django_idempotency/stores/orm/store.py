@@ -19,7 +19,7 @@ from ...core.interventions import Intervention, Wanted
 from ...core.records import Guarantee, Record, Settlement, Ticket
 from ...errors import ConfigurationError, IdempotencyError, InProgress, LostRace, TransactionLeftOpen
 from ..base import Audit, BaseStore, Guard, Purged, Scanned
-from ..blocks import in_transaction
+from ..blocks import Before, drop_if_cut, in_transaction
 from ..lending import in_database_thread
 from . import database_errors
 from .database_errors import translate, translated
@@ -70,16 +70,17 @@ class ORMStore(BaseStore):
         connection = connections[self.using]
         try:
             if connection.in_atomic_block:
-                durable = not in_transaction(connection)  # but in a test's
-                with self._statements.dialect.joining(connection):
-                    return self._claim(connection, ticket, joined=True)._replace(joined=True, durable=durable)
+                return self._claim_inside(connection, ticket)
             if not connection.get_autocommit() or in_driver(connection):
-                raise _unseen(connection.alias)
+                raise _unseen(connection.alias)  # noqa: TRY301
             record = self._claim(connection, ticket, joined=False)
         except Error as error:
             if database_errors.lost_race(error) and self._is_held(connection, ticket, error):
                 raise InProgress from error
             translate(error, self.using)
+        except BaseException:
+            drop_if_cut(connection)
+            raise
         if self.durable_claims or ticket.guarantee is not Guarantee.ATOMIC:
             return record
         return record._replace(durable=False)
@@ -88,6 +89,17 @@ class ORMStore(BaseStore):
         """Was an owner of this key in the way, and not just anybody?"""
         sql = self._statements
         return sql.dialect.is_held(connection, error, sql.probe(ticket.id))
+
+    def _claim_inside(self, connection: BaseDatabaseWrapper, ticket: Ticket) -> Record:
+        """Claim in a caller's transaction, whose savepoints are the caller's again whatever raises here."""
+        durable = not in_transaction(connection)  # but in a test's
+        before = Before(connection, True, len(connection.atomic_blocks), len(connection.savepoint_ids))
+        try:
+            with self._statements.dialect.joining(connection):
+                return self._claim(connection, ticket, joined=True)._replace(joined=True, durable=durable)
+        except BaseException:
+            before.restore()
+            raise
 
     def _claim(self, connection: BaseDatabaseWrapper, ticket: Ticket, *, joined: bool) -> Record:
         """Insert the record without waiting for an owner, read the one that is there, or take it over."""
@@ -176,6 +188,9 @@ class ORMStore(BaseStore):
             return self._statements.written(connection, bound) == 1
         except Error as error:
             translate(error, self.using)
+        except BaseException:
+            drop_if_cut(connection)
+            raise
 
     async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
         """See settle()."""

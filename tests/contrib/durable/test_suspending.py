@@ -39,7 +39,7 @@ def executing(store: FakeStore, execution: Execution = EXECUTION) -> tuple[Durab
 def test_waking_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next claim finds the record ours as the suspended attempt: it resumes, and is not a crash."""
     monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
-    monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.count", -10)
+    monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.most", lambda: 10)
     monkeypatch.setattr("django_idempotency.contrib.durable.suspending.PAUSE", 0.001)
     theirs, ours = record_of(LEASED, owner=OTHER, attempt=2), record_of(LEASED, attempt=2)
     for opening in (lambda call: call.open(wait=20), lambda call: asyncio.run(call.aopen(wait=20))):
@@ -52,7 +52,7 @@ def test_waking_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_waking_what_lapses_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     """If the next claim finds the record ours as a later attempt, it was taken over."""
     monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
-    monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.count", -10)
+    monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.most", lambda: 10)
     monkeypatch.setattr("django_idempotency.contrib.durable.suspending.PAUSE", 0.001)
     claims = [record_of(LEASED, owner=OTHER), asleep(2), record_of(LEASED, attempt=3, taken=True)]
     call, listener = executing(FakeStore(claims=claims, settles=[StoreUnavailable(), StoreUnavailable()]))
@@ -79,7 +79,7 @@ def test_resuming_what_another_has_resumed(
 def test_a_first_run_after_a_sleep_of_another_life(monkeypatch: pytest.MonkeyPatch) -> None:
     """If another call resumed the record and it was forgotten, the waiting call runs anew and resumes nothing."""
     monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
-    monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.count", -10)
+    monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.most", lambda: 10)
     for opening in (lambda call: call.open(wait=20), lambda call: asyncio.run(call.aopen(wait=20))):
         call, listener = executing(FakeStore(claims=[asleep(), record_of(LEASED)], settles=[False, False]))
         assert opening(call) == Execute(attempt=1)

@@ -211,12 +211,12 @@ class PostgreSQLTransaction(WorkTransaction):
 
     def _meaning(self, error: Exception) -> Exception:
         """Return what an error of the last message means. By its status, the driver knows how far the message came."""
+        if not isinstance(error, Error):  # a time limit, which says nothing about it: the record is asked then
+            return error
         if self._status in {IN_TRANSACTION, IN_ERROR}:  # not to COMMIT
-            if not isinstance(error, Error):
-                return error
             known = self._ERRORS.get(database_errors.sqlstate(error) or "")
             return (known or (LostRace if database_errors.lost_race(error) else StoreUnavailable))()
-        if self._status == IDLE and isinstance(error, Error):  # COMMIT has failed
+        if self._status == IDLE:  # COMMIT has failed
             return error
         return TransactionLost() if database_errors.cut_for_being_idle(error) else OutcomeUnknown()
 

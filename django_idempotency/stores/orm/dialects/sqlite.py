@@ -45,13 +45,13 @@ class SQLite(Dialect):
     def impatient(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
         with connection.cursor() as cursor:
             cursor.execute("PRAGMA busy_timeout")
-            patience = cursor.fetchone()[0]
-            cursor.execute("PRAGMA busy_timeout=20")
+            patience = int(cursor.fetchone()[0])
         try:
-            yield
-        finally:
-            with connection.cursor() as cursor:
-                cursor.execute(f"PRAGMA busy_timeout={int(patience)}")
+            with _patience(connection, 20, patience):
+                yield
+        except BaseException:
+            _wait_up_to(connection, patience)  # again: an interrupt may have cut the first time
+            raise
 
     def purge(self, connection: BaseDatabaseWrapper, table: str, chosen: str, given: list[Any]) -> list[Any]:
         delete = f"DELETE FROM {table} WHERE rowid IN ({chosen.format(columns='rowid')}) RETURNING purge_at"
@@ -73,6 +73,21 @@ class SQLite(Dialect):
 
     def transaction_status(self, connection: BaseDatabaseWrapper) -> int | None:
         return None if getattr(connection.connection, "in_transaction", True) else IDLE
+
+
+@contextmanager
+def _patience(connection: BaseDatabaseWrapper, now: int, later: int) -> Iterator[None]:
+    """Wait for a lock up to `now` milliseconds in this context, and up to `later` after it."""
+    try:
+        _wait_up_to(connection, now)
+        yield
+    finally:
+        _wait_up_to(connection, later)
+
+
+def _wait_up_to(connection: BaseDatabaseWrapper, milliseconds: int) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"PRAGMA busy_timeout={milliseconds}")
 
 
 class SQLiteTransaction(WorkTransaction):

@@ -46,6 +46,8 @@ class WorkTransaction:
         self._atomic = transaction.atomic(using=connection.alias)
         #: Settles the record when the transaction is committed: it must update one row.
         self.settling: Bound | None = None
+        #: The project's wrappers, which do not see COMMIT.
+        self._wrappers: list[Any] | None = None
 
     def __enter__(self) -> None:
         connection = self.connection
@@ -78,20 +80,30 @@ class WorkTransaction:
         connection.atomic_blocks.pop()
         connection.in_atomic_block = False
         # As Django's own COMMIT: no wrapper of the project sees it, or raises when it is done.
-        wrappers, connection.execute_wrappers = connection.execute_wrappers, []
+        wrappers = self._wrappers = connection.execute_wrappers
+        connection.execute_wrappers = []
+        is_over = False
         try:
             self._commit()
             connection.errors_occurred = False
             connection.run_commit_hooks_on_set_autocommit_on = True
+            is_over = True
         except BaseException:
             try:
                 connection.rollback()
             except Error:
                 connection.close()
+            is_over = True
             raise
         finally:
-            connection.execute_wrappers = wrappers
-            connection.set_autocommit(True)
+            if is_over:  # otherwise an interrupt has cut the rollback, and this might commit: see restore()
+                connection.execute_wrappers = wrappers
+                connection.set_autocommit(True)
+
+    def restore(self) -> None:
+        """Give the connection the project's wrappers back, if an interrupt has cut the end. Its transaction stays as it is."""
+        if self._wrappers is not None:
+            self.connection.execute_wrappers = self._wrappers
 
     def _commit(self) -> None:
         """Settle, if there is a statement for it, and commit. Raises what the class says."""
