@@ -36,6 +36,9 @@ WARN = "warn"
 MIN_SHARED_KEY = 20
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})  # RFC 9110 section 9.2.1
+#: The usual methods that are not safe. What is nearly one of them is a typo, and would guard nothing; but for that of WebDAV.
+UNSAFE_METHODS = ("POST", "PUT", "PATCH", "DELETE")
+_LIKE_ONE = frozenset({"PROPPATCH"})
 
 
 def seconds(value: Duration) -> float:
@@ -93,6 +96,17 @@ def _each(is_one: Callable[[Any], bool]) -> Callable[[Any], bool]:
     )
 
 
+def _is_unsafe_method(name: Any) -> bool:
+    """Is it the name of a method that a key may guard?"""
+    if not isinstance(name, str) or re.fullmatch(r"[A-Za-z][A-Za-z-]*", name) is None:
+        return False
+    upper = name.upper()
+    if upper in UNSAFE_METHODS or upper in _LIKE_ONE:
+        return True
+    return upper not in SAFE_METHODS and not get_close_matches(upper, UNSAFE_METHODS, n=1, cutoff=0.7)
+
+
+_are_methods = _each(_is_unsafe_method)
 _are_names = _each(lambda name: isinstance(name, str))
 _are_statuses = _each(lambda status: isinstance(status, int) and 100 <= status < 500)
 _are_exceptions = _each(lambda each: isinstance(each, type) and issubclass(each, Exception))
@@ -276,8 +290,8 @@ class Policy:
     suspect_action: str = _one_of("report", "refuse")
     #: The methods that a key guards.
     methods: Collection[str] = _field(
-        ("POST", "PUT", "PATCH", "DELETE"),
-        lambda value: _are_names(value) and len(value) > 0 and not SAFE_METHODS & {name.upper() for name in value},
+        UNSAFE_METHODS,
+        lambda value: _are_methods(value) and len(value) > 0,
         'a list of unsafe methods, such as ("POST", "PATCH")',
     )
     #: What the clients of the API expect on the wire: the name of a shipped profile, or a `Profile`.

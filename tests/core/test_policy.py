@@ -64,9 +64,9 @@ FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {
         '"request", "raw", "headers", a JMESPath expression over body, headers, method, path, query and user, or a function',
     ),
     "keep": (
-        [None, set(), {409}, [400, 409], lambda response: True],
-        [500, {500}, {"409"}, "409", {99}, True],  # a failure is never kept
-        "a set of statuses below 500",
+        [None, set(), {409}, [400, 409], "written", lambda response: True],
+        [500, {500}, {"409"}, "409", {99}, True, "wrote"],  # a failure is never kept
+        'a set of statuses below 500, "written"',
     ),
     "headers": ([None, [], ["ETag"], str.islower], ["ETag", b"ETag", [1], 1], "a list of header names"),
     "max_body": ([None, 0, 1, 1 << 20], [-1, 1.5, "64k", True], "a number of bytes, 0 or more, or None"),
@@ -95,8 +95,22 @@ FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {
     "within": ([300, timedelta(minutes=5)], [0, -5, None, True], "a positive number of seconds"),
     "suspect_action": (["report", "refuse"], ["block", None, True], '"report" or "refuse"'),
     "methods": (
-        [["POST"], ("post", "PATCH"), {"DELETE"}],
-        ["POST", [1], None, ["POST", "get"], ["TRACE"]],
+        [["POST"], ("post", "PATCH"), {"DELETE"}, ["MKCOL", "PROPPATCH", "PURGE"]],
+        # a typo guards nothing
+        [
+            "POST",
+            [1],
+            None,
+            [],
+            ["POST", "get"],
+            ["TRACE"],
+            ["PSOT"],
+            ["POST", "DELTE"],
+            [""],
+            [" POST"],
+            ["PUTS"],
+            ["PO\x00ST"],
+        ],
         "a list of unsafe methods",
     ),
     "profile": (["default", "stripe", PROFILES["ietf"]], ["", "Stripe", None, 5], '"stripe", '),
