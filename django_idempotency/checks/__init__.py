@@ -29,6 +29,7 @@ CHECKS: dict[str, tuple[str, ...]] = {
     f"{_WINGS}advice.surprises.check_replays": _URLS,
     f"{_WINGS}advice.surprises.check_exceptions": _URLS,
     f"{_WINGS}advice.surprises.check_secrets": _URLS,
+    f"{_WINGS}advice.surprises.check_locks": _URLS,
     f"{_WINGS}by_route.checks.check_routed": _URLS,
     f"{_WINGS}cors.checks.check_cors": (),
     f"{_WINGS}issued_keys.checks.check_issuing": _URLS,

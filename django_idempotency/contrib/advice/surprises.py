@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from django.core.checks import CheckMessage
+from django.db import connections
 
 from ... import conf
 from ...checks.guards import guards_of, methods_of
@@ -17,7 +18,7 @@ from ...checks.urlconf import Route, are_exempt, has_operations, name_of, open_h
 from ...core.policy import Policy
 from ...http.exemptions import exemptions
 from ...http.following import unfollowed
-from ...http.markers import rest_class, view_class
+from ...http.markers import below_api_view, handler_of, names_used, rest_class, view_class
 from ...http.views import route_of
 from ...stores.check_messages import Finding, and_more
 
@@ -48,6 +49,15 @@ class W096(Finding):
 
     Type store_body=False in its policy, store_body=True if it returns none, or put @idempotency_exempt on it if a
     second secret is better than none. If you cannot edit the view, name it in "EXEMPT".
+    """
+
+
+class W097(Finding):
+    """%(view)s calls select_for_update(), and a request without a key has no transaction: it raises
+    TransactionManagementError.
+
+    Type required=True in its policy; or with transaction.atomic(): in the view, which is a savepoint under a key; or
+    set ATOMIC_REQUESTS. If a transaction is open there already, %(silence)s.
     """
 
 
@@ -170,3 +180,28 @@ def _stores(route: Route) -> bool:
 
 def _by_default(policy: Policy) -> bool:
     return "store_body" not in policy.given() and bool(conf.get("STORE_BODY"))
+
+
+# --------------------------------------------------------------------------------------------------------------- locks
+
+
+@after_settings
+def check_locks(**_: Any) -> Iterator[CheckMessage]:
+    """Find the guarded views that lock rows, and whose requests without a key have no transaction for that."""
+    if any(options["ATOMIC_REQUESTS"] for options in connections.settings.values()):
+        return
+    found: dict[str, str] = {}
+    for route in routes():
+        for method, policy in guards_of(route):
+            if policy is not None and conf.field(policy, "required") is not True and _locks(route.callback, method):
+                found.setdefault(name_of(route.callback), route.path)
+    for name, path in found.items():
+        yield W097(view=f"{name} ({path})")
+
+
+def _locks(callback: Any, method: str) -> bool:
+    """Is select_for_update() seen in a view, and no atomic()?"""
+    handler = handler_of(callback, method)
+    work = below_api_view(handler) or handler or callback
+    names = names_used(view_class(callback) or object, work)
+    return "select_for_update" in names and "atomic" not in names
