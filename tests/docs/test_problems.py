@@ -87,11 +87,11 @@ def test_the_example() -> None:
 def test_what_the_tutorial_prints() -> None:
     """The tutorial prints the problem documents that a reader will see."""
     shown = [json.loads(line) for line in text("tutorial/first-charge.md").splitlines() if line.startswith('{"type"')]
-    missing, mismatch, running = (
+    missing, mismatch, again = (
         document(example_of(error), DEFAULT, None)
-        for error in (errors.KeyMissing, errors.RequestMismatch, errors.InProgress)
+        for error in (errors.KeyMissing, errors.RequestMismatch, errors.LostRace)
     )
-    assert shown == [missing, {**mismatch, "operation_state": "completed"}, running]
+    assert shown == [missing, {**mismatch, "operation_state": "completed"}, again]
 
 
 @override_settings(IDEMPOTENCY={"PROBLEM_DOCS": "https://api.example.com/docs/problems/"})
