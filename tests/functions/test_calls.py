@@ -609,7 +609,7 @@ def test_a_deadline_that_passes_while_the_store_is_asked(guard: Any, monkeypatch
     with deadline(60), pytest.raises(DeadlinePassed):
         charge(1)
     assert work.count == 0
-    assert charge.idempotency.lookup(1).state == "free"
+    assert charge.idempotency.lookup(1).state == "failed"
 
 
 def _raise_after_noting(clock: Clock) -> Any:
@@ -829,7 +829,7 @@ def test_what_only_turns_out_when_it_is_called() -> None:
                 charge(1)
         known = charge.idempotency.lookup(1)
         assert known is not None
-        assert known.state == "free"
+        assert known.state == "failed"
     assert ran == []
 
 

@@ -64,7 +64,7 @@ def test_a_failure_is_noted() -> None:
     assert known is not None
     failure = failure_of(known.record)
     assert failure is not None
-    assert (failure.name, known.state) == ("NetworkDown", "free")
+    assert (failure.name, known.state) == ("NetworkDown", "failed")
     assert "declined: secret" not in str(known.record)
     with pytest.raises(InProgress):
         known.result()
@@ -238,7 +238,7 @@ def test_cancellation_of_a_claim(memory: Any, monkeypatch: pytest.MonkeyPatch) -
     async_to_sync(cancelled)(charge)
     known = charge.idempotency.lookup(1)
     assert known is not None
-    assert known.state == "free"
+    assert known.state == "failed"
     assert async_to_sync(charge)(1) == "done"
     assert work.attempts == [2]
 

@@ -236,7 +236,7 @@ def test_a_call_inside_a_handler_that_has_no_stored_result() -> None:
     with pytest.raises(ResponseNotStored) as raised:
         handle("m1", "17")
     known = handle.idempotency.lookup("m1", "17")
-    assert (effects, known and known.state) == ([], "free")
+    assert (effects, known and known.state) == ([], "failed")
     assert disposition(raised.value) != Acknowledge()
     with pytest.raises(ResponseNotStored) as raised:
         reserve("17")

@@ -426,7 +426,7 @@ def test_a_takeover_that_runs() -> None:
     with pytest.raises(NetworkDown):
         work(1)
     assert written() == []
-    assert work.idempotency.lookup(1).state == "free"
+    assert work.idempotency.lookup(1).state == "failed"
     assert [work(1), work(1)] == ["attempt 3"] * 2
     assert written() == [("work", 3)]  # a call that failed is not a crash, so the hook is not asked
 
