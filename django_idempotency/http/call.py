@@ -537,7 +537,7 @@ class Call:
         """End a call that has no response to store."""
         try:
             if not self.degraded:
-                self.operation.settle(*self._end_after(error))
+                self.operation.settle(*self._end_after(error), succeeded=False)
                 for each in self._listeners:
                     each.ended(self)
         finally:
@@ -548,7 +548,7 @@ class Call:
         """See _fail()."""
         try:
             if not self.degraded:
-                await self.operation.asettle(*self._end_after(error))
+                await self.operation.asettle(*self._end_after(error), succeeded=False)
                 for each in self._listeners:
                     await in_database_thread(each.ended, self)
         finally:
