@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
 from functools import partial
@@ -218,7 +219,8 @@ async def all_ask(url: str, cookies: dict[str, str], look: Callable[[], int]) ->
     answered = asyncio.Event()
     Provider.everybody_asks = answered.wait
     sending = asyncio.create_task(send(url, cookies, [f"key-{number}" for number in range(CROWD)]))
-    while Provider.asked < CROWD and not sending.done():  # noqa: ASYNC110 - a request that fails does not ask
+    until = time.monotonic() + 15  # those that were refused do not ask
+    while Provider.asked < CROWD and not sending.done() and time.monotonic() < until:  # noqa: ASYNC110 - it ends otherwise, too
         await asyncio.sleep(0.01)
     seen = await asyncio.to_thread(look)
     answered.set()
