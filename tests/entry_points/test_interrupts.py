@@ -43,7 +43,7 @@ from testproject.payments.models import Effect
 from tests.stores.helpers import committed
 from tests.support.interrupts import HardLimit, Interrupt, Line, TimeLimit
 
-pytestmark = [committed, pytest.mark.slow]
+pytestmark = [committed, pytest.mark.slow, pytest.mark.either_server]
 
 MODULE = "tests.entry_points.test_interrupts"
 USER = User(pk=1, username="ada")
@@ -361,6 +361,11 @@ def lines_of(call: Callable[[str], int], prepare: Callable[..., str]) -> list[Li
     return [line for each in times.values() for line in dict.fromkeys((each[0], each[-1]))]
 
 
+def is_shared(line: Line) -> bool:
+    """Does a line run for each entry point alike? A function's and REST framework's calls raise at all of them."""
+    return line.file.startswith(("engine/", "stores/", "instrumentation/", "runtime/"))
+
+
 def is_plain(line: Line) -> bool:
     """Does a line only compute?"""
     computes = line.file.startswith("core/") and not line.file.startswith("core/serialization/")
@@ -404,8 +409,10 @@ def test_an_interrupt_leaves_nothing_behind(
     with override_settings(MIDDLEWARE=middleware, ROOT_URLCONF=MODULE, IDEMPOTENCY={"GUARANTEE": guarantee}):
         call = entry(name, guarantee)
         lines = lines_of(call, prepare)
+        if (name, prepare) not in {("function", prepare), ("nested", first), ("drf", first)}:
+            lines = [line for at, line in enumerate(lines) if not is_shared(line) or at % 3 == 0]
         found = reported(call, prepare, lines, guarantee)
-    assert len(lines) > 100
+    assert len(lines) > 50
     assert not found, "\n".join(found)
 
 
