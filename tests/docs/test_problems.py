@@ -87,11 +87,11 @@ def test_the_example() -> None:
 def test_what_the_tutorial_prints() -> None:
     """The tutorial prints the problem documents that a reader will see."""
     shown = [json.loads(line) for line in text("tutorial/first-charge.md").splitlines() if line.startswith('{"type"')]
-    missing, mismatch, again = (
+    missing, mismatch, running = (
         document(example_of(error), DEFAULT, None)
-        for error in (errors.KeyMissing, errors.RequestMismatch, errors.LostRace)
+        for error in (errors.KeyMissing, errors.RequestMismatch, errors.InProgress)
     )
-    assert shown == [missing, {**mismatch, "operation_state": "completed"}, again]
+    assert shown == [missing, {**mismatch, "operation_state": "completed"}, running]
 
 
 @override_settings(IDEMPOTENCY={"PROBLEM_DOCS": "https://api.example.com/docs/problems/"})

@@ -99,6 +99,8 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
         ([InProgress(), DONE], [], Replay(outcome=OUTCOME, attempt=1), ["claim"] * 2, "replayed"),
         ([LostRace(), OURS], [OURS], Execute(attempt=1), ["claim", "claim", "guard"], "claimed"),
         ([OURS, DONE], [LostRace()], Replay(outcome=OUTCOME, attempt=1), ["claim", "guard", "claim"], "replayed"),
+        # SQLite shows no more than that: its record says that another has begun.
+        ([LAPSED] * HELD, [LostRace()] * HELD, Busy(retry_after=1), ["claim", "guard"] * HELD, "busy"),
         ([LostRace()] * 4 + [OURS], [OURS], Execute(attempt=1), [*["claim"] * 5, "guard"], "claimed"),
         ([LostRace()] * CONFLICTS, [], Contended(retry_after=1), ["claim"] * CONFLICTS, "contended"),
         (
