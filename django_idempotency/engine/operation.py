@@ -176,7 +176,7 @@ class Operation:
                 self._found(record)
                 verdict = self._judge(record)
             except LostRace:
-                race = Race.CONFLICT
+                race = rules.lost_to(self.record, self.ticket)
             except InProgress:
                 race = Race.HELD
             except RecordUnreadable:
@@ -202,7 +202,7 @@ class Operation:
                 self._found(record)
                 verdict = await self._ajudge(record)
             except LostRace:
-                race = Race.CONFLICT
+                race = rules.lost_to(self.record, self.ticket)
             except InProgress:
                 race = Race.HELD
             except RecordUnreadable:
