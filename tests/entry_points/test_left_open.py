@@ -182,7 +182,7 @@ def test_a_claim_in_what_another_has_left_open(send: Sender) -> None:
         with pytest.raises(ConfigurationError, match="a BEGIN past Django is open"):
             pay(order=1)
     finally:
-        with connection.cursor() as cursor:
+        with suppress(Error), connection.cursor() as cursor:  # the refusal may have ended it
             cursor.execute("ROLLBACK")
     assert ATTEMPTS == []
     assert pay(order=1) == 201
