@@ -450,7 +450,7 @@ class TransactionLost(StoreUnavailable):
 
 
 class WritesRolledBack(Problem):
-    """Nothing was done: an error was caught while this ran, and the database rolled back all that had been written.
+    """What this wrote was rolled back: an error was caught while it ran, and then it reported a success.
 
     Where it was caught: give what may fail its own atomic(). The same request with the same key runs again.
     """
@@ -471,7 +471,7 @@ class WritesRolledBack(Problem):
 
 
 class TransactionLeftOpen(WritesRolledBack):
-    """Nothing was done in this database: this left a transaction open, which nobody commits, so it was rolled back.
+    """What this wrote in this database was rolled back: it left a transaction open, which nobody commits.
 
     Where it began: use atomic() in place of BEGIN and set_autocommit(False), or commit. The same request with the same
     key runs again.

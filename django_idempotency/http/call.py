@@ -9,7 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -210,9 +210,13 @@ class Call:
         leases = self.plan.leases
         if leases:
             refuse_open_transactions(but=self._alias, ours=within.blocks)
-        block = within.on(self._alias) if within.blocks else None
-        with nullcontext() if block is None else block.room(leases=leases):
+        with self.room() if within.blocks else nullcontext():
             return self.operation.open(wait=self.plan.patience)
+
+    def room(self) -> AbstractContextManager[None]:
+        """Return the context in which a record may be settled although the request's transaction is open."""
+        block = self.within.on(self._alias) if self.within.blocks else None
+        return nullcontext() if block is None else block.room(leases=self.plan.leases)
 
     async def _aclaim(self, within: OpenedTransactions) -> Verdict:
         """See _claim(). Async code holds no transaction."""

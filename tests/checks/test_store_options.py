@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.core import checks
 from django.core.checks import CheckMessage
+from django.db import connections
 from pytest_django import Settings
 
 from django_idempotency.checks import stores as store_checks
@@ -17,6 +18,7 @@ from django_idempotency.contrib.advice.servers import check_servers
 from django_idempotency.http import kinds
 from django_idempotency.stores.dynamodb import client
 from django_idempotency.stores.memory import MemoryStore
+from django_idempotency.stores.orm import ORMStore
 
 from .conftest import hints
 
@@ -394,3 +396,12 @@ def test_no_front_is_looked_for_without_layered_stores(found: Any, monkeypatch: 
 def test_the_database_of_any_store_is_known(found: Any) -> None:
     """Also that of a store that we did not write."""
     assert list(hints(found(other={"BACKEND": "tests.checks.backends.StrayStore"}))) == ["E014"]
+
+
+def test_checks_of_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    """E016 for what is no switch; I016 where it saves nothing."""
+    options: list[Any] = ["no", False, True]
+    for vendor, found in (("postgresql", [["E016"], [], []]), ("sqlite", [["E016"], ["I016"], []])):
+        monkeypatch.setattr(connections["default"], "vendor", vendor)
+        messages = [ORMStore(durable_claims=option).check("default") for option in options]
+        assert [[str(message.id).rpartition(".")[2] for message in each] for each in messages] == found

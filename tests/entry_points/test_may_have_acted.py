@@ -195,12 +195,3 @@ def test_functions() -> None:
     with pytest.raises(ZeroDivisionError):
         pay(order=-1)
     assert SEEN == [False, True]
-
-
-def test_checks_of_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
-    """E016 for what is no switch; I016 where it saves nothing."""
-    options: list[Any] = ["no", False, True]
-    for vendor, found in (("postgresql", [["E016"], [], []]), ("sqlite", [["E016"], ["I016"], []])):
-        monkeypatch.setattr(connections["default"], "vendor", vendor)
-        messages = [ORMStore(durable_claims=option).check("default") for option in options]
-        assert [[str(message.id).rpartition(".")[2] for message in each] for each in messages] == found

@@ -79,7 +79,8 @@ def decide(call: Call) -> HttpResponseBase | None:
         raise
     if found is None:
         return None
-    call.operation.settle(WorkResult.KEPT, found.outcome, ttl=found.ttl)
+    with call.room():
+        call.operation.settle(WorkResult.KEPT, found.outcome, ttl=found.ttl)
     return _conclude(call, found)
 
 

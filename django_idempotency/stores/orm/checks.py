@@ -31,7 +31,7 @@ class I016(Finding):
     """IDEMPOTENCY["STORES"]["%(alias)s"]["OPTIONS"] has "durable_claims": False. On the database "%(using)s", which is
     not PostgreSQL, it saves nothing, and may_have_acted is refused all the same.
 
-    Leave it out.
+    Take it out of OPTIONS.
     """
 
 
