@@ -141,17 +141,6 @@ OUTRACED: dict[Race, Verdict] = {Race.HELD: Busy(retry_after=1), Race.CONFLICT: 
 RACE_PATIENCE, RACE_PAUSE = 1.0, 0.02
 
 
-def lost_to(found: Record | None, ticket: Ticket) -> Race:
-    """Say what was in the way of a claim that has lost a race. `found` is the record that it has read, if it came so far.
-
-    A record that another owner has claimed and not settled says who: on SQLite, whose one writer that owner is while its
-    work runs, nothing else does.
-    """
-    if found is not None and found.status is Status.RUNNING and found.owner != ticket.owner:
-        return Race.HELD
-    return Race.CONFLICT
-
-
 def pause_after(race: Race, *, tries: int, spent: float, draw: float) -> float | None:
     """Return the seconds before the next claim; `None`: that was the last, see `OUTRACED`.
 

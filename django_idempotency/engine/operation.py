@@ -176,7 +176,7 @@ class Operation:
                 self._found(record)
                 verdict = self._judge(record)
             except LostRace:
-                race = rules.lost_to(self.record, self.ticket)
+                race = Race.CONFLICT
             except InProgress:
                 race = Race.HELD
             except RecordUnreadable:
@@ -202,7 +202,7 @@ class Operation:
                 self._found(record)
                 verdict = await self._ajudge(record)
             except LostRace:
-                race = rules.lost_to(self.record, self.ticket)
+                race = Race.CONFLICT
             except InProgress:
                 race = Race.HELD
             except RecordUnreadable:
@@ -416,9 +416,8 @@ class AtomicOperation(Operation):
         except LostRace:
             if mine or record.status is not Status.RUNNING:
                 raise
-            return (
-                None  # SQLite does not show whose lock it is; the record says that another has begun, and has not ended
-            )
+            # SQLite does not show whose lock it is. The record says that another has begun, and has not ended.
+            return None
         self._held = held
         try:
             if guard.record is None:

@@ -288,20 +288,3 @@ def test_who_is_said_to_be_running() -> None:
     assert {race for race, verdict in OUTRACED.items() if isinstance(verdict, Busy)} == {Race.HELD}
     assert set(OUTRACED) == set(Race)
     assert OUTRACED[Race.CONFLICT] == Contended(retry_after=1)
-
-
-@pytest.mark.parametrize(
-    ("status", "mine", "race"),
-    [
-        (None, False, Race.CONFLICT),  # a fresh key: nobody is running
-        (Status.RUNNING, False, Race.HELD),  # an owner is, or was
-        (Status.RUNNING, True, Race.CONFLICT),  # our own claim: nobody else has it
-        (Status.FREE, False, Race.CONFLICT),
-        (Status.COMPLETED, False, Race.CONFLICT),
-    ],
-)
-def test_who_was_in_the_way(status: Status | None, mine: bool, race: Race) -> None:
-    """Only an owner that was found at work is said to be running."""
-    owner = TICKET.owner if mine else OTHER
-    found = None if status is None else record(status=status, owner=owner)
-    assert rules.lost_to(found, TICKET) is race

@@ -94,7 +94,8 @@ async def adecide(call: Call) -> HttpResponseBase | None:
         raise
     if found is None:
         return None
-    await run_to_completion(call.operation.asettle(WorkResult.KEPT, found.outcome, ttl=found.ttl))
+    with call.room():
+        await run_to_completion(call.operation.asettle(WorkResult.KEPT, found.outcome, ttl=found.ttl))
     return await sync_to_async(_conclude)(call, found)
 
 
