@@ -170,12 +170,24 @@ class LeaseOperation(Operation):
     # ------------------------------------------------------------------------------------------------------- settle
 
     def abandon(self) -> None:
-        if self.run is not None:
-            self._settle(conclusions.withdrawn(self.run))
+        if self.run is None:
+            return
+        state = conclusions.withdrawn(self.run)
+        try:
+            self._settle(state)
+        except TransactionLeftOpen as left:  # it is rolled back
+            self.log_left_open(left)
+            self._settle(state)
 
     async def aabandon(self) -> None:
-        if self.run is not None:
-            await self._asettle(conclusions.withdrawn(self.run))
+        if self.run is None:
+            return
+        state = conclusions.withdrawn(self.run)
+        try:
+            await self._asettle(state)
+        except TransactionLeftOpen as left:
+            self.log_left_open(left)
+            await self._asettle(state)
 
     def settle(
         self,
@@ -183,16 +195,17 @@ class LeaseOperation(Operation):
         outcome: Outcome | None = None,
         ttl: float | None = None,
         *,
-        succeeded: bool = True,
+        succeeded: bool,
         undone: Rollback = Rollback.NONE,
+        undone_by: BaseException | None = None,
     ) -> None:
         """Settle as the base class says. A failed write is an event, and the response is sent."""
         conclusion = conclusions.conclude(ended, undone, self._on_failure, succeeded=succeeded)
         if conclusion.withheld:
-            withheld = WritesRolledBack()
-            self._log_rollback(None)
+            withheld = WritesRolledBack.by(undone_by)
+            self._log_rollback(undone_by)
             self._settle(conclusion.state, failed_with(withheld, at=datetime.now(timezone.utc)))
-            raise withheld
+            raise withheld from undone_by
         try:
             self._settle(conclusion.state, outcome, ttl)
         except TransactionLeftOpen as left:  # its writes are gone
@@ -210,16 +223,17 @@ class LeaseOperation(Operation):
         outcome: Outcome | None = None,
         ttl: float | None = None,
         *,
-        succeeded: bool = True,
+        succeeded: bool,
         undone: Rollback = Rollback.NONE,
+        undone_by: BaseException | None = None,
     ) -> None:
         """Settle as settle() does."""
         conclusion = conclusions.conclude(ended, undone, self._on_failure, succeeded=succeeded)
         if conclusion.withheld:
-            withheld = WritesRolledBack()
-            self._log_rollback(None)
+            withheld = WritesRolledBack.by(undone_by)
+            self._log_rollback(undone_by)
             await self._asettle(conclusion.state, failed_with(withheld, at=datetime.now(timezone.utc)))
-            raise withheld
+            raise withheld from undone_by
         try:
             await self._asettle(conclusion.state, outcome, ttl)
         except TransactionLeftOpen as left:

@@ -48,9 +48,6 @@ WAITED_FOR = (Busy, Contended)
 LOOKS = (0.005, 0.01, 0.02, 0.05, 0.1)
 
 
-logger = logging.getLogger("django_idempotency")
-
-
 class EventSink(Protocol):
     """Receives each event. Async code calls its coroutine `asend` if it has one.
 
@@ -273,13 +270,15 @@ class Operation:
         outcome: Outcome | None = None,
         ttl: float | None = None,
         *,
-        succeeded: bool = True,
+        succeeded: bool,
         undone: Rollback = Rollback.NONE,
+        undone_by: BaseException | None = None,
     ) -> None:
         """Settle or release the record, by the tables in `core.conclusions`. `ttl` is seconds; `None`: as the ticket says.
 
         `outcome` is the response that is kept, or the note on a failure (`core.failures`). `succeeded`: is it a response
-        below 400, or a function's result? `undone`: why another transaction of the work was rolled back.
+        below 400, or a function's result? `undone`: why another transaction of the work was rolled back, and `undone_by` the
+        error behind that.
 
         Raises `WritesRolledBack` for a success whose writes an error has rolled back. With `lease` it raises nothing else
         of ours; for `atomic` see `AtomicOperation.settle`.
@@ -292,8 +291,9 @@ class Operation:
         outcome: Outcome | None = None,
         ttl: float | None = None,
         *,
-        succeeded: bool = True,
+        succeeded: bool,
         undone: Rollback = Rollback.NONE,
+        undone_by: BaseException | None = None,
     ) -> None:
         """Settle as settle() does. Only `lease` has async calls, and no transaction is around them."""
         raise NotImplementedError
@@ -511,8 +511,9 @@ class AtomicOperation(Operation):
         outcome: Outcome | None = None,
         ttl: float | None = None,
         *,
-        succeeded: bool = True,
+        succeeded: bool,
         undone: Rollback = Rollback.NONE,
+        undone_by: BaseException | None = None,
     ) -> None:
         """Settle as the base class says, and end the guard.
 
@@ -525,7 +526,7 @@ class AtomicOperation(Operation):
         try:
             conclusion = self._conclude(ended, succeeded, undone)
             if conclusion.withheld:
-                self._withhold(conclusion.state)
+                self._withhold(conclusion.state, undone_by)
             committing = conclusion.commit and self._settle_inside(conclusion.state, outcome, ttl)
             if conclusion.commit and succeeded and not committing:
                 # What was written with it has broken the transaction.
@@ -553,9 +554,9 @@ class AtomicOperation(Operation):
             cause = undone
         return conclusions.conclude(ended, cause, self._on_failure, succeeded=succeeded)
 
-    def _withhold(self, state: SettledState) -> NoReturn:
-        """Roll back, and leave the record of a success that is none."""
-        error = self._guard.error
+    def _withhold(self, state: SettledState, error: BaseException | None = None) -> NoReturn:
+        """Roll back, and leave the record of a success that is none. `error`: that of another transaction."""
+        error = error or self._guard.error
         withheld = WritesRolledBack.by(error)
         self.close()
         self._log_rollback(error)

@@ -163,9 +163,7 @@ def _run(
             call.course.left_by(error)
             settle(call, end_of_error(call, error))
             raise leaving(call, error)  # noqa: B904 - its cause is its own
-    call.operation.settle(end.work_result, end.outcome, end.ttl)
-    if call.plan.has_course and _is_completed(call, end):
-        call.course.completed()
+    settle(call, end)
     if end.raised is not None:
         raise end.raised
     return end.returned, False, True

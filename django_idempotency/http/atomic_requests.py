@@ -101,6 +101,11 @@ class OpenedTransactions:
         for block in reversed(self.blocks):
             block.restore()
 
+    @property
+    def error(self) -> BaseException | None:
+        """The error for which one of them was rolled back, if Django has seen it."""
+        return next((block.error for block in self.blocks if block.undone is Rollback.ERROR), None)
+
     def on(self, alias: str | None) -> Block | None:
         """Return the one on a database."""
         return next((block for block in self.blocks if block.using == alias), None)

@@ -6,6 +6,7 @@ view, how a view ends that has responded or raised, and what is written of that.
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
@@ -22,7 +23,7 @@ from ..core.conclusions import Rollback, SettledState, WorkResult
 from ..core.concurrency import nothing, run_to_completion
 from ..core.failures import failed_with
 from ..core.policy import Resolved
-from ..core.records import MISSING, Outcome, Ticket
+from ..core.records import MISSING, Outcome, OutcomeKind, Ticket, kind_of
 from ..core.rules import Execute, Replay, Verdict, original_request
 from ..core.statuses import OF_RECORD, HeaderStatus, Moment
 from ..core.statuses import status_of as status_of_problem
@@ -30,6 +31,7 @@ from ..engine.deadlines import time_for
 from ..engine.operation import AtomicOperation, Operation
 from ..errors import (
     ConfigurationError,
+    OperationHeld,
     OperationUnknown,
     OutcomeUnknown,
     Problem,
@@ -53,6 +55,8 @@ from .responses import capture, describe_bytes, rebuild, render, report_not_stor
 
 if TYPE_CHECKING:
     from ..engine.lease import LeaseOperation
+
+logger = logging.getLogger("django_idempotency")
 
 Committed = Callable[[], HttpResponseBase | None]
 #: Completes a response as the view would, before it is rendered.
@@ -80,6 +84,8 @@ class Call:
     reports_failure = False
     #: Is it a refusal of work that has written nothing?
     did_nothing = False
+    #: Must a person decide, whatever the view has responded?
+    _is_held = False
     _course: Course | None = None
 
     def __init__(
@@ -352,6 +358,7 @@ class Call:
             ended = self.handle._ending or ending_of(response, self.terms)  # noqa: SLF001 - ours
         elif decided.is_final:
             self.handle.seconds = decided.ttl
+            self._is_held = kind_of(decided.outcome) is OutcomeKind.HELD
             return decided.work_result, decided.outcome, False
         rolls_back = raised and asks_for_transaction(self._alias, self._non_atomic)
         ending = conclusions.response_ending(status, raised=raised, atomic_requests=rolls_back)
@@ -375,21 +382,28 @@ class Call:
         """Return how a view ends, by what it has written where that decides. The view's own word comes first."""
         status = response.status_code
         refusal = conclusions.is_refusal(status)
-        if self.handle._ending is not None or not (refusal or self._refuses is not None):  # noqa: SLF001 - ours
+        asks = refusal or (self._refuses is not None and 300 <= status < 400)
+        if self.handle._ending is not None or not asks:  # noqa: SLF001 - ours
             return ended
         wrote = self.operation.wrote()
         self.did_nothing = refusal and not wrote
         if self._weighs and refusal and "WWW-Authenticate" not in response.headers:
             return conclusions.refusal_ending(status, wrote=wrote)
-        if (
-            self._refuses is not None
-            and ended is WorkResult.KEPT
-            and not wrote
-            and 300 <= status < 500
-            and self._refuses()
-        ):
+        if ended is WorkResult.KEPT and not wrote and self._was_refused_before():
             return WorkResult.DROPPED
         return ended
+
+    def _was_refused_before(self) -> bool:
+        """Did what stands before the view respond, and not the view? What cannot be asked is not known to have."""
+        if self._refuses is None or self.operation.needs_rollback():  # no query works in such a transaction
+            return False
+        found = False
+        try:
+            with self.operation.savepoint():
+                found = self._refuses()
+        except Exception:
+            logger.exception("What stands before a view could not be asked whether it has refused a request.")
+        return found
 
     def _captured(self, response: HttpResponseBase) -> Outcome:
         stored = capture(response, self.terms, self.plan.max_body)
@@ -444,6 +458,7 @@ class Call:
                 ttl=self.handle.seconds,
                 succeeded=succeeded,
                 undone=self.within.undone if self.within.blocks else Rollback.NONE,
+                undone_by=self.within.error if self.within.blocks else None,
             )
             if self.plan.has_course and self._is_completed():
                 self.course.completed()
@@ -451,6 +466,8 @@ class Call:
             status = self._leave()  # also if only a callback of the COMMIT has failed
             for each in self._listeners:
                 each.ended(self)
+        if self._is_held and response.status_code < 400:  # what it says was rolled back, and a person must decide
+            raise OperationHeld
         return self._stamp(response, status)
 
     def _is_completed(self) -> bool:
@@ -478,6 +495,7 @@ class Call:
                 ttl=self.handle.seconds,
                 succeeded=succeeded,
                 undone=self.within.undone if self.within.blocks else Rollback.NONE,
+                undone_by=self.within.error if self.within.blocks else None,
             )
             if self.plan.has_course and self._is_completed():
                 await self.course.acompleted()
@@ -485,6 +503,8 @@ class Call:
             status = self._leave()  # also if only a callback of the COMMIT has failed
             for each in self._listeners:
                 await in_database_thread(each.ended, self)
+        if self._is_held and response.status_code < 400:  # what it says was rolled back, and a person must decide
+            raise OperationHeld
         return self._stamp(response, status)
 
     def fail(self, error: BaseException, *, committed: Committed = _nothing_committed) -> Problem:

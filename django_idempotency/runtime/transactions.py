@@ -51,13 +51,15 @@ def refuse_left_open(operation: LeaseOperation, *, but: str | None) -> None:
     """
     from ..stores.orm.store import roll_back_left_open  # not above: for leases only
 
+    found: TransactionLeftOpen | None = None
     for connection in connections.all(initialized_only=True):
         if connection.alias == but or not roll_back_left_open(connection):
             continue
-        left = TransactionLeftOpen()
-        left.using = connection.alias
-        operation.log_left_open(left)
-        raise left
+        found = TransactionLeftOpen()
+        found.using = connection.alias
+        operation.log_left_open(found)
+    if found is not None:  # after all of them: none stays open for the next request
+        raise found
 
 
 async def arefuse_open_transactions(*, but: str | None = None) -> None:

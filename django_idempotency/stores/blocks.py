@@ -102,6 +102,8 @@ class Block:
         self.committed = False
         #: Why it was rolled back, although nothing was raised.
         self.undone = Rollback.NONE
+        #: The error behind that, if Django has seen it.
+        self.error: BaseException | None = None
         self._marks = RollbackMarks()
         self._heard: Callable[[], None] | None = None
 
@@ -127,6 +129,7 @@ class Block:
         self._marks.leave()
         if raised[0] is None:
             self.undone = self._marks.cause()
+            self.error = self._marks.error
         atomic.__exit__(*raised)
 
     def restore(self) -> None:

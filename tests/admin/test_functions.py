@@ -34,7 +34,7 @@ def held() -> Call:
     scope = charge.idempotency.scope
     call = Call(atomic_ticket(id=record_id(scope, key), scope=scope, key=key, method="CALL", path="shop.charge"))
     call.open()
-    call.operation.settle(WorkResult.KEPT, OutcomeKind.HELD.outcome())
+    call.operation.settle(WorkResult.KEPT, OutcomeKind.HELD.outcome(), succeeded=True)
     return call
 
 
@@ -58,7 +58,7 @@ def test_the_list_shows_what_was_cancelled(mark: Outcome) -> None:
     """An operation that has given up is not shown as one that is done."""
     call = Call(atomic_ticket(key="order-17"))
     call.open()
-    call.operation.settle(WorkResult.KEPT, mark)
+    call.operation.settle(WorkResult.KEPT, mark, succeeded=True)
     for viewed in (LIST, page_of(call.ticket)):
         page = staff().get(viewed).content.decode()
         assert '<span class="idempotency-label cancelled"' in page

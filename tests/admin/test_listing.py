@@ -242,7 +242,7 @@ class TestSearch:
         completed(key="redirected", headers=(("Content-Type", "text/html"), ("Location", "/charges/7/")))
         operation = Call(ticket=atomic_ticket(key="failed")).operation
         operation.open()
-        operation.settle(WorkResult.FAILED, failed_with(TimeoutError(), at=NOW))
+        operation.settle(WorkResult.FAILED, failed_with(TimeoutError(), at=NOW), succeeded=False)
         released(key="released")
         assert set(keys(boss.get(LIST, {"q": term}))) == found
 

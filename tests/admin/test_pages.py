@@ -68,7 +68,9 @@ class TestRecordPage:
         ticket = atomic_ticket(key="order-42", request_id="req-1")
         operation = Call(ticket=ticket).operation
         operation.open()
-        operation.settle(WorkResult.FAILED, failed_with(TimeoutError("no answer from 10.0.0.7"), at=NOW))
+        operation.settle(
+            WorkResult.FAILED, failed_with(TimeoutError("no answer from 10.0.0.7"), at=NOW), succeeded=False
+        )
         text = text_of(boss.get(page_of(ticket)))
         for fact in ("<code>TimeoutError</code>", "Jan 2 2030", "<code>req-1</code>", "There is none."):
             assert fact in text

@@ -193,7 +193,7 @@ def test_a_success_whose_writes_an_error_rolls_back(ended: WorkResult) -> None:
     assert isinstance(call._guard, FakeGuard)
     call._guard.marked = True
     with pytest.raises(WritesRolledBack):
-        call.settle(ended, OUTCOME)
+        call.settle(ended, OUTCOME, succeeded=ended is not WorkResult.FAILED)
     assert (store.trace, listener.events) == (APART, ["released"])
     assert [(made.status, made.digest != b"") for made in store.settled] == [(Status.FREE, True)]
 
@@ -203,14 +203,14 @@ def test_a_success_beside_which_another_transaction_was_rolled_back() -> None:
     store = FakeStore(claims=[OURS], locks=[OURS, OURS])
     call, _listener = opened(store)
     with pytest.raises(WritesRolledBack):
-        call.settle(WorkResult.KEPT, OUTCOME, undone=Rollback.ERROR)
+        call.settle(WorkResult.KEPT, OUTCOME, undone=Rollback.ERROR, succeeded=True)
     assert store.trace == APART
 
 
 def test_cut() -> None:
     """After a cancellation nothing is written: the work may still be running. The lease simply ends."""
     call, listener = opened(store := FakeStore(claims=[OURS], locks=[OURS]))
-    call.settle(WorkResult.CUT)
+    call.settle(WorkResult.CUT, succeeded=False)
     assert (store.trace, listener.events) == (["claim", "guard", "rollback"], [])
 
 
@@ -218,7 +218,7 @@ def test_overtaken() -> None:
     """An owner that has lost its record changes nothing and is notified."""
     call, listener = opened(store := FakeStore(claims=[OURS], locks=[OURS], settles=[False]))
     with pytest.raises(OwnershipLost):
-        call.settle(WorkResult.KEPT, OUTCOME)
+        call.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
     assert (store.trace, listener.events) == (["claim", "guard", "settle", "rollback"], ["lost"])
 
 
@@ -227,7 +227,7 @@ def test_our_own_statement_fails(error: Exception, raised: type[Exception]) -> N
     """The work did not give up its writes: when they are lost, its response is not remembered either."""
     call, listener = opened(store := FakeStore(claims=[OURS], locks=[OURS, OURS], settles=[error, True]))
     with pytest.raises(raised):
-        call.settle(WorkResult.KEPT, OUTCOME)
+        call.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
     assert store.trace == ["claim", "guard", "settle", "rollback", "guard", "settle", "commit"]
     assert (store.settled[-1].status, listener.events) == (Status.FREE, ["released"])
 
@@ -245,7 +245,7 @@ def test_a_lost_transaction(ended: WorkResult, needs_rollback: bool, transaction
     call._guard.transaction_id, call._guard.gone, call._guard.marked = transaction_id, True, needs_rollback
     call._guard.finds_loss = transaction_id is not None
     with pytest.raises(TransactionLost):
-        call.settle(ended, OUTCOME)
+        call.settle(ended, OUTCOME, succeeded=ended is not WorkResult.FAILED)
     tried = ["settle"] if transaction_id and not needs_rollback else []
     assert store.trace == ["claim", "guard", *tried, "rollback", "guard", "settle", "commit"]
     assert (store.settled[0].transaction_id, store.settled[-1].transaction_id) == (
@@ -261,7 +261,7 @@ def test_a_failure_in_a_lost_transaction() -> None:
     call, listener = opened(store := FakeStore(claims=[OURS], locks=[OURS, OURS]))
     assert isinstance(call._guard, FakeGuard)
     call._guard.gone = True
-    call.settle(WorkResult.FAILED)
+    call.settle(WorkResult.FAILED, succeeded=False)
     assert (store.trace, listener.events) == (APART, ["released"])
 
 
@@ -270,7 +270,7 @@ def test_a_commit_that_fails() -> None:
     store = FakeStore(claims=[OURS], locks=[OURS, OURS], commit=ValueError("deferred constraint"))
     call, listener = opened(store)
     with pytest.raises(ValueError, match="deferred"):
-        call.settle(WorkResult.KEPT, OUTCOME)
+        call.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
     assert store.trace == ["claim", "guard", "settle", "rollback", "guard", "settle", "commit"]
     assert (store.settled[-1].status, listener.events) == (Status.FREE, ["released"])
 
@@ -280,7 +280,7 @@ def test_an_unknown_outcome() -> None:
     store = FakeStore(claims=[OURS], locks=[OURS], commit=OutcomeUnknown())
     call, listener = opened(store)
     with pytest.raises(OutcomeUnknown):
-        call.settle(WorkResult.KEPT, OUTCOME)
+        call.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
     assert (store.trace.count("settle"), listener.events) == (1, ["lost"])
     assert isinstance(listener.errors[-1], OutcomeUnknown)
 
@@ -290,7 +290,7 @@ def test_on_commit_fails() -> None:
     store = FakeStore(claims=[OURS], locks=[OURS], on_commit=ValueError("mail"))
     call, listener = opened(store)
     with pytest.raises(ValueError, match="mail"):
-        call.settle(WorkResult.KEPT, OUTCOME)
+        call.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
     assert (store.trace, listener.events) == (KEPT_AT_ONCE, ["completed"])
 
 
@@ -306,7 +306,7 @@ def test_on_commit_fails() -> None:
 def test_a_release_in_vain(locks: list[Any], settles: list[Any]) -> None:
     """The response is kept although the release failed; the loss is reported once."""
     call, listener = opened(FakeStore(claims=[OURS], locks=locks, settles=settles))
-    call.settle(WorkResult.FAILED)
+    call.settle(WorkResult.FAILED, succeeded=False)
     assert listener.events == ["lost"]
 
 
@@ -327,7 +327,7 @@ def test_lease(ended: WorkResult, on_failure: str, settled: list[Status], events
     """Without a transaction a call is a claim and a settle, both sync and async."""
     store = FakeStore(claims=[record_of(LEASED)])
     call, listener = opened(store, lease=True, on_failure=on_failure)
-    call.settle(ended, OUTCOME)
+    call.settle(ended, OUTCOME, succeeded=ended is not WorkResult.FAILED)
     assert (store.trace, listener.events) == (["claim"] + ["settle"] * len(settled), events)
 
     twin = FakeStore(claims=[record_of(LEASED)])
@@ -335,7 +335,7 @@ def test_lease(ended: WorkResult, on_failure: str, settled: list[Status], events
 
     async def run() -> None:
         assert await call.aopen() == Execute(attempt=1)
-        await call.asettle(ended, OUTCOME)
+        await call.asettle(ended, OUTCOME, succeeded=ended is not WorkResult.FAILED)
 
     asyncio.run(run())
     assert (twin.trace, twin.settled, twins.events) == (store.trace, store.settled, ["claimed", *events])
@@ -376,17 +376,17 @@ def test_async_code_awaits_the_observer() -> None:
     listener = Awaited()
     call = LeaseOperation(FakeStore(claims=[record_of(LEASED)]), LEASED, listener)
     asyncio.run(call.aopen())
-    asyncio.run(call.asettle(WorkResult.KEPT, OUTCOME))
+    asyncio.run(call.asettle(WorkResult.KEPT, OUTCOME, succeeded=True))
     assert listener.events == ["awaited claimed", "awaited completed"]
 
 
 def settled_lease(answers: list[Any]) -> tuple[list[str], int]:
     """Settle with a store that responds like this; return the events and the number of tries, async as sync."""
     call, listener = opened(store := FakeStore(claims=[record_of(LEASED)], settles=list(answers)), lease=True)
-    call.settle(WorkResult.KEPT, OUTCOME)
+    call.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
     call, twins = operation(twin := FakeStore(claims=[record_of(LEASED)], settles=list(answers)), lease=True)
     asyncio.run(call.aopen())
-    asyncio.run(call.asettle(WorkResult.KEPT, OUTCOME))
+    asyncio.run(call.asettle(WorkResult.KEPT, OUTCOME, succeeded=True))
     assert (["claimed", *listener.events], store.trace.count("settle")) == (twins.events, twin.trace.count("settle"))
     return listener.events, store.trace.count("settle")
 
@@ -477,7 +477,7 @@ def test_a_settle_that_breaks() -> None:
     """After an unexpected kind of error the guard still ends, without the work's writes."""
     call, _ = opened(store := FakeStore(claims=[OURS], locks=[OURS], settles=[ZeroDivisionError()]))
     with pytest.raises(ZeroDivisionError):
-        call.settle(WorkResult.KEPT, OUTCOME)
+        call.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
     assert store.trace == ["claim", "guard", "settle", "rollback"]
 
 
@@ -485,7 +485,7 @@ def test_an_owner_that_resumes_after_our_rollback() -> None:
     """If the earlier owner completes its work after our failed takeover, before our release, its result stays."""
     lapsed = LAPSED._replace(joined=True)  # in a caller's transaction a takeover writes nothing before its settle
     call, listener = opened(store := FakeStore(claims=[lapsed], locks=[lapsed, DONE]))
-    call.settle(WorkResult.FAILED)
+    call.settle(WorkResult.FAILED, succeeded=False)
     assert (store.settled, listener.events) == ([], ["lost"])
 
 
@@ -493,7 +493,7 @@ def test_a_claim_that_is_rolled_back_with_the_work() -> None:
     """A claim rolled back with the work in an open transaction is made again, so that the failure is known."""
     inside = OURS._replace(joined=True)
     call, listener = opened(store := FakeStore(claims=[inside, inside], locks=[inside, None, inside]))
-    call.settle(WorkResult.FAILED)
+    call.settle(WorkResult.FAILED, succeeded=False)
     assert store.trace[2:] == ["rollback", "guard", "commit", "claim", "guard", "settle", "commit"]
     assert listener.events == ["released"]
 
@@ -505,9 +505,9 @@ def test_a_lease_that_is_rolled_back_with_the_work(asynchronous: bool) -> None:
     for found, events in ((inside, ["completed"]), (record_of(LEASED, owner=OTHER), ["lost"])):
         call, listener = opened(store := FakeStore(claims=[inside, found], settles=[False, True]), lease=True)
         if asynchronous:
-            asyncio.run(call.asettle(WorkResult.KEPT, OUTCOME))
+            asyncio.run(call.asettle(WorkResult.KEPT, OUTCOME, succeeded=True))
         else:
-            call.settle(WorkResult.KEPT, OUTCOME)
+            call.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
         assert listener.events == events
         assert store.trace == ["claim", "settle", "claim", "settle"][: 4 if found is inside else 3]
 
@@ -517,7 +517,7 @@ def test_a_lease_in_a_transaction_is_not_retried_later(deferring: Deferring, mon
     monkeypatch.setattr("django_idempotency.engine.waiting.SETTLE_PATIENCE", 0.0)
     claims, settles = [record_of(LEASED, joined=True)], [StoreUnavailable()]
     call, listener = opened(FakeStore(claims=claims, settles=settles), lease=True)
-    call.settle(WorkResult.KEPT, OUTCOME)
+    call.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
     assert (listener.events, list(deferring._waiting)) == (["lost"], [])
 
 

@@ -156,14 +156,14 @@ class FakeTime:
 def settle(store: DeadStore, listener: Listener) -> None:
     call = LeaseOperation(store, LEASED, listener)
     call.open()
-    call.settle(WorkResult.KEPT, OUTCOME)
+    call.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
 
 
 def asettle(store: DeadStore, listener: Listener) -> None:
     async def run() -> None:
         call = LeaseOperation(store, LEASED, listener)
         await call.aopen()
-        await call.asettle(WorkResult.KEPT, OUTCOME)
+        await call.asettle(WorkResult.KEPT, OUTCOME, succeeded=True)
 
     asyncio.run(run())
 
@@ -171,7 +171,7 @@ def asettle(store: DeadStore, listener: Listener) -> None:
 def release(store: DeadStore, listener: Listener) -> None:
     call = AtomicOperation(store, ATOMIC, listener)
     assert isinstance(call.open(), Execute)
-    call.settle(WorkResult.FAILED)
+    call.settle(WorkResult.FAILED, succeeded=False)
 
 
 @pytest.mark.parametrize("act", [settle, asettle, release])

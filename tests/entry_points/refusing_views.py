@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
-from django.contrib.auth.decorators import login_required, permission_required
+from django.contrib.auth.decorators import login_required, permission_required, user_passes_test
 from django.contrib.auth.mixins import LoginRequiredMixin
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.urls import path
 from django.views import View
@@ -70,6 +71,12 @@ def table() -> None:
         cursor.execute("DROP TABLE made_by_a_refusal")
 
 
+def large_object() -> None:
+    """Write in a catalog, whose lock PostgreSQL gives back at once."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT lo_unlink(lo_create(0)), lo_create(0)")
+
+
 NOTHING: dict[str, Callable[[], None]] = {
     "nothing": lambda: None,
     "a read": read,
@@ -80,6 +87,7 @@ NOTHING: dict[str, Callable[[], None]] = {
 WRITES: dict[str, Callable[[], None]] = {"the ORM": create, "the driver": by_driver}
 if connection.vendor == "postgresql":
     WRITES["a function"] = by_function
+    WRITES["a large object"] = large_object
 if connection.vendor != "mysql":  # where it ends the transaction
     WRITES["a table"] = table
 
@@ -125,6 +133,23 @@ def permitted(request: HttpRequest) -> HttpResponse:
     return HttpResponse(status=201)
 
 
+def is_known(user: Any) -> bool:
+    return Effect.objects.filter(label="known").exists()
+
+
+@user_passes_test(is_known, login_url="/login/")
+def tested(request: HttpRequest) -> HttpResponse:
+    how = json.loads(request.body)["how"]
+    create()
+    Effect.objects.filter(label="known").delete()  # so that the check would refuse it now
+    if how == "dry run":
+        transaction.set_rollback(True)
+        return HttpResponse(status=302, headers={"Location": "/done/"})
+    with suppress(IntegrityError):
+        Effect.objects.create(pk=Effect.objects.latest("pk").pk, label="twice", attempt=0)
+    return HttpResponse(status=404 if how == "refusal" else 302, headers={"Location": "/done/"})
+
+
 @login_required
 def signed_in(request: HttpRequest) -> HttpResponse:
     create()
@@ -160,6 +185,7 @@ VIEWS: dict[str, Callable[..., Any]] = {
     "not-found": not_found,
     "permitted": permitted,
     "signed-in": signed_in,
+    "tested": tested,
     "only-get": only_get,
     "classy": Classy.as_view(),
     "refuses-itself": refuses_itself,

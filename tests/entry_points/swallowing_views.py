@@ -17,7 +17,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from django_idempotency import Policy, idempotent
+from django_idempotency import Policy, idempotent, idempotent_function
 from django_idempotency.rest_framework import IdempotentViewMixin
 from testproject.payments.models import Effect
 
@@ -137,6 +137,26 @@ def dry_run_of_a_block(row: Effect) -> None:
     orm(row)
 
 
+@idempotent_function(key="row", key_prefix="fails inside a view")
+def fails(row: int) -> None:
+    raise LookupError
+
+
+def guarded_call(row: Effect) -> None:
+    """Let a guarded call roll its own part back; then an error marks all."""
+    with suppress(LookupError):
+        fails(row.pk)
+    orm(row)
+
+
+OTHERS = {
+    "a savepoint": in_a_savepoint,
+    "dry run": dry_run,
+    "undone block": dry_run_of_a_block,
+    "guarded call": guarded_call,
+}
+
+
 def end(request: HttpRequest) -> tuple[dict[str, Any], int]:
     asked = json.loads(request.body)
     how = asked["how"]
@@ -146,7 +166,7 @@ def end(request: HttpRequest) -> tuple[dict[str, Any], int]:
         if how in ways:
             ways[how][0](row)
         else:
-            {"a savepoint": in_a_savepoint, "dry run": dry_run, "undone block": dry_run_of_a_block}[how](row)
+            OTHERS[how](row)
     if asked.get("drop"):
         request.idempotency.drop()  # type: ignore[attr-defined]
     return {"id": row.pk}, asked.get("status", 201)

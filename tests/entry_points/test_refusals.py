@@ -7,14 +7,16 @@ from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import connection, connections
+from django.db import connection, connections, transaction
 
 from django_idempotency import Policy
 from django_idempotency.core.records import Status
 from django_idempotency.models import IdempotencyRecord
+from django_idempotency.stores.orm.dialects import dialect
+from testproject.payments.models import Effect
 
 from .conftest import Connect, effects
-from .refusing_views import NOTHING, WRITES
+from .refusing_views import NOTHING, WRITES, written
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.entry_points.refusing_views")]
 
@@ -192,3 +194,40 @@ def test_without_counters(send: Any) -> None:
         with connection.cursor() as cursor:
             cursor.execute("ALTER ROLE CURRENT_USER RESET track_counts")
         connection.close()
+
+
+@pytest.mark.parametrize(("how", "status"), [("dry run", 302), ("error", 500), ("refusal", 404)])
+def test_a_check_that_cannot_be_asked(send: Any, how: str, status: int) -> None:
+    """In a transaction that is marked for rollback no query works: the view's own end stays what it is."""
+    Effect.objects.create(label="known", attempt=0)
+    response = send("tested", how=how)
+    assert response.status_code == status
+    if how == "error":
+        assert response.json()["code"] == "writes-rolled-back"
+
+
+def test_a_question_that_fails(send: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In doubt the work wrote, and what it wrote stays."""
+
+    def fail(self: Any, connection: Any, before: Any, table: str) -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT no_such_column FROM nowhere")
+        return False
+
+    monkeypatch.setattr(
+        f"{type(dialect(connection)).__module__}.{type(dialect(connection)).__name__}.has_written", fail
+    )
+    assert send("written", how="the ORM", status=404)["Idempotency-Status"] == "created"
+    assert (is_remembered(), effects()) == (True, 1)
+
+
+@pytest.mark.django_db
+def test_what_was_written_before_the_work(user: User, rf: Any) -> None:
+    """In a transaction that the work has joined, such as that of a project's test case, only its own writes count."""
+    with transaction.atomic():
+        Effect.objects.create(label="a fixture", attempt=0)
+        request = rf.post(
+            "/written/", {"how": "a read", "status": 404}, "application/json", headers={"Idempotency-Key": "k" * 20}
+        )
+        request.user = user
+        assert written(request)["Idempotency-Status"] == "released"

@@ -49,7 +49,7 @@ def run(
     try:
         derived = derive(call, "charge")
         if ended is not None:
-            call.settle(ended, OUTCOME)
+            call.settle(ended, OUTCOME, succeeded=ended is not WorkResult.FAILED)
     finally:
         call.close()  # all that a dead process leaves behind: its transaction is rolled back
     return verdict, derived

@@ -64,7 +64,7 @@ class Call:
         Effect.objects.create(label="work", idempotency_key=self.ticket.key, attempt=self.operation.attempt)
 
     def settle(self, ended: WorkResult = WorkResult.KEPT, **given: Any) -> None:
-        self.operation.settle(ended, OUTCOME, **given)
+        self.operation.settle(ended, OUTCOME, **{"succeeded": ended is not WorkResult.FAILED, **given})
 
     def run(self, ended: WorkResult = WorkResult.KEPT) -> Verdict:
         """Carry the request out, if it may run."""

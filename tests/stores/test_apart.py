@@ -152,7 +152,7 @@ def test_tasks_that_share_a_connection(tenants: None) -> None:
         operation = LeaseOperation(ORMStore(), LEASED, listener)
         assert isinstance(await operation.aopen(), Execute)
         await sync_to_async(look_at)("tenant_b")
-        await operation.asettle(WorkResult.KEPT, OUTCOME)
+        await operation.asettle(WorkResult.KEPT, OUTCOME, succeeded=True)
 
     async_to_sync(call)()
     assert listener.events == ["claimed", "completed"]

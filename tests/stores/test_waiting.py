@@ -60,7 +60,7 @@ def wait_for(seconds: float, **given: Any) -> Verdict:
     operation = AtomicOperation(ORMStore(), atomic_ticket(**{"lease": 1, **given}), lambda *_: None)
     verdict = operation.open(wait=seconds)
     if isinstance(verdict, Execute):
-        operation.settle(WorkResult.KEPT, OUTCOME)
+        operation.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
     return verdict
 
 

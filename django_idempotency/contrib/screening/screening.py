@@ -88,7 +88,7 @@ class Screening:
         if problem is None:
             return
         if run.attempt == 1:  # as if it had never come: sent again, it is a new key again
-            operation.settle(WorkResult.DROPPED, ttl=0.0)
+            operation.settle(WorkResult.DROPPED, ttl=0.0, succeeded=False)
         else:
             operation.abandon()
         raise problem

@@ -224,7 +224,7 @@ def give_up_owned(
         operation.abandon()
         journal.put_back(forgotten)  # no command calls it again if the barrier is written
         raise
-    operation.settle(WorkResult.KEPT, CANCELLATION)
+    operation.settle(WorkResult.KEPT, CANCELLATION, succeeded=False)
     return undone
 
 

@@ -80,7 +80,7 @@ def decide(call: Call) -> HttpResponseBase | None:
     if found is None:
         return None
     with call.room():
-        call.operation.settle(WorkResult.KEPT, found.outcome, ttl=found.ttl)
+        call.operation.settle(WorkResult.KEPT, found.outcome, ttl=found.ttl, succeeded=True)
     return _conclude(call, found)
 
 
@@ -95,7 +95,7 @@ async def adecide(call: Call) -> HttpResponseBase | None:
     if found is None:
         return None
     with call.room():
-        await run_to_completion(call.operation.asettle(WorkResult.KEPT, found.outcome, ttl=found.ttl))
+        await run_to_completion(call.operation.asettle(WorkResult.KEPT, found.outcome, ttl=found.ttl, succeeded=True))
     return await sync_to_async(_conclude)(call, found)
 
 

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.db import Error, connections, transaction
-from django.db.transaction import TransactionManagementError
 
 from ...core.conclusions import Rollback
 from ...core.records import Record, Ticket
 from ...errors import DurableInsideGuard, ImplicitCommit, OutcomeUnknown, StoreUnavailable, TransactionLost
 from ..base import Guard
 from ..blocks import OFFERED, Before, offered
-from ..marks import RollbackMarks
+from ..marks import RollbackMarks, given_up
 from . import database_errors
 from .database_errors import translate
 from .dialects.base import IDLE, IN_ERROR
@@ -93,10 +92,6 @@ class TransactionGuard(RollbackMarks, Guard):
         self._active = active = ActiveGuard()
         active.name = (using, ticket.id)
         self._savepoint: str | None = None
-        #: The error with which the database gave the transaction up, such as a deadlock.
-        self._given_up: Error | None = None
-        #: An error for which the database may have done so.
-        self._raced: Error | None = None
         self._over = False
         #: How much the connection had written when the work began; `None`: that was not asked.
         self._written: Any = None
@@ -292,18 +287,23 @@ class TransactionGuard(RollbackMarks, Guard):
         return Rollback.NONE
 
     def count_writes(self) -> None:
+        if self._dialect.counts_in_transaction and not self._joined and self._block is None:
+            return  # nothing was written in it before the work
         try:
             with self._unnoticed():
-                self._written = self._dialect.writes_so_far(self._connection)
+                self._written = self._dialect.writes_so_far(self._connection, self._sql.table)
         except Error:  # a broken connection, say: then wrote() is in doubt
             self._written = None
 
     def wrote(self) -> bool:
         if self.needs_rollback():
             return False
+        connection = self._connection
+        aborts = self._dialect.aborts
         try:
-            with self._unnoticed():
-                return self._dialect.has_written(self._connection, self._written, self._sql.table)
+            # A savepoint, so that a query which fails aborts nothing of the work's.
+            with self._unnoticed(), transaction.atomic(connection.alias) if aborts else nullcontext():
+                return self._dialect.has_written(connection, self._written, self._sql.table)
         except Exception:  # noqa: BLE001 - any driver's error: in doubt it wrote
             return True
 
@@ -445,9 +445,7 @@ class TransactionGuard(RollbackMarks, Guard):
         if status == IDLE:
             # Ours is gone: the statement would be committed in another one, or at once on SQLite.
             if self._given_up is not None:  # as Django says where it has marked the transaction
-                raise TransactionManagementError(
-                    "The database has rolled back this transaction for an error, so no further statement is executed in it."
-                ) from self._given_up
+                raise given_up(self._given_up)
             self.log_loss()
             raise TransactionLost
         if status != IN_ERROR and not connection.needs_rollback:

@@ -146,5 +146,5 @@ class TestTransactions:
         operation.open()
         Effect.objects.create(label="charge")
         outbox.send("payment.created", {"amount": 1})
-        operation.settle(*((WorkResult.FAILED,) if fails else (WorkResult.KEPT, Outcome(status=201))))
+        operation.settle(*((WorkResult.FAILED,) if fails else (WorkResult.KEPT, Outcome(status=201))), succeeded=False)
         assert (Effect.objects.count(), len(waiting())) == ((0, 0) if fails else (1, 1))

@@ -27,7 +27,7 @@ PAGE = f"{LIST}statistics/"
 def failed() -> None:
     operation = Call(ticket=atomic_ticket(key=uuid4().hex)).operation
     operation.open()
-    operation.settle(WorkResult.FAILED, failed_with(ValueError(), at=utcnow()))
+    operation.settle(WorkResult.FAILED, failed_with(ValueError(), at=utcnow()), succeeded=False)
 
 
 def figures(page: str) -> dict[str, list[int]]:

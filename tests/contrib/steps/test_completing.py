@@ -149,7 +149,7 @@ def test_a_cancelled_operation_is_undone(clock: Clock) -> None:
     assert record is not None
     cancelling = LeaseOperation(store, record.ticket(owner=uuid4())._replace(lease=30), lambda *_: None)
     cancelling.open()
-    cancelling.settle(WorkResult.KEPT, CANCELLATION)
+    cancelling.settle(WorkResult.KEPT, CANCELLATION, succeeded=True)
     work.ANSWER.append(lambda asked: asked.run())
     assert "1 undone" in complete()
     assert (PROVIDER.undone, len(work.labels())) == ([], 2)

@@ -261,7 +261,7 @@ class TestTrips:
             for _ in range(times):
                 operation = LeaseOperation(layers.store, make_ticket(), Listener())
                 if isinstance(await operation.aopen(), Execute):
-                    await operation.asettle(WorkResult.KEPT, OUTCOME)
+                    await operation.asettle(WorkResult.KEPT, OUTCOME, succeeded=True)
 
         async_to_sync(run)(1)
         assert layers.asked() == (["peek", "put", "put"], ["claim", "settle"])
@@ -342,7 +342,7 @@ class TestCommit:
         layers.asked()
         late = LeaseOperation(layers.store, first, Listener())
         late.run = Execute(attempt=1)
-        late.settle(WorkResult.KEPT, OUTCOME)
+        late.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
         assert layers.asked()[0] == []
 
     def test_an_atomic_takeover(self, layers: Layers) -> None:
@@ -612,7 +612,7 @@ def test_many_threads() -> None:
         operation = LeaseOperation(store, make_ticket(key=f"key-{number % 5}"), Listener())
         verdict = operation.open()
         if isinstance(verdict, Execute):
-            operation.settle(WorkResult.KEPT, OUTCOME)
+            operation.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
         return type(verdict).__name__
 
     with ThreadPoolExecutor(16) as pool:
@@ -727,7 +727,7 @@ class TestBehindRedis:
                 verdict = await operation.aopen(wait=5)
                 if isinstance(verdict, Execute):
                     await asyncio.sleep(0.1)
-                    await operation.asettle(WorkResult.KEPT, OUTCOME)
+                    await operation.asettle(WorkResult.KEPT, OUTCOME, succeeded=True)
                 return type(verdict).__name__
 
             return sorted(await asyncio.gather(*(call() for _ in range(8))))

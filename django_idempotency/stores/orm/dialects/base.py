@@ -61,6 +61,8 @@ class Dialect:
     #: instead. `take_transaction_id` assigns an id with the row lock; `transaction_id` reads it, and assigns none.
     take_transaction_id = ""
     transaction_id = ""
+    #: Does `writes_so_far()` count what this transaction has written, so that there is nothing when it begins?
+    counts_in_transaction = False
     #: Does a failed statement abort the transaction, so that only a rollback is possible?
     aborts = False
     #: How a statement is recognised that certainly ends the open transaction.
@@ -140,12 +142,12 @@ class Dialect:
         """Has the database rolled back the whole transaction with this error? Only a savepoint's is left otherwise."""
         return False
 
-    def writes_so_far(self, connection: BaseDatabaseWrapper) -> Any:
-        """Return what `has_written()` compares with. The work is about to begin."""
+    def writes_so_far(self, connection: BaseDatabaseWrapper, table: str) -> Any:
+        """Return what `has_written()` compares with. The work is about to begin. `table` is that of the records."""
         return None
 
     def has_written(self, connection: BaseDatabaseWrapper, before: Any, table: str) -> bool:
-        """Has this connection written since then, by whatever way? In doubt it has. `table` is that of the records."""
+        """Has this connection written since then, by whatever way? In doubt it has."""
         return True
 
     def transaction_status(self, connection: BaseDatabaseWrapper) -> int | None:

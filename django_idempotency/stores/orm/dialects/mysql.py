@@ -41,14 +41,14 @@ class InnoDB(Dialect):
             return database_errors.lock_refused(found)
         return False
 
-    def writes_so_far(self, connection: BaseDatabaseWrapper) -> Any:
+    def writes_so_far(self, connection: BaseDatabaseWrapper, table: str) -> Any:
         """Ask for the session's own counters of rows that were written, changed and deleted."""
         with connection.cursor() as cursor:
             cursor.execute(f"SHOW SESSION STATUS WHERE Variable_name IN ({self._COUNTERS})")
             return dict(cursor.fetchall())
 
     def has_written(self, connection: BaseDatabaseWrapper, before: Any, table: str) -> bool:
-        return bool(self.writes_so_far(connection) != before)
+        return bool(self.writes_so_far(connection, table) != before)
 
     def gives_up(self, connection: BaseDatabaseWrapper, error: Error) -> bool:
         return database_errors.deadlocked(error)

@@ -20,26 +20,36 @@ if TYPE_CHECKING:
 
 #: Keeps the project's lock_timeout, in the transaction in which ours replaces it for a statement.
 _KEPT = "django_idempotency.lock_timeout"
-#: Has this transaction written in a table other than that of the records? Each statement that writes holds a lock on its table
-#: until the transaction ends, whoever has sent it. The server's counters say whether such a statement has met any row; they
-#: may include those of this session's last transactions, so only a zero is a proof. A sequence is not rolled back anyway.
+#: What this transaction may have written, in tables other than that of the records. Each statement that writes in a table holds
+#: a lock on it until the transaction ends, whoever has sent it. The server's counters say whether such a statement has met any
+#: row; they may include those of this session's last transactions, so only a zero is a proof, and only of tables that count.
+#: Catalogs give their locks back at once: of these the counters are asked, but for pg_class, which a TRUNCATE before this
+#: transaction has changed in many a test. A sequence is not rolled back anyway.
 _WRITTEN = """
-    SELECT EXISTS (
-        SELECT FROM pg_catalog.pg_locks AS held
-        LEFT JOIN pg_catalog.pg_class AS relation ON relation.oid = held.relation
-        WHERE held.pid = pg_backend_pid() AND held.locktype = 'relation'
-        AND held.mode NOT IN ('AccessShareLock', 'RowShareLock')
-        AND held.relation IS DISTINCT FROM to_regclass(%s)
-        AND (relation.relkind IS NULL OR relation.relkind NOT IN ('S', 'i', 'I'))
-        AND NOT (
-            held.mode = 'RowExclusiveLock'
-            AND COALESCE(relation.relkind IN ('r', 'p', 't'), false)
-            AND current_setting('track_counts')::bool
-            AND pg_stat_get_xact_tuples_inserted(held.relation) = 0
-            AND pg_stat_get_xact_tuples_updated(held.relation) = 0
-            AND pg_stat_get_xact_tuples_deleted(held.relation) = 0
-        )
-    )"""
+    SELECT held.relation::bigint, held.mode,
+        pg_stat_get_xact_tuples_inserted(held.relation)
+        + pg_stat_get_xact_tuples_updated(held.relation)
+        + pg_stat_get_xact_tuples_deleted(held.relation)
+    FROM pg_catalog.pg_locks AS held
+    LEFT JOIN pg_catalog.pg_class AS relation ON relation.oid = held.relation
+    LEFT JOIN pg_catalog.pg_am AS method ON method.oid = relation.relam
+    WHERE held.pid = pg_backend_pid() AND held.locktype = 'relation'
+    AND held.mode NOT IN ('AccessShareLock', 'RowShareLock')
+    AND held.relation IS DISTINCT FROM to_regclass(%s)
+    AND (relation.relkind IS NULL OR relation.relkind NOT IN ('S', 'i', 'I'))
+    AND NOT (
+        held.mode = 'RowExclusiveLock'
+        AND COALESCE(relation.relkind = 'p' OR (relation.relkind IN ('r', 't') AND method.amname = 'heap'), false)
+        AND current_setting('track_counts')::bool
+        AND pg_stat_get_xact_tuples_inserted(held.relation) = 0
+        AND pg_stat_get_xact_tuples_updated(held.relation) = 0
+        AND pg_stat_get_xact_tuples_deleted(held.relation) = 0
+    )
+    UNION ALL
+    SELECT relid::bigint, 'catalog', n_tup_ins + n_tup_upd + n_tup_del
+    FROM pg_catalog.pg_stat_xact_sys_tables
+    WHERE n_tup_ins + n_tup_upd + n_tup_del > 0
+    AND relid <> 'pg_catalog.pg_class'::regclass AND schemaname = 'pg_catalog'"""
 
 
 class PostgreSQL(Dialect):
@@ -51,6 +61,7 @@ class PostgreSQL(Dialect):
 
     vendor = "postgresql"
     aborts = True
+    counts_in_transaction = True
     table_size = "SELECT pg_total_relation_size(%s::regclass)"
     clock = "statement_timestamp()"
     bounded = "SET LOCAL lock_timeout = '1s'; "
@@ -128,10 +139,13 @@ class PostgreSQL(Dialect):
         except (InternalError, NotSupportedError, ProgrammingError):
             return False
 
-    def has_written(self, connection: BaseDatabaseWrapper, before: Any, table: str) -> bool:
+    def writes_so_far(self, connection: BaseDatabaseWrapper, table: str) -> Any:
         with connection.cursor() as cursor:
             cursor.execute(_WRITTEN, [connection.ops.quote_name(table)])
-            return bool(cursor.fetchone()[0])
+            return frozenset(cursor.fetchall())
+
+    def has_written(self, connection: BaseDatabaseWrapper, before: Any, table: str) -> bool:
+        return bool(self.writes_so_far(connection, table) - (before or frozenset()))
 
     def transaction_status(self, connection: BaseDatabaseWrapper) -> int | None:
         driver = connection.connection

@@ -62,14 +62,14 @@ class SQLite(Dialect):
     def gives_up(self, connection: BaseDatabaseWrapper, error: Error) -> bool:
         return self.transaction_status(connection) == IDLE
 
-    def writes_so_far(self, connection: BaseDatabaseWrapper) -> Any:
+    def writes_so_far(self, connection: BaseDatabaseWrapper, table: str) -> Any:
         """Count rows, and changes of the schema: the driver does, whoever has sent the statement."""
         with connection.cursor() as cursor:
             cursor.execute("PRAGMA schema_version")
             return connection.connection.total_changes, cursor.fetchone()[0]
 
     def has_written(self, connection: BaseDatabaseWrapper, before: Any, table: str) -> bool:
-        return bool(self.writes_so_far(connection) != before)
+        return bool(self.writes_so_far(connection, table) != before)
 
     def transaction_status(self, connection: BaseDatabaseWrapper) -> int | None:
         return None if getattr(connection.connection, "in_transaction", True) else IDLE

@@ -213,7 +213,7 @@ def opened(name: str) -> tuple[LeaseOperation, Listener]:
 
 def settled(name: str, operation: LeaseOperation) -> None:
     with schema_context(name):
-        operation.settle(WorkResult.KEPT, Outcome(status=201, body=name.encode()))
+        operation.settle(WorkResult.KEPT, Outcome(status=201, body=name.encode()), succeeded=True)
 
 
 def row(name: str, operation: LeaseOperation) -> Any:
