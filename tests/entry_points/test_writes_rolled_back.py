@@ -13,9 +13,11 @@ from django_idempotency import idempotent_function
 from django_idempotency.core.records import Status
 from django_idempotency.errors import WritesRolledBack
 from django_idempotency.models import IdempotencyRecord
+from testproject.payments.models import Effect
+from tests.stores.test_endings import swallow_a_deadlock
 
 from .conftest import Connect, effects
-from .swallowing_views import ATOMIC, BROKEN, HARMLESS, LEASED, write
+from .swallowing_views import ATOMIC, BROKEN, HARMLESS, LEASED, OTHERS, write
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.entry_points.swallowing_views")]
 WAYS = BROKEN[connection.vendor]
@@ -171,3 +173,20 @@ def test_a_function(how: str) -> None:
     assert type(caught.value.__cause__).__name__ == (error or "NoneType")
     assert effects() == 0
     assert (work(1), work(1), effects()) == ("done", "done", 1)
+
+
+@pytest.mark.skipif("connection.vendor != 'mysql'", reason="InnoDB rolls back all for a deadlock, and marks nothing")
+@pytest.mark.parametrize("entry_point", ["decorated", "leased"])
+def test_a_deadlock(send: Any, entry_point: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has begun the transaction, a caught deadlock has undone it."""
+    monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
+    rows = [Effect.objects.create(label=label, attempt=0) for label in ("mine", "theirs")]
+
+    def deadlock(_: Effect) -> None:
+        swallow_a_deadlock(*rows)
+
+    monkeypatch.setitem(OTHERS, "a deadlock", deadlock)
+    response = send(entry_point, "a deadlock")
+    assert (response.status_code, response.json()["code"]) == (500, "writes-rolled-back"), response.content
+    assert "OperationalError" in response.json()["detail"]
+    assert effects() == len(rows)

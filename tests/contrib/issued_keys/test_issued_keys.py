@@ -392,7 +392,7 @@ def test_a_request_without_a_key_asks_nothing(
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
 def test_a_profile_has_room_for_it(profile: Profile) -> None:
     """Or the policy is refused, with what to type."""
-    said = profile_contradiction(resolve(Policy(profile=profile, key_format="issued")))
+    said = profile_contradiction(resolve(Policy(profile=profile, key_format="issued", required=True)))
     fits = profile.max_length >= len(ISSUED_SAMPLE)
     assert (said is None) is fits
     assert said is None or "so leave key_format out" in said

@@ -64,9 +64,8 @@ class SQLite(Dialect):
 
     def writes_so_far(self, connection: BaseDatabaseWrapper, table: str) -> Any:
         """Count rows, and changes of the schema: the driver does, whoever has sent the statement."""
-        with connection.cursor() as cursor:
-            cursor.execute("PRAGMA schema_version")
-            return connection.connection.total_changes, cursor.fetchone()[0]
+        driver = connection.connection  # asked itself: no statement of the project is counted or seen
+        return driver.total_changes, driver.execute("PRAGMA schema_version").fetchone()[0]
 
     def has_written(self, connection: BaseDatabaseWrapper, before: Any, table: str) -> bool:
         return bool(self.writes_so_far(connection, table) != before)
