@@ -13,6 +13,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -113,6 +114,7 @@ class Relay:
             noted, batch = self._begun(self._taker.take(rather_new=rather_new))
         if noted:
             opened = connection.connection
+            tenant = getattr(connection, "tenant", None)  # django-tenants: its schema is the one that is relayed
             try:
                 with transaction.atomic(using=self.using, durable=True):
                     batch = self._published_of(noted)
@@ -120,7 +122,7 @@ class Relay:
                 # Whatever else leaves the batch may be the fault of a message, as a death would be.
                 broke = connection.connection is not opened  # its transaction could not even be rolled back
                 if broke or isinstance(error, ConfigurationError) or lost_race(error):
-                    self._not_made(noted)
+                    self._not_made(noted, tenant)
                 raise
         if batch.failed and not (rather_new or self.once):
             self._rather_new_until = 2 * time.monotonic() - began
@@ -177,8 +179,14 @@ class Relay:
         self._taker.unbegin([*untried, *cut_off])
         return batch
 
-    def _not_made(self, noted: Sequence[Message]) -> None:
-        """Note that no attempt was made of messages, as far as the database can be asked. The error is not theirs."""
+    def _not_made(self, noted: Sequence[Message], tenant: Any) -> None:
+        """Note that no attempt was made of messages, as far as the database can be asked. The error is not theirs.
+
+        It is noted in their own schema, even if a publisher has left the connection in that of another tenant.
+        """
+        connection: Any = connections[self.using]
+        if tenant is not None:
+            connection.set_tenant(tenant)
         with suppress(Error), transaction.atomic(using=self.using, durable=True):
             held, cut_off = self._taker.hold(noted)
             self._taker.unbegin([*held, *cut_off])
@@ -244,13 +252,17 @@ class _Savepoint:
 
 
 def _note(message: Message, error: Exception) -> Message:
-    """Note on a message why it failed, and when to retry it."""
-    message.attempts += 1
-    message.unended = 0
-    message.not_before = _next_attempt(message.attempts)
-    message.last_error = describe_error(error)
-    logger.warning(_NOT_PUBLISHED, message.message_id, message.topic, message.attempts, message.last_error)
-    return message
+    """Return a copy of a message that says why it failed, and when to retry it.
+
+    The message itself still says what is in the database, if the transaction that would note this is rolled back.
+    """
+    failed = copy(message)
+    failed.attempts += 1
+    failed.unended = 0
+    failed.not_before = _next_attempt(failed.attempts)
+    failed.last_error = describe_error(error)
+    logger.warning(_NOT_PUBLISHED, failed.message_id, failed.topic, failed.attempts, failed.last_error)
+    return failed
 
 
 def _next_attempt(attempts: int) -> datetime:

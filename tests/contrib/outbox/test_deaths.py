@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection
+from django.db import OperationalError, connection
 
 from django_idempotency.contrib.outbox.models import SET_ASIDE, Message
 from django_idempotency.contrib.outbox.relaying import MAX_ATTEMPTS
+from django_idempotency.contrib.outbox.taking import Taker
 from django_idempotency.stores.base import utcnow
 
 from .deaths import KILLED
@@ -108,6 +109,23 @@ def test_what_a_batch_does_not_come_to_has_no_attempt() -> None:
     recorder.bad, recorder.error = {1}, ConnectionError()
     recorder.relay().batch()
     assert list(Message.objects.order_by("pk").values_list("attempts", "unended")) == [(1, 0), (0, 0)]
+
+
+def test_a_lost_race_is_nobodys_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither of what was published nor of what failed: the database rolled back how both had ended."""
+    sent("", "", "")
+    recorder = Recorder()
+    recorder.bad = {1}
+
+    def lost(*_: Any) -> bool:
+        raise OperationalError("database is locked")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Taker, "forget", lost)
+        with pytest.raises(OperationalError, match="locked"):
+            recorder.relay().batch()
+    assert [number for _, number in recorder.seen] == [0, 2]
+    assert list(Message.objects.values_list("attempts", "unended", "not_before")) == [(0, 0, None)] * 3
 
 
 def test_a_failure_ends_the_attempts_without_an_end() -> None:

@@ -23,7 +23,7 @@ from django_idempotency import idempotent_function
 from django_idempotency.checks.databases import check_databases
 from django_idempotency.contrib import outbox
 from django_idempotency.contrib.outbox.models import Message
-from django_idempotency.contrib.outbox.relaying import Relay
+from django_idempotency.contrib.outbox.relaying import MAX_ATTEMPTS, Relay
 from django_idempotency.contrib.tenants.checks import check_tenants
 from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import Guarantee, Outcome
@@ -306,7 +306,25 @@ def test_a_publisher_that_leaves_the_schema(payload: str) -> None:
         Relay(leave, using="default").batch()
     for name in NAMES:
         with schema_context(name):
-            assert Message.objects.get().attempts == 0
+            message = Message.objects.get()
+            assert (message.attempts, message.unended, message.not_before) == (0, 0, None)
+
+
+@pytest.mark.skipif(not EACH, reason="One table is the same in every schema")
+def test_a_publisher_that_always_leaves_the_schema() -> None:
+    """However often its relay is restarted, no message is set aside: each error is the publisher's."""
+    send_in("acme", "good")
+
+    def leave(message: Message) -> None:
+        connection.set_schema("umbrella")
+        publish(message)
+
+    for _ in range(MAX_ATTEMPTS + 1):
+        with schema_context("acme"), pytest.raises(ConfigurationError, match="another schema"):
+            Relay(leave, using="default").batch()
+    with schema_context("acme"):
+        assert Message.objects.get().unended == 0
+        assert len(Relay(publish, using="default").batch().published) == 1
 
 
 @pytest.mark.skipif(not EACH, reason="One table is the same in every schema")
