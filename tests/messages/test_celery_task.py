@@ -44,7 +44,7 @@ def deliver(task: Any, **headers: Any) -> type[Exception]:
 def test_autoretry_sends_one_message(app: Celery, sent: list[Any]) -> None:
     """A task that retries itself has decided: a second copy would add one more at every failure."""
 
-    @app.task(autoretry_for=(NetworkDown,), max_retries=3, retry_backoff=True)
+    @app.task(shared=False, autoretry_for=(NetworkDown,), max_retries=3, retry_backoff=True)
     def charge() -> None:
         raise NetworkDown
 
@@ -53,7 +53,7 @@ def test_autoretry_sends_one_message(app: Celery, sent: list[Any]) -> None:
 
 
 def test_a_retry_by_hand_sends_one_message(app: Celery, sent: list[Any]) -> None:
-    @app.task(bind=True)
+    @app.task(shared=False, bind=True)
     def charge(self: Any) -> None:
         raise self.retry(countdown=60)
 
@@ -66,7 +66,7 @@ def test_what_comes_back_has_its_headers(app: Celery, monkeypatch: pytest.Monkey
     came_back: list[Any] = []
     monkeypatch.setattr(app, "send_task", lambda *_, **options: came_back.append(options["headers"]))
 
-    @app.task
+    @app.task(shared=False)
     def charge() -> None:
         raise NetworkDown
 
@@ -77,7 +77,7 @@ def test_what_comes_back_has_its_headers(app: Celery, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("decided", [Ignore, Reject])
 def test_what_a_task_decides_stands(app: Celery, sent: list[Any], decided: type[Exception]) -> None:
-    @app.task
+    @app.task(shared=False)
     def charge() -> None:
         raise decided
 
@@ -90,7 +90,7 @@ def test_an_eager_task_raises_what_it_raises(app: Celery, sent: list[Any], error
     """Without a message nothing waits or counts: the task would be called again at once, without end."""
     calls = []
 
-    @app.task
+    @app.task(shared=False)
     def charge() -> None:
         calls.append(1)
         raise error
