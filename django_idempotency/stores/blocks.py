@@ -67,8 +67,11 @@ def drop(connection: BaseDatabaseWrapper) -> None:
 
 
 def drop_if_cut(connection: BaseDatabaseWrapper) -> None:
-    """Close a connection outside a transaction if an interrupt has cut a statement on it: no other could be executed."""
-    if not connection.in_atomic_block and _is_open(connection):
+    """Close a connection outside a transaction if an interrupt has cut a statement on it: no other could be executed.
+
+    The drivers of MariaDB and MySQL do not say whether one was cut, so theirs is closed in any case.
+    """
+    if not connection.in_atomic_block and (connection.vendor == "mysql" or _is_open(connection)):
         drop(connection)
 
 

@@ -25,7 +25,14 @@ from tests.stores.helpers import committed, elsewhere
 
 from .helpers import ORM
 
-pytestmark = [committed, pytest.mark.slow]
+pytestmark = [
+    committed,
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        "connection.vendor == 'mysql'",
+        reason="PyMySQL does not know that a statement of the work was cut: the next call finds out",
+    ),
+]
 
 SEED = 37
 #: Seconds of calls, and how many at least: a busy machine makes fewer.

@@ -9,7 +9,7 @@ from functools import cache
 from types import TracebackType
 from typing import NoReturn
 
-from django.db import Error, InterfaceError, OperationalError, connections
+from django.db import Error, InterfaceError, InternalError, OperationalError, connections
 
 from ...errors import LostRace, StoreRefused, StoreUnavailable
 
@@ -97,6 +97,10 @@ def no_savepoint(error: Error) -> bool:
 
 def connection_lost(error: BaseException) -> bool:
     """Did the connection break, so that the outcome of the statement is unknown?"""
+    if isinstance(error, InternalError) and "Packet sequence" in str(
+        error
+    ):  # PyMySQL's, after a statement that was cut
+        return True
     if not isinstance(error, (OperationalError, InterfaceError)):
         return False
     if errno(error) is not None:

@@ -65,6 +65,7 @@ class TestAutocommit(ORMStoreContract):
             statements.append(sql)
             return execute(sql, params, many, context)
 
+        connections[store.using].ensure_connection()  # what is open already, an async call leaves open
         with connections[store.using].execute_wrapper(note):
             yield statements
 
