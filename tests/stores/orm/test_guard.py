@@ -275,7 +275,7 @@ def test_a_late_owner_is_faster_than_the_end_of_a_takeover(how: str) -> None:
     call.operation.set_rollback()
     given_up = OUTCOME._replace(status=422)
     ended = (WorkResult.FAILED, None) if how == "failed" else (WorkResult.KEPT, given_up)
-    call.operation.settle(*ended, succeeded=False)
+    call.operation.settle(*ended, succeeded=how != "failed")
     assert ([type(verdict) for verdict in resumed], effects()) == ([Busy], 0)
     assert call.listener.events == ["taken_over", "released"]
     assert isinstance(Call().run(), Execute)
