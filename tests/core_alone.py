@@ -35,7 +35,6 @@ NEED_MORE = {
     "instrumentation/test_recipes.py": "sentry_sdk",
     "management/test_idempotency_monitoring.py": "yaml",
     "management/test_idempotency_routes.py": "ninja",
-    "management/test_one_bad_part.py": "cryptography",
     "stores/dynamodb/test_store.py": "botocore",
 }
 #: pytest finds no plugin by itself here: some belong to what is refused.
