@@ -87,6 +87,11 @@ class OpenedTransactions:
         """Are all of them committed? A later exception comes from an `on_commit` callback, or from rendering."""
         return bool(self.blocks) and all(block.committed for block in self.blocks)
 
+    def guard(self) -> None:
+        """Note that the request is guarded, which is known only after they were opened."""
+        for block in self.blocks:
+            block.guard()
+
     @property
     def undone(self) -> Rollback:
         """Why one of them was rolled back, although nothing was raised. Read after they have ended."""

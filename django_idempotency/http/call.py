@@ -168,6 +168,8 @@ class Call:
         survive; and what listeners, `on_replay` and `on_takeover` raise.
         """
         self.within = within
+        if within.blocks:
+            within.guard()
         for each in self._listeners:
             each.arrived(self)
         try:
@@ -191,6 +193,8 @@ class Call:
     async def aopen(self, within: OpenedTransactions = NONE_OPENED) -> HttpResponseBase | None:
         """See open()."""
         self.within = within
+        if within.blocks:
+            within.guard()
         for each in self._listeners:
             await in_database_thread(each.arrived, self)
         try:

@@ -74,6 +74,8 @@ def run_call(
         return respond(problem, request)
     try:
         with atomic_requests(non_atomic, but=call.atomic_alias) as call.within:
+            if call.within.blocks:
+                call.within.guard()
             returned = checked_response(work())
         render(returned)
     except BaseException as error:  # noqa: BLE001 - fail() raises it again

@@ -135,6 +135,10 @@ class Block:
             self.error = self._marks.error
         atomic.__exit__(*raised)
 
+    def guard(self) -> None:
+        """Note that the request is guarded: what follows an error that undoes its writes must not be committed alone."""
+        self._marks.refuses = True
+
     def restore(self) -> None:
         """Leave nothing of it behind, wherever an interrupt has cut its end. Does nothing to one that a guard ends."""
         if not self.taken:

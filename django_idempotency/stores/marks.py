@@ -41,6 +41,9 @@ class RollbackMarks:
 
     #: Did the project set the mark that is there, before any error did?
     asked = False
+    #: Is no statement executed any more once the database has rolled the transaction back? Not where no request is guarded:
+    #: Django itself goes on then.
+    refuses = False
     #: The error that the work has met, if it is not undone; `None`: Django has seen none.
     error: BaseException | None = None
     _connection: BaseDatabaseWrapper
@@ -85,7 +88,7 @@ class RollbackMarks:
 
     def _watch_statement(self, execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
         connection = self._connection
-        if self._given_up is not None:
+        if self._given_up is not None and self.refuses:
             raise given_up(self._given_up)
         aborted = is_aborted(connection)
         if not aborted and not connection.needs_rollback:
