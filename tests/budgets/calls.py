@@ -1,4 +1,7 @@
-"""Counts calls of the package's functions, files entered, and how often a call changes the file. Times nothing."""
+"""Counts calls of the package's functions, files entered, and how often a call changes the file.
+
+Times nothing.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,11 @@ class Calls:
 
     def _note(self, frame: FrameType, event: str, _argument: Any) -> None:
         code = frame.f_code
-        if event == "call" and code.co_filename.startswith(f"{PACKAGE}/") and code.co_name not in INLINED:
+        if (
+            event == "call"
+            and code.co_filename.startswith(f"{PACKAGE}/")
+            and code.co_name not in INLINED
+        ):
             self.entered.append(code.co_filename.removeprefix(f"{PACKAGE}/"))
 
     def figures(self) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
     python -m tests.budgets.project [apps]
 
-prints the figures as JSON: of each journey, and which of the package's modules are loaded once a guarded DRF view has answered
-its first request. With `apps`: those after `django.setup()` with this app alone.
+prints the figures as JSON: of each journey, and which of the package's modules are loaded once a
+guarded DRF view has answered its first request. With `apps`: those after `django.setup()` with this
+app alone.
 """
 
 from __future__ import annotations
@@ -78,7 +79,9 @@ def routes() -> list[Any]:
         permission_classes = (IsAuthenticated,)
 
         def post(self, request: Any) -> Response:
-            return Response({"id": Group.objects.create(name=f"drf {request.data['amount']}").pk}, status=201)
+            return Response(
+                {"id": Group.objects.create(name=f"drf {request.data['amount']}").pk}, status=201
+            )
 
     return [path("drf", Charge.as_view()), path("plain", plain)]
 
@@ -108,7 +111,9 @@ def journeys() -> dict[str, Any]:
 
     def post(path: str, key: str = "") -> Callable[[], int]:
         headers = {"Idempotency-Key": key} if key else {}
-        return lambda: client.post(path, BODY, content_type="application/json", headers=headers).status_code
+        return lambda: (
+            client.post(path, BODY, content_type="application/json", headers=headers).status_code
+        )
 
     acts: dict[str, Callable[[], int]] = {
         "drf_first": post("/drf", KEY),
@@ -156,6 +161,8 @@ def main(*more: str) -> None:
 
 
 if __name__ == "__main__":
-    from tests.budgets.project import main as once  # the URLconf and the middleware are this module, not __main__
+    from tests.budgets.project import (
+        main as once,
+    )  # the URLconf and the middleware are this module, not __main__
 
     once()

@@ -1,4 +1,7 @@
-"""Tests bound the cost of a request and the modules that are loaded. They count, never time; these numbers only go down."""
+"""Tests bound the cost of a request and the modules that are loaded.
+
+They count, never time; these numbers only go down.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ import pytest
 
 from ..test_architecture import MODULES, imports
 from .calls import PACKAGE
+from .shape import brackets, matching, total
 
 #: Journey → files entered, calls, changes of file, statements. Three or four calls of a keyed
 #: request ask if all of its body is there.
@@ -29,12 +33,29 @@ JOURNEYS = {
     # One call is run() around _run(): it leaves nothing behind where an interrupt cuts the call.
     "function_replay": (12, 40, 16, 1),
 }
-#: Modules that are loaded by `django.setup()` with the app alone, and by a guarded DRF view, its first request included.
-#: The 85th of a view, `stores.lending`, gives the connections of async calls back: stores and entry points share it.
+#: Modules that are loaded by `django.setup()` with the app alone, and by a guarded DRF view, its
+#: first request included. The 85th of a view, `stores.lending`, gives the connections of async
+#: calls back: stores and entry points share it.
 LOADED = {"apps": 25, "view": 85}
 
 #: Folders at the top, and those of them that import each other in circles.
 FOLDERS, FOLDERS_IN_CIRCLES = 18, 0
+
+#: Nodes of the syntax tree: of the core, and of the whole package.
+NODES_OF_CORE, NODES = 101_000, 217_400
+#: Of the whole package: what is dense to read, and the lines of more than 100 columns.
+DENSITY = {
+    "parallel_assignments": 409,
+    "walruses": 290,
+    "conditional_expressions": 1113,
+    "long_lines": 59,
+}
+#: Of the core: where a type says nothing.
+UNTYPED = 986
+#: Of the core: modules that a string names, and those that name ATOMIC_REQUESTS.
+WINGS, PATHS_OF_CONTRIB, FILES_OF_ATOMIC_REQUESTS = 31, 38, 15
+#: Functions that open a call, and settle it themselves.
+BRACKETS = 4
 
 
 @cache
@@ -57,10 +78,14 @@ def test_a_request_stays_within_its_budget(journey: str) -> None:
     found = measured()["journeys"][journey]
     counts = tuple(found[name] for name in ("files", "calls", "changes", "statements"))
     over = [count > most for count, most in zip(counts, JOURNEYS[journey], strict=True)]
-    assert not any(over), f"{journey}: {counts}, at most {JOURNEYS[journey]}. Most calls: {', '.join(found['most'])}"
+    assert not any(over), (
+        f"{journey}: {counts}, at most {JOURNEYS[journey]}. Most calls: {', '.join(found['most'])}"
+    )
 
 
-@pytest.mark.parametrize(("journey", "response"), [("drf_first", 201), ("drf_replay", 201), ("plain_first", 201)])
+@pytest.mark.parametrize(
+    ("journey", "response"), [("drf_first", 201), ("drf_replay", 201), ("plain_first", 201)]
+)
 def test_the_journeys_arrive(journey: str, response: int) -> None:
     """What is counted is a request that succeeds."""
     assert measured()["journeys"][journey]["response"] == response
@@ -76,13 +101,19 @@ def test_modules_loaded(what: str) -> None:
 
 def test_folders() -> None:
     """No more folders at the top than this, and no more of them in circles."""
-    graph: dict[str, set[str]] = {path.name: set() for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
+    graph: dict[str, set[str]] = {
+        path.name: set() for path in PACKAGE.iterdir() if (path / "__init__.py").exists()
+    }
     for name, path in MODULES.items():
         if (folder := name.partition(".")[0]) in graph:
             graph[folder] |= {
-                other.partition(".")[0] for _, other, ours in imports(name, path.read_text()) if ours
+                other.partition(".")[0]
+                for _, other, ours in imports(name, path.read_text())
+                if ours
             } & graph.keys()
-    circling = sorted(folder for folder in graph if folder in reached(graph, graph[folder] - {folder}))
+    circling = sorted(
+        folder for folder in graph if folder in reached(graph, graph[folder] - {folder})
+    )
     assert len(graph) <= FOLDERS, sorted(graph)
     assert len(circling) <= FOLDERS_IN_CIRCLES, circling
 
@@ -95,3 +126,29 @@ def reached(graph: Mapping[str, set[str]], start: Iterable[str]) -> set[str]:
         found |= following
         following = {other for folder in following for other in graph[folder] - {folder}} - found
     return found
+
+
+def test_nodes() -> None:
+    """The package has no more syntax than this."""
+    assert total("nodes", core=True) <= NODES_OF_CORE
+    assert total("nodes", core=False) <= NODES
+
+
+@pytest.mark.parametrize("figure", DENSITY)
+def test_density(figure: str) -> None:
+    """The package is no denser than this."""
+    assert total(figure, core=False) <= DENSITY[figure]
+
+
+def test_names() -> None:
+    """What the core finds by a name in a string, and what it leaves without a type."""
+    assert total("untyped", core=True) <= UNTYPED
+    assert sum(matching(r"\bwing\(").values()) <= WINGS
+    assert sum(matching(r"[\"'](?:django_idempotency\.)?contrib\.").values()) <= PATHS_OF_CONTRIB
+
+
+def test_brackets() -> None:
+    """A call is opened and settled in few places, and ATOMIC_REQUESTS is known in few."""
+    assert len(brackets()) <= BRACKETS, brackets()
+    files = matching(r"ATOMIC_REQUESTS|non_atomic")
+    assert len(files) <= FILES_OF_ATOMIC_REQUESTS, [*files]
