@@ -1,4 +1,6 @@
-"""Import every module of the installed wheel without any extra. .ci/run starts it in an empty environment."""
+"""Import every module of the installed wheel without any extra. .ci/run starts it in an empty
+environment.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from django.conf import settings
 
 import django_idempotency
 
-#: The optional packages, given as arguments. Only a module that is an entry point for one may need it.
+#: The optional packages, given as arguments. Only a module that is an entry point for one may need
+#: it.
 EXTRAS = set(sys.argv[1:]) - {"asgiref", "django", "jmespath"}
 
 assert "django_idempotency.models" not in sys.modules
@@ -21,7 +24,10 @@ if here := sorted(extra for extra in EXTRAS if importlib.util.find_spec(extra)):
 
 settings.configure(
     INSTALLED_APPS=[
-        *(f"django.contrib.{app}" for app in ("admin", "auth", "contenttypes", "messages", "sessions")),
+        *(
+            f"django.contrib.{app}"
+            for app in ("admin", "auth", "contenttypes", "messages", "sessions")
+        ),
         "django_idempotency",
         "django_idempotency.contrib.browser",
         "django_idempotency.contrib.client",
@@ -42,7 +48,9 @@ settings.configure(
 django.setup()
 
 imported, wanting = [], []
-for module in pkgutil.walk_packages(django_idempotency.__path__, "django_idempotency.", onerror=lambda _: None):
+for module in pkgutil.walk_packages(
+    django_idempotency.__path__, "django_idempotency.", onerror=lambda _: None
+):
     try:
         importlib.import_module(module.name)
         imported.append(module.name)

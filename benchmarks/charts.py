@@ -1,8 +1,10 @@
-"""The charts of the docs, drawn from the results that `make bench BENCH_FLAGS="--scale --save"` and its parts have kept.
+"""The charts of the docs, drawn from the results that `make bench BENCH_FLAGS="--scale --save"` and
+its parts have kept.
 
     python -m benchmarks.charts
 
-A chart takes its colours from the page that it is embedded in, or else from the reader's light or dark mode.
+A chart takes its colours from the page that it is embedded in, or else from the reader's light or
+dark mode.
 """
 
 from __future__ import annotations
@@ -33,13 +35,16 @@ class Axis(NamedTuple):
 
     def place(self, value: float) -> float:
         low, high, at = (
-            math.log10(each) if self.logarithmic else each for each in (self.ticks[0], self.ticks[-1], value)
+            math.log10(each) if self.logarithmic else each
+            for each in (self.ticks[0], self.ticks[-1], value)
         )
         return round(self.start + (at - low) / (high - low) * (self.end - self.start), 1)
 
 
 class Chart(NamedTuple):
-    """What is on the axes of a chart, and where the vertical one begins, if not at its lowest value."""
+    """What is on the axes of a chart, and where the vertical one begins, if not at its lowest
+    value.
+    """
 
     across: str
     upwards: str
@@ -50,7 +55,9 @@ class Chart(NamedTuple):
 
 
 CHARTS = {
-    "growth": Chart("rows in the table", "× the same at 10,000 rows", 0, logarithmic=True, span=1.5),
+    "growth": Chart(
+        "rows in the table", "× the same at 10,000 rows", 0, logarithmic=True, span=1.5
+    ),
     "churn": Chart("hours", "× the bytes of the same rows, packed", 1, span=0.5),
     "memory": Chart("requests", "MiB in memory", 0, span=10),
 }
@@ -72,8 +79,16 @@ def draw(name: str, lines: dict[str, Points]) -> str:
     """Return a chart of lines, each through its points, as SVG."""
     chart = CHARTS[name]
     xs, ys = ([point[part] for points in lines.values() for point in points] for part in (0, 1))
-    across = Axis(chart.across, powers(xs) if chart.logarithmic else steps(0, max(xs)), LEFT, RIGHT, chart.logarithmic)
-    upwards = Axis(chart.upwards, steps(chart.floor, max(*ys, chart.floor + chart.span)), BOTTOM, TOP)
+    across = Axis(
+        chart.across,
+        powers(xs) if chart.logarithmic else steps(0, max(xs)),
+        LEFT,
+        RIGHT,
+        chart.logarithmic,
+    )
+    upwards = Axis(
+        chart.upwards, steps(chart.floor, max(*ys, chart.floor + chart.span)), BOTTOM, TOP
+    )
     body = [
         *(horizontal(upwards.place(tick), f"{tick:g}") for tick in upwards.ticks),
         *(text(across.place(tick), BOTTOM + 18, f"{tick:,.0f}", "middle") for tick in across.ticks),
@@ -85,15 +100,23 @@ def draw(name: str, lines: dict[str, Points]) -> str:
         colour, left = COLOURS[number], 250 + 190 * (number % 2)
         body += [
             f'<polyline points="{way}" stroke="{colour}"/>',
-            f'<rect x="{left}" y="{9 + 16 * (number // 2)}" width="12" height="4" fill="{colour}"/>',
+            (
+                f'<rect x="{left}" y="{9 + 16 * (number // 2)}" width="12" height="4" '
+                f'fill="{colour}"/>'
+            ),
             text(left + 18, 16 + 16 * (number // 2), label),
         ]
-    head = f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" xmlns="http://www.w3.org/2000/svg">'
+    head = (
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" '
+        'xmlns="http://www.w3.org/2000/svg">'
+    )
     return "\n".join([head, f"<style>{STYLE}</style>", *body, "</svg>", ""])
 
 
 def horizontal(y: float, label: str) -> str:
-    return f'<line class="grid" x1="{LEFT}" x2="{RIGHT}" y1="{y}" y2="{y}"/>' + text(LEFT - 8, y + 4, label, "end")
+    return f'<line class="grid" x1="{LEFT}" x2="{RIGHT}" y1="{y}" y2="{y}"/>' + text(
+        LEFT - 8, y + 4, label, "end"
+    )
 
 
 def text(x: float, y: float, content: str, anchor: str = "start") -> str:
@@ -105,7 +128,10 @@ def steps(low: float, high: float) -> list[float]:
     rough = (high - low) / 5
     unit = 10.0 ** math.floor(math.log10(rough))
     step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= rough)
-    return [round(low + step * number, 9) for number in range(math.ceil(round((high - low) / step, 6)) + 1)]
+    return [
+        round(low + step * number, 9)
+        for number in range(math.ceil(round((high - low) / step, 6)) + 1)
+    ]
 
 
 def powers(values: Iterable[float]) -> list[float]:

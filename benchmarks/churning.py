@@ -1,7 +1,8 @@
-"""What a day of claims and purges leaves of a table, at a quickened clock: bytes, over the same rows tightly packed.
+"""What a day of claims and purges leaves of a table, at a quickened clock: bytes, over the same
+rows tightly packed.
 
-Each record's instants are set back, so that the purge finds a day-old record due at once. A vacuum runs when autovacuum
-would: nothing but the number of dead rows decides, as it does there.
+Each record's instants are set back, so that the purge finds a day-old record due at once. A vacuum
+runs when autovacuum would: nothing but the number of dead rows decides, as it does there.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from .table import Point, Row, Section
 NAME = "idempotency_bench_churn"
 #: Steps of a day, and records that are in progress at the same time.
 STEPS, IN_FLIGHT = 240, 50
-#: autovacuum_vacuum_threshold, and the scale factors that are compared: PostgreSQL's default, and what the docs say.
+#: autovacuum_vacuum_threshold, and the scale factors that are compared: PostgreSQL's default, and
+#: what the docs say.
 THRESHOLD, FACTORS = 50, (0.2, 0.02)
 PURGED = 1000
 
@@ -57,11 +59,14 @@ def churned(claims: int, factor: float) -> Section:
     rows = [
         Row(name="table", values=heaps[-1:], note=f"{packed[0] / 1e6:,.0f} MB packed"),
         Row(name="indexes", values=indexes[-1:], note=f"{packed[1] / 1e6:,.0f} MB packed"),
-        Row(name="together", values=together[-1:], note=f"at most {max(together):.2f} × in the day"),
+        Row(
+            name="together", values=together[-1:], note=f"at most {max(together):.2f} × in the day"
+        ),
         Row(name="vacuums", values=[day.vacuums / 2], unit="", note="a day"),
     ]
     return Section(
-        title=f"A day of {STEPS * day.count:,} claims, autovacuum_vacuum_scale_factor = {factor:g}; packed = 1",
+        title=f"A day of {STEPS * day.count:,} claims, autovacuum_vacuum_scale_factor = "
+        f"{factor:g}; packed = 1",
         rows=rows,
         points=[
             Point("churn", f"scale factor {factor:g}", 24 * (step + 1) / STEPS, value)
@@ -80,13 +85,16 @@ class Day:
         self._store = ORMStore()
 
     def claim(self, step: int) -> None:
-        """Insert and settle a step's records, some in progress at any time, each in a row version of its own."""
+        """Insert and settle a step's records, some in progress at any time, each in a row version
+        of its own.
+        """
         now = self._began + timedelta(days=step / STEPS)
         left = self.count
         while left > 0:
             ids = inserted(min(left, IN_FLIGHT), now)
             sql(
-                f"UPDATE {NAME} SET status = %s, completed_at = %s, response_status = 201, response_headers = '[]', "
+                f"UPDATE {NAME} SET status = %s, completed_at = %s, response_status = 201, "
+                "response_headers = '[]', "
                 "response_body = %s WHERE id = ANY(%s)",
                 [Status.COMPLETED.value, now, BODY, ids],
             )
@@ -106,7 +114,8 @@ class Day:
     def vacuum_if_due(self) -> None:
         sql("SELECT pg_stat_force_next_flush()")
         ((dead, rows),) = sql(
-            "SELECT n_dead_tup, greatest(reltuples, 0) FROM pg_stat_user_tables JOIN pg_class ON pg_class.oid = relid "
+            "SELECT n_dead_tup, greatest(reltuples, 0) FROM pg_stat_user_tables JOIN "
+            "pg_class ON pg_class.oid = relid "
             "WHERE pg_class.relname = %s",
             [NAME],
         )
@@ -120,7 +129,8 @@ def inserted(count: int, now: datetime) -> list[Any]:
     values = columns() | {"created_at": now, "lease_until": now, "expires_at": now, "purge_at": now}
     names = ", ".join(map(connection.ops.quote_name, values))
     rows = sql(
-        f"INSERT INTO {NAME} (id, {names}) SELECT gen_random_uuid(), {', '.join(['%s'] * len(values))} "
+        f"INSERT INTO {NAME} (id, {names}) SELECT gen_random_uuid(), "
+        f"{', '.join(['%s'] * len(values))} "
         f"FROM generate_series(1, {count}) RETURNING id",
         list(values.values()),
     )

@@ -21,7 +21,10 @@ def statements(case: Case) -> int:
 
 
 def flushes(case: Case) -> int | None:
-    """Count flushes; `None` if the database does not report them. Others may use the server, so take a median."""
+    """Count flushes; `None` if the database does not report them.
+
+    Others may use the server, so take a median.
+    """
     if _synced() is None:
         return None
     seen = []

@@ -1,9 +1,11 @@
-"""A TCP proxy that puts a database at a distance. It runs in its own process, beside what is measured.
+"""A TCP proxy that puts a database at a distance.
+
+It runs in its own process, beside what is measured.
 
     python -m benchmarks.delaying HOST PORT SECONDS
 
-It prints its port, then after each line of input the number of trips so far, and ends with its input. A trip is one
-wait of the client: packets that it sends until it has read something.
+It prints its port, then after each line of input the number of trips so far, and ends with its
+input. A trip is one wait of the client: packets that it sends until it has read something.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from statistics import median
 
-#: Bytes read at once; sleeps that find out how late this machine wakes a thread, and their total in seconds at most.
+#: Bytes read at once; sleeps that find out how late this machine wakes a thread, and their total in
+#: seconds at most.
 CHUNK, PROBES, PROBING = 65536, 200, 0.4
 
 Parcel = tuple[float, bytes]
@@ -44,7 +47,9 @@ class Proxy:
 def delayed(host: str, port: int, seconds: float) -> Iterator[Proxy]:
     """Run a proxy to an address that takes so long each way."""
     command = [sys.executable, "-m", "benchmarks.delaying", host, str(port), str(seconds)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         yield Proxy(process)
 
 
@@ -56,8 +61,12 @@ class Wire:
         for source, target, asks in ((client, server, True), (server, client, False)):
             source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             under_way: SimpleQueue[Parcel] = SimpleQueue()
-            threading.Thread(target=self._receive, args=(source, under_way, asks), daemon=True).start()
-            threading.Thread(target=self._deliver, args=(target, under_way, asks), daemon=True).start()
+            threading.Thread(
+                target=self._receive, args=(source, under_way, asks), daemon=True
+            ).start()
+            threading.Thread(
+                target=self._deliver, args=(target, under_way, asks), daemon=True
+            ).start()
 
     def _receive(self, source: socket.socket, under_way: SimpleQueue[Parcel], asks: bool) -> None:
         data = b"begun"

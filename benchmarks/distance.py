@@ -63,10 +63,19 @@ def measured(entry_points: EntryPoints, proxy: Proxy, effort: Effort) -> Section
             values = [whole - part for whole, part in zip(values, less, strict=True)]
             if connection.vendor == "postgresql":
                 most = counts[bases[case]] + (FIRST if case is first else KNOWN)
-        rows.append(Row(name=case.name, values=values, unit="trips", statements=counts[case], most_statements=most))
+        rows.append(
+            Row(
+                name=case.name,
+                values=values,
+                unit="trips",
+                statements=counts[case],
+                most_statements=most,
+            )
+        )
     shortest = min(timings[trip.name]) * 1000
     return Section(
-        title=f"Through DRF with token auth, {EACH_WAY * 1000:g} ms each way; the driver's SELECT 1 = 1 ({shortest:.2f} ms)",
+        title=f"Through DRF with token auth, {EACH_WAY * 1000:g} ms each way; the driver's "
+        f"SELECT 1 = 1 ({shortest:.2f} ms)",
         rows=rows,
     )
 

@@ -1,4 +1,7 @@
-"""The DynamoDB store over HTTP: requests, and ratios to GetItem. The server is moto, so the times mean little."""
+"""The DynamoDB store over HTTP: requests, and ratios to GetItem.
+
+The server is moto, so the times mean little.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +39,13 @@ def served() -> Iterator[DynamoDBStore]:
     from tests.support.store_servers import DynamoDBServer, running
 
     with running(DynamoDBServer()) as server:
-        session = boto3.Session(aws_access_key_id="bench", aws_secret_access_key="bench", region_name=REGION)
+        session = boto3.Session(
+            aws_access_key_id="bench", aws_secret_access_key="bench", region_name=REGION
+        )
         config = Config(connect_timeout=10, read_timeout=10)
-        store = DynamoDBStore(table="bench", endpoint_url=server.url, session=session, config=config)
+        store = DynamoDBStore(
+            table="bench", endpoint_url=server.url, session=session, config=config
+        )
         for _ in store.create_table():
             pass
         yield store
@@ -52,19 +59,36 @@ def sections(store: DynamoDBStore, effort: Effort) -> Iterator[Section]:
 def verbs(store: DynamoDBStore, effort: Effort) -> Section:
     known = acts.finished(store)
     get = Case("GetItem", lambda: partial(store.client.boto.get_item, **read(store, known.id)))
-    cases = [(acts.claim(store), 1), (acts.replay(store), 1), (acts.settle(store), 1), (acts.first_call(store), 2)]
+    cases = [
+        (acts.claim(store), 1),
+        (acts.replay(store), 1),
+        (acts.settle(store), 1),
+        (acts.first_call(store), 2),
+    ]
     with requests(store) as sent:
         counts = [acts.count(case, sent) for case, _ in cases]
     timings = interleaved([get, *(case for case, _ in cases)], effort)
     rows = [
-        Row(name=case.name, values=timings.ratios(case.name, get.name), statements=count, most_statements=most)
+        Row(
+            name=case.name,
+            values=timings.ratios(case.name, get.name),
+            statements=count,
+            most_statements=most,
+        )
         for (case, most), count in zip(cases, counts, strict=True)
     ]
-    return Section(title=f"Verbs; a consistent GetItem on the same client = 1 ({effort.samples} samples)", rows=rows)
+    return Section(
+        title=f"Verbs; a consistent GetItem on the same client = 1 ({effort.samples} samples)",
+        rows=rows,
+    )
 
 
 def read(store: DynamoDBStore, record_id: UUID) -> dict[str, Any]:
-    return {"TableName": store.schema.table, "Key": store.schema.key(record_id), "ConsistentRead": True}
+    return {
+        "TableName": store.schema.table,
+        "Key": store.schema.key(record_id),
+        "ConsistentRead": True,
+    }
 
 
 @contextmanager

@@ -39,7 +39,9 @@ Answer = Callable[[HttpRequest], HttpResponseBase]
 
 
 class Wrong(Exception):
-    """The response to a request was not that of its case, so its time would measure something else."""
+    """The response to a request was not that of its case, so its time would measure something
+    else.
+    """
 
 
 class EntryPoints:
@@ -67,14 +69,18 @@ class EntryPoints:
     def used(self, path: str) -> str:
         """Return a key whose response is remembered."""
         key = self.fresh()
-        self._answered(self._bare, self._request(path, key, LABELLED if "rest" in path else BODY), 201)
+        self._answered(
+            self._bare, self._request(path, key, LABELLED if "rest" in path else BODY), 201
+        )
         return key
 
     def running(self, path: str) -> str:
         """Return a key whose owner is still working."""
         key = self.used(path)
         later = timezone.now() + timedelta(hours=1)
-        IdempotencyRecord.objects.filter(key=key).update(status=Status.RUNNING.value, lease_until=later)
+        IdempotencyRecord.objects.filter(key=key).update(
+            status=Status.RUNNING.value, lease_until=later
+        )
         return key
 
     def case(
@@ -108,7 +114,9 @@ class EntryPoints:
     def _answered(answer: Answer, request: HttpRequest, status: int) -> None:
         response = answer(request)
         if response.status_code != status:
-            raise Wrong(f"{request.path} answered {response.status_code}, not {status}: {response!r}")
+            raise Wrong(
+                f"{request.path} answered {response.status_code}, not {status}: {response!r}"
+            )
 
 
 def handler(*middleware: str) -> Answer:
@@ -129,31 +137,56 @@ def plain(entry_points: EntryPoints, effort: Effort) -> Section:
     cases = {
         "first, atomic": entry_points.case("first request, atomic", "/atomic/", entry_points.fresh),
         "first, middleware": entry_points.case(
-            "first request, atomic, by the middleware", "/plain/", entry_points.fresh, middleware=True
+            "first request, atomic, by the middleware",
+            "/plain/",
+            entry_points.fresh,
+            middleware=True,
         ),
         "first, lease": entry_points.case("first request, lease", "/lease/", entry_points.fresh),
-        "three steps": entry_points.case("first request, lease, in three steps", "/steps/", entry_points.fresh),
+        "three steps": entry_points.case(
+            "first request, lease, in three steps", "/steps/", entry_points.fresh
+        ),
         "replay": entry_points.case("replay", "/atomic/", lambda: replayed),
         "busy": entry_points.case("busy (409)", "/lease/", lambda: running, status=409),
-        "mismatch": entry_points.case("mismatch (422)", "/atomic/", lambda: replayed, status=422, body={"amount": 1}),
-        "no key, middleware": entry_points.case("no key, under the middleware", "/bare/", middleware=True),
+        "mismatch": entry_points.case(
+            "mismatch (422)", "/atomic/", lambda: replayed, status=422, body={"amount": 1}
+        ),
+        "no key, middleware": entry_points.case(
+            "no key, under the middleware", "/bare/", middleware=True
+        ),
         "no key, decorator": entry_points.case("no key, under the decorator", "/lease/"),
     }
     first = {"postgresql": 2.6, "mysql": 2.3, "sqlite": 2.7}[connection.vendor]
-    bars = {"first, atomic": first, "first, middleware": first, "no key, middleware": 1.02, "no key, decorator": 1.02}
+    bars = {
+        "first, atomic": first,
+        "first, middleware": first,
+        "no key, middleware": 1.02,
+        "no key, decorator": 1.02,
+    }
     bare = counting.statements(base)
     known = 2
-    most = {"replay": known, "busy": known, "mismatch": known, "no key, middleware": bare, "no key, decorator": bare}
-    # Claim, lock, settle. SQLite reads first. If a transaction has no id that the settle can compare, a savepoint and
-    # its release identify it.
+    most = {
+        "replay": known,
+        "busy": known,
+        "mismatch": known,
+        "no key, middleware": bare,
+        "no key, decorator": bare,
+    }
+    # Claim, lock, settle. SQLite reads first. If a transaction has no id that the settle can
+    # compare, a savepoint and its release identify it.
     guarded = bare + {"postgresql": 3, "mysql": 5, "sqlite": 6}[connection.vendor]
     leased = bare + (3 if connection.vendor == "sqlite" else 2)
     most |= {"first, atomic": guarded, "first, middleware": guarded, "first, lease": leased}
-    most["three steps"] = leased + 3 + 2  # the row of each, and BEGIN and COMMIT of the second that writes here
+    # The row of each, and BEGIN and COMMIT of the second that writes here.
+    most["three steps"] = leased + 3 + 2
     timings = interleaved([base, *cases.values()], effort)
     return Section(
-        title=f"Through HTTP; bare two-statement view in its own transaction = 1 ({shown(timings, base)}, {bare} statements)",
-        rows=[row(timings, case, base, bars.get(short), most.get(short)) for short, case in cases.items()],
+        title="Through HTTP; bare two-statement view in its own transaction = 1 "
+        f"({shown(timings, base)}, {bare} statements)",
+        rows=[
+            row(timings, case, base, bars.get(short), most.get(short))
+            for short, case in cases.items()
+        ],
     )
 
 
@@ -164,28 +197,48 @@ def rest(entry_points: EntryPoints, effort: Effort) -> Section:
     base = entry_points.case("bare DRF view", "/rest/bare/")
     first, replay = (1.6, 0.6) if connection.vendor == "postgresql" else (None, None)
     cases = [
-        (entry_points.case("first request, atomic, by the mixin", "/rest/guarded/", entry_points.fresh), first),
+        (
+            entry_points.case(
+                "first request, atomic, by the mixin", "/rest/guarded/", entry_points.fresh
+            ),
+            first,
+        ),
         (
             kept_in(
                 ORMStore(durable_claims=False),
-                entry_points.case("the same, durable_claims off", "/rest/guarded/", entry_points.fresh),
+                entry_points.case(
+                    "the same, durable_claims off", "/rest/guarded/", entry_points.fresh
+                ),
             ),
             None,
         ),
         (entry_points.case("replay, by the mixin", "/rest/guarded/", lambda: replayed), replay),
         (entry_points.case("no key, under the mixin", "/rest/guarded/"), 1.02),
         (
-            counted(entry_points.case("first request, counted for Prometheus", "/rest/guarded/", entry_points.fresh)),
+            counted(
+                entry_points.case(
+                    "first request, counted for Prometheus", "/rest/guarded/", entry_points.fresh
+                )
+            ),
             None,
         ),
         (counted(entry_points.case("no key, counted for Prometheus", "/rest/guarded/")), None),
-        (sealed(entry_points.case("first request, sealed", "/rest/guarded/", entry_points.fresh)), None),
+        (
+            sealed(
+                entry_points.case("first request, sealed", "/rest/guarded/", entry_points.fresh)
+            ),
+            None,
+        ),
         (sealed(entry_points.case("replay, sealed", "/rest/guarded/", lambda: kept)), None),
-        (entry_points.case("no key, under the middleware (DRF)", "/rest/bare/", middleware=True), 1.02),
+        (
+            entry_points.case("no key, under the middleware (DRF)", "/rest/bare/", middleware=True),
+            1.02,
+        ),
     ]
     timings = interleaved([base, *(case for case, _ in cases)], effort)
     return Section(
-        title=f"Through DRF with token auth; bare view that inserts one row = 1 ({shown(timings, base)}, "
+        title="Through DRF with token auth; bare view that inserts one row = 1 "
+        f"({shown(timings, base)}, "
         f"{counting.statements(base)} statements)",
         rows=[row(timings, case, base, bar) for case, bar in cases],
     )
@@ -237,7 +290,9 @@ def kept_in(store: BaseStore, case: Case) -> Case:
     return Case(case.name, prepare)
 
 
-def row(timings: Timings, case: Case, base: Case, bar: float | None, most: int | None = None) -> Row:
+def row(
+    timings: Timings, case: Case, base: Case, bar: float | None, most: int | None = None
+) -> Row:
     return Row(
         name=case.name,
         values=timings.ratios(case.name, base.name),

@@ -1,4 +1,6 @@
-"""Environments of the bench's own, under .cache/: what it is compared with must not decide what we run on."""
+"""Environments of the bench's own, under .cache/: what it is compared with must not decide what we
+run on.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,14 @@ def built(name: str) -> Path:
     if not built_with.exists() or built_with.read_text(encoding="utf-8") != pins:
         shutil.rmtree(folder, ignore_errors=True)
         call([sys.executable, "-m", "venv", str(folder)])
-        python, uv = str(commands / "python"), shutil.which("uv")  # as in the Makefile: it takes a fifth of pip's time
-        install = [uv, "pip", "install", "--python", python] if uv else [python, "-m", "pip", "install"]
+        # As in the Makefile: it takes a fifth of pip's time.
+        python, uv = (
+            str(commands / "python"),
+            shutil.which("uv"),
+        )
+        install = (
+            [uv, "pip", "install", "--python", python] if uv else [python, "-m", "pip", "install"]
+        )
         call([*install, "--quiet", "--requirement", str(REQUIREMENTS / f"{name}.txt")])
         built_with.write_text(pins, encoding="utf-8")
     return commands

@@ -12,7 +12,8 @@ from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore
 
 DAY = 86400
-#: vendor → a random id, 32 and 1024 bytes, the clock moved by a number of seconds, and rows numbered n.
+#: vendor → a random id, 32 and 1024 bytes, the clock moved by a number of seconds, and rows
+#: numbered n.
 _SHAPES = {
     "postgresql": (
         "gen_random_uuid()",
@@ -22,7 +23,8 @@ _SHAPES = {
         "generate_series(1, {}) AS n",
     ),
     "mysql": (
-        "INSERT(INSERT(MD5(CONCAT(seq, RAND(), RAND())), 13, 1, '5'), 17, 1, 'a')",  # a valid UUID, or the column refuses it
+        # a valid UUID, or the column refuses it
+        "INSERT(INSERT(MD5(CONCAT(seq, RAND(), RAND())), 13, 1, '5'), 17, 1, 'a')",
         "UNHEX(SHA2(seq, 256))",
         "REPEAT(MD5(seq), 32)",
         "UTC_TIMESTAMP(6) + INTERVAL ({}) SECOND",
@@ -33,7 +35,10 @@ _SHAPES = {
         "randomblob(32)",
         "randomblob(1024)",
         "strftime('%Y-%m-%d %H:%M:%f000', 'now', ({}) || ' seconds')",
-        "(WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {}) SELECT n FROM numbers)",
+        (
+            "(WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE "
+            "n < {}) SELECT n FROM numbers)"
+        ),
     ),
 }
 
@@ -83,8 +88,14 @@ def fill(table: str, count: int, *, age: int = 0, ids: str = "") -> None:
 
 
 def tidy(table: str) -> None:
-    """Bring a filled table to rest now; autovacuum would do it a minute later, in the middle of a round."""
-    statement = {"postgresql": "VACUUM (ANALYZE) {}", "mysql": "ANALYZE TABLE {}", "sqlite": "ANALYZE {}"}
+    """Bring a filled table to rest now; autovacuum would do it a minute later, in the middle of a
+    round.
+    """
+    statement = {
+        "postgresql": "VACUUM (ANALYZE) {}",
+        "mysql": "ANALYZE TABLE {}",
+        "sqlite": "ANALYZE {}",
+    }
     with connection.cursor() as cursor:
         cursor.execute(statement[connection.vendor].format(table))
         if connection.vendor == "sqlite":
@@ -99,7 +110,8 @@ def store_on(name: str) -> ORMStore:
     """Return a store that writes to the table of this name."""
     store = ORMStore()
     with _named(name):
-        store._statements  # noqa: B018, SLF001 - builds its SQL, once, while the model has this name
+        # Builds its SQL, once, while the model has this name.
+        store._statements  # noqa: B018, SLF001
     return store
 
 

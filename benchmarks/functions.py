@@ -1,4 +1,6 @@
-"""A guarded function with records in this process, compared with the same function under AWS Lambda Powertools."""
+"""A guarded function with records in this process, compared with the same function under AWS Lambda
+Powertools.
+"""
 
 from __future__ import annotations
 
@@ -45,19 +47,24 @@ def sections(effort: Effort) -> Iterator[Section]:
     by_id = under_powertools(paid, event_key_jmespath="order_id")
     small = compared(small_payload, guarded(paid, key="order_id"), by_id)
     yield Section(
-        title="A small payload, one field of it the key; the same under Powertools = 1", rows=rows(small, effort)
+        title="A small payload, one field of it the key; the same under Powertools = 1",
+        rows=rows(small, effort),
     )
     validated = compared(
         small_payload,
         guarded(paid, key="order_id", validate="[amount, currency]"),
-        under_powertools(paid, event_key_jmespath="order_id", payload_validation_jmespath="[amount, currency]"),
+        under_powertools(
+            paid, event_key_jmespath="order_id", payload_validation_jmespath="[amount, currency]"
+        ),
     )
     yield Section(
         title="One field of it the key, two of them validated; the same under Powertools = 1",
         rows=rows(validated, effort),
     )
     classes = compared(
-        order, guarded(receipt_for, key="order_id"), under_powertools(receipt_for, event_key_jmespath="order_id")
+        order,
+        guarded(receipt_for, key="order_id"),
+        under_powertools(receipt_for, event_key_jmespath="order_id"),
     )
     yield Section(
         title="A dataclass in, another out, one field of it the key; the same under Powertools = 1",
@@ -65,13 +72,17 @@ def sections(effort: Effort) -> Iterator[Section]:
     )
     whole = compared(long_payload, guarded(paid), under_powertools(paid, event_key_jmespath=""))
     yield Section(
-        title="A payload of 100 items, all of it the key; the same under Powertools = 1", rows=rows(whole, effort)
+        title="A payload of 100 items, all of it the key; the same under Powertools = 1",
+        rows=rows(whole, effort),
     )
 
 
 def rows(pairs: dict[str, tuple[Case, Case]], effort: Effort) -> list[Row]:
     timings = interleaved([case for pair in pairs.values() for case in pair], effort)
-    return [Row(name=name, values=timings.ratios(ours.name, theirs.name)) for name, (ours, theirs) in pairs.items()]
+    return [
+        Row(name=name, values=timings.ratios(ours.name, theirs.name))
+        for name, (ours, theirs) in pairs.items()
+    ]
 
 
 def compared(
@@ -79,8 +90,14 @@ def compared(
 ) -> dict[str, tuple[Case, Case]]:
     """Return first call and replay, for each library."""
     return {
-        "first call": (first("first, ours", ours, payload), first("first, theirs", theirs, payload)),
-        "replay": (replay("replay, ours", ours, payload), replay("replay, theirs", theirs, payload)),
+        "first call": (
+            first("first, ours", ours, payload),
+            first("first, theirs", theirs, payload),
+        ),
+        "replay": (
+            replay("replay, ours", ours, payload),
+            replay("replay, theirs", theirs, payload),
+        ),
     }
 
 
@@ -94,7 +111,7 @@ def replay(name: str, function: Callable[..., Any], payload: Callable[[], Any]) 
     return Case(name, lambda: partial(function, order=known))
 
 
-# ------------------------------------------------------------------------------------------------------ what is guarded
+# ---------------------------------------------------------------------------------- what is guarded
 
 
 @dataclass(frozen=True)
@@ -131,7 +148,9 @@ def long_payload() -> Payload:
     return {**small_payload(), "items": items}
 
 
-def guarded(function: Callable[..., Any], *, key: str | None = None, validate: str | None = None) -> Callable[..., Any]:
+def guarded(
+    function: Callable[..., Any], *, key: str | None = None, validate: str | None = None
+) -> Callable[..., Any]:
     return idempotent_function(data_keyword_argument="order", key=key, validate=validate)(function)
 
 
@@ -144,7 +163,9 @@ def under_powertools(function: Callable[..., Any], **selected: str) -> Callable[
     )
     from aws_lambda_powertools.utilities.idempotency.persistence.base import BasePersistenceLayer
     from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import DataRecord
-    from aws_lambda_powertools.utilities.idempotency.serialization.dataclass import DataclassSerializer
+    from aws_lambda_powertools.utilities.idempotency.serialization.dataclass import (
+        DataclassSerializer,
+    )
 
     class InMemory(BasePersistenceLayer):
         def __init__(self) -> None:

@@ -19,10 +19,17 @@ def memory(effort: Effort) -> Section:
     cases = [acts.claim(store), acts.replay(store), acts.settle(store)]
     timings = interleaved(cases, effort)
     rows = [
-        Row(name=case.name, values=[seconds * 1e6 for seconds in timings[case.name]], unit="µs", statements=0)
+        Row(
+            name=case.name,
+            values=[seconds * 1e6 for seconds in timings[case.name]],
+            unit="µs",
+            statements=0,
+        )
         for case in cases
     ]
-    return Section(title="There is nothing to compare it with, so these are times of this machine", rows=rows)
+    return Section(
+        title="There is nothing to compare it with, so these are times of this machine", rows=rows
+    )
 
 
 def fronts(effort: Effort) -> Section:
@@ -32,12 +39,23 @@ def fronts(effort: Effort) -> Section:
     cases = [acts.replay(local, "replay from the local cache")]
     with redis_store.opened() as redis:
         if redis.store is not None:
-            cases.append(acts.replay(LayeredStore(front=redis.store, authority=ORMStore()), "replay from Redis"))
+            cases.append(
+                acts.replay(
+                    LayeredStore(front=redis.store, authority=ORMStore()), "replay from Redis"
+                )
+            )
         sent = {case.name: counting.statements(case) for case in cases}
         timings = interleaved([base, *cases], effort)
     rows = [
-        Row(name=case.name, values=timings.ratios(case.name, base.name), statements=sent[case.name], most_statements=0)
+        Row(
+            name=case.name,
+            values=timings.ratios(case.name, base.name),
+            statements=sent[case.name],
+            most_statements=0,
+        )
         for case in cases
     ]
     title = f"Replays from a front; the claim of a known key in {connection.display_name} = 1"
-    return Section(title=title if redis.store is not None else f"{title} (Redis: {redis.about})", rows=rows)
+    return Section(
+        title=title if redis.store is not None else f"{title} (Redis: {redis.about})", rows=rows
+    )

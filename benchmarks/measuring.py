@@ -1,4 +1,6 @@
-"""Timing that tolerates a noisy machine: every case in turn, ratios within a round, medians over rounds."""
+"""Timing that tolerates a noisy machine: every case in turn, ratios within a round, medians over
+rounds.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ class Effort:
 
     rounds: int
     samples: int
-    #: The largest table of the growth section, and the number of rows that a purge deletes in a round.
+    #: The largest table of the growth section, and the number of rows that a purge deletes in a
+    #: round.
     rows: int
     purged: int
     #: What one worker serves while its memory is watched, and the claims of a simulated day.
@@ -42,8 +45,12 @@ class Timings(dict[str, list[float]]):
         return [mine / theirs for mine, theirs in zip(self[name], self[base], strict=True)]
 
 
-def interleaved(cases: Sequence[Case], effort: Effort, clock: Callable[[], float] = time.perf_counter) -> Timings:
-    """Time all cases, in a new order at each turn, so that no case always follows the same neighbour."""
+def interleaved(
+    cases: Sequence[Case], effort: Effort, clock: Callable[[], float] = time.perf_counter
+) -> Timings:
+    """Time all cases, in a new order at each turn, so that no case always follows the same
+    neighbour.
+    """
     order = list(cases)
     shuffle = random.Random(1).shuffle
     for case in order * min(5, effort.samples):

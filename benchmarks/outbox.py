@@ -25,7 +25,9 @@ def outbox(effort: Effort) -> Section:
     rates, statements, idle = [], [], []
     write("waits", effort.rows, waiting=True)
     with connection.cursor() as cursor:  # as autovacuum does within a minute
-        cursor.execute(f"ANALYZE {'TABLE ' if connection.vendor == 'mysql' else ''}{Message._meta.db_table}")
+        cursor.execute(
+            f"ANALYZE {'TABLE ' if connection.vendor == 'mysql' else ''}{Message._meta.db_table}"
+        )
     judged = connection.features.has_select_for_update
     for _ in range(effort.rounds):
         write("fresh", FRESH, waiting=False)
@@ -47,13 +49,20 @@ def outbox(effort: Effort) -> Section:
     Message.objects.all().delete()
     rows = [
         Row(
-            name="messages that leave in a second", values=rates, unit="/s", bar=2000 if judged else None, at_least=True
+            name="messages that leave in a second",
+            values=rates,
+            unit="/s",
+            bar=2000 if judged else None,
+            at_least=True,
         ),
         # Two of them note the attempt before it is made, and lock the messages again.
         Row(name="statements of a batch", values=statements, unit="", bar=7 if judged else None),
         Row(name="a look that finds nothing", values=idle, unit="ms"),
     ]
-    return Section(title=f"Outbox: batches of {BATCH} beside {effort.rows:,} messages that wait, a key each", rows=rows)
+    return Section(
+        title=f"Outbox: batches of {BATCH} beside {effort.rows:,} messages that wait, a key each",
+        rows=rows,
+    )
 
 
 def publish(message: Message) -> None:
@@ -65,7 +74,9 @@ def write(prefix: str, count: int, *, waiting: bool) -> None:
     not_before = now + timedelta(minutes=5) if waiting else None
     Message.objects.bulk_create(
         (
-            Message(topic="topic", key=f"{prefix}-{n}", payload=n, created_at=now, not_before=not_before)
+            Message(
+                topic="topic", key=f"{prefix}-{n}", payload=n, created_at=now, not_before=not_before
+            )
             for n in range(count)
         ),
         batch_size=TOGETHER,

@@ -1,8 +1,11 @@
-"""Records in partitions by day, which are dropped in place of a purge. An experiment: no part of the package.
+"""Records in partitions by day, which are dropped in place of a purge.
 
-The index that makes a key unique must contain what the partitions are made by. So a record's day has to follow from its
-key, as in a UUIDv7, whose first 48 bits are milliseconds since 1970. Here they are the first 48 bits of the record's id,
-too, before the hash of scope and key; the partitions are ranges of ids, and every statement of the store stays as it is.
+An experiment: no part of the package.
+
+The index that makes a key unique must contain what the partitions are made by. So a record's day
+has to follow from its key, as in a UUIDv7, whose first 48 bits are milliseconds since 1970. Here
+they are the first 48 bits of the record's id, too, before the hash of scope and key; the partitions
+are ranges of ids, and every statement of the store stays as it is.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ from .scale import anywhere, replays
 from .store import TABLE, settlement
 from .table import Row, Section
 
-#: The partitioned table; and a plain one with the same ids, which tells apart what comes of their order.
+#: The partitioned table; and a plain one with the same ids, which tells apart what comes of their
+#: order.
 DAYS, ORDERED = "idempotency_bench_days", "idempotency_bench_ordered"
 #: Partitions beside the two of today and tomorrow.
 KEPT = 30
@@ -47,7 +51,11 @@ def sections(effort: Effort) -> Iterator[Section]:
 
 def verbs(days: ORMStore, ordered: ORMStore, effort: Effort) -> Section:
     plain = ORMStore()
-    stores = {"plain": (plain, TABLE, ticket), "ordered": (ordered, ORDERED, dated), "days": (days, DAYS, dated)}
+    stores = {
+        "plain": (plain, TABLE, ticket),
+        "ordered": (ordered, ORDERED, dated),
+        "days": (days, DAYS, dated),
+    }
     cases = []
     for name, (store, table, fresh) in stores.items():
         cases.append(Case(f"{name} claim", claims(store, fresh)))
@@ -66,7 +74,10 @@ def verbs(days: ORMStore, ordered: ORMStore, effort: Effort) -> Section:
         row("claim and settle, not partitioned", "both", "ordered"),
         row("replay, not partitioned", "replay", "ordered"),
     ]
-    title = f"{KEPT + 2} partitions by the day of a UUIDv7, {effort.rows:,} rows; random ids in a plain table = 1"
+    title = (
+        f"{KEPT + 2} partitions by the day of a UUIDv7, {effort.rows:,} rows; random ids in a "
+        "plain table = 1"
+    )
     return Section(title=title, rows=rows)
 
 
@@ -92,10 +103,13 @@ def leaving(days: ORMStore, effort: Effort) -> Section:
         Row(name="claim and settle beside the purge, p99", values=tails["purge"], unit="ms"),
         Row(name="claim and settle beside the drop, p99", values=tails["drop"], unit="ms"),
     ]
-    return Section(title=f"{effort.purged:,} expired rows, {purging.BATCH:,} in a batch or all of a day", rows=rows)
+    return Section(
+        title=f"{effort.purged:,} expired rows, {purging.BATCH:,} in a batch or all of a day",
+        rows=rows,
+    )
 
 
-# ----------------------------------------------------------------------------------------------------------- tickets
+# ------------------------------------------------------------------------------------------ tickets
 
 
 def ticket() -> Ticket:
@@ -130,12 +144,14 @@ def first_call(store: ORMStore, fresh: Callable[[], Ticket]) -> Act:
     return act
 
 
-# -------------------------------------------------------------------------------------------------------- partitions
+# --------------------------------------------------------------------------------------- partitions
 
 
 @contextmanager
 def partitioned(table: str) -> Iterator[ORMStore]:
-    """Make the table, with partitions from KEPT days ago until tomorrow, and yield a store that writes there."""
+    """Make the table, with partitions from KEPT days ago until tomorrow, and yield a store that
+    writes there.
+    """
     with connection.cursor() as cursor:
         cursor.execute(f"CREATE TABLE {table} (LIKE {TABLE} INCLUDING ALL) PARTITION BY RANGE (id)")
     try:
@@ -149,13 +165,21 @@ def partitioned(table: str) -> Iterator[ORMStore]:
 
 def add(table: str, day: date) -> None:
     """Make the partition of a day."""
-    bounds = [UUID(int=milliseconds(midnight(each)) << 80) for each in (day, day + timedelta(days=1))]
+    bounds = [
+        UUID(int=milliseconds(midnight(each)) << 80) for each in (day, day + timedelta(days=1))
+    ]
     with connection.cursor() as cursor:
-        cursor.execute(f"CREATE TABLE {part(table, day)} PARTITION OF {table} FOR VALUES FROM (%s) TO (%s)", bounds)
+        cursor.execute(
+            f"CREATE TABLE {part(table, day)} PARTITION OF {table} FOR VALUES FROM (%s) TO (%s)",
+            bounds,
+        )
 
 
 def drop(table: str, day: date) -> None:
-    """Drop the partition of a day. Detached first: a DROP alone would make claims wait for whoever reads the table."""
+    """Drop the partition of a day.
+
+    Detached first: a DROP alone would make claims wait for whoever reads the table.
+    """
     with connection.cursor() as cursor:
         cursor.execute(f"ALTER TABLE {table} DETACH PARTITION {part(table, day)} CONCURRENTLY")
         cursor.execute(f"DROP TABLE {part(table, day)}")

@@ -37,13 +37,24 @@ def purge(effort: Effort) -> Section:
     judged = connection.vendor == "postgresql"
     rows = [
         Row(
-            name="rows deleted in a second", values=rates, unit="rows/s", bar=50_000 if judged else None, at_least=True
+            name="rows deleted in a second",
+            values=rates,
+            unit="rows/s",
+            bar=50_000 if judged else None,
+            at_least=True,
         ),
         Row(name="claim and settle beside it, p50", values=middles, unit="ms"),
-        Row(name="claim and settle beside it, p99", values=tails, unit="ms", bar=15 if judged else None),
+        Row(
+            name="claim and settle beside it, p99",
+            values=tails,
+            unit="ms",
+            bar=15 if judged else None,
+        ),
         Row(name="claim and settle without it, p99", values=calm, unit="ms"),
     ]
-    return Section(title=f"Purge of {effort.purged:,} rows in batches of {BATCH:,}, beside traffic", rows=rows)
+    return Section(
+        title=f"Purge of {effort.purged:,} rows in batches of {BATCH:,}, beside traffic", rows=rows
+    )
 
 
 def delete_all() -> None:
@@ -58,7 +69,9 @@ def batch(store: ORMStore, since: datetime | None) -> datetime | None:
 
 
 class Traffic:
-    """Repeats what `prepare` prepares, a claim and settle, in a thread and on a connection of its own, and times it."""
+    """Repeats what `prepare` prepares, a claim and settle, in a thread and on a connection of its
+    own, and times it.
+    """
 
     def __init__(self, prepare: Callable[[], Act] | None = None) -> None:
         self._prepare = prepare or partial(once, ORMStore())

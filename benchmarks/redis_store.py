@@ -74,7 +74,14 @@ def verbs(redis: Opened, store: RedisStore, effort: Effort) -> Section:
         (Case("GET of 1 kB", lambda: partial(redis.client.get, name)), None, 1),
         (acts.claim(store), 1.7, 1),
         (acts.replay(store), 1.6, 1),
-        (Case("its script alone, by the same client", lambda: partial(store._client.ask, script)), None, 1),  # noqa: SLF001
+        (
+            Case(
+                "its script alone, by the same client",
+                lambda: partial(store._client.ask, script),  # noqa: SLF001
+            ),
+            None,
+            1,
+        ),
         (acts.settle(store), None, 1),
         (acts.replay(layered, "replay, as a front of a layered store"), None, 1),
     ]
@@ -83,11 +90,18 @@ def verbs(redis: Opened, store: RedisStore, effort: Effort) -> Section:
     timings = interleaved([ping, *(case for case, *_ in cases)], effort)
     rows = [
         Row(
-            name=case.name, values=timings.ratios(case.name, ping.name), bar=bar, statements=count, most_statements=most
+            name=case.name,
+            values=timings.ratios(case.name, ping.name),
+            bar=bar,
+            statements=count,
+            most_statements=most,
         )
         for (case, bar, most), count in zip(cases, counts, strict=True)
     ]
-    return Section(title=f"Verbs; a PING on the same client = 1 ({min(timings[ping.name]) * 1e6:.0f} µs)", rows=rows)
+    return Section(
+        title=f"Verbs; a PING on the same client = 1 ({min(timings[ping.name]) * 1e6:.0f} µs)",
+        rows=rows,
+    )
 
 
 @contextmanager
@@ -107,14 +121,21 @@ def trips() -> Iterator[list[str]]:
 
 
 def size(redis: Opened, store: RedisStore) -> Section:
-    """Measure records as Redis counts them: it rounds each value up, and keeps its name and its expiry beside it."""
+    """Measure records as Redis counts them: it rounds each value up, and keeps its name and its
+    expiry beside it.
+    """
     running, done, plain = acts.claimed(store), acts.finished(store), acts.claimed(store)
     names = [store._name(ticket.id) for ticket in (running, done, plain)]  # noqa: SLF001
     redis.client.set(names[2], BODY, ex=3600)
     in_progress, finished, body = (redis.client.memory_usage(name) for name in names)
     rows = [
         Row(name="in progress", values=[in_progress], unit="B"),
-        Row(name="finished, beyond a plain value of its body of 1 kB", values=[finished - body], unit="B", bar=450),
+        Row(
+            name="finished, beyond a plain value of its body of 1 kB",
+            values=[finished - body],
+            unit="B",
+            bar=450,
+        ),
         Row(name="that plain value, beyond its body", values=[body - len(BODY)], unit="B"),
     ]
     return Section(title="Bytes a record (MEMORY USAGE)", rows=rows)

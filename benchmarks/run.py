@@ -17,7 +17,8 @@ from django.utils import timezone
 from .measuring import Effort
 from .table import Section, heading
 
-#: Table → the module that yields its sections. They load models, and what not every environment has.
+#: Table → the module that yields its sections. They load models, and what not every environment
+#: has.
 SECTIONS = {
     "churn": "benchmarks.churning",
     "memory": "benchmarks.worker",
@@ -29,7 +30,9 @@ SECTIONS = {
 
 
 def run(effort: Effort, table: str | None, *, save: bool = False) -> int:
-    """Print the tables of this process's database, or the one named, or report that it cannot be reached."""
+    """Print the tables of this process's database, or the one named, or report that it cannot be
+    reached.
+    """
     begin()
     try:
         connection.ensure_connection()
@@ -85,7 +88,9 @@ def run_stores(chosen: Sequence[str], effort: Effort) -> int:
                 print(section)
     if "dynamodb" in chosen:
         if lacking := dynamodb_store.missing():
-            print(f"\n{heading(f'DynamoDBStore: NOT REACHED, {lacking} not installed', 'requests')}")
+            print(
+                f"\n{heading(f'DynamoDBStore: NOT REACHED, {lacking} not installed', 'requests')}"
+            )
             return 0
         with dynamodb_store.served() as store:
             print(f"\n{heading('DynamoDBStore, moto over HTTP', 'requests')}")
@@ -101,9 +106,14 @@ def keep(sections: Sequence[Section], about: str) -> None:
     lines: dict[str, dict[str, dict[float, float]]] = {}
     for section in sections:
         for point in section.points:
-            lines.setdefault(point.chart, {}).setdefault(point.line, {})[point.x] = round(point.y, 3)
+            lines.setdefault(point.chart, {}).setdefault(point.line, {})[point.x] = round(
+                point.y, 3
+            )
     kept = json.loads(charts.RESULTS.read_text(encoding="utf-8"))
-    about = f"{timezone.now():%Y-%m-%d}, {about}, Python {platform.python_version()}, Django {django.__version__}"
+    about = (
+        f"{timezone.now():%Y-%m-%d}, {about}, Python {platform.python_version()}, Django "
+        f"{django.__version__}"
+    )
     for chart, lines_ in lines.items():
         kept["about"][chart] = f"{about}, {os.cpu_count()} cores"
         kept["charts"][chart] = {line: list(points.items()) for line, points in lines_.items()}
@@ -114,7 +124,8 @@ def keep(sections: Sequence[Section], about: str) -> None:
 def begin() -> None:
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:
-        reconfigure(errors="replace", line_buffering=True)  # an ASCII terminal shows ? for missing characters
+        # An ASCII terminal shows ? for missing characters.
+        reconfigure(errors="replace", line_buffering=True)
     django.setup()
 
 

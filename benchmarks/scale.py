@@ -1,4 +1,6 @@
-"""What changes when the table is large: claim, replay, purge over the same in a small table; purge beside traffic."""
+"""What changes when the table is large: claim, replay, purge over the same in a small table; purge
+beside traffic.
+"""
 
 from __future__ import annotations
 
@@ -57,21 +59,39 @@ def grown(size: int, bar: float, reference: ORMStore, effort: Effort) -> Section
     store, small = ORMStore(), min(SMALL, size)
     pairs: dict[str, tuple[Callable[[], Act], Callable[[], Act]]] = {
         "claim and settle": (partial(once, store), partial(once, reference)),
-        "replay, of the newest keys": (replays(store, newest(TABLE)), replays(reference, newest(REFERENCE))),
-        "replay, of any key": (replays(store, anywhere(TABLE, size)), replays(reference, anywhere(REFERENCE, small))),
+        "replay, of the newest keys": (
+            replays(store, newest(TABLE)),
+            replays(reference, newest(REFERENCE)),
+        ),
+        "replay, of any key": (
+            replays(store, anywhere(TABLE, size)),
+            replays(reference, anywhere(REFERENCE, small)),
+        ),
     }
     cases = [
-        Case(f"{where} {name}", act) for name, pair in pairs.items() for where, act in zip("LS", pair, strict=True)
+        Case(f"{where} {name}", act)
+        for name, pair in pairs.items()
+        for where, act in zip("LS", pair, strict=True)
     ]
     timings = interleaved(cases, effort)
-    rows = [Row(name=name, values=timings.ratios(f"L {name}", f"S {name}"), bar=bar) for name in pairs]
+    rows = [
+        Row(name=name, values=timings.ratios(f"L {name}", f"S {name}"), bar=bar) for name in pairs
+    ]
     rows.append(Row(name=f"purge of {BATCH} rows", values=purges(effort), bar=bar))
-    points = [Point("growth", row.name, *place) for row in rows for place in ((small, 1.0), (size, row.middle))]
-    return Section(title=f"{size:,} rows; the same in a table of {small:,} = 1", rows=rows, points=points)
+    points = [
+        Point("growth", row.name, *place)
+        for row in rows
+        for place in ((small, 1.0), (size, row.middle))
+    ]
+    return Section(
+        title=f"{size:,} rows; the same in a table of {small:,} = 1", rows=rows, points=points
+    )
 
 
 def newest(table: str) -> list[Ticket]:
-    """Return retries of the records at the end of the table: before the pages that a fill which was killed has left."""
+    """Return retries of the records at the end of the table: before the pages that a fill which was
+    killed has left.
+    """
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_relation_size(%s) / current_setting('block_size')::int", [table])
         (pages,) = cursor.fetchone()
@@ -92,11 +112,17 @@ def anywhere(table: str, size: int) -> list[Ticket]:
 def retries(chosen: str) -> list[Ticket]:
     """Return retries of filled records, in a random order."""
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT id, scope, key, digest FROM {chosen} key LIKE 'filled-%%' AND purge_at > now()", [])
+        cursor.execute(
+            f"SELECT id, scope, key, digest FROM {chosen} key LIKE 'filled-%%' AND "
+            "purge_at > now()",
+            [],
+        )
         rows = cursor.fetchall()
     random.Random(1).shuffle(rows)
     return [
-        make_ticket(key=key, scope=scope, guarantee=Guarantee.LEASE)._replace(id=id_, digest=bytes(digest))
+        make_ticket(key=key, scope=scope, guarantee=Guarantee.LEASE)._replace(
+            id=id_, digest=bytes(digest)
+        )
         for id_, scope, key, digest in rows[:KNOWN]
     ]
 

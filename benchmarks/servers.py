@@ -19,14 +19,33 @@ HOST = "127.0.0.1"
 WORKERS, THREADS = 2, 8
 #: Seconds that a server may take until it listens.
 START = 60
-GUNICORN = ("gunicorn", "benchmarks.serving:wsgi", f"--workers={WORKERS}", f"--threads={THREADS}", "--bind=fd://{}")
-UVICORN = ("uvicorn", "benchmarks.serving:asgi", f"--workers={WORKERS}", "--log-level=critical", "--fd={}")
+GUNICORN = (
+    "gunicorn",
+    "benchmarks.serving:wsgi",
+    f"--workers={WORKERS}",
+    f"--threads={THREADS}",
+    "--bind=fd://{}",
+)
+UVICORN = (
+    "uvicorn",
+    "benchmarks.serving:asgi",
+    f"--workers={WORKERS}",
+    "--log-level=critical",
+    "--fd={}",
+)
 
 
 @contextmanager
 def serving(command: tuple[str, ...], *, pool: int = 0) -> Iterator[str]:
-    """Yield the address of a server on this process's database. `pool`: connections in a pool of Django's, or none."""
-    environment = {**os.environ, "DATABASE_NAME": str(connection.settings_dict["NAME"]), "BENCH_POOL": str(pool)}
+    """Yield the address of a server on this process's database.
+
+    `pool`: connections in a pool of Django's, or none.
+    """
+    environment = {
+        **os.environ,
+        "DATABASE_NAME": str(connection.settings_dict["NAME"]),
+        "BENCH_POOL": str(pool),
+    }
     with socket.create_server((HOST, 0), backlog=256) as listener:
         name, port = listener.fileno(), listener.getsockname()[1]
         process = subprocess.Popen(

@@ -1,4 +1,6 @@
-"""How much of a guarded request is our own Python: CPU time without the database, its driver and Django's cursors."""
+"""How much of a guarded request is our own Python: CPU time without the database, its driver and
+Django's cursors.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ FIRST, KNOWN = 400, 170
 
 
 class OwnTime:
-    """A clock of this thread's CPU (seconds) that stands still while a cursor is made, executes, or is read."""
+    """A clock of this thread's CPU (seconds) that stands still while a cursor is made, executes, or
+    is read.
+    """
 
     def __init__(self) -> None:
         self._inside = 0.0
@@ -32,7 +36,8 @@ class OwnTime:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        # `_execute`, because the guard's own wrapper is around it; a fetch is what the error wrapper is given to call.
+        # `_execute`, because the guard's own wrapper is around it; a fetch is what the error
+        # wrapper is given to call.
         methods: tuple[tuple[Any, str], ...] = (
             *((CursorWrapper, name) for name in ("_execute", "__exit__")),
             *((BaseDatabaseWrapper, name) for name in ("cursor", "set_autocommit")),
@@ -41,7 +46,8 @@ class OwnTime:
             for cls, name in methods:
                 patches.enter_context(patch.object(cls, name, self._excluded(getattr(cls, name))))
             wrapped = DatabaseErrorWrapper.__call__
-            fetching = lambda errors, fetch: self._excluded(wrapped(errors, fetch))  # noqa: E731 - a method's stand-in
+            # A method's stand-in.
+            fetching = lambda errors, fetch: self._excluded(wrapped(errors, fetch))  # noqa: E731
             patches.enter_context(patch.object(DatabaseErrorWrapper, "__call__", fetching))
             yield
 
@@ -71,11 +77,23 @@ def share(effort: Effort) -> Section:
     clock = OwnTime()
     with clock.running():
         timings = interleaved([bare, authenticated, *bases], effort, clock)
-    rows = [Row(name=case.name, values=micro(timings[case.name]), unit="µs") for case in (bare, authenticated)]
+    rows = [
+        Row(name=case.name, values=micro(timings[case.name]), unit="µs")
+        for case in (bare, authenticated)
+    ]
     for case, base in bases.items():
-        less = [whole - part for whole, part in zip(timings[case.name], timings[base.name], strict=True)]
-        rows.append(Row(name=case.name, values=micro(less), unit="µs", bar=FIRST if case is first else KNOWN))
-    return Section(title="CPU time of one request through DRF with token auth, without cursors and driver", rows=rows)
+        less = [
+            whole - part for whole, part in zip(timings[case.name], timings[base.name], strict=True)
+        ]
+        rows.append(
+            Row(
+                name=case.name, values=micro(less), unit="µs", bar=FIRST if case is first else KNOWN
+            )
+        )
+    return Section(
+        title="CPU time of one request through DRF with token auth, without cursors and driver",
+        rows=rows,
+    )
 
 
 def micro(seconds: list[float]) -> list[float]:

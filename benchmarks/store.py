@@ -1,4 +1,6 @@
-"""The store's verbs, each compared with the one statement that it cannot avoid, on the same cursor."""
+"""The store's verbs, each compared with the one statement that it cannot avoid, on the same
+cursor.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def bare_insert() -> Act:
     columns_ = ", ".join(connection.ops.quote_name(str(field.column)) for field in fields)
     sql = f"INSERT INTO {TABLE} ({columns_}) VALUES ({', '.join(['%s'] * len(fields))})"
     return partial(
-        execute, sql, [field.get_db_prep_save(field.pre_save(row, add=True), connection) for field in fields]
+        execute,
+        sql,
+        [field.get_db_prep_save(field.pre_save(row, add=True), connection) for field in fields],
     )
 
 
@@ -134,7 +138,9 @@ def verbs(effort: Effort) -> Section:
         (replay, read, 1.15 if reads_first else 2.3),
         (settled, updated, 1.15),
     ]
-    timings = interleaved([inserted, created, read, updated, atomic, undurable, lease, replay, settled], effort)
+    timings = interleaved(
+        [inserted, created, read, updated, atomic, undurable, lease, replay, settled], effort
+    )
     rows = [
         Row(
             name=f"{case.name} / {base.name}",
@@ -156,11 +162,24 @@ def growth(effort: Effort) -> Section:
         fill("idempotency_bench_small", small)
         for size in sizes:
             fill(TABLE, size - IdempotencyRecord.objects.count())
-            cases = [Case("large", partial(once, ORMStore())), Case("small", partial(once, reference))]
+            cases = [
+                Case("large", partial(once, ORMStore())),
+                Case("small", partial(once, reference)),
+            ]
             timings = interleaved(cases, effort)
-            bar = None if size < SIZES[0] or connection.vendor != "postgresql" else 1.3 if size > SIZES[1] else 1.1
-            rows.append(Row(name=f"at {size:,} rows", values=timings.ratios("large", "small"), bar=bar))
-    return Section(title=f"Claim and settle as the table grows; the same at {small:,} rows = 1", rows=rows)
+            bar = (
+                None
+                if size < SIZES[0] or connection.vendor != "postgresql"
+                else 1.3
+                if size > SIZES[1]
+                else 1.1
+            )
+            rows.append(
+                Row(name=f"at {size:,} rows", values=timings.ratios("large", "small"), bar=bar)
+            )
+    return Section(
+        title=f"Claim and settle as the table grows; the same at {small:,} rows = 1", rows=rows
+    )
 
 
 def once(store: ORMStore) -> Act:
@@ -182,11 +201,16 @@ def size(effort: Effort) -> Section | None:
         for _ in range(count):
             once(store)()
         if connection.vendor == "postgresql":
-            heap, indexes = execute("SELECT pg_table_size(%s), pg_indexes_size(%s)", [name, name], fetch=True)
+            heap, indexes = execute(
+                "SELECT pg_table_size(%s), pg_indexes_size(%s)", [name, name], fetch=True
+            )
             tidy(name)
         else:  # its primary key is the table; allocated pages count, filled or not
             tidy(name)
-            sizes = "SELECT data_length, index_length FROM information_schema.tables WHERE table_name = %s"
+            sizes = (
+                "SELECT data_length, index_length FROM information_schema.tables WHERE "
+                "table_name = %s"
+            )
             heap, indexes = execute(sizes, [name], fetch=True)
     bar = 450 if connection.vendor == "postgresql" else None
     rows = [
@@ -194,4 +218,6 @@ def size(effort: Effort) -> Section | None:
         Row(name="indexes", values=[indexes / count], unit="B"),
         Row(name="together", values=[(heap + indexes) / count - len(BODY)], unit="B", bar=bar),
     ]
-    return Section(title=f"Bytes a row beyond the stored body, {count:,} claims settled with 1 kB", rows=rows)
+    return Section(
+        title=f"Bytes a row beyond the stored body, {count:,} claims settled with 1 kB", rows=rows
+    )

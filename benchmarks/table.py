@@ -68,12 +68,18 @@ class Row:
             return ""
         value = round(self.middle, 2)
         met = value >= self.bar if self.at_least else value <= self.bar
-        return f"{'≥' if self.at_least else '≤'} {self.bar:{',.0f' if self.bar > 10 else '.2f'}} {mark(met)}"
+        return (
+            f"{'≥' if self.at_least else '≤'} {self.bar:{',.0f' if self.bar > 10 else '.2f'}} "
+            f"{mark(met)}"
+        )
 
     def _counted(self) -> str:
         if self.statements is None or self.most_statements is None:
             return "" if self.statements is None else f"{self.statements}      "
-        return f"{self.statements} ≤ {self.most_statements} {mark(self.statements <= self.most_statements)}"
+        return (
+            f"{self.statements} ≤ {self.most_statements} "
+            f"{mark(self.statements <= self.most_statements)}"
+        )
 
     def _text(self, value: float) -> str:
         return FORMATS[self.unit].format(value)
@@ -97,6 +103,11 @@ def mark(met: bool) -> str:
 
 
 def heading(title: str, counted: str = "statements") -> str:
-    """Begin a table. `counted` is what the last column but one counts; only databases have flushes."""
-    columns = f"{'':<{NAME + 2}}{'median':>{RATIO}}{'min – max':>{RANGE}}{'bar':>{BAR}}{counted:>{COUNT}}"
+    """Begin a table.
+
+    `counted` is what the last column but one counts; only databases have flushes.
+    """
+    columns = (
+        f"{'':<{NAME + 2}}{'median':>{RATIO}}{'min – max':>{RANGE}}{'bar':>{BAR}}{counted:>{COUNT}}"
+    )
     return f"{f'=== {title} ':=<{WIDTH}}\n{columns}{'flushes' if counted == 'statements' else '':>9}".rstrip()

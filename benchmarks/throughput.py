@@ -1,4 +1,6 @@
-"""Real servers under load: requests in a second with a key, over the same server's requests to the bare view."""
+"""Real servers under load: requests in a second with a key, over the same server's requests to the
+bare view.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +47,14 @@ class Burst(NamedTuple):
 
 
 BARE = Kind("bare view", "/rest/bare/", "")
-DATABASE = (Kind("fresh keys", "/rest/guarded/", "fresh", 0.7), Kind("replays", "/rest/guarded/", "known", 0.7))
-REDIS = (Kind("fresh keys, Redis", "/rest/redis/", "fresh", 0.8), Kind("replays, Redis", "/rest/redis/", "known", 0.8))
+DATABASE = (
+    Kind("fresh keys", "/rest/guarded/", "fresh", 0.7),
+    Kind("replays", "/rest/guarded/", "known", 0.7),
+)
+REDIS = (
+    Kind("fresh keys, Redis", "/rest/redis/", "fresh", 0.8),
+    Kind("replays, Redis", "/rest/redis/", "known", 0.8),
+)
 
 
 def sections(effort: Effort) -> Iterator[Section]:
@@ -59,7 +67,9 @@ def sections(effort: Effort) -> Iterator[Section]:
             yield measured(title, kinds, Load(k6, address, token), effort)
         pool = THREADS if connection.vendor == "postgresql" else 0
         with serving(UVICORN, pool=pool) as address:
-            title = f"uvicorn, {WORKERS} workers" + (f" with a pool of {pool} connections" if pool else "")
+            title = f"uvicorn, {WORKERS} workers" + (
+                f" with a pool of {pool} connections" if pool else ""
+            )
             yield measured(title, kinds, Load(k6, address, token), effort)
 
 
@@ -83,7 +93,9 @@ class Load:
             "SECONDS": str(seconds),
         }
         command = [self._command, "run", "--quiet", "--no-usage-report", str(SCRIPT)]
-        done = subprocess.run(command, env={**os.environ, **given}, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, env={**os.environ, **given}, capture_output=True, text=True, check=False
+        )
         if done.returncode:
             raise RuntimeError(f"{kind.name}: {done.stderr or done.stdout}")
         seen = json.loads(done.stdout)
@@ -91,7 +103,11 @@ class Load:
 
     def _remember(self, kind: Kind, key: str) -> None:
         asked = HTTPConnection(urlsplit(self._address).netloc)
-        headers = {"Authorization": self._authorization, "Content-Type": "application/json", "Idempotency-Key": key}
+        headers = {
+            "Authorization": self._authorization,
+            "Content-Type": "application/json",
+            "Idempotency-Key": key,
+        }
         asked.request("POST", kind.path, '{"label": "work"}', headers)
         asked.getresponse().read()
         asked.close()
@@ -116,7 +132,9 @@ def measured(title: str, kinds: tuple[Kind, ...], load: Load, effort: Effort) ->
         )
         for kind, seen in bursts.items()
     ]
-    return Section(title=f"{title}; {CLIENTS} clients, bursts of {seconds} s; the bare view = 1", rows=rows)
+    return Section(
+        title=f"{title}; {CLIENTS} clients, bursts of {seconds} s; the bare view = 1", rows=rows
+    )
 
 
 def told(bursts: list[Burst]) -> str:

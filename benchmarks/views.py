@@ -1,4 +1,6 @@
-"""The same work bare and guarded: two statements through a cursor, and a DRF view that inserts one row."""
+"""The same work bare and guarded: two statements through a cursor, and a DRF view that inserts one
+row.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,20 @@ from django_idempotency.rest_framework import IdempotentViewMixin
 from testproject.payments.models import Effect
 from testproject.payments.serializers import EffectSerializer
 
-INSERT = "INSERT INTO payments_effect (label, idempotency_key, attempt, created) VALUES ('work', '', 0, '2030-01-01')"
+INSERT = (
+    "INSERT INTO payments_effect (label, idempotency_key, attempt, created) VALUES ('work', "
+    "'', 0, '2030-01-01')"
+)
 UPDATE = "UPDATE payments_charge SET refunded = refunded + 1 WHERE id = %s"
 #: The charge that `UPDATE` changes; the setup of the comparison creates it.
 STOCK = 1
 #: About 1 kB, as in the responses of most APIs.
-ANSWER = {"id": 1, "items": [{"name": f"item {number}", "amount": 2499, "currency": "inr"} for number in range(20)]}
+ANSWER = {
+    "id": 1,
+    "items": [
+        {"name": f"item {number}", "amount": 2499, "currency": "inr"} for number in range(20)
+    ],
+}
 
 
 def plain(_request: HttpRequest) -> JsonResponse:

@@ -31,13 +31,22 @@ def memory(effort: Effort) -> Section:
     rows = [
         Row(name="after warming up", values=[first / MIB], unit="MiB"),
         Row(name="growth until the end", values=[(last - first) / MIB], unit="MiB", bar=2),
-        Row(name="growth in the second half", values=[(last - list(readings.values())[half]) / MIB], unit="MiB"),
+        Row(
+            name="growth in the second half",
+            values=[(last - list(readings.values())[half]) / MIB],
+            unit="MiB",
+        ),
     ]
-    title = f"Resident memory of a worker, {max(readings):,} requests after {min(WARM_UP, effort.requests):,}"
+    title = (
+        f"Resident memory of a worker, {max(readings):,} requests after "
+        f"{min(WARM_UP, effort.requests):,}"
+    )
     return Section(
         title=title,
         rows=rows,
-        points=[Point("memory", "a worker", count, value / MIB) for count, value in readings.items()],
+        points=[
+            Point("memory", "a worker", count, value / MIB) for count, value in readings.items()
+        ],
     )
 
 

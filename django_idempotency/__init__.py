@@ -29,7 +29,9 @@ __all__ = [
 _MODULES = {
     "Policy": ".core.policy",
     **dict.fromkeys(("idempotency_exempt", "idempotent", "idempotent_form"), ".decorators"),
-    **dict.fromkeys(("current_operation", "deadline", "derive_key", "idempotent_function"), ".functions"),
+    **dict.fromkeys(
+        ("current_operation", "deadline", "derive_key", "idempotent_function"), ".functions"
+    ),
     "realm": ".realms",
 }
 

@@ -23,7 +23,10 @@ class IdempotencyConfig(AppConfig):
         meters.install()
         notifying.closing = connections.close_all
         if apps.is_installed("django.contrib.auth"):
-            from django.contrib.auth.signals import user_logged_in  # not above: a project may do without it
+            # Not above: a project may do without it.
+            from django.contrib.auth.signals import (
+                user_logged_in,
+            )
 
             user_logged_in.connect(_logged_in, dispatch_uid="django_idempotency")
 

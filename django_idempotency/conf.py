@@ -1,4 +1,6 @@
-"""The project's settings, typed and read live: no copy is kept, so `override_settings` simply works."""
+"""The project's settings, typed and read live: no copy is kept, so `override_settings` simply
+works.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ APP = "django_idempotency"
 
 
 class Setting(NamedTuple):
-    """A setting that is no field of `Policy`. Declared once, here: `manage.py check` reads the rest of the tuple."""
+    """A setting that is no field of `Policy`. Declared once, here: `manage.py check` reads the rest
+    of the tuple.
+    """
 
     default: Any
     #: `None`: a check of its own knows more.
@@ -71,33 +75,45 @@ def _are_importable(value: Any) -> bool:
     from django.utils.module_loading import import_string
 
     try:
-        return isinstance(value, (list, tuple)) and all(callable(import_string(each)) for each in value)
+        return isinstance(value, (list, tuple)) and all(
+            callable(import_string(each)) for each in value
+        )
     except Exception:  # noqa: BLE001 - importing runs the project's code
         return False
 
 
-#: An http(s) URL, or a path from the root. A fragment is added, and it is part of a header: no `"`, `#`, `<` or `>`.
+#: An http(s) URL, or a path from the root. A fragment is added, and it is part of a header: no `"`,
+#: `#`, `<` or `>`.
 _PAGE = re.compile(r"(https?://(?=.)|/(?!/))[!$-;=?-~]*")
 _HEADER = "the name of a header that HTTP itself does not use: letters, digits and hyphens"
 _AUDIT = "django_idempotency.contrib.audit"
 
 SETTINGS: dict[str, Setting] = {
-    # Where records live: alias → {"BACKEND": dotted path, "OPTIONS": keyword arguments}, like CACHES.
+    # Where records live: alias → {"BACKEND": dotted path, "OPTIONS": keyword arguments}, like
+    # CACHES.
     "STORES": Setting(
-        {"default": {"BACKEND": "django_idempotency.stores.orm.ORMStore", "OPTIONS": {"using": "default"}}}
+        {
+            "default": {
+                "BACKEND": "django_idempotency.stores.orm.ORMStore",
+                "OPTIONS": {"using": "default"},
+            }
+        }
     ),
     # The request header that carries the key, in the profile "default".
     "HEADER": Setting("Idempotency-Key", is_free, _HEADER),
-    # The request header with the request's own id, which replays name as `Original-Request`; None: do not read one.
+    # The request header with the request's own id, which replays name as `Original-Request`; None:
+    # do not read one.
     "REQUEST_ID_HEADER": Setting("X-Request-ID", _is_header, f"None, or {_HEADER}"),
-    # `atomic` only: seconds between claim and row lock. After it a dead worker's key may be taken over.
+    # `atomic` only: seconds between claim and row lock. After it a dead worker's key may be taken
+    # over.
     "CLAIM_LEASE": Setting(1, is_duration, DURATION),
-    # The secret of derive(); None: SECRET_KEY. Earlier secrets, so that a later attempt derives the same key: a short one can be
-    # left behind, so it may stand among these.
+    # The secret of derive(); None: SECRET_KEY. Earlier secrets, so that a later attempt derives the
+    # same key: a short one can be left behind, so it may stand among these.
     "DERIVE_SECRET": Setting(
         None,
         lambda value: value is None or _is_secret(value, MIN_SECRET),
-        f'text or bytes of at least {MIN_SECRET} characters that cannot be guessed, such as os.environ["DERIVE_SECRET"], or '
+        f"text or bytes of at least {MIN_SECRET} characters that cannot be guessed, such "
+        'as os.environ["DERIVE_SECRET"], or '
         "None for SECRET_KEY",
         secret=True,
     ),
@@ -107,49 +123,73 @@ SETTINGS: dict[str, Setting] = {
         "a list of the earlier secrets, each non-empty text or bytes",
         secret=True,
     ),
-    # How long a key may be used elsewhere, from its first use: what your providers remember. Seconds or a timedelta.
+    # How long a key may be used elsewhere, from its first use: what your providers remember.
+    # Seconds or a timedelta.
     "LIFETIME": Setting(
-        86400, _is_lifetime, "more than a minute, in seconds or as a timedelta: what your providers remember"
+        86400,
+        _is_lifetime,
+        "more than a minute, in seconds or as a timedelta: what your providers remember",
     ),
-    # Keys that seal stored responses and waiting messages: 32 bytes each, in base64. The first seals, all open.
+    # Keys that seal stored responses and waiting messages: 32 bytes each, in base64. The first
+    # seals, all open.
     "ENCRYPTION_KEYS": Setting([]),
-    # Where the admin looks for suspects: a list of {"model": "payments.Charge", "same": ["card", "amount"], "within": 300}.
+    # Where the admin looks for suspects: a list of {"model": "payments.Charge", "same": ["card",
+    # "amount"], "within": 300}.
     "SUSPECTS": Setting([], app="django_idempotency.contrib.suspects"),
-    # Are replays and mismatches counted, in memory and written in batches? For the admin; the counts are lower bounds.
+    # Are replays and mismatches counted, in memory and written in batches? For the admin; the
+    # counts are lower bounds.
     "COUNT_REPLAYS": Setting(False, is_flag, "True or False"),
     # Are scopes and keys stored as keyed hashes? The secret is that of derive().
     "HASH_KEYS": Setting(False, is_flag, "True or False"),
-    # The page that the `type` of a problem document links to, with the code as the fragment; None: `type` is a URN.
+    # The page that the `type` of a problem document links to, with the code as the fragment; None:
+    # `type` is a URN.
     "PROBLEM_DOCS": Setting(
         None,
-        lambda value: value is None or (isinstance(value, str) and _PAGE.fullmatch(value) is not None),
-        'None, or the URL of a page without a fragment, such as "https://api.example.com/problems/"',
+        lambda value: (
+            value is None or (isinstance(value, str) and _PAGE.fullmatch(value) is not None)
+        ),
+        "None, or the URL of a page without a fragment, such as "
+        '"https://api.example.com/problems/"',
     ),
-    # What the middleware does not guard: a list of "name:…", "namespace:…", "module:…", "path:…", "regex:…", "function:…".
+    # What the middleware does not guard: a list of "name:…", "namespace:…", "module:…", "path:…",
+    # "regex:…", "function:…".
     "EXEMPT": Setting([]),
-    # Policies of views that the project cannot edit, which the middleware guards: pattern → fields. The first that matches counts.
+    # Policies of views that the project cannot edit, which the middleware guards: pattern → fields.
+    # The first that matches counts.
     "ROUTES": Setting({}),
-    # Decorators that the middleware may run again before a replay, and views whose dispatch() checks no access: dotted paths.
-    "REPLAY_THROUGH": Setting([], _are_importable, "a list of dotted paths of decorators and of view classes"),
+    # Decorators that the middleware may run again before a replay, and views whose dispatch()
+    # checks no access: dotted paths.
+    "REPLAY_THROUGH": Setting(
+        [], _are_importable, "a list of dotted paths of decorators and of view classes"
+    ),
     # The alias of CACHES that remembers the facts of `suspect`.
     "CACHE": Setting(
-        "default", lambda value: isinstance(value, str) and value in django_settings.CACHES, "an alias of CACHES"
+        "default",
+        lambda value: isinstance(value, str) and value in django_settings.CACHES,
+        "an alias of CACHES",
     ),
     # What publishes the outbox: dotted path of a function publish(message), or of a class with it.
     "OUTBOX_PUBLISHER": Setting(None, app="django_idempotency.contrib.outbox"),
-    # Is every event of a key written to the audit trail? It needs the app django_idempotency.contrib.audit.
+    # Is every event of a key written to the audit trail? It needs the app
+    # django_idempotency.contrib.audit.
     "AUDIT": Setting(False, is_flag, "True or False", app=_AUDIT),
     # How long the audit trail is kept, in seconds or as a timedelta; None: without end.
     "AUDIT_RETENTION": Setting(
-        365 * 86400, lambda value: value is None or is_duration(value), f"None, or {DURATION}", app=_AUDIT
+        365 * 86400,
+        lambda value: value is None or is_duration(value),
+        f"None, or {DURATION}",
+        app=_AUDIT,
     ),
-    # Whom the client half calls: alias → {"LIFETIME": timedelta, "HEADER", "CLIENT": dotted path, "RETENTION", "MAX_BODY"}.
+    # Whom the client half calls: alias → {"LIFETIME": timedelta, "HEADER", "CLIENT": dotted path,
+    # "RETENTION", "MAX_BODY"}.
     "PROVIDERS": Setting({}, app="django_idempotency.contrib.client"),
-    # What counts: "prometheus", "opentelemetry", the dotted path of a Meter, or a list of these; None: nothing is counted.
+    # What counts: "prometheus", "opentelemetry", the dotted path of a Meter, or a list of these;
+    # None: nothing is counted.
     "METRICS": Setting(None),
 }
 
-#: Every key of `settings.IDEMPOTENCY` and its default. A field of `Policy` in capitals is the default of that field.
+#: Every key of `settings.IDEMPOTENCY` and its default. A field of `Policy` in capitals is the
+#: default of that field.
 DEFAULTS: dict[str, Any] = {
     **{name: setting.default for name, setting in SETTINGS.items()},
     **{name.upper(): of.default for name, of in FIELDS.items()},
@@ -164,19 +204,28 @@ _NONE: Mapping[str, Any] = {}
 
 
 def require_installed() -> None:
-    """Raise `ImproperlyConfigured` if the app is not installed: without it there is no table, and no check says so."""
+    """Raise `ImproperlyConfigured` if the app is not installed: without it there is no table, and
+    no check says so.
+    """
     if apps.apps_ready and not apps.is_installed(APP):
-        raise ImproperlyConfigured(f'INSTALLED_APPS has no "{APP}". Add it, and type: python manage.py migrate {APP}')
+        raise ImproperlyConfigured(
+            f'INSTALLED_APPS has no "{APP}". Add it, and type: python manage.py migrate {APP}'
+        )
 
 
 def project_settings() -> Mapping[str, Any]:
-    """Return `settings.IDEMPOTENCY` as the project wrote it. Raises `ImproperlyConfigured` if it is not a dict."""
+    """Return `settings.IDEMPOTENCY` as the project wrote it.
+
+    Raises `ImproperlyConfigured` if it is not a dict.
+    """
     found = getattr(django_settings, NAME, None)
     if isinstance(found, dict):
         return found
     if found is None:
         return _NONE
-    raise ImproperlyConfigured(f'{NAME} is a dict, such as {{"TTL": 86400}}, not a {type(found).__name__}.')
+    raise ImproperlyConfigured(
+        f'{NAME} is a dict, such as {{"TTL": 86400}}, not a {type(found).__name__}.'
+    )
 
 
 def get(name: str) -> Any:
@@ -191,11 +240,15 @@ def field(policy: Policy, name: str) -> Any:
 
 
 def left_out(name: str) -> Any:
-    """Return what the settings say of a field that a policy leaves out; `MISSING` while nobody knows.
+    """Return what the settings say of a field that a policy leaves out; `MISSING` while nobody
+    knows.
 
-    A module of settings may make a policy, and the settings may be wrong, which `manage.py check` reports.
+    A module of settings may make a policy, and the settings may be wrong, which `manage.py check`
+    reports.
     """
-    if not django_settings.configured or not isinstance(getattr(django_settings, NAME, None), dict | None):
+    if not django_settings.configured or not isinstance(
+        getattr(django_settings, NAME, None), dict | None
+    ):
         return MISSING
     return get(name.upper())
 
@@ -208,22 +261,29 @@ ON_FAILURE = {Guarantee.LEASE: "hold", Guarantee.ATOMIC: "forget"}
 
 
 def resolve(policy: Policy) -> Resolved:
-    """Fill in what a policy leaves out from the settings. Raises `ValueError` when the two contradict each other.
+    """Fill in what a policy leaves out from the settings.
 
-    The settings are read each time; the result is cached on the policy, and used while they are equal.
+    Raises `ValueError` when the two contradict each other.
+
+    The settings are read each time; the result is cached on the policy, and used while they are
+    equal.
     """
     found = project_settings()
     known: tuple[Mapping[str, Any], Resolved] | None = policy.__dict__.get(_RESOLVED)
     if known is not None and known[0] == found:
         return known[1]
-    del found, known  # what is raised below is reported with the variables of this frame, and those have secrets
+    # What is raised below is reported with the variables of this frame, and those have secrets.
+    del (
+        found,
+        known,
+    )
     base, own = {name: imported(name.upper()) for name in FIELDS}, policy.given()
-    if "ttl" in own and "lease" not in own and is_duration(base["lease"]):  # a shorter ttl bounds the setting
+    # A shorter ttl bounds the setting.
+    if "ttl" in own and "lease" not in own and is_duration(base["lease"]):
         lease, ttl = seconds(base["lease"]), seconds(own["ttl"])
         base["lease"] = lease if lease < ttl else ttl / 2
-    if (
-        problem := policy.contradiction(Place.ROUTE)
-    ) is not None:  # the settings may say what they did not when it was made
+    # The settings may say what they did not when it was made.
+    if (problem := policy.contradiction(Place.ROUTE)) is not None:
         raise ValueError(problem)
     terms = WholePolicy(**{**base, **own})
     guarantee = Guarantee(terms.guarantee)
@@ -233,7 +293,10 @@ def resolve(policy: Policy) -> Resolved:
             "guarantee": guarantee,
             "on_failure": terms.on_failure if terms.on_failure == ON_FAILURE[guarantee] else "free",
             "profile": profile_of(terms.profile, project_settings()),
-            **{name: seconds(getattr(terms, name)) for name in ("ttl", "seen_for", "lease", "wait", "within")},
+            **{
+                name: seconds(getattr(terms, name))
+                for name in ("ttl", "seen_for", "lease", "wait", "within")
+            },
             "longest_run": None if terms.longest_run is None else seconds(terms.longest_run),
             "derive_secret": get("DERIVE_SECRET"),
             "request_id_header": meta_name(get("REQUEST_ID_HEADER") or ""),
@@ -247,7 +310,10 @@ def resolve(policy: Policy) -> Resolved:
 
 
 def profile_of(chosen: object, settings: Mapping[str, Any]) -> Profile:
-    """Return the profile of a policy's field, under the project's settings. Raises what importing it raises."""
+    """Return the profile of a policy's field, under the project's settings.
+
+    Raises what importing it raises.
+    """
     if chosen is MISSING:
         chosen = settings.get("PROFILE", DEFAULTS["PROFILE"])
     header = settings.get("HEADER", DEFAULTS["HEADER"])
@@ -263,7 +329,9 @@ def _profile(chosen: object, header: str) -> Profile:
 
         found = import_string(found)
     if not isinstance(found, Profile):
-        raise ImproperlyConfigured(f'{NAME}["PROFILE"] is one of {", ".join(SHIPPED)}, or a Profile, not {chosen!r}.')
+        raise ImproperlyConfigured(
+            f'{NAME}["PROFILE"] is one of {", ".join(SHIPPED)}, or a Profile, not {chosen!r}.'
+        )
     return replace(found, field=header) if chosen == DEFAULTS["PROFILE"] else found
 
 
@@ -281,7 +349,8 @@ def claim_lease() -> float:
 def lifetime(label: str) -> timedelta:
     """Return how long a key may be used elsewhere, from its first use.
 
-    That is the LIFETIME of the provider whose alias is the label, or its part before the first colon; else the setting.
+    That is the LIFETIME of the provider whose alias is the label, or its part before the first
+    colon; else the setting.
     """
     own = get("PROVIDERS").get(label.partition(":")[0])
     return timedelta(seconds=seconds(get("LIFETIME") if own is None else own["LIFETIME"]))
@@ -289,7 +358,11 @@ def lifetime(label: str) -> timedelta:
 
 def derive_secrets() -> list[UnprintedText | UnprintedBytes]:
     """Return the secret of new operations, then those of earlier ones."""
-    earlier = [*get("DERIVE_SECRET_FALLBACKS"), django_settings.SECRET_KEY, *django_settings.SECRET_KEY_FALLBACKS]
+    earlier = [
+        *get("DERIVE_SECRET_FALLBACKS"),
+        django_settings.SECRET_KEY,
+        *django_settings.SECRET_KEY_FALLBACKS,
+    ]
     return [derive_secret(), *map(_unprinted, earlier)]
 
 
@@ -308,9 +381,18 @@ def imported(name: str) -> Any:
 
 
 def by_path(field: str, value: Any) -> Any:
-    """Return the value of a field in the settings, with a dotted path imported. Raises what the import raises."""
+    """Return the value of a field in the settings, with a dotted path imported.
+
+    Raises what the import raises.
+    """
     of = FIELDS.get(field)
-    if of is not None and of.by_path and isinstance(value, str) and "." in value and not _is_expression(field, value):
+    if (
+        of is not None
+        and of.by_path
+        and isinstance(value, str)
+        and "." in value
+        and not _is_expression(field, value)
+    ):
         from django.utils.module_loading import import_string
 
         return import_string(value)
@@ -318,13 +400,17 @@ def by_path(field: str, value: Any) -> Any:
 
 
 def _is_expression(field: str, value: str) -> bool:
-    """Is it a JMESPath expression and not a dotted path? One that begins with a name begins with a document's."""
+    """Is it a JMESPath expression and not a dotted path?
+
+    One that begins with a name begins with a document's.
+    """
     if field not in SELECTING:
         return False
     return value.partition(".")[0] in DOCUMENT or re.fullmatch(r"\w+(\.\w+)+", value) is None
 
 
-#: Is replaced when something changes that plans are compiled from, besides `settings.IDEMPOTENCY`: in tests.
+#: Is replaced when something changes that plans are compiled from, besides `settings.IDEMPOTENCY`:
+#: in tests.
 EPOCH = object()
 
 

@@ -1,7 +1,8 @@
 """Every exception, split by blame: the caller's, the operator's, or a lost race.
 
-An error's docstring is its message. Those that a client can meet say all about themselves, such as the `status` and the
-stable `code` of their problem document (RFC 9457); no message ever holds a key, a stored body or a secret.
+An error's docstring is its message. Those that a client can meet say all about themselves, such as
+the `status` and the stable `code` of their problem document (RFC 9457); no message ever holds a
+key, a stored body or a secret.
 """
 
 from __future__ import annotations
@@ -18,14 +19,16 @@ class IdempotencyError(Exception):
 
     #: From a store's renew() that failed in part: the owner tokens whose leases were renewed.
     renewed: AbstractSet[UUID] = frozenset()
-    #: The record that a guarded function's call met, for `lookup()` and `manage.py idempotency_record`.
+    #: The record that a guarded function's call met, for `lookup()` and `manage.py
+    #: idempotency_record`.
     scope: str | None = None
     key: str | None = None
-    #: What a client is told, where the error itself speaks of a function and its arguments (`functions.wording`).
+    #: What a client is told, where the error itself speaks of a function and its arguments
+    #: (`functions.wording`).
     plainly: str | None = None
-    #: What becomes of a message whose handler raised it, see `messages`: it is "done", comes again "later", or "never"; or its
-    #: handler has "failed", which is counted. Each class says it itself: a subclass that does not has "failed", see
-    #: `delivery_of()`.
+    #: What becomes of a message whose handler raised it, see `messages`: it is "done", comes again
+    #: "later", or "never"; or its handler has "failed", which is counted. Each class says it
+    #: itself: a subclass that does not has "failed", see `delivery_of()`.
     delivery: ClassVar[str] = "failed"
 
     def __init__(self, message: str = "") -> None:
@@ -33,21 +36,31 @@ class IdempotencyError(Exception):
 
 
 def delivery_of(error: BaseException) -> str:
-    """Return what becomes of a message whose handler raised an error. What its class does not say itself, it has not inherited.
+    """Return what becomes of a message whose handler raised an error.
 
-    Otherwise an error that a message meets each time would be delivered again without end, as if the store were away.
+    What its class does not say itself, it has not inherited.
+
+    Otherwise an error that a message meets each time would be delivered again without end, as if
+    the store were away.
     """
-    found: str = vars(type(error)).get("delivery", "failed") if isinstance(error, IdempotencyError) else "failed"
+    found: str = (
+        vars(type(error)).get("delivery", "failed")
+        if isinstance(error, IdempotencyError)
+        else "failed"
+    )
     return found
 
 
 def is_answer(error: BaseException | None, answers: tuple[type[Exception], ...]) -> bool:
     """Does an exception count as a result?
 
-    Ours only if their class is named: under `Exception` alone, "it is still running" would become the final result.
+    Ours only if their class is named: under `Exception` alone, "it is still running" would become
+    the final result.
     """
     ours = isinstance(error, IdempotencyError)
-    return isinstance(error, tuple(cls for cls in answers if not ours or issubclass(cls, IdempotencyError)))
+    return isinstance(
+        error, tuple(cls for cls in answers if not ours or issubclass(cls, IdempotencyError))
+    )
 
 
 def _always(terms: Any) -> bool:  # noqa: ARG001 - no field of the policy decides it
@@ -62,34 +75,41 @@ def _expires(terms: Any) -> bool:
     return _dated(terms) or terms.seen_for > 0
 
 
-#: The same request with the same key; with a new key, if it is still wanted; look for its effect before any other request;
-#: or nothing until somebody has acted.
+#: The same request with the same key; with a new key, if it is still wanted; look for its effect
+#: before any other request; or nothing until somebody has acted.
 RETRIES = ("same-key", "new-key", "look-first", "never")
 
 
 class Problem(IdempotencyError):
-    """An error with an HTTP response of its own. Its class says all that is known of it, and a subclass what differs."""
+    """An error with an HTTP response of its own. Its class says all that is known of it, and a
+    subclass what differs.
+    """
 
     status: ClassVar[int]
     code: ClassVar[str]
     title: ClassVar[str]
     #: Sent with the response where nothing more precise is known.
     retry_after: ClassVar[str | None] = None
-    #: What the client does next, for a program: one of `RETRIES`. `safe_new_key` says what is known of another key.
+    #: What the client does next, for a program: one of `RETRIES`. `safe_new_key` says what is known
+    #: of another key.
     retry: ClassVar[str] = "look-first"
     #: The field of a profile that may name another status.
     status_field: ClassVar[str | None] = None
-    #: Has its response the header `Idempotency-Status` (`core.statuses`)? Not where it is about no request with a key.
+    #: Has its response the header `Idempotency-Status` (`core.statuses`)? Not where it is about no
+    #: request with a key.
     has_status: ClassVar[bool] = True
     #: What it says about the operation, see `core.standings`; `None`: it is about no record.
     operation_state: ClassVar[str | None] = None
     #: How metrics count it, see `instrumentation.outcomes`.
     outcome: ClassVar[str] = "refused"
-    #: Was it refused before any record was looked up, for what is wrong with the key? Then a page may offer a new one.
+    #: Was it refused before any record was looked up, for what is wrong with the key? Then a page
+    #: may offer a new one.
     nothing_done: ClassVar[bool] = False
-    #: May the work itself raise it, and is it then the response? What the work wrote is rolled back, and its key stays bound.
+    #: May the work itself raise it, and is it then the response? What the work wrote is rolled
+    #: back, and its key stays bound.
     ends_work: ClassVar[bool] = False
-    #: May a request under a policy (with all its fields) meet it, and is it published? A subclass does not inherit it.
+    #: May a request under a policy (with all its fields) meet it, and is it published? A subclass
+    #: does not inherit it.
     arises: ClassVar[staticmethod[[Any], bool]]
     delivery = "failed"
 
@@ -102,21 +122,28 @@ class Problem(IdempotencyError):
     ) -> None:
         super().__init__(message)
         #: Sent with the response, such as Retry-After.
-        self.headers = {**({"Retry-After": self.retry_after} if self.retry_after else {}), **(headers or {})}
+        self.headers = {
+            **({"Retry-After": self.retry_after} if self.retry_after else {}),
+            **(headers or {}),
+        }
         #: Further members of the problem document (RFC 9457 section 3.2).
         self.extensions: dict[str, str | int] = dict(extensions or {})
 
     @property
     def retry_in(self) -> int | None:
-        """Seconds after which a retry makes sense; `None` if the same request never will succeed."""
+        """Seconds after which a retry makes sense; `None` if the same request never will
+        succeed.
+        """
         return int(self.headers["Retry-After"]) if "Retry-After" in self.headers else None
 
 
-# --------------------------------------------------------------------------------------------------- the caller's
+# ------------------------------------------------------------------------------------- the caller's
 
 
 class KeyMissing(Problem):
-    """This request needs an idempotency key. Generate a new key for each operation, and reuse it for retries."""
+    """This request needs an idempotency key. Generate a new key for each operation, and reuse it
+    for retries.
+    """
 
     status, code, title, retry = 400, "key-missing", "Idempotency key is missing", "new-key"
     status_field, has_status, outcome, nothing_done = "missing_status", False, "missing", True
@@ -125,7 +152,9 @@ class KeyMissing(Problem):
 
 
 class KeyMalformed(Problem):
-    """The idempotency key is malformed. Send one header of 1 to 255 printable ASCII characters, such as a UUID."""
+    """The idempotency key is malformed. Send one header of 1 to 255 printable ASCII characters,
+    such as a UUID.
+    """
 
     status, code, title, retry = 400, "key-malformed", "Idempotency key is malformed", "new-key"
     status_field, outcome, nothing_done = "invalid_status", "invalid", True
@@ -134,7 +163,9 @@ class KeyMalformed(Problem):
 
 
 class KeyTooShort(KeyMalformed):
-    """Without authentication all clients share their keys, so make yours hard to guess: 20 characters or more."""
+    """Without authentication all clients share their keys, so make yours hard to guess: 20
+    characters or more.
+    """
 
     code, title = "key-too-short", "Idempotency key is too short"
     arises = staticmethod(lambda terms: terms.anonymous == "shared")
@@ -142,7 +173,9 @@ class KeyTooShort(KeyMalformed):
 
 
 class KeyForeign(KeyMalformed):
-    """This idempotency key was issued to another client, or for another address. Send it as that client, and to that address."""
+    """This idempotency key was issued to another client, or for another address. Send it as that
+    client, and to that address.
+    """
 
     code, title = "key-foreign", "Idempotency key was issued for something else"
     outcome, retry = "refused", "look-first"
@@ -151,7 +184,9 @@ class KeyForeign(KeyMalformed):
 
 
 class KeyNotIssued(Problem):
-    """No idempotency key was issued: send nothing, or name the method and the path of the request that it is for."""
+    """No idempotency key was issued: send nothing, or name the method and the path of the request
+    that it is for.
+    """
 
     status, code, title, retry = 400, "key-not-issued", "No idempotency key was issued", "never"
     has_status, nothing_done = False, True
@@ -159,7 +194,8 @@ class KeyNotIssued(Problem):
 
 
 class KeyExpired(Problem):
-    """This idempotency key is older than this API remembers: it cannot tell whether the request was carried out.
+    """This idempotency key is older than this API remembers: it cannot tell whether the request was
+    carried out.
 
     It was not carried out now. Look up its result: under a new key it could be carried out twice.
     """
@@ -171,7 +207,9 @@ class KeyExpired(Problem):
 
 
 class KeyAhead(Problem):
-    """This idempotency key is dated ahead, so its age cannot be known. Set your clock, and make a new key."""
+    """This idempotency key is dated ahead, so its age cannot be known. Set your clock, and make a
+    new key.
+    """
 
     status, code, title, retry = 412, "key-ahead", "Idempotency key is dated ahead", "new-key"
     status_field, outcome, nothing_done = "late_status", "invalid", True
@@ -180,7 +218,9 @@ class KeyAhead(Problem):
 
 
 class KeyUnsupported(Problem):
-    """This method takes no idempotency key, so the request was not carried out. Ask for the methods that do."""
+    """This method takes no idempotency key, so the request was not carried out. Ask for the methods
+    that do.
+    """
 
     status, code, title, retry = 501, "key-unsupported", "Idempotency key is not supported", "never"
     status_field, outcome, nothing_done = "unsupported_status", "invalid", True
@@ -189,24 +229,36 @@ class KeyUnsupported(Problem):
 
 
 class ScopeRequired(Problem):
-    """It is unknown which client owns this idempotency key. Authenticate, and send the request again with the same key."""
+    """It is unknown which client owns this idempotency key. Authenticate, and send the request
+    again with the same key.
+    """
 
-    status, code, title, retry = 400, "scope-required", "Idempotency key without a principal", "never"
+    status, code, title, retry = (
+        400,
+        "scope-required",
+        "Idempotency key without a principal",
+        "never",
+    )
     nothing_done = True
     arises = staticmethod(lambda terms: terms.anonymous == "refuse")
     delivery = "never"
 
 
 class RequestTooLarge(Problem):
-    """This request is too large to compare with its retries. It was not carried out; send less at once."""
+    """This request is too large to compare with its retries. It was not carried out; send less at
+    once.
+    """
 
     status, code, title, retry = 413, "request-too-large", "The request is too large", "never"
-    arises = staticmethod(lambda terms: terms.max_request_body is not None and terms.fingerprint != "headers")
+    arises = staticmethod(
+        lambda terms: terms.max_request_body is not None and terms.fingerprint != "headers"
+    )
     delivery = "never"
 
 
 class BodyIncomplete(Problem):
-    """A part of this request's body is missing: it is shorter than its Content-Length. The request was not carried out.
+    """A part of this request's body is missing: it is shorter than its Content-Length. The request
+    was not carried out.
 
     Send all of it again with the same key.
     """
@@ -217,12 +269,17 @@ class BodyIncomplete(Problem):
 
 
 class RequestMismatch(Problem):
-    """This idempotency key was used for a different request, so this one was not carried out. Repeat that request unchanged.
+    """This idempotency key was used for a different request, so this one was not carried out.
+    Repeat that request unchanged.
 
     If this one is meant, look first if it was carried out: under a new key that could happen twice.
     """
 
-    status, code, title = 422, "request-mismatch", "Idempotency key was used for a different request"
+    status, code, title = (
+        422,
+        "request-mismatch",
+        "Idempotency key was used for a different request",
+    )
     status_field, outcome = "mismatch_status", "mismatch"
     operation_state = "unknown"  # where its record was read, that says it
     arises = staticmethod(_always)
@@ -230,9 +287,16 @@ class RequestMismatch(Problem):
 
 
 class InProgress(Problem):
-    """The first request with this idempotency key is still running. Send it again later, with the same key."""
+    """The first request with this idempotency key is still running. Send it again later, with the
+    same key.
+    """
 
-    status, code, title, retry = 409, "in-progress", "A request with this idempotency key is running", "same-key"
+    status, code, title, retry = (
+        409,
+        "in-progress",
+        "A request with this idempotency key is running",
+        "same-key",
+    )
     status_field, operation_state, outcome = "running_status", "running", "running"
     retry_after = "1"
     arises = staticmethod(_always)
@@ -240,49 +304,66 @@ class InProgress(Problem):
 
 
 class TooManyKeys(Problem):
-    """This client makes too many new idempotency keys. Repeat a request with its own key; a new one must wait."""
+    """This client makes too many new idempotency keys. Repeat a request with its own key; a new one
+    must wait.
+    """
 
     status, code, title, retry = 429, "too-many-keys", "Too many new idempotency keys", "same-key"
-    operation_state, outcome = "unknown", "flooded"  # this request did nothing, but an earlier one may have
+    # This request did nothing, but an earlier one may have.
+    operation_state, outcome = (
+        "unknown",
+        "flooded",
+    )
     retry_after = "1"
     arises = staticmethod(lambda terms: terms.fresh_keys is not None)
     delivery = "later"
 
 
 class PossibleDuplicate(Problem):
-    """A request with another idempotency key asks for the same. This one was not carried out: ask for that one's result.
+    """A request with another idempotency key asks for the same. This one was not carried out: ask
+    for that one's result.
 
     If both are meant, send this one again later.
     """
 
     status, code, title = 409, "possible-duplicate", "This may be a duplicate"
     operation_state, outcome = "unknown", "suspected"  # the state of the other key
-    arises = staticmethod(lambda terms: terms.suspect is not None and terms.suspect_action == "refuse")
+    arises = staticmethod(
+        lambda terms: terms.suspect is not None and terms.suspect_action == "refuse"
+    )
     delivery = "never"
 
 
 class ResponseNotStored(Problem):
-    """The request was carried out, but its response was not stored. It is not carried out again: look up its result."""
+    """The request was carried out, but its response was not stored. It is not carried out again:
+    look up its result.
+    """
 
     status, code, title = 409, "response-not-stored", "The response was not stored"
     operation_state, outcome = "completed", "not_stored"
     arises = staticmethod(_always)
-    #: Was it raised by a call inside a guarded function? Then that inner call is done, and the function is not.
+    #: Was it raised by a call inside a guarded function? Then that inner call is done, and the
+    #: function is not.
     inside: bool = False
     delivery = "done"
 
 
 class OperationHeld(Problem):
-    """An earlier attempt was abandoned, and a person is finding out how far it came. Do not send it again with a new key."""
+    """An earlier attempt was abandoned, and a person is finding out how far it came. Do not send it
+    again with a new key.
+    """
 
     status, code, title, retry = 409, "operation-held", "The outcome is being looked into", "never"
     operation_state, outcome = "held", "held"
-    arises = staticmethod(lambda terms: terms.on_takeover is not None and terms.guarantee == "lease")
+    arises = staticmethod(
+        lambda terms: terms.on_takeover is not None and terms.guarantee == "lease"
+    )
     delivery = "never"
 
 
 class KeyTooOld(OperationHeld):
-    """An earlier attempt may have passed a key on, which is too old to be used again: a person finds out how far it came.
+    """An earlier attempt may have passed a key on, which is too old to be used again: a person
+    finds out how far it came.
 
     Do not send it again with a new key.
     """
@@ -302,14 +383,17 @@ class ReplayRefused(Problem):
 
 
 class ReplayUnchecked(ReplayRefused):
-    """The request was carried out, but your permission to see its response cannot be checked. Look up its result."""
+    """The request was carried out, but your permission to see its response cannot be checked. Look
+    up its result.
+    """
 
     code, title, retry = "replay-unchecked", "Replay cannot be checked", "look-first"
     delivery = "never"
 
 
 class OperationCancelled(Problem):
-    """This operation was cancelled, so this request was not carried out, and no later one with its key will be.
+    """This operation was cancelled, so this request was not carried out, and no later one with its
+    key will be.
 
     An earlier one may have been. Look up its result: under a new key it could be carried out twice.
     """
@@ -333,7 +417,9 @@ class OperationUndone(OperationCancelled):
 
 
 class KeyUnknown(Problem):
-    """No request with this idempotency key is known. Either none has arrived, or its retention has ended."""
+    """No request with this idempotency key is known. Either none has arrived, or its retention has
+    ended.
+    """
 
     status, code, title = 404, "key-unknown", "Idempotency key is unknown"
     has_status = False
@@ -353,7 +439,9 @@ class NotSelectable(IdempotencyError, ValueError):
 
 
 class DeadlinePassed(IdempotencyError):
-    """This host's deadline passed before the call began, so nothing ran. Call it again elsewhere."""
+    """This host's deadline passed before the call began, so nothing ran. Call it again
+    elsewhere.
+    """
 
     delivery = "later"
 
@@ -361,15 +449,17 @@ class DeadlinePassed(IdempotencyError):
 class CallChanged(IdempotencyError):
     """Another request was made under the name of this outgoing call, so nothing was sent.
 
-    A name is one call: its method, its URL and its body. Send what was sent before. If this is a further call, and that one is not
-    to be repeated, its name says so, such as "order-17-second-card".
+    A name is one call: its method, its URL and its body. Send what was sent before. If this is a
+    further call, and that one is not to be repeated, its name says so, such as
+    "order-17-second-card".
     """
 
     delivery = "failed"
 
 
 class CallResponseNotStored(IdempotencyError):
-    """The provider has carried out the outgoing call of this name, but its response is not stored. Nothing was sent.
+    """The provider has carried out the outgoing call of this name, but its response is not stored.
+    Nothing was sent.
 
     Look it up there.
     """
@@ -378,7 +468,9 @@ class CallResponseNotStored(IdempotencyError):
 
 
 class BatchFailed(IdempotencyError):
-    """Some records of this batch did not complete; see `report`. Run the batch again: those that did are replayed."""
+    """Some records of this batch did not complete; see `report`. Run the batch again: those that
+    did are replayed.
+    """
 
     delivery = "failed"
 
@@ -388,21 +480,22 @@ class BatchFailed(IdempotencyError):
         self.report = report
 
 
-# ------------------------------------------------------------------------------------------------- the operator's
+# ----------------------------------------------------------------------------------- the operator's
 
 
 class HeldForPerson(IdempotencyError):
     """An earlier run of this call was abandoned, and its effect is unknown: a person must decide.
 
-    Check with the provider, then release the record (in the admin, or by `manage.py idempotency_record --release`), and
-    the next call runs.
+    Check with the provider, then release the record (in the admin, or by `manage.py
+    idempotency_record --release`), and the next call runs.
     """
 
     delivery = "never"
 
 
 class CallHeld(HeldForPerson):
-    """An outgoing call of this name was sent, its outcome is unknown, and the provider may have forgotten its key.
+    """An outgoing call of this name was sent, its outcome is unknown, and the provider may have
+    forgotten its key.
 
     Nothing was sent. Look it up there, and say in the admin whether it was carried out.
     """
@@ -411,7 +504,8 @@ class CallHeld(HeldForPerson):
 
 
 class RecordUnreadable(Problem):
-    """The record of this idempotency key cannot be read, so the request was not carried out again. Look up its result.
+    """The record of this idempotency key cannot be read, so the request was not carried out again.
+    Look up its result.
 
     It is damaged, or was written by a later version.
     """
@@ -423,10 +517,21 @@ class RecordUnreadable(Problem):
 
 
 class StoreUnavailable(Problem):
-    """The idempotency store cannot be reached, and nothing that this request wrote here is kept. Send it again with the same key."""
+    """The idempotency store cannot be reached, and nothing that this request wrote here is kept.
+    Send it again with the same key.
+    """
 
-    status, code, title, retry = 503, "store-unavailable", "Idempotency store is unavailable", "same-key"
-    operation_state, outcome = "unknown", "store_error"  # this request did nothing, but an earlier one may have
+    status, code, title, retry = (
+        503,
+        "store-unavailable",
+        "Idempotency store is unavailable",
+        "same-key",
+    )
+    # This request did nothing, but an earlier one may have.
+    operation_state, outcome = (
+        "unknown",
+        "store_error",
+    )
     retry_after = "1"
     arises = staticmethod(lambda terms: terms.on_store_failure == "closed")
     #: What the operator types, for the log. No client sees it.
@@ -435,13 +540,17 @@ class StoreUnavailable(Problem):
 
 
 class StoreRefused(StoreUnavailable):
-    """The idempotency store returned an error, and nothing that this request wrote here is kept. Send it again with the same key."""
+    """The idempotency store returned an error, and nothing that this request wrote here is kept.
+    Send it again with the same key.
+    """
 
     delivery = "later"
 
 
 class TransactionLost(StoreUnavailable):
-    """The transaction of this request ended before its result could be stored. Send it again with the same key."""
+    """The transaction of this request ended before its result could be stored. Send it again with
+    the same key.
+    """
 
     code, title = "transaction-lost", "The transaction was lost"
     outcome = "refused"
@@ -450,19 +559,29 @@ class TransactionLost(StoreUnavailable):
 
 
 class WritesRolledBack(Problem):
-    """What this wrote was rolled back: an error was caught while it ran, and then it reported a success.
+    """What this wrote was rolled back: an error was caught while it ran, and then it reported a
+    success.
 
-    Where it was caught: give what may fail its own atomic(). The same request with the same key runs again.
+    Where it was caught: give what may fail its own atomic(). The same request with the same key
+    runs again.
     """
 
-    status, code, title, retry = 500, "writes-rolled-back", "The writes were rolled back", "same-key"
+    status, code, title, retry = (
+        500,
+        "writes-rolled-back",
+        "The writes were rolled back",
+        "same-key",
+    )
     operation_state = "unknown"
     arises = staticmethod(lambda terms: terms.guarantee == "atomic")
     delivery = "failed"
 
     @classmethod
     def by(cls, error: BaseException | None) -> WritesRolledBack:
-        """Return the problem with the class of the caught error in its sentence. `None`: it is not known."""
+        """Return the problem with the class of the caught error in its sentence.
+
+        `None`: it is not known.
+        """
         problem = cls()
         if error is not None:
             text = str(problem).replace("an error was caught", f"{_article(error)} was caught", 1)
@@ -471,10 +590,11 @@ class WritesRolledBack(Problem):
 
 
 class TransactionLeftOpen(WritesRolledBack):
-    """What this wrote in this database was rolled back: it left a transaction open, which nobody commits.
+    """What this wrote in this database was rolled back: it left a transaction open, which nobody
+    commits.
 
-    Where it began: use atomic() in place of BEGIN and set_autocommit(False), or commit. The same request with the same
-    key runs again.
+    Where it began: use atomic() in place of BEGIN and set_autocommit(False), or commit. The same
+    request with the same key runs again.
     """
 
     arises = staticmethod(lambda terms: terms.guarantee == "lease")
@@ -489,7 +609,8 @@ def _article(error: BaseException) -> str:
 
 
 class OperationUnknown(StoreUnavailable):
-    """derive() cannot identify this operation because the store is not responding: another key could pay twice.
+    """derive() cannot identify this operation because the store is not responding: another key
+    could pay twice.
 
     The effect has not been requested. Send the request again with the same key.
     """
@@ -498,7 +619,9 @@ class OperationUnknown(StoreUnavailable):
 
 
 class OutcomeUnknown(Problem):
-    """The result could not be written down, or the connection broke meanwhile. Send the request again with the same key to find out."""
+    """The result could not be written down, or the connection broke meanwhile. Send the request
+    again with the same key to find out.
+    """
 
     status, code, title, retry = 503, "outcome-unknown", "The outcome is unknown", "same-key"
     operation_state = "unknown"
@@ -514,7 +637,9 @@ class ConfigurationError(IdempotencyError):
 
 
 class DurableInsideGuard(ConfigurationError):
-    """atomic(durable=True) cannot work inside an atomic guard: its COMMIT is the guard's. Use guarantee="lease"."""
+    """atomic(durable=True) cannot work inside an atomic guard: its COMMIT is the guard's. Use
+    guarantee="lease".
+    """
 
     delivery = "failed"
 
@@ -529,17 +654,20 @@ class CalledItself(ConfigurationError):
 
 
 class LeaseInTransaction(ConfigurationError):
-    """A call with guarantee="lease" inside an open transaction would stay recorded after that is rolled back.
+    """A call with guarantee="lease" inside an open transaction would stay recorded after that is
+    rolled back.
 
-    Call it after COMMIT (`transaction.on_commit`), or use guarantee="atomic". If ATOMIC_REQUESTS began the transaction, exclude
-    the view: `@transaction.non_atomic_requests`, on a class `@method_decorator(transaction.non_atomic_requests, name="dispatch")`.
+    Call it after COMMIT (`transaction.on_commit`), or use guarantee="atomic". If ATOMIC_REQUESTS
+    began the transaction, exclude the view: `@transaction.non_atomic_requests`, on a class
+    `@method_decorator(transaction.non_atomic_requests, name="dispatch")`.
     """
 
     delivery = "failed"
 
 
 class ImplicitCommit(ConfigurationError):
-    """This statement ends the transaction (on MySQL and MariaDB any DDL does), which an atomic guard cannot survive.
+    """This statement ends the transaction (on MySQL and MariaDB any DDL does), which an atomic
+    guard cannot survive.
 
     Run it outside the guarded call, or use guarantee="lease".
     """
@@ -550,20 +678,25 @@ class ImplicitCommit(ConfigurationError):
 class StepsChanged(ConfigurationError):
     """The steps of an operation that broke off are not those of the code that resumes it.
 
-    Run the code that began it until such operations have ended, or undo them: `manage.py idempotency_complete --undo REF`.
+    Run the code that began it until such operations have ended, or undo them: `manage.py
+    idempotency_complete --undo REF`.
     """
 
     delivery = "failed"
 
 
 class StepResultNotStored(ConfigurationError):
-    """A step was carried out, but its result could not be stored, so nothing that needs it can follow. Return less."""
+    """A step was carried out, but its result could not be stored, so nothing that needs it can
+    follow. Return less.
+    """
 
     delivery = "failed"
 
 
 class StepsNotUndone(IdempotencyError):
-    """An operation that a person undoes has given up, and something is left. The message is for that person, in their language."""
+    """An operation that a person undoes has given up, and something is left. The message is for
+    that person, in their language.
+    """
 
     delivery = "failed"
 
@@ -571,18 +704,19 @@ class StepsNotUndone(IdempotencyError):
 class SecretUnknown(ConfigurationError):
     """The secret that this operation's first attempt used is no longer configured.
 
-    Add it back to IDEMPOTENCY["DERIVE_SECRET_FALLBACKS"] (or SECRET_KEY_FALLBACKS): another downstream key could
-    repeat an effect that has already happened.
+    Add it back to IDEMPOTENCY["DERIVE_SECRET_FALLBACKS"] (or SECRET_KEY_FALLBACKS): another
+    downstream key could repeat an effect that has already happened.
     """
 
     delivery = "failed"
 
 
 class CallInTransaction(ConfigurationError):
-    """An outgoing call in an open transaction: its key could not be committed before the first byte. Nothing was sent.
+    """An outgoing call in an open transaction: its key could not be committed before the first
+    byte. Nothing was sent.
 
-    Make the call after COMMIT (`transaction.on_commit`); or type guarantee="lease", and make it outside atomic(), in a
-    step that is not transactional.
+    Make the call after COMMIT (`transaction.on_commit`); or type guarantee="lease", and make it
+    outside atomic(), in a step that is not transactional.
     """
 
     delivery = "failed"
@@ -592,14 +726,16 @@ class CallWithoutName(ConfigurationError):
     """Nothing names this outgoing call. Nothing was sent.
 
     Make it inside `with outgoing("order-17"):`, or in a step, in its own thread; with httpx, type
-    extensions={"idempotency": "order-17"}. If it may be sent without a key, type require_names=False.
+    extensions={"idempotency": "order-17"}. If it may be sent without a key, type
+    require_names=False.
     """
 
     delivery = "failed"
 
 
 class StepNamesOneCall(ConfigurationError):
-    """The name of this step belongs to an outgoing call that has its response already. Nothing was sent.
+    """The name of this step belongs to an outgoing call that has its response already. Nothing was
+    sent.
 
     Make each call in a step of its own, or inside `with outgoing("…"):`.
     """
@@ -617,16 +753,20 @@ class StreamedRequest(ConfigurationError):
 
 
 class OutsideTransaction(ConfigurationError):
-    """outbox.send() outside a transaction: the message could be sent although the effect fails, or the reverse.
+    """outbox.send() outside a transaction: the message could be sent although the effect fails, or
+    the reverse.
 
-    Call it inside the transaction.atomic() that writes the effect, on the same database, or name that with using=….
+    Call it inside the transaction.atomic() that writes the effect, on the same database, or name
+    that with using=….
     """
 
     delivery = "failed"
 
 
 class AppendOnly(IdempotencyError):
-    """The audit trail is written once: its rows are not changed or deleted. `manage.py purge_idempotency` ends their retention."""
+    """The audit trail is written once: its rows are not changed or deleted. `manage.py
+    purge_idempotency` ends their retention.
+    """
 
     delivery = "failed"
 
@@ -637,26 +777,36 @@ class BrokerUnavailable(IdempotencyError):
     delivery = "failed"
 
 
-# ---------------------------------------------------------------------------------------------------- a lost race
+# -------------------------------------------------------------------------------------- a lost race
 
 
 class LostRace(Problem):
-    """Other transactions were in the way, and nothing that this one wrote is kept. Send it again with the same key."""
+    """Other transactions were in the way, and nothing that this one wrote is kept. Send it again
+    with the same key.
+    """
 
     status, code, title, retry = 503, "try-again", "Other transactions were in the way", "same-key"
-    operation_state, outcome = "unknown", "contended"  # this one did nothing that is kept, but an earlier one may have
+    # This one did nothing that is kept, but an earlier one may have.
+    operation_state, outcome = (
+        "unknown",
+        "contended",
+    )
     retry_after = "1"
     arises = staticmethod(_always)
     delivery = "later"
 
 
 class LeaseLost(IdempotencyError):
-    """The lease ended before its operation: another may be running the work by now. This result is not stored."""
+    """The lease ended before its operation: another may be running the work by now. This result is
+    not stored.
+    """
 
     delivery = "later"
 
 
 class OwnershipLost(InProgress):
-    """Another request with this idempotency key took over, and nothing of this one is kept. Send it again with the same key."""
+    """Another request with this idempotency key took over, and nothing of this one is kept. Send it
+    again with the same key.
+    """
 
     delivery = "later"

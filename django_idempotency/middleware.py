@@ -1,7 +1,8 @@
 """The middleware: a guard for the whole project, for views without one of their own.
 
-Its `process_view` runs the view under guard, as the decorator would, or returns the stored response. Django then asks no other, so
-it comes after every middleware whose `process_view` refuses requests.
+Its `process_view` runs the view under guard, as the decorator would, or returns the stored
+response. Django then asks no other, so it comes after every middleware whose `process_view` refuses
+requests.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ class IdempotencyMiddleware:
             self.process_view = self.aprocess_view  # type: ignore[assignment]
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
-        """Report a keyed request to which something responded before its view, or which runs unguarded."""
+        """Report a keyed request to which something responded before its view, or which runs
+        unguarded.
+        """
         plan = asking(EVERY_VIEW, request)
         if plan is None or (plan.in_body and plan.required is not True and not plan.routed):
             return self.get_response(request)  # type: ignore[no-any-return]
@@ -76,7 +79,8 @@ class IdempotencyMiddleware:
             if exchange.status is None:
                 report_unguarded(request)
             raise
-        if exchange.stamped is not None and exchange.stamped() is response:  # by the view's own guard, or by ours
+        # By the view's own guard, or by ours.
+        if exchange.stamped is not None and exchange.stamped() is response:
             return response
         if exchange.status is None:
             _judge(request, response)
@@ -91,7 +95,8 @@ class IdempotencyMiddleware:
             if exchange.status is None:
                 await areport_unguarded(request)
             raise
-        if exchange.stamped is not None and exchange.stamped() is response:  # by the view's own guard, or by ours
+        # By the view's own guard, or by ours.
+        if exchange.stamped is not None and exchange.stamped() is response:
             return response
         if exchange.status is None:
             _judge(request, response)
@@ -102,7 +107,9 @@ class IdempotencyMiddleware:
     def process_view(
         self, request: HttpRequest, callback: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> HttpResponseBase | None:
-        """Return the response of a view under guard; `None`: there is nothing to guard, or a guard closer to the view."""
+        """Return the response of a view under guard; `None`: there is nothing to guard, or a guard
+        closer to the view.
+        """
         if (route := _asking(request, callback)) is None:
             return None
         call = None
@@ -110,12 +117,18 @@ class IdempotencyMiddleware:
             if _passes(request, route):
                 return None
             # DRF's: the guard belongs after its authentication and permissions.
-            if route.known.rest is not None and not route.is_async and may_refuse(route.plan.policy, request):
+            if (
+                route.known.rest is not None
+                and not route.is_async
+                and may_refuse(route.plan.policy, request)
+            ):
                 from .rest_framework.view_adapter import run_with_mixin
 
                 return run_with_mixin(callback, request, args, kwargs, route.plan.policy)  # type: ignore[no-any-return]
             user = getattr(request, "user", None)
-            if (keyed := key_with_owner(request, route.plan.policy, user=user, by="middleware")) is not None:
+            if (
+                keyed := key_with_owner(request, route.plan.policy, user=user, by="middleware")
+            ) is not None:
                 facts = _facts(request, route, args, kwargs)
                 call = call_of(request, keyed, user=user, non_atomic=route.non_atomic, **facts)
         except Problem as problem:
@@ -126,12 +139,15 @@ class IdempotencyMiddleware:
             return None
         view = async_to_sync(callback) if route.is_async else callback
         try:
-            response = run_call(call, request, partial(view, request, *args, **kwargs), non_atomic=route.non_atomic)
+            response = run_call(
+                call, request, partial(view, request, *args, **kwargs), non_atomic=route.non_atomic
+            )
         except BaseException as error:
             call.close()
             if not isinstance(error, Exception):
                 raise
-            response = Raising(error)  # raised where Django shows it to each middleware's `process_exception`
+            # Raised where Django shows it to each middleware's `process_exception`.
+            response = Raising(error)
         return response
 
     async def aprocess_view(
@@ -141,7 +157,8 @@ class IdempotencyMiddleware:
         if (route := _asking(request, callback)) is None:
             return None
         if not route.is_async:
-            # One hop: claim, view, settle and COMMIT in one thread call, which a disconnecting client cannot cancel.
+            # One hop: claim, view, settle and COMMIT in one thread call, which a disconnecting
+            # client cannot cancel.
             process_view = sync_to_async(type(self).process_view)
             return await run_to_completion(process_view(self, request, callback, args, kwargs))
         call = None
@@ -172,7 +189,9 @@ class IdempotencyMiddleware:
         return response
 
 
-def _facts(request: HttpRequest, route: PlannedRoute, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+def _facts(
+    request: HttpRequest, route: PlannedRoute, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any]:
     """Return what only the middleware knows of a call: it guards a view that knows nothing of keys.
 
     Raises `ConfigurationError` for an async one that it cannot guard.
@@ -180,11 +199,17 @@ def _facts(request: HttpRequest, route: PlannedRoute, args: tuple[Any, ...], kwa
     if route.is_async and (route.known.rest is not None or not route.plan.leases):
         name = getattr(route.callback, "__qualname__", repr(route.callback))
         raise ConfigurationError(
-            f"The middleware cannot guard {name}, which is async: not atomically, and not behind the checks of an "
-            'async REST framework. Put @idempotent(guarantee="lease") or IdempotentViewMixin on it, or '
+            f"The middleware cannot guard {name}, which is async: not atomically, and not "
+            "behind the checks of an "
+            'async REST framework. Put @idempotent(guarantee="lease") or '
+            "IdempotentViewMixin on it, or "
             "@idempotency_exempt."
         )
-    facts = {"source": request, "strict": False, "ask_again": partial(ask_again, route, request, args, kwargs)}
+    facts = {
+        "source": request,
+        "strict": False,
+        "ask_again": partial(ask_again, route, request, args, kwargs),
+    }
     if route.may_refuse is None:
         route.may_refuse = may_be_refused(route)
     if route.may_refuse:
@@ -192,11 +217,12 @@ def _facts(request: HttpRequest, route: PlannedRoute, args: tuple[Any, ...], kwa
     return facts
 
 
-# ------------------------------------------------------------------------------------------------- what it lets pass
+# -------------------------------------------------------------------------------- what it lets pass
 
 
 def _asking(request: HttpRequest, callback: Any) -> PlannedRoute | None:
-    """Return the route of a request that has a key, or needs one, unless its view has a guard of its own.
+    """Return the route of a request that has a key, or needs one, unless its view has a guard of
+    its own.
 
     Any other is counted, unless the view's own guard counts it.
     """
@@ -204,23 +230,27 @@ def _asking(request: HttpRequest, callback: Any) -> PlannedRoute | None:
     if plan is not None and plan.routed:
         plan = plan.at(request, callback)
     if plan is not None and (plan.required is True or not plan.in_body):
-        route: PlannedRoute = plan.routes.get((id(callback), request.method or "")) or planned_route(
-            plan, callback, request.method or ""
-        )
+        route: PlannedRoute = plan.routes.get(
+            (id(callback), request.method or "")
+        ) or planned_route(plan, callback, request.method or "")
         return None if route.known.guards_itself and not route.known.exempt else route
     if not hasattr(request, "idempotency"):
         request.idempotency = without_key()  # type: ignore[attr-defined]
     if meters.active and request.method not in SAFE_METHODS:
         known = route_of(callback, request.method or "")
         if not known.exempt and not known.guards_itself:
-            by = "middleware" if known.rest is None else "rest_framework"  # which the mixin would guard
+            # Which the mixin would guard.
+            by = "middleware" if known.rest is None else "rest_framework"
             counting.begin(request, EVERY_VIEW, by)
             counting.count(request, UNKEYED)
     return None
 
 
 def _passes(request: HttpRequest, route: PlannedRoute) -> bool:
-    """Does a request pass, since a guard closer to the view guards it, or none can? Where it asked for one that is reported."""
+    """Does a request pass, since a guard closer to the view guards it, or none can?
+
+    Where it asked for one that is reported.
+    """
     plan = route.plan
     if (known := noted_of(request)) is not None and known.call is not None:
         return True
@@ -234,7 +264,9 @@ def _passes(request: HttpRequest, route: PlannedRoute) -> bool:
 
 
 def _is_left(request: HttpRequest, route: PlannedRoute) -> bool:
-    """Is a view without a guard of its own exempt, or of a kind that only its own guard can protect?"""
+    """Is a view without a guard of its own exempt, or of a kind that only its own guard can
+    protect?
+    """
     plan, callback, kind = route.plan, route.callback, route.known.kind
     for exemption in plan.exemptions:
         if exemption.covers(request, callback):
@@ -242,7 +274,8 @@ def _is_left(request: HttpRequest, route: PlannedRoute) -> bool:
     if plan.in_body:  # most requests have no key there, and to look for one costs each of them
         name = getattr(view_class(callback) or callback, "__qualname__", "the view")
         raise ConfigurationError(
-            f'The middleware looks for no key in a body, and "REQUIRED" is set with a "PROFILE" that has it there. Put '
+            'The middleware looks for no key in a body, and "REQUIRED" is set with a '
+            '"PROFILE" that has it there. Put '
             f"@idempotent() on {name}, or @idempotency_exempt."
         )
     if kind is None or kind.left is None:
@@ -267,5 +300,7 @@ def _observe(request: HttpRequest, error: Exception, plan: Plan) -> None:
 
 def _judge(request: HttpRequest, response: HttpResponseBase) -> None:
     """Report a keyed request that no entry point has handled."""
-    if not is_left_unguarded(request) and (exchange_of(request).plan or plan_of(EVERY_VIEW)).carries_key(request.META):
+    if not is_left_unguarded(request) and (
+        exchange_of(request).plan or plan_of(EVERY_VIEW)
+    ).carries_key(request.META):
         note_unreached(request, response)

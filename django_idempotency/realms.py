@@ -22,10 +22,11 @@ SAID: ContextVar[tuple[str | None] | None] = ContextVar("django_idempotency_real
 
 @contextmanager
 def realm(name: str | None) -> Iterator[None]:
-    """Set the realm of requests and calls in this block, overriding `REALM` and policies; `None`: no realm.
+    """Set the realm of requests and calls in this block, overriding `REALM` and policies; `None`:
+    no realm.
 
-    It holds for this thread or task, and for the tasks that it starts; a new thread does not inherit it. Raises
-    `TypeError` or `ValueError` for an invalid name.
+    It holds for this thread or task, and for the tasks that it starts; a new thread does not
+    inherit it. Raises `TypeError` or `ValueError` for an invalid name.
     """
     given: Any = name
     if given is not None and not isinstance(given, str):
@@ -40,7 +41,10 @@ def realm(name: str | None) -> Iterator[None]:
 
 
 def realm_of(policy: Policy, request: HttpRequest | None) -> str | None:
-    """Return the realm of a request, or (`None`) of a call. Raises `ConfigurationError` for an invalid name."""
+    """Return the realm of a request, or (`None`) of a call.
+
+    Raises `ConfigurationError` for an invalid name.
+    """
     if (said := SAID.get()) is not None:
         return said[0]
     if policy.realm is None:

@@ -1,12 +1,17 @@
-"""Whose a key is. For the setting `SCOPE` and `Policy(scope=…)`: how a project names that, if it is not the user's.
+"""Whose a key is.
 
-A scope function names whom a request without an authenticated user belongs to, or one whose client is not the user.
+For the setting `SCOPE` and `Policy(scope=…)`: how a project names that, if it is not the user's.
 
-A scope is the text that names the owner of a key: `realm:acme/user:shop.customer:7`. No two owners share one. It is the kind
-of the owner, a colon and a name. Qualifiers may precede it: a realm (a tenant), a database. Each consists of a kind, a colon,
-a name without a slash, and a slash. So a scope can be read from left to right in only one way: a name cannot be mistaken for
-a qualifier, nor one tenant's scope for another's. A name that cannot be written as is, is written as its hash:
-`realm#sha256:…/`, `scope#sha256:…`. No name can pass for the hash of another, since a colon follows its kind.
+A scope function names whom a request without an authenticated user belongs to, or one whose client
+is not the user.
+
+A scope is the text that names the owner of a key: `realm:acme/user:shop.customer:7`. No two owners
+share one. It is the kind of the owner, a colon and a name. Qualifiers may precede it: a realm (a
+tenant), a database. Each consists of a kind, a colon, a name without a slash, and a slash. So a
+scope can be read from left to right in only one way: a name cannot be mistaken for a qualifier, nor
+one tenant's scope for another's. A name that cannot be written as is, is written as its hash:
+`realm#sha256:…/`, `scope#sha256:…`. No name can pass for the hash of another, since a colon follows
+its kind.
 """
 
 from __future__ import annotations
@@ -76,17 +81,19 @@ def _marked(function: Scope) -> Marked:
 def public(function: Scope) -> Marked:
     """Store the names that a scope function returns as they are, instead of their hashes.
 
-    Tables, the admin and logs then show them: fine for a partner's slug, not for a session key or an e-mail address.
+    Tables, the admin and logs then show them: fine for a partner's slug, not for a session key or
+    an e-mail address.
     """
     return replace(_marked(function), is_public=True)
 
 
 def before_user(function: Scope) -> Marked:
-    """Ask a scope function first, also where there is an authenticated user; if it returns `None`, the key is the user's.
+    """Ask a scope function first, also where there is an authenticated user; if it returns `None`,
+    the key is the user's.
 
-    For views whose client is not the user, such as one that works for the project of an API key, no matter who is logged
-    in: two API keys that are sent with one session cookie would share the user's keys. Not for a function that
-    names a session: a user has several.
+    For views whose client is not the user, such as one that works for the project of an API key, no
+    matter who is logged in: two API keys that are sent with one session cookie would share the
+    user's keys. Not for a function that names a session: a user has several.
     """
     return replace(_marked(function), precedes_user=True)
 
@@ -95,21 +102,24 @@ def before_user(function: Scope) -> Marked:
 def session(request: HttpRequest) -> str | None:
     """Name a guest by the hash of the session key. A request without a session has no principal.
 
-    Creating a session here would be of no use: a client that does not get the first response does not get its cookie,
-    and retries as another guest. Create it when the form is shown: `request.session.create()`. Raises
-    `ConfigurationError` without sessions, and for those in signed cookies, whose key changes with every change of the
-    session.
+    Creating a session here would be of no use: a client that does not get the first response does
+    not get its cookie, and retries as another guest. Create it when the form is shown:
+    `request.session.create()`. Raises `ConfigurationError` without sessions, and for those in
+    signed cookies, whose key changes with every change of the session.
     """
     store = getattr(request, "session", None)
     if store is None:
         raise ConfigurationError(
-            'scopes.session needs sessions: put "django.contrib.sessions.middleware.SessionMiddleware" in MIDDLEWARE, '
+            "scopes.session needs sessions: put "
+            '"django.contrib.sessions.middleware.SessionMiddleware" in MIDDLEWARE, '
             "above what guards the view."
         )
     if type(store).__module__ == "django.contrib.sessions.backends.signed_cookies":
         raise ConfigurationError(
-            "scopes.session needs sessions on the server, since the key of one in a signed cookie changes with it: "
-            'type SESSION_ENGINE = "django.contrib.sessions.backends.db", or write a scope function.'
+            "scopes.session needs sessions on the server, since the key of one in a signed "
+            "cookie changes with it: "
+            'type SESSION_ENGINE = "django.contrib.sessions.backends.db", or write a scope '
+            "function."
         )
     store.keys()  # loads it, which drops the key of a session that has ended
     key = store.session_key
@@ -118,11 +128,13 @@ def session(request: HttpRequest) -> str | None:
 
 @public  # a token that is a primary key is hashed
 def auth(request: HttpRequest) -> str | None:
-    """Name a client by the row of its token or device: `request.auth` of REST framework, `auth:<app.model>:<pk>`.
+    """Name a client by the row of its token or device: `request.auth` of REST framework,
+    `auth:<app.model>:<pk>`.
 
-    A primary key other than an integer is hashed, since it may be the token. A proxy is the same client as its concrete
-    model, and a database other than the default is named. For authentications that return `AnonymousUser` and that row.
-    Where it is anything else, such as the payload of a JWT or an unsaved row, the request has no principal.
+    A primary key other than an integer is hashed, since it may be the token. A proxy is the same
+    client as its concrete model, and a database other than the default is named. For
+    authentications that return `AnonymousUser` and that row. Where it is anything else, such as the
+    payload of a JWT or an unsaved row, the request has no principal.
     """
     row = getattr(request, "auth", None)
     if not isinstance(row, Model) or row._state.adding:  # noqa: SLF001 - documented, like _meta
@@ -135,13 +147,15 @@ def auth(request: HttpRequest) -> str | None:
     return qualified(f"auth:{model._meta.label_lower}:{name}", database=database_of(model, row))
 
 
-# ------------------------------------------------------------------------------------------------ the scope of a request
+# --------------------------------------------------------------------------- the scope of a request
 
 
 def principal(user: Any) -> tuple[str, str | None] | None:
-    """Name an authenticated user, as `user:<model>:<pk>` (of a proxy, its concrete model); `None` for any other.
+    """Name an authenticated user, as `user:<model>:<pk>` (of a proxy, its concrete model); `None`
+    for any other.
 
-    `None`, too, for one without a primary key, or with an empty one: all such users would share their keys.
+    `None`, too, for one without a primary key, or with an empty one: all such users would share
+    their keys.
 
     A database other than the default is named, too: user 1 of another database is another person.
     """
@@ -153,7 +167,11 @@ def principal(user: Any) -> tuple[str, str | None] | None:
     meta = getattr(user, "_meta", None)
     model = getattr(meta, "concrete_model", None)  # a proxy is the same person
     if model is None:
-        kind = meta.label_lower if meta is not None else f"{type(user).__module__}.{type(user).__qualname__}"
+        kind = (
+            meta.label_lower
+            if meta is not None
+            else f"{type(user).__module__}.{type(user).__qualname__}"
+        )
         return f"user:{kind}:{pk}", None
     return f"user:{model._meta.label_lower}:{pk}", database_of(model, user)
 
@@ -161,9 +179,9 @@ def principal(user: Any) -> tuple[str, str | None] | None:
 def scope_of(request: HttpRequest, user: Any, policy: Policy, key: str) -> str | None:
     """Return the qualified scope of a key, or `None` when the request has no principal.
 
-    It is the user's, or else what `policy.scope` names; the other way round for a `scopes.before_user`. Raises
-    `KeyTooShort` for a guessable key that all clients share, `ConfigurationError` when `policy.scope` or `policy.realm`
-    returns an invalid name.
+    It is the user's, or else what `policy.scope` names; the other way round for a
+    `scopes.before_user`. Raises `KeyTooShort` for a guessable key that all clients share,
+    `ConfigurationError` when `policy.scope` or `policy.realm` returns an invalid name.
     """
     first = isinstance(policy.scope, Marked) and policy.scope.precedes_user
     found = _by_name(request, policy) if first else None
@@ -183,7 +201,9 @@ def scope_of(request: HttpRequest, user: Any, policy: Policy, key: str) -> str |
 def _by_name(request: HttpRequest, policy: Policy) -> str | None:
     named: Any = policy.scope(request) if policy.scope is not None else None
     if named is not None and not isinstance(named, str):
-        raise ConfigurationError(f"Policy.scope must return text or None, not {type(named).__name__}.")
+        raise ConfigurationError(
+            f"Policy.scope must return text or None, not {type(named).__name__}."
+        )
     if not named:
         return None
     scope, is_public = f"scope:{named}", isinstance(policy.scope, Marked) and policy.scope.is_public
@@ -191,24 +211,38 @@ def _by_name(request: HttpRequest, policy: Policy) -> str | None:
 
 
 def database_of(model: type[Model], row: Model) -> str | None:
-    """Return where a row would be saved, whichever replica it was read from; `None` for the default database."""
+    """Return where a row would be saved, whichever replica it was read from; `None` for the default
+    database.
+    """
     alias = router.db_for_write(model, instance=row)
-    # No router has led away from a replica. An alias that was added at run time may have no such entry.
+    # No router has led away from a replica. An alias that was added at run time may have no such
+    # entry.
     primary = connections.settings.get(alias, {}).get("TEST", {}).get("MIRROR") or alias
     return None if primary == DEFAULT_DB_ALIAS else primary
 
 
-# ------------------------------------------------------------------------------------------------------ how it is written
+# -------------------------------------------------------------------------------- how it is written
 
 
 def hashed(scope: str) -> str:
-    """Return an unqualified scope with its name hashed, for one that is secret, too long or not printable ASCII."""
+    """Return an unqualified scope with its name hashed, for one that is secret, too long or not
+    printable ASCII.
+    """
     return f"{scope.partition(':')[0]}#sha256:{_digest(scope)}"
 
 
 def qualified(scope: str, *, realm: str | None = None, database: str | None = None) -> str:
-    """Return a scope as it is stored. It fits its column on every database, with any two qualifiers."""
-    if realm is None and database is None and len(scope) <= LONGEST and scope.isascii() and scope.isprintable():
+    """Return a scope as it is stored.
+
+    It fits its column on every database, with any two qualifiers.
+    """
+    if (
+        realm is None
+        and database is None
+        and len(scope) <= LONGEST
+        and scope.isascii()
+        and scope.isprintable()
+    ):
         return scope
     front = _qualifier("realm", realm) + _qualifier("database", database)
     return front + _fitting(scope, len(front))
@@ -220,20 +254,26 @@ def observed(scope: str) -> str:
 
 
 def spellings(typed: str, *, realm: str | None = None) -> tuple[str, ...]:
-    """Return the stored scopes that a typed one may mean, since people know names, not hashes; the likeliest first."""
+    """Return the stored scopes that a typed one may mean, since people know names, not hashes; the
+    likeliest first.
+    """
     front = _qualifier("realm", realm)
     while qualifier := _TYPED.match(typed):
         kind, is_hash, name = qualifier.groups()
         front += qualifier[0] if is_hash else _qualifier(kind, name)
         typed = typed[qualifier.end() :]
     as_typed = front + _fitting(typed, len(front))
-    return (as_typed, front + hashed(typed)) if as_typed.startswith(f"{front}scope:") else (as_typed,)
+    return (
+        (as_typed, front + hashed(typed)) if as_typed.startswith(f"{front}scope:") else (as_typed,)
+    )
 
 
 def user_of(scope: str) -> tuple[str, str] | None:
-    """Return the model and the primary key of the user of the default database that a scope names; `None`: it names none.
+    """Return the model and the primary key of the user of the default database that a scope names;
+    `None`: it names none.
 
-    Read from left to right: what a client has made up, as in `scope:x/user:auth.user:1`, never reads as a user.
+    Read from left to right: what a client has made up, as in `scope:x/user:auth.user:1`, never
+    reads as a user.
     """
     while qualifier := _TYPED.match(scope):
         if qualifier[1] == "database":

@@ -1,6 +1,8 @@
-"""Tables that are made from the code when the site is built: checks, commands, errors, profiles, what is tested.
+"""Tables that are made from the code when the site is built: checks, commands, errors, profiles,
+what is tested.
 
-A page has `<!-- generated: routes -->` where its table belongs. Nothing of this is written down, so nothing goes stale.
+A page has `<!-- generated: routes -->` where its table belongs. Nothing of this is written down, so
+nothing goes stale.
 """
 
 from __future__ import annotations
@@ -48,18 +50,24 @@ def filled(page: str) -> str:
 def wings(*, having: str) -> list[str]:
     """Return the wings that have a module of this name."""
     folders = sorted(Path(contrib.__path__[0]).iterdir())
-    return [f"{contrib.__name__}.{folder.name}" for folder in folders if (folder / f"{having}.py").is_file()]
+    return [
+        f"{contrib.__name__}.{folder.name}"
+        for folder in folders
+        if (folder / f"{having}.py").is_file()
+    ]
 
 
 def load_wings() -> None:
     """Let Django know the wings, unless a project has begun already."""
     if not settings.configured:
         djangos = [f"django.contrib.{name}" for name in ("auth", "contenttypes", "messages")]
-        settings.configure(INSTALLED_APPS=[*djangos, "django_idempotency", *wings(having="apps")], USE_TZ=True)
+        settings.configure(
+            INSTALLED_APPS=[*djangos, "django_idempotency", *wings(having="apps")], USE_TZ=True
+        )
         django.setup()
 
 
-# ----------------------------------------------------------------------------------------------------------- checks
+# ------------------------------------------------------------------------------------------- checks
 
 
 def checks(*places: str) -> str:
@@ -68,24 +76,35 @@ def checks(*places: str) -> str:
     package = Path(errors.__file__).parent
     for file in sorted(package.rglob("*.py")):
         if "(Finding):" in file.read_text(encoding="utf-8"):
-            import_module(".".join([package.name, *file.relative_to(package).with_suffix("").parts]))
+            import_module(
+                ".".join([package.name, *file.relative_to(package).with_suffix("").parts])
+            )
     kinds = [kind for kind in Finding.__subclasses__() if f"{kind.__module__}.".startswith(places)]
-    return written([("code", "it says", "type"), *map(row_of, sorted(kinds, key=lambda kind: kind.__name__[1:]))])
+    return written(
+        [
+            ("code", "it says", "type"),
+            *map(row_of, sorted(kinds, key=lambda kind: kind.__name__[1:])),
+        ]
+    )
 
 
 def row_of(kind: type[Finding]) -> Row:
     """Return a check's row. What differs between projects is in angle brackets."""
     code = kind.__name__
     silence = f'SILENCED_SYSTEM_CHECKS = ["{PREFIX}.{code}"]'
-    message, hint = (re.sub(r"%\((\w+)\)s", r"<\1>", text).replace("<silence>", silence) for text in kind.texts())
+    message, hint = (
+        re.sub(r"%\((\w+)\)s", r"<\1>", text).replace("<silence>", silence) for text in kind.texts()
+    )
     return f"`{code}`", f"`{message}`", f"`{hint}`"
 
 
-# ----------------------------------------------------------------------------------------------------------- errors
+# ------------------------------------------------------------------------------------------- errors
 
 
 def other_errors() -> str:
-    """Return the errors that are not the first with their code: those have a section of their own."""
+    """Return the errors that are not the first with their code: those have a section of their
+    own.
+    """
     rows, codes = [], set()
     for error in vars(errors).values():
         if (
@@ -96,19 +115,28 @@ def other_errors() -> str:
             code = getattr(error, "code", None)
             if code is None or code in codes:
                 says = " ".join(str(error.__doc__).partition("\n\n")[0].split())
-                rows.append((f"`{error.__name__}`", f"[`{code}`](#{code})" if code else "", _cell(says)))
+                rows.append(
+                    (f"`{error.__name__}`", f"[`{code}`](#{code})" if code else "", _cell(says))
+                )
             codes.add(code)
     return written([("error", "responds with", "it says"), *rows])
 
 
-# --------------------------------------------------------------------------------------------------------- refusals
+# ----------------------------------------------------------------------------------------- refusals
 
 _LEFT = {WorkResult.KEPT: "remembered", WorkResult.DROPPED: "free"}
 
 
 def refusals() -> Iterator[Row]:
     """Yield how each refusal leaves its key; statuses that end alike are in one row."""
-    yield "status", "`lease`", "`atomic`", "weighed: it wrote nothing", "weighed: it wrote", "with a challenge"
+    yield (
+        "status",
+        "`lease`",
+        "`atomic`",
+        "weighed: it wrote nothing",
+        "weighed: it wrote",
+        "with a challenge",
+    )
     alike: dict[tuple[str, ...], list[str]] = {}
     for status in (each.value for each in HTTPStatus if is_refusal(each.value)):
         usual = _LEFT[classify_status(status)]
@@ -119,21 +147,30 @@ def refusals() -> Iterator[Row]:
         yield (", ".join(statuses), *ends)
 
 
-# --------------------------------------------------------------------------------------------------------- profiles
+# ----------------------------------------------------------------------------------------- profiles
 
 #: What a profile without statuses of its own stores.
 BY_TABLE = frozenset(range(200, 500)) - DROPPED_STATUSES
 _CLASSES = {first: range(first * 100, first * 100 + 100) for first in (2, 3, 4, 5)}
 
 
-_SPELLED = {"either": "bare or quoted", "bare": "bare", "quoted": "a string of RFC 9651", "opaque": "bare, with commas"}
+_SPELLED = {
+    "either": "bare or quoted",
+    "bare": "bare",
+    "quoted": "a string of RFC 9651",
+    "opaque": "bare, with commas",
+}
 _ERRORS = {"problem": "problem document", "page": "page"}
 
 
 def names() -> Iterator[Row]:
     yield "profile", "the key is in", "spelled", "characters", "format"
     for profile in PROFILES.values():
-        where = "" if profile.carrier == "header" else f"member `{profile.field}` of the {profile.carrier}"
+        where = (
+            ""
+            if profile.carrier == "header"
+            else f"member `{profile.field}` of the {profile.carrier}"
+        )
         spelled = _SPELLED[profile.spelling]
         yield (
             f"`{profile.name}`",
@@ -147,7 +184,12 @@ def names() -> Iterator[Row]:
 def statuses() -> Iterator[Row]:
     yield "profile", "missing", "malformed", "another request", "running", "errors", "their headers"
     for profile in PROFILES.values():
-        found = (profile.missing_status, profile.invalid_status, profile.mismatch_status, profile.running_status)
+        found = (
+            profile.missing_status,
+            profile.invalid_status,
+            profile.mismatch_status,
+            profile.running_status,
+        )
         yield (
             f"`{profile.name}`",
             *map(str, found),
@@ -161,7 +203,9 @@ def memory() -> Iterator[Row]:
     for profile in PROFILES.values():
         yield (
             f"`{profile.name}`",
-            "as `default`" if profile.remembers is None and profile.name != "default" else said(stored_by(profile)),
+            "as `default`"
+            if profile.remembers is None and profile.name != "default"
+            else said(stored_by(profile)),
             str(dict(profile.replays_as).get(201, 201)),
             said(profile.echoes) if profile.echoes else "-",
         )
@@ -197,10 +241,10 @@ def written(rows: Iterable[Row]) -> str:
     return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]])
 
 
-# --------------------------------------------------------------------------------------------------------- tools
+# -------------------------------------------------------------------------------------------- tools
 
 
-# --------------------------------------------------------------------------------------------------------- commands
+# ----------------------------------------------------------------------------------------- commands
 
 
 class Arguments:
@@ -223,12 +267,20 @@ class Arguments:
 
 
 def commands() -> str:
-    """Return a section for each command, the core's first: its help, and a table of its own options."""
+    """Return a section for each command, the core's first: its help, and a table of its own
+    options.
+    """
     load_wings()
-    found = [config for config in apps.get_app_configs() if config.name.partition(".")[0] == "django_idempotency"]
+    found = [
+        config
+        for config in apps.get_app_configs()
+        if config.name.partition(".")[0] == "django_idempotency"
+    ]
     found.sort(key=lambda config: (config.name.count("."), config.name))
     return "\n\n".join(
-        section(config.name, name) for config in found for name in sorted(find_commands(f"{config.path}/management"))
+        section(config.name, name)
+        for config in found
+        for name in sorted(find_commands(f"{config.path}/management"))
     )
 
 
@@ -236,13 +288,22 @@ def section(app: str, name: str) -> str:
     command, arguments = load_command_class(app, name), Arguments()
     command.add_arguments(cast(CommandParser, arguments))
     positional = [action for action in arguments.added if not action.option_strings]
-    usage = " ".join([name, *(f"[{each.dest}]" if each.nargs == "?" else each.dest for each in positional)])
+    usage = " ".join(
+        [name, *(f"[{each.dest}]" if each.nargs == "?" else each.dest for each in positional)]
+    )
     wing = f" The app is `{app}`." if "." in app else ""
     rows = [
-        (f"`{(action.option_strings or [action.dest])[0]}`", _cell(_taken(action)), _cell(action.help))
+        (
+            f"`{(action.option_strings or [action.dest])[0]}`",
+            _cell(_taken(action)),
+            _cell(action.help),
+        )
         for action in arguments.added
     ]
-    return f"## {name}\n\n{command.help}{wing}\n\n    python manage.py {usage}\n\n{written([('', 'takes', ''), *rows])}"
+    return (
+        f"## {name}\n\n{command.help}{wing}\n\n    python manage.py "
+        f"{usage}\n\n{written([('', 'takes', ''), *rows])}"
+    )
 
 
 def _taken(action: Action) -> object:
@@ -255,12 +316,16 @@ def _cell(text: object) -> str:
 
 #: Mark → what makes its table.
 TABLES: dict[str, Callable[[], str]] = {
-    "settings-and-stores": lambda: checks(f"{CHECKS}.settings.", f"{CHECKS}.stores.", "django_idempotency.stores."),
+    "settings-and-stores": lambda: checks(
+        f"{CHECKS}.settings.", f"{CHECKS}.stores.", "django_idempotency.stores."
+    ),
     "middleware": lambda: checks(f"{CHECKS}.middleware."),
     "routes": lambda: checks(f"{CHECKS}.routes.", f"{CHECKS}.policies.", f"{ADVICE}.surprises."),
     "databases": lambda: checks(f"{CHECKS}.databases.", f"{contrib.__name__}.tenants."),
     "deploy": lambda: checks(f"{ADVICE}.servers."),
-    "wings": lambda: checks(*(f"{wing}." for wing in wings(having="checks") if not wing.endswith(".tenants"))),
+    "wings": lambda: checks(
+        *(f"{wing}." for wing in wings(having="checks") if not wing.endswith(".tenants"))
+    ),
     "errors": other_errors,
     "refusals": lambda: written(refusals()),
     "names": lambda: written(names()),

@@ -1,7 +1,8 @@
 """What the site takes from elsewhere.
 
-The package's metadata has its addresses, which pyproject.toml says once, and its version. The code has its checks and
-commands. The pictures go into the pages, so that they take the colours of the page, light or dark.
+The package's metadata has its addresses, which pyproject.toml says once, and its version. The code
+has its checks and commands. The pictures go into the pages, so that they take the colours of the
+page, light or dark.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ def on_config(config: MkDocsConfig) -> None:
     urls = dict(line.split(", ", 1) for line in package.get_all("Project-URL") or [])
     config.copyright = f"Version {package['Version']}. {config.copyright}"
     # Read the Docs says where this build will be; `mkdocs serve` has said it before.
-    config.site_url = config.site_url or os.environ.get("READTHEDOCS_CANONICAL_URL") or urls.get("Documentation")
+    config.site_url = (
+        config.site_url or os.environ.get("READTHEDOCS_CANONICAL_URL") or urls.get("Documentation")
+    )
     if source := urls.get("Source"):
         config.repo_url, config.repo_name = source, source.rstrip("/").rpartition("/")[2]
         config.edit_uri = "edit/main/docs/"
@@ -35,7 +38,9 @@ def on_page_markdown(markdown: str, **_: object) -> str:
 
 
 def on_page_content(html: str, **_: object) -> str:
-    """Put each picture itself in place of the link to it, with its text for those who cannot see it."""
+    """Put each picture itself in place of the link to it, with its text for those who cannot see
+    it.
+    """
     return re.sub(r'<p><img alt="([^"]*)" src="[./]*pictures/(\w+)\.svg" ?/?></p>', _picture, html)
 
 
@@ -50,10 +55,15 @@ def on_post_template(output: str, *, template_name: str, config: MkDocsConfig, *
 
 
 def on_env(_env: object, *, config: MkDocsConfig, files: Files, **_: object) -> None:
-    """Make llms.txt (llmstxt.org): every page with its first sentence, for programs that read for people."""
+    """Make llms.txt (llmstxt.org): every page with its first sentence, for programs that read for
+    people.
+    """
     pages = [page for file in files.documentation_pages() if (page := file.page) is not None]
     lines = [f"# {config.site_name}", "", f"> {config.site_description}", ""]
-    lines += [f"- [{page.title}]({page.canonical_url or page.url or '.'}): {_first_sentence(page)}" for page in pages]
+    lines += [
+        f"- [{page.title}]({page.canonical_url or page.url or '.'}): {_first_sentence(page)}"
+        for page in pages
+    ]
     files.append(File.generated(config, "llms.txt", content="\n".join(lines) + "\n"))
 
 

@@ -1,4 +1,6 @@
-"""The package's source in reading order: what every project has, in parts, each of about half an hour."""
+"""The package's source in reading order: what every project has, in parts, each of about half an
+hour.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +11,33 @@ from pathlib import Path
 import django_idempotency
 
 PACKAGE = Path(django_idempotency.__file__).parent
-#: Not here: wings, helpers for tests, and the stores that a setting names and what they share, each of which is read alone; nor
-#: migrations.
+#: Not here: wings, helpers for tests, and the stores that a setting names and what they share, each
+#: of which is read alone; nor migrations.
 APART = (
     *("contrib/", "testing/", "migrations/"),
-    *("stores/redis/", "stores/dynamodb/", "stores/layered/", "stores/key_value/", "stores/memory", "stores/wrapper"),
+    *(
+        "stores/redis/",
+        "stores/dynamodb/",
+        "stores/layered/",
+        "stores/key_value/",
+        "stores/memory",
+        "stores/wrapper",
+    ),
 )
 #: Lines that one reads in a minute, the docstrings among them.
 PACE = 40
 
-#: Part → its modules and folders in order. A folder stands for what of it no earlier entry has named.
+#: Part → its modules and folders in order. A folder stands for what of it no earlier entry has
+#: named.
 PARTS = {
     "What passes between the parts, and what can go wrong": (
         "errors core/records core/at_rest core/failures core/standings core/lifetime models"
     ),
     "The rules": "core/rules core/conclusions core/hashing core/interventions",
     "A call that is atomic": "engine/operation engine/waiting stores/base",
-    "The store in the database": ("stores/orm/store stores/orm/statements stores/orm/database_errors"),
+    "The store in the database": (
+        "stores/orm/store stores/orm/statements stores/orm/database_errors"
+    ),
     "Its guard: the transaction of the work": "stores/orm/guard stores/blocks stores/orm/dialects",
     "A call under a lease, and what runs in the background": (
         "engine/lease engine/settling engine/commands core/driving core/concurrency engine"
@@ -41,11 +53,13 @@ PARTS = {
     "The entry point of REST framework": "rest_framework",
     "What selects: expressions and canonical JSON": "core/selectors core/canonical http",
     "Functions": (
-        "functions/decorator functions/terms functions/arguments functions/names functions/call functions/running "
+        "functions/decorator functions/terms functions/arguments functions/names "
+        "functions/call functions/running "
         "functions/current functions/executions"
     ),
     "Their results": "functions core/serialization",
-    "What a work sees; stores by their names; events and figures": "runtime instrumentation signals",
+    "What a work sees; stores by their names; events and figures": "runtime instrumentation "
+    "signals",
     "System checks": "checks",
     "Looking, and changing by hand": "inspection core admin",
     "Commands": "management __init__",
@@ -53,9 +67,18 @@ PARTS = {
 
 
 def files() -> dict[str, Path]:
-    """Return the files of the core by their names without the suffix; a package's own file is `…/__init__`."""
-    found = {path.relative_to(PACKAGE).with_suffix("").as_posix(): path for path in sorted(PACKAGE.rglob("*.py"))}
-    return {name: path for name, path in found.items() if not name.startswith(APART) and path.stat().st_size}
+    """Return the files of the core by their names without the suffix; a package's own file is
+    `…/__init__`.
+    """
+    found = {
+        path.relative_to(PACKAGE).with_suffix("").as_posix(): path
+        for path in sorted(PACKAGE.rglob("*.py"))
+    }
+    return {
+        name: path
+        for name, path in found.items()
+        if not name.startswith(APART) and path.stat().st_size
+    }
 
 
 def parts() -> Iterator[tuple[str, list[tuple[str, Path]]]]:
@@ -63,7 +86,10 @@ def parts() -> Iterator[tuple[str, list[tuple[str, Path]]]]:
     left = files()
     for title, named in PARTS.items():
         chosen = [
-            (name, left.pop(name)) for each in named.split() for name in list(left) if f"{name}/".startswith(f"{each}/")
+            (name, left.pop(name))
+            for each in named.split()
+            for name in list(left)
+            if f"{name}/".startswith(f"{each}/")
         ]
         yield title, chosen
 
@@ -79,7 +105,11 @@ def minutes(lines: int) -> int:
 
 def decides(path: Path) -> str:
     """Return the first sentence of a file."""
-    said = " ".join((ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n\n")[0].split())
+    said = " ".join(
+        (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "")
+        .partition("\n\n")[0]
+        .split()
+    )
     return said.replace("|", "\\|").replace("<", "&lt;")
 
 
@@ -90,6 +120,14 @@ def reading() -> str:
         took = minutes(sum(length(path) for _, path in chosen))
         rows = [f"| `{name}.py` | {length(path)} | {decides(path)} |" for name, path in chosen]
         sections.append(
-            "\n".join([f"### {number}. {title} ({took} min)", "", "| file | lines | |", "|---|---|---|", *rows])
+            "\n".join(
+                [
+                    f"### {number}. {title} ({took} min)",
+                    "",
+                    "| file | lines | |",
+                    "|---|---|---|",
+                    *rows,
+                ]
+            )
         )
     return "\n\n".join(sections)

@@ -63,7 +63,8 @@ POWERTOOLS = (
         "tests/stores/dynamodb/test_store.py::test_a_first_call_is_two_requests "
         "tests/stores/dynamodb/test_store.py::test_what_meets_a_record_is_one_request "
         "tests/stores/dynamodb/test_store.py::test_the_size_of_an_item",
-        "A retry is one request here, a refused write that brings the record, in place of a write and a read.",
+        "A retry is one request here, a refused write that brings the record, in place of "
+        "a write and a read.",
     ),
     Row(
         "A decorator guards a Lambda handler of event and context.",
@@ -135,13 +136,15 @@ POWERTOOLS = (
     Row(
         "Table, partition key, sort key and each attribute have chosen names.",
         "explanation/compared.md#the-stores-options",
-        "tests/stores/dynamodb/test_store.py::TestCompositeKey tests/docs/test_moving_over.py::test_attributes",
+        "tests/stores/dynamodb/test_store.py::TestCompositeKey "
+        "tests/docs/test_moving_over.py::test_attributes",
     ),
     Row(
         "In a shared table each Lambda has a partition value.",
         "explanation/compared.md#the-stores-options",
         "tests/stores/dynamodb/test_store.py::TestCompositeKey",
-        "The default is one value, as a project may run outside of Lambda; the page has the line for one each.",
+        "The default is one value, as a project may run outside of Lambda; the page has "
+        "the line for one each.",
     ),
     Row(
         "Session, configuration, client and endpoint of boto are given.",
@@ -178,7 +181,8 @@ POWERTOOLS = (
     Row(
         "A known key with another amount is an error, if validated.",
         "how-to/functions.md",
-        "tests/functions/test_calls.py::test_what_must_not_change tests/functions/test_calls.py::test_a_selected_key",
+        "tests/functions/test_calls.py::test_what_must_not_change "
+        "tests/functions/test_calls.py::test_a_selected_key",
     ),
     Row(
         "A store of one's own has few methods, and dangers.",
@@ -236,7 +240,8 @@ DECORATOR = (
         "how-to/functions.md#results-and-exceptions",
         "tests/functions/test_endings.py::test_a_kept_exception "
         "tests/docs/test_profiles.py::test_an_exception_is_not_remembered",
-        "A function names such exceptions. A view's 500 frees its key, so that a retry may succeed.",
+        "A function names such exceptions. A view's 500 frees its key, so that a retry may "
+        "succeed.",
     ),
     Row(
         "Without a key a request passes; header names ignore case.",
@@ -275,7 +280,8 @@ DECORATOR = (
     Row(
         "Latency is 5 to 15 ms, a million requests cost $2.50.",
         "how-to/store-in-dynamodb.md#operate",
-        but="Nothing here runs on a table of AWS: requests and sizes are tested, the price is computed from them, and "
+        but="Nothing here runs on a table of AWS: requests and sizes are tested, the price is "
+        "computed from them, and "
         "latency is not measured.",
     ),
     Row(
@@ -409,7 +415,8 @@ ARCHITECTURE = (
     Row(
         "The client keeps its key until the request has succeeded.",
         "how-to/clients.md#in-a-browser",
-        "tests/contrib/browser/test_fetch.py::test_the_rules tests/proofs/browser/test_fetch.py::test_a_reload",
+        "tests/contrib/browser/test_fetch.py::test_the_rules "
+        "tests/proofs/browser/test_fetch.py::test_a_reload",
     ),
     Row(
         "The gateway: a key, a UUID v4, a rate for each client.",
@@ -471,7 +478,8 @@ ARCHITECTURE = (
     Row(
         "What has no key is not retried; safe methods are.",
         "how-to/calling-providers.md#names",
-        "tests/contrib/client/test_calls.py::test_unnamed tests/contrib/client/test_calls.py::test_safe_methods_pass",
+        "tests/contrib/client/test_calls.py::test_unnamed "
+        "tests/contrib/client/test_calls.py::test_safe_methods_pass",
         "A safe method passes once: retry it as you like.",
     ),
     Row(
@@ -572,12 +580,14 @@ DIALOGUE = (
     Row(
         "The key is the event's natural id, or its publisher's UUID.",
         "how-to/tasks-and-messages.md#kafka-aws-cloudevents",
-        "tests/docs/test_message_keys.py::test_a_key tests/contrib/outbox/test_sending.py::TestMessages::test_ids",
+        "tests/docs/test_message_keys.py::test_a_key "
+        "tests/contrib/outbox/test_sending.py::TestMessages::test_ids",
     ),
     Row(
         "A duplicate is reported as success to the bus.",
         "how-to/tasks-and-messages.md#what-becomes-of-a-message",
-        "tests/contrib/messages/test_disposition.py::test_the_table tests/messages/test_consumer.py::test_a_duplicate_is_acknowledged",
+        "tests/contrib/messages/test_disposition.py::test_the_table "
+        "tests/messages/test_consumer.py::test_a_duplicate_is_acknowledged",
     ),
     Row(
         "Records are kept for 30 days.",
@@ -606,7 +616,11 @@ def asked() -> str:
     sections = []
     for title, rows in DOCUMENTS.items():
         lines = [f"| {row.says} | {_place(row.where)} | {_shown(row)} |" for row in rows]
-        sections.append("\n".join([f"### {title}", "", "| it says | here | shown by |", "|---|---|---|", *lines]))
+        sections.append(
+            "\n".join(
+                [f"### {title}", "", "| it says | here | shown by |", "|---|---|---|", *lines]
+            )
+        )
     return "\n\n".join(sections)
 
 
@@ -615,7 +629,9 @@ def _place(where: str) -> str:
     if where.endswith(".py"):
         return f"`{where}`"
     page, _, anchor = where.partition("#")
-    title, *headings = re.findall(r"^#+ (.+)$", (DOCS / page).read_text(encoding="utf-8"), re.MULTILINE)
+    title, *headings = re.findall(
+        r"^#+ (.+)$", (DOCS / page).read_text(encoding="utf-8"), re.MULTILINE
+    )
     below = [heading for heading in headings if anchor and _slug(heading) == anchor][:1]
     return f"[{' → '.join([title, *below])}](../{where})"
 
@@ -625,7 +641,10 @@ def _slug(heading: str) -> str:
 
 
 def _shown(row: Row) -> str:
-    tests = [f"`{name}` in `{file.removeprefix('tests/')}`" for file, name in map(_parts, row.shown.split())]
+    tests = [
+        f"`{name}` in `{file.removeprefix('tests/')}`"
+        for file, name in map(_parts, row.shown.split())
+    ]
     return "<br>".join(filter(None, [*tests, row.but]))
 
 

@@ -1,4 +1,7 @@
-"""Celery: `celery --app testproject worker`. A task may be delivered twice, but has its effect once."""
+"""Celery: `celery --app testproject worker`.
+
+A task may be delivered twice, but has its effect once.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,8 @@ FAILURES = "x-failures"
 class MessageTask(Task):
     """A task whose message is done with when its effect is there, and not before.
 
-    The task itself is an `idempotent_function`; here its errors become what Celery knows: retry or reject.
+    The task itself is an `idempotent_function`; here its errors become what Celery knows: retry or
+    reject.
     """
 
     acks_late = True  # who dies in the middle has acknowledged nothing
@@ -44,7 +48,8 @@ class MessageTask(Task):
                 case Acknowledge():
                     raise
                 case Redeliver(after=after, failures=failures):
-                    kept = self.request.as_execution_options()["headers"] or {}  # the sender's own: a tenant, a trace
+                    # The sender's own: a tenant, a trace.
+                    kept = self.request.as_execution_options()["headers"] or {}
                     headers = {**kept, FAILURES: failures}
                     raise self.retry(exc=error, countdown=after, headers=headers) from error
                 case DeadLetter():
@@ -60,10 +65,12 @@ app.conf.task_queues = [
         "celery",
         queue_arguments={
             "x-queue-type": "quorum",
-            "x-delivery-limit": 10,  # a message that kills its worker more often is a dead letter, too
+            # a message that kills its worker more often is a dead letter, too
+            "x-delivery-limit": 10,
             "x-dead-letter-exchange": "",
             "x-dead-letter-routing-key": DEAD.name,
-            "x-dead-letter-strategy": "at-least-once",  # the default may lose one when the broker dies
+            # the default may lose one when the broker dies
+            "x-dead-letter-strategy": "at-least-once",
             "x-overflow": "reject-publish",  # required by that strategy
         },
     )

@@ -1,4 +1,7 @@
-"""Settings of the testproject. The environment chooses the database: DATABASE=sqlite, postgresql or mariadb."""
+"""Settings of the testproject.
+
+The environment chooses the database: DATABASE=sqlite, postgresql or mariadb.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from typing import Any
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
-SECRET_KEY = "demo-only: anyone who reads this repository knows it"  # noqa: S105 - a demo has no secrets
+# A demo has no secrets.
+SECRET_KEY = "demo-only: anyone who reads this repository knows it"  # noqa: S105
 DEBUG = os.environ.get("DEBUG") == "1"
 ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]", "testserver"]
 
@@ -52,7 +56,8 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "django_idempotency.middleware.IdempotencyMiddleware",  # last, behind everything that may refuse a request
+    # last, behind everything that may refuse a request
+    "django_idempotency.middleware.IdempotencyMiddleware",
 ]
 
 TEMPLATES = [
@@ -96,7 +101,8 @@ if BANK_URL:
         "bank": {"LIFETIME": timedelta(hours=24), "CLIENT": "testproject.payments.bank.bank_client"}
     }
 
-# ---- The database ----------------------------------------------------------------------------------------------------
+# ---- The database
+# --------------------------------------------------------------------------------------------------
 
 DATABASE = os.environ.get("DATABASE", "sqlite")
 # Two simultaneous test runs need two databases.
@@ -104,7 +110,10 @@ TEST_NAME = "test_idempotency" + os.environ.get("TEST_DATABASE_SUFFIX", "")
 
 
 def place(part: str, default: str) -> str:
-    """Return POSTGRESQL_HOST, MARIADB_PORT and similar values from the environment. OPTIONS are JSON."""
+    """Return POSTGRESQL_HOST, MARIADB_PORT and similar values from the environment.
+
+    OPTIONS are JSON.
+    """
     return os.environ.get(f"{DATABASE.upper()}_{part}", default)
 
 
@@ -114,10 +123,12 @@ def sqlite() -> dict[str, Any]:
         "NAME": BASE_DIR / "db.sqlite3",
         "OPTIONS": {
             "init_command": "PRAGMA journal_mode=WAL",  # readers never wait for the writer
-            "transaction_mode": "IMMEDIATE",  # queue for the write lock at BEGIN; an upgrade in the middle fails at once
+            # queue for the write lock at BEGIN; an upgrade in the middle fails at once
+            "transaction_mode": "IMMEDIATE",
             "timeout": 20,
         },
-        # A file: connections of other threads and processes must see the same database, and WAL needs one.
+        # A file: connections of other threads and processes must see the same database, and WAL
+        # needs one.
         "TEST": {"NAME": BASE_DIR / f"{TEST_NAME}.sqlite3"},
     }
 
@@ -137,11 +148,13 @@ def postgresql() -> dict[str, Any]:
 
 def mariadb() -> dict[str, Any]:
     options: dict[str, Any] = {"charset": "utf8mb4", "connect_timeout": 5}
-    if find_spec("MySQLdb") is None:  # mysqlclient if it is installed, otherwise the pure Python driver under its name
+    # Mysqlclient if it is installed, otherwise the pure Python driver under its name.
+    if find_spec("MySQLdb") is None:
         import pymysql
 
         pymysql.install_as_MySQLdb()
-        # Otherwise it reads all certificates of the system at each connection, twenty times as long as connecting takes.
+        # Otherwise it reads all certificates of the system at each connection, twenty times as long
+        # as connecting takes.
         options["ssl_disabled"] = True
     return {
         "ENGINE": "django.db.backends.mysql",
@@ -159,7 +172,8 @@ DATABASES = {
     "default": {
         **{"sqlite": sqlite, "postgresql": postgresql, "mariadb": mariadb}[DATABASE](),
         "ATOMIC_REQUESTS": os.environ.get("ATOMIC_REQUESTS") == "1",
-        # wsgi.py keeps connections open because its threads live long. Under ASGI every request has its own thread.
+        # wsgi.py keeps connections open because its threads live long. Under ASGI every request has
+        # its own thread.
         "CONN_MAX_AGE": int(os.environ.get("CONN_MAX_AGE", "0")),
         "CONN_HEALTH_CHECKS": True,
     }
@@ -169,17 +183,22 @@ if "DATABASE_NAME" in os.environ:  # lets a test start a server on its own test 
 
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-# ---- Messages --------------------------------------------------------------------------------------------------------
+# ---- Messages
+# --------------------------------------------------------------------------------------------------
 
 RABBITMQ_URL = os.environ.get("RABBITMQ_URL", "amqp://guest:guest@127.0.0.1:5672/%2F")
 CELERY_BROKER_URL = RABBITMQ_URL.partition("?")[0]  # the rest is for pika
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-CELERY_TASK_DEFAULT_EXCHANGE_TYPE = "topic"  # a retry then waits in the broker, not in a worker's memory
-CELERY_BROKER_TRANSPORT_OPTIONS = {"confirm_publish": True}  # a message or a retry that is not accepted raises
+CELERY_TASK_DEFAULT_EXCHANGE_TYPE = (
+    "topic"  # a retry then waits in the broker, not in a worker's memory
+)
+# A message or a retry that is not accepted raises.
+CELERY_BROKER_TRANSPORT_OPTIONS = {"confirm_publish": True}
 
 WEBHOOK_SECRET = "whsec_ZGVtbyBvbmx5OiBldmVyeWJvZHkga25vd3MgaXQ="  # noqa: S105 - the same
 
-# ---- The rest --------------------------------------------------------------------------------------------------------
+# ---- The rest
+# --------------------------------------------------------------------------------------------------
 
 USE_TZ = True
 TIME_ZONE = "UTC"

@@ -1,10 +1,11 @@
-"""Run the core's tests without the packages of any wing: one case of each test that needs no server of its own.
+"""Run the core's tests without the packages of any wing: one case of each test that needs no server
+of its own.
 
     python -m tests.core_alone [pytest arguments]
     python -m tests.core_alone --others  # prints the paths of all other tests
 
-pyproject's extra `test-core` says which packages there are. What else this environment has is refused to pytest, and to
-the processes that it starts.
+pyproject's extra `test-core` says which packages there are. What else this environment has is
+refused to pytest, and to the processes that it starts.
 """
 
 from __future__ import annotations
@@ -21,10 +22,21 @@ ROOT = Path(__file__).resolve().parent.parent
 EXTRA = "test-core"
 
 FOLDERS = (
-    *("admin", "checks", "core", "engine", "entry_points", "functions", "http", "inspection", "instrumentation"),
+    *(
+        "admin",
+        "checks",
+        "core",
+        "engine",
+        "entry_points",
+        "functions",
+        "http",
+        "inspection",
+        "instrumentation",
+    ),
     *("management", "realms", "runtime", "scopes", "stores"),
 )
-#: Modules of these folders that import a package more: the core's meeting with it is what they test.
+#: Modules of these folders that import a package more: the core's meeting with it is what they
+#: test.
 NEED_MORE = {
     "entry_points/test_connections.py": "adrf",
     "entry_points/test_shapes.py": "adrf",
@@ -45,8 +57,15 @@ MARKS = "(unit or any_database) and not (faults or needs or slow)"
 def others() -> list[str]:
     """Return the paths of the tests that are not run here."""
     apart = {ROOT / "tests" / folder for folder in FOLDERS}
-    found = [path for path in (ROOT / "tests").glob("*/") if path not in apart and (path / "__init__.py").exists()]
-    found += [*(ROOT / "tests").glob("test_*.py"), *(ROOT / "tests" / module for module in NEED_MORE)]
+    found = [
+        path
+        for path in (ROOT / "tests").glob("*/")
+        if path not in apart and (path / "__init__.py").exists()
+    ]
+    found += [
+        *(ROOT / "tests").glob("test_*.py"),
+        *(ROOT / "tests" / module for module in NEED_MORE),
+    ]
     return sorted(str(path.relative_to(ROOT)) for path in found)
 
 
@@ -61,7 +80,18 @@ def main(arguments: Sequence[str]) -> int:
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         **refusing(refused_without(EXTRA)),
     }
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist=worksteal", "--one-case", "-m", MARKS]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        "2",
+        "--dist=worksteal",
+        "--one-case",
+        "-m",
+        MARKS,
+    ]
     command += [f"-p{plugin}" for plugin in PLUGINS]
     command += [f"--ignore=tests/{module}" for module in NEED_MORE]
     command += [f"tests/{folder}" for folder in FOLDERS]

@@ -2,8 +2,8 @@
 
     python -m tests.run [sqlite] [postgresql] [mariadb] [-- pytest arguments]
 
-SQLite comes first, then the servers at the same time: there many tests wait. Each test runs where it can show something
-new: see `selection`. An -m among the arguments replaces that choice. With
+SQLite comes first, then the servers at the same time: there many tests wait. Each test runs where
+it can show something new: see `selection`. An -m among the arguments replaces that choice. With
 REQUIRE_SERVICES=1 a database or a Redis that cannot be reached is a failure.
 """
 
@@ -26,14 +26,15 @@ ROOT = Path(__file__).resolve().parent.parent
 REQUIRED = os.environ.get("REQUIRE_SERVICES") == "1"
 
 DATABASES = ("sqlite", "postgresql", "mariadb")
-#: Locally the order is new each time, which finds tests that depend on each other; CI's red run can be repeated, except
-#: for which process took which test.
+#: Locally the order is new each time, which finds tests that depend on each other; CI's red run can
+#: be repeated, except for which process took which test.
 ORDER = ("--randomly-seed=2026",) if os.environ.get("CI") == "true" else ()
-#: Database → processes, for CI's two cores: a third of SQLite's time its tests wait, and on a server more. MariaDB, which runs
-#: beside PostgreSQL, has a third of its work.
+#: Database → processes, for CI's two cores: a third of SQLite's time its tests wait, and on a
+#: server more. MariaDB, which runs beside PostgreSQL, has a third of its work.
 PROCESSES = {"sqlite": 3, "postgresql": 4, "mariadb": 2}
 UNREACHABLE = 3
-#: Prints what the database is; ends with UNREACHABLE and the driver's reason when it does not respond.
+#: Prints what the database is; ends with UNREACHABLE and the driver's reason when it does not
+#: respond.
 PROBE = f"""
 import sys
 from django.db import OperationalError, connection
@@ -72,8 +73,9 @@ UNREACHED = Counts(failed=int(REQUIRED))
 def environment(database: str) -> Mapping[str, str]:
     """Return the environment of a run.
 
-    One of them has Python's development mode, without its slow allocator. With it asyncio notices calls from the wrong
-    thread, and takes half as long again: too much for SQLite, where most tests run.
+    One of them has Python's development mode, without its slow allocator. With it asyncio notices
+    calls from the wrong thread, and takes half as long again: too much for SQLite, where most tests
+    run.
     """
     return {
         "PYTHONDEVMODE": "1" if database == "postgresql" else "",
@@ -91,7 +93,13 @@ def probe_database(database: str) -> tuple[bool, str]:
     """
     command = [sys.executable, "-c", PROBE]
     done = subprocess.run(
-        command, cwd=ROOT, env=environment(database), capture_output=True, text=True, timeout=60, check=False
+        command,
+        cwd=ROOT,
+        env=environment(database),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     return done.returncode != UNREACHABLE, done.stdout.strip() or "(the probe failed)"
 
@@ -119,8 +127,13 @@ def selection(database: str, before: Collection[str]) -> str:
     return " and ".join(conditions)
 
 
-def run(database: str, before: Collection[str], arguments: list[str], output: IO[str] | None = None) -> Counts:
-    """Run pytest once; it prints to `output`, or at once. A run that crashes, or runs nothing, counts as a failure."""
+def run(
+    database: str, before: Collection[str], arguments: list[str], output: IO[str] | None = None
+) -> Counts:
+    """Run pytest once; it prints to `output`, or at once.
+
+    A run that crashes, or runs nothing, counts as a failure.
+    """
     print(f"\n=== {database} {'=' * (100 - len(database))}", file=output, flush=True)
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "junit.xml"
@@ -134,8 +147,13 @@ def run(database: str, before: Collection[str], arguments: list[str], output: IO
     return counts if code == 0 or counts.failed else counts + Counts(failed=1)
 
 
-def run_together(databases: Sequence[str], before: Sequence[str], arguments: list[str]) -> dict[str, Counts]:
-    """Run pytest on several databases at once. The first prints at once, the others when they are done."""
+def run_together(
+    databases: Sequence[str], before: Sequence[str], arguments: list[str]
+) -> dict[str, Counts]:
+    """Run pytest on several databases at once.
+
+    The first prints at once, the others when they are done.
+    """
     with ThreadPoolExecutor() as pool, ExitStack() as outputs:
         files = [outputs.enter_context(tempfile.TemporaryFile("w+")) for _ in databases[1:]]
         runs = [
@@ -168,14 +186,17 @@ def main(arguments: list[str]) -> int:
     split = arguments.index("--") if "--" in arguments else len(arguments)
     chosen, for_pytest = arguments[:split] or list(DATABASES), arguments[split + 1 :]
     if unknown := set(chosen) - set(DATABASES):
-        print(f"Unknown: {', '.join(sorted(unknown))}. There are {', '.join(DATABASES)}.", file=sys.stderr)
+        print(
+            f"Unknown: {', '.join(sorted(unknown))}. There are {', '.join(DATABASES)}.",
+            file=sys.stderr,
+        )
         return 2
 
     total, summary, ran = Counts(), [], dict[str, Counts]()
     probes = {database: probe_database(database) for database in chosen}
     reached = [database for database in chosen if probes[database][0]]
-    # SQLite keeps two cores busy: beside a server, both take longer than one after the other (measured). On a server many
-    # tests wait: for a lease, a lock, the end of a process.
+    # SQLite keeps two cores busy: beside a server, both take longer than one after the other
+    # (measured). On a server many tests wait: for a lease, a lock, the end of a process.
     servers = [database for database in reached if database != "sqlite"]
     for together in ([database for database in reached if database not in servers], servers):
         if together:

@@ -1,4 +1,6 @@
-"""No sentence advises what can pay twice: another key, or none, unless it is known that nothing was done."""
+"""No sentence advises what can pay twice: another key, or none, unless it is known that nothing was
+done.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,15 @@ from django_idempotency.http.exchange import HEADER
 ROOT = Path(django_idempotency.__file__).parent
 #: Another key than the one that the request had, or none.
 OTHER_KEY = re.compile(
-    r"\b(new|another|different|other|fresh) (idempotency )?key\b|\bwithout (a|its|the|any) key\b|\bno key\b"
+    r"\b(new|another|different|other|fresh) (idempotency )?key\b|\bwithout (a|its|the|any) "
+    r"key\b|\bno key\b"
     r"|\b(key|one) of (your|its) own\b|\banother name\b|\bdrop the key\b",
     re.IGNORECASE,
 )
 #: A sentence that warns of it.
-WARNS = re.compile(r"Do not send it again with a new key|under a new key (it|that) could|another key could")
+WARNS = re.compile(
+    r"Do not send it again with a new key|under a new key (it|that) could|another key could"
+)
 #: Error → why its sentence may speak of another key, or of none.
 NOTHING_DONE = {
     "PossibleDuplicate": "it says which request it is like",
@@ -35,14 +40,20 @@ def kinds() -> list[type[IdempotencyError]]:
     """Return every error of the package, also those of wings."""
     for file in ROOT.rglob("*.py"):
         if "contrib" in file.parts and re.search(
-            r"^class \w+\((\w*Problem|IdempotencyError|InProgress)\):", file.read_text(), re.MULTILINE
+            r"^class \w+\((\w*Problem|IdempotencyError|InProgress)\):",
+            file.read_text(),
+            re.MULTILINE,
         ):
-            import_module(".".join(["django_idempotency", *file.relative_to(ROOT).with_suffix("").parts]))
+            import_module(
+                ".".join(["django_idempotency", *file.relative_to(ROOT).with_suffix("").parts])
+            )
 
     def below(cls: type[IdempotencyError]) -> set[type[IdempotencyError]]:
         return {each for child in cls.__subclasses__() for each in ({child} | below(child))}
 
-    found = {each for each in below(IdempotencyError) if each.__module__.startswith("django_idempotency")}
+    found = {
+        each for each in below(IdempotencyError) if each.__module__.startswith("django_idempotency")
+    }
     return sorted(found, key=lambda each: each.__name__)
 
 
@@ -65,10 +76,14 @@ def test_a_word_about_a_new_key_agrees_with_the_sentence() -> None:
 
 @pytest.mark.parametrize("kind", SENTENCES, ids=lambda kind: kind.__name__)
 def test_the_sentences_of_functions(kind: type[IdempotencyError]) -> None:
-    """They name the function, say what to do, and speak of no HTTP; nor of another key, unless nothing was done."""
+    """They name the function, say what to do, and speak of no HTTP; nor of another key, unless
+    nothing was done.
+    """
     sentence = SENTENCES[kind]
     assert "{name}" in sentence
-    assert not re.search(r"request|response|Retry-After|header|client|HTTP|status|send it", sentence), sentence
+    assert not re.search(
+        r"request|response|Retry-After|header|client|HTTP|status|send it", sentence
+    ), sentence
     assert re.search(r"[Cc]all it|[Ll]ook|[Ll]et |[Cc]heck|Give|carried out\.$", sentence), sentence
     if issubclass(kind, ConfigurationError):
         assert kind.__name__ in {"CalledItself", "LeaseInTransaction"}
@@ -78,14 +93,35 @@ def test_the_sentences_of_functions(kind: type[IdempotencyError]) -> None:
 
 def test_every_error_of_a_call_has_a_sentence() -> None:
     """What `functions.running` and the engine raise for a call speaks of its function."""
-    raised = {"InProgress", "OwnershipLost", "LostRace", "RequestMismatch", "KeyExpired", "RecordUnreadable"}
-    raised |= {"ResponseNotStored", "OperationCancelled", "OperationUndone", "HeldForPerson", "StoreUnavailable"}
-    raised |= {"StoreRefused", "TransactionLost", "OutcomeUnknown", "CalledItself", "DeadlinePassed"}
+    raised = {
+        "InProgress",
+        "OwnershipLost",
+        "LostRace",
+        "RequestMismatch",
+        "KeyExpired",
+        "RecordUnreadable",
+    }
+    raised |= {
+        "ResponseNotStored",
+        "OperationCancelled",
+        "OperationUndone",
+        "HeldForPerson",
+        "StoreUnavailable",
+    }
+    raised |= {
+        "StoreRefused",
+        "TransactionLost",
+        "OutcomeUnknown",
+        "CalledItself",
+        "DeadlinePassed",
+    }
     assert raised <= {kind.__name__ for kind in SENTENCES}
 
 
 def test_pages_for_clients() -> None:
-    """Nor does the page of problems: what "the client" does there is one of the four words, in a sentence."""
+    """Nor does the page of problems: what "the client" does there is one of the four words, in a
+    sentence.
+    """
     page = (ROOT.parent / "docs/reference/problems.md").read_text(encoding="utf-8")
     assert HEADER in page
     for section in page.split("\n## ")[1:]:

@@ -1,6 +1,7 @@
 """Folders import downwards, the core imports no wing, and no modules import each other in a circle.
 
-The test reads every import of every module, including those inside functions and for the type checker.
+The test reads every import of every module, including those inside functions and for the type
+checker.
 """
 
 from __future__ import annotations
@@ -19,26 +20,41 @@ PACKAGE = "django_idempotency"
 ROOT = Path(__file__).resolve().parent.parent / PACKAGE
 
 #: Drivers: a store may import its own, and a publisher of the outbox AWS's; other modules none.
-DRIVERS = frozenset({"redis", "boto3", "botocore", "psycopg", "psycopg2", "MySQLdb", "pymysql", "django_redis"})
+DRIVERS = frozenset(
+    {"redis", "boto3", "botocore", "psycopg", "psycopg2", "MySQLdb", "pymysql", "django_redis"}
+)
 #: The number of modules that may be in the package's root beside `__init__`.
 LOOSE = 8
 
 
-#: From the bottom upwards: what a layer's modules import lies in it or below it. CONTRIBUTING's picture is drawn from this
-#: table (`make pictures`). The longest prefix of a module's name decides.
+#: From the bottom upwards: what a layer's modules import lies in it or below it. CONTRIBUTING's
+#: picture is drawn from this table (`make pictures`). The longest prefix of a module's name
+#: decides.
 LAYERS: dict[str, tuple[str, ...]] = {
     "errors": ("errors",),
     "core": ("core",),
     "stores": ("models", "migrations", "stores"),
     "engine": ("engine",),
-    "http": ("conf", "signals", "scopes", "realms", "instrumentation", "inspection", "runtime", "http"),
+    "http": (
+        "conf",
+        "signals",
+        "scopes",
+        "realms",
+        "instrumentation",
+        "inspection",
+        "runtime",
+        "http",
+    ),
     "entry points": ("functions", "rest_framework", "decorators", "middleware", PACKAGE),
     "operators' tools": ("admin", "checks", "management", "testing", "apps"),
     "contrib": ("contrib",),
 }
-LAYER_OF = {prefix: number for number, prefixes in enumerate(LAYERS.values()) for prefix in prefixes}
+LAYER_OF = {
+    prefix: number for number, prefixes in enumerate(LAYERS.values()) for prefix in prefixes
+}
 
-#: What is not ours and not the standard library, by prefix. The longest decides; a store may import its own driver.
+#: What is not ours and not the standard library, by prefix. The longest decides; a store may import
+#: its own driver.
 OTHERS = {
     "errors": "",
     "core": "",
@@ -101,7 +117,8 @@ OTHERS = {
 
 #: Stores that are named by BACKEND: nothing imports them, so that each can be deleted.
 LEAVES = ("stores.redis", "stores.dynamodb", "stores.layered")
-#: What a project with its records in a database does not need either → all that stands on it, and is deleted together with it.
+#: What a project with its records in a database does not need either → all that stands on it, and
+#: is deleted together with it.
 SHARED = {
     "stores.key_value": ("stores.redis", "stores.dynamodb", "contrib.at_rest"),
     "stores.memory": ("testing.contract",),
@@ -110,20 +127,33 @@ SHARED = {
 
 #: The tables, constants and functions outside contrib that name its modules.
 NAMING = {
-    *("conf.SETTINGS", "conf._AUDIT", "core.profiles.SHIPPED", "http.kinds.SHIPPED", "instrumentation.meters.CHOSEN"),
-    *("management.commands.idempotency_record.EXECUTION", "runtime.handle.OF_APPS", "runtime.registry.WRAPPERS"),
+    *(
+        "conf.SETTINGS",
+        "conf._AUDIT",
+        "core.profiles.SHIPPED",
+        "http.kinds.SHIPPED",
+        "instrumentation.meters.CHOSEN",
+    ),
+    *(
+        "management.commands.idempotency_record.EXECUTION",
+        "runtime.handle.OF_APPS",
+        "runtime.registry.WRAPPERS",
+    ),
     *("runtime.wings.WINGS", "checks.policies.policy_errors"),
     *("checks.settings._encryption", "checks.settings._routes"),
 }
 
 MODULES = {
-    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix("__init__").rstrip(".") or PACKAGE: path
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix("__init__").rstrip(".")
+    or PACKAGE: path
     for path in sorted(ROOT.rglob("*.py"))
 }
 
 
 def longest_prefix(name: str, table: Mapping[str, Any]) -> str | None:
-    """Return the longest prefix of a module's name (without the package's) that a table has, or `None`."""
+    """Return the longest prefix of a module's name (without the package's) that a table has, or
+    `None`.
+    """
     while name and name not in table:
         name = name.rpartition(".")[0]
     return name or None
@@ -131,7 +161,9 @@ def longest_prefix(name: str, table: Mapping[str, Any]) -> str | None:
 
 @cache
 def imports(name: str, text: str) -> list[tuple[int, str, bool]]:
-    """Return line, module (ours without the package's name) and whether it is ours, of each import."""
+    """Return line, module (ours without the package's name) and whether it is ours, of each
+    import.
+    """
     return list(_imports(name, text))
 
 
@@ -144,8 +176,12 @@ def _imports(name: str, text: str) -> Iterator[tuple[int, str, bool]]:
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             module = ".".join([*base, *([node.module] if node.module else [])])
-            # "from . import x" imports a sibling; "from .a import x" may import a name or a module: check which.
-            found = [f"{module}.{a.name}" if inside(f"{module}.{a.name}") in MODULES else module for a in node.names]
+            # "from . import x" imports a sibling; "from .a import x" may import a name or a module:
+            # check which.
+            found = [
+                f"{module}.{a.name}" if inside(f"{module}.{a.name}") in MODULES else module
+                for a in node.names
+            ]
         else:
             continue
         for each in found:
@@ -159,19 +195,28 @@ def inside(name: str) -> str:
 
 
 def crossings(name: str, text: str) -> list[str]:
-    """Say, for each import that points upwards or is nobody's business here, what it is and what to do."""
+    """Say, for each import that points upwards or is nobody's business here, what it is and what to
+    do.
+    """
     home, known = longest_prefix(name, LAYER_OF), longest_prefix(name, OTHERS)
     if home is None or known is None:
-        return [f"{name} lies in no layer. Move it into a folder, or name its folder in LAYERS and OTHERS."]
+        return [
+            (
+                f"{name} lies in no layer. Move it into a folder, or name its folder in LAYERS "
+                "and OTHERS."
+            )
+        ]
     said, others = [], OTHERS[known].split()
     for line, module, ours in imports(name, text):
         if ours and is_upwards(home, module):
             said.append(
-                f"{name}:{line} imports {module}, which lies above it. Move the decision down, or hand the value in."
+                f"{name}:{line} imports {module}, which lies above it. Move the decision "
+                "down, or hand the value in."
             )
         elif not ours and module not in sys.stdlib_module_names and module not in others:
             said.append(
-                f"{name}:{line} imports {module}. Here only the standard library{''.join(f' and {each}' for each in others)} "
+                f"{name}:{line} imports {module}. Here only the standard "
+                f"library{''.join(f' and {each}' for each in others)} "
                 "may be used: if it needs more, the design is wrong."
             )
     return said
@@ -208,23 +253,32 @@ def is_below(name: str, folder: str) -> bool:
 
 def test_folders_import_downwards() -> None:
     """No module imports another from a layer above its own, and each is in a layer."""
-    assert [each for name, path in MODULES.items() for each in crossings(name, path.read_text())] == []
+    assert [
+        each for name, path in MODULES.items() for each in crossings(name, path.read_text())
+    ] == []
 
 
 def test_nothing_needs_a_leaf() -> None:
-    """A store that is named by BACKEND can be deleted: only its own folder imports it. What several share, only these do."""
+    """A store that is named by BACKEND can be deleted: only its own folder imports it.
+
+    What several share, only these do.
+    """
     needed = {
         (name, leaf)
         for name, path in MODULES.items()
         for _, module, ours in imports(name, path.read_text())
         for leaf in (*LEAVES, *SHARED)
-        if ours and is_below(module, leaf) and not any(is_below(name, other) for other in (leaf, *SHARED.get(leaf, ())))
+        if ours
+        and is_below(module, leaf)
+        and not any(is_below(name, other) for other in (leaf, *SHARED.get(leaf, ())))
     }
     assert needed == set()
 
 
 def test_wings_are_named_in_tables() -> None:
-    """Each place that can import a wing by its name asks first if a project uses it; a new one is named in NAMING."""
+    """Each place that can import a wing by its name asks first if a project uses it; a new one is
+    named in NAMING.
+    """
     named = {
         f"{name}.{getattr(statement, 'name', None) or ast.unparse(statement).split()[0].rstrip(':,')}"
         for name, path in MODULES.items()
@@ -239,7 +293,9 @@ def test_wings_are_named_in_tables() -> None:
 def test_no_circle() -> None:
     """A module that imports another can be read after it."""
     graph = {
-        name: {module for _, module, ours in imports(name, path.read_text()) if ours and module != name}
+        name: {
+            module for _, module, ours in imports(name, path.read_text()) if ours and module != name
+        }
         for name, path in MODULES.items()
     }
     assert circle(graph) == []
@@ -253,13 +309,17 @@ def test_nothing_is_allowed_in_vain() -> None:
         assert home is not None
         used[home] |= {module for _, module, ours in imports(name, path.read_text()) if not ours}
     assert {
-        name: set(others.split()) - used[name] for name, others in OTHERS.items() if set(others.split()) - used[name]
+        name: set(others.split()) - used[name]
+        for name, others in OTHERS.items()
+        if set(others.split()) - used[name]
     } == {}
     assert {name for name in (*LAYER_OF, *OTHERS) if name not in MODULES} == set()
 
 
 def test_drivers_stay_in_their_stores() -> None:
-    """Nothing but a store may import a driver, and nothing but SQS's and EventBridge's publishers AWS's."""
+    """Nothing but a store may import a driver, and nothing but SQS's and EventBridge's publishers
+    AWS's.
+    """
     assert {name for name, others in OTHERS.items() if DRIVERS & set(others.split())} == {
         "contrib.outbox.publishers.aws",
         "stores.redis",
@@ -281,14 +341,21 @@ def test_few_loose_modules() -> None:
         ("core.rules", "def f():\n    import redis", True),  # inside a function counts
         (
             "core.rules",
-            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ..stores.base import Guard",
+            (
+                "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ..stores.base "
+                "import Guard"
+            ),
             True,
         ),
         ("core.rules", "from ..errors import LostRace", False),
         ("core.rules", "from ..stores.base import Guard", True),
         ("errors", "from .core import rules", True),
         ("helpers", "import math", True),  # in no ring
-        ("stores.orm.store", "from django.db import Error\nfrom ...models import IdempotencyRecord", False),
+        (
+            "stores.orm.store",
+            "from django.db import Error\nfrom ...models import IdempotencyRecord",
+            False,
+        ),
         ("stores.orm.store", "from ... import conf", True),
         ("stores.orm.store", "from ...engine.operation import Operation", True),
         ("stores.orm.store", "import redis", True),
@@ -298,7 +365,12 @@ def test_few_loose_modules() -> None:
         ("engine.operation", "from ..http.exchange import Exchange", True),
         ("engine.operation", "import django", True),
         ("engine.operation", "from django_idempotency.http import keys", True),
-        ("engine.operation", "from .. import Policy", True),  # the package itself, which imports all of it
+        # The package itself, which imports all of it.
+        (
+            "engine.operation",
+            "from .. import Policy",
+            True,
+        ),
         ("functions.call", "from ..http.plan import parse_key", False),
         ("http.exchange", "from ..functions.call import Call", True),
         ("http.exchange", "from ..contrib.batches import process_batch", True),
@@ -332,16 +404,25 @@ def test_the_finder_of_circles(graph: dict[str, set[str]], found: list[str]) -> 
     "module",
     [
         PACKAGE,
-        *(f"{PACKAGE}.{name}" for name in ("conf", "runtime.registry", "stores.orm", "stores.dynamodb", "testing")),
+        *(
+            f"{PACKAGE}.{name}"
+            for name in ("conf", "runtime.registry", "stores.orm", "stores.dynamodb", "testing")
+        ),
     ],
 )
 def test_importing_loads_no_model_and_no_driver(module: str) -> None:
     """The package and what settings may name can be imported before Django is set up."""
     script = (
         "import sys, importlib; importlib.import_module(sys.argv[1]); "
-        f"print(*sorted(({set(DRIVERS)!r} | {{'rest_framework', 'ninja', 'graphql', '{PACKAGE}.models', 'django.contrib.auth.models'}}) & set(sys.modules)))"
+        f"print(*sorted(({set(DRIVERS)!r} | {{'rest_framework', 'ninja', 'graphql', "
+        f"'{PACKAGE}.models', 'django.contrib.auth.models'}}) & set(sys.modules)))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script, module], cwd=ROOT.parent, capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", script, module],
+        cwd=ROOT.parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
     )
     assert done.stdout.strip() == ""

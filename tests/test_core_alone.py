@@ -22,17 +22,32 @@ def test_each_folder_is_of_the_core_or_not() -> None:
 
 
 def test_no_module_is_left_out_in_vain() -> None:
-    """Each imports the package for which it is left out, at its top, and that package is refused."""
+    """Each imports the package for which it is left out, at its top, and that package is
+    refused.
+    """
     texts = {module: (HERE / module).read_text(encoding="utf-8") for module in NEED_MORE}
     imports = {module: rf"^(from|import) \S*\b{package}\b" for module, package in NEED_MORE.items()}
-    assert [module for module in NEED_MORE if not re.search(imports[module], texts[module], re.MULTILINE)] == []
+    assert [
+        module
+        for module in NEED_MORE
+        if not re.search(imports[module], texts[module], re.MULTILINE)
+    ] == []
     assert set(NEED_MORE.values()) <= refused_without(EXTRA)
 
 
 def test_what_the_core_needs() -> None:
-    """Its tests have Django, REST framework and Redis, and nothing of a wing or of a database's driver."""
+    """Its tests have Django, REST framework and Redis, and nothing of a wing or of a database's
+    driver.
+    """
     there = installed_by(EXTRA)
-    assert {"django", "djangorestframework", "django-redis", "jmespath", "pytest-django", "factory-boy"} <= there
+    assert {
+        "django",
+        "djangorestframework",
+        "django-redis",
+        "jmespath",
+        "pytest-django",
+        "factory-boy",
+    } <= there
     assert there.isdisjoint(
         {"boto3", "celery", "cryptography", "django-ninja", "httpx", "prometheus-client", "psycopg"}
     )

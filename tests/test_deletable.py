@@ -1,4 +1,6 @@
-"""Without any folder of `contrib/`, `testing/`, or a store that is named by BACKEND, the core imports and works as before."""
+"""Without any folder of `contrib/`, `testing/`, or a store that is named by BACKEND, the core
+imports and works as before.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,11 @@ APART = (
     *("testing", *LEAVES, *SHARED),
 )
 PREFIXES = tuple(f"{PACKAGE}.{name}." for name in ("contrib", *APART))
-CORE = [f"{PACKAGE}.{name}" for name in MODULES if name != PACKAGE and not f"{PACKAGE}.{name}.".startswith(PREFIXES)]
+CORE = [
+    f"{PACKAGE}.{name}"
+    for name in MODULES
+    if name != PACKAGE and not f"{PACKAGE}.{name}.".startswith(PREFIXES)
+]
 #: The core's modules of the admin can be imported where Django's is installed.
 ADMIN = ("django.contrib.admin", "django.contrib.messages", "django.contrib.sessions")
 #: Walks the journeys of the budgets, and imports all modules of the core. Prints what came of that.
@@ -53,7 +59,9 @@ class Found(NamedTuple):
 
 @cache
 def core(*without: str) -> Found:
-    """Walk the journeys, and import the core, where these modules and packages have been deleted."""
+    """Walk the journeys, and import the core, where these modules and packages have been
+    deleted.
+    """
     with TemporaryDirectory() as folder:
         lay_out(Path(folder), without)
         done = subprocess.run(
@@ -67,13 +75,20 @@ def core(*without: str) -> Found:
         )
     assert done.returncode == 0, done.stderr
     walked, (failed, apart) = map(json.loads, done.stdout.splitlines())
-    journeys = {name: (each["response"], each["statements"]) for name, each in walked["journeys"].items()}
+    journeys = {
+        name: (each["response"], each["statements"]) for name, each in walked["journeys"].items()
+    }
     return Found(journeys, failed, apart)
 
 
 def lay_out(folder: Path, without: Collection[str]) -> None:
-    """Make a package of links to this one, and to these tests, without some modules and packages."""
-    absent = [path.parent if path.stem == "__init__" else path for path in (MODULES[name] for name in without)]
+    """Make a package of links to this one, and to these tests, without some modules and
+    packages.
+    """
+    absent = [
+        path.parent if path.stem == "__init__" else path
+        for path in (MODULES[name] for name in without)
+    ]
     above = sorted({ROOT, *(path.parent for path in absent)})
     for parent in above:
         (folder / PACKAGE / parent.relative_to(ROOT)).mkdir()
@@ -85,13 +100,17 @@ def lay_out(folder: Path, without: Collection[str]) -> None:
 
 @pytest.mark.slow
 def test_the_core_loads_none_of_them() -> None:
-    """They are all there, and none is asked for: so the core would not notice if one, or some, were missing."""
+    """They are all there, and none is asked for: so the core would not notice if one, or some, were
+    missing.
+    """
     assert core().apart == []
 
 
 @pytest.mark.slow
 def test_the_core_works_without_them() -> None:
-    """Each journey has the same response and statements, and each module of the core can be imported."""
+    """Each journey has the same response and statements, and each module of the core can be
+    imported.
+    """
     assert core().journeys["drf_replay"] == core().journeys["plain_replay"] == (201, 1)
     assert core(*APART) == core()
     assert core().failed == {}

@@ -1,4 +1,6 @@
-"""Instants are UTC, whatever the driver, the connection's time zone and USE_TZ say: even in the hour that repeats."""
+"""Instants are UTC, whatever the driver, the connection's time zone and USE_TZ say: even in the
+hour that repeats.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def test_a_project_without_time_zones(settings: Settings) -> None:
 
 @pytest.fixture
 def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Give the database's connection a time zone of its own, as one database of a project may have."""
+    """Give the database's connection a time zone of its own, as one database of a project may
+    have.
+    """
     with monkeypatch.context() as patch:
         patch.setitem(connection.settings_dict, "TIME_ZONE", "Europe/Berlin")
         forget_time_zone()
@@ -62,7 +66,9 @@ def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def forget_time_zone() -> None:
-    """Make the connection read its time zone again, as Django's own receiver of `setting_changed` does."""
+    """Make the connection read its time zone again, as Django's own receiver of `setting_changed`
+    does.
+    """
     connection.close()
     cached = vars(connections[DEFAULT_DB_ALIAS])  # not the proxy's, which is empty
     for name in ("timezone", "timezone_name"):

@@ -7,7 +7,12 @@ import pytest
 from .run import DATABASES, selection
 
 MARKS = ("unit", "faults", "sqlite", "any_database", "either_server")
-FIRST, SERVERS, EITHER, ALL = {"sqlite"}, {"postgresql", "mariadb"}, {"sqlite", "postgresql"}, {*DATABASES}
+FIRST, SERVERS, EITHER, ALL = (
+    {"sqlite"},
+    {"postgresql", "mariadb"},
+    {"sqlite", "postgresql"},
+    {*DATABASES},
+)
 
 
 def in_words(names: set[str]) -> str:
@@ -15,9 +20,15 @@ def in_words(names: set[str]) -> str:
 
 
 def who_runs(marks: set[str], reached: tuple[str, ...]) -> set[str]:
-    """Evaluate the selections as pytest does: as Python, each name being whether the test has that mark."""
+    """Evaluate the selections as pytest does: as Python, each name being whether the test has that
+    mark.
+    """
     names = {mark: mark in marks for mark in MARKS}
-    return {each for number, each in enumerate(reached) if eval(selection(each, reached[:number]), {}, names)}
+    return {
+        each
+        for number, each in enumerate(reached)
+        if eval(selection(each, reached[:number]), {}, names)
+    }
 
 
 @pytest.mark.parametrize(

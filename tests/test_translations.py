@@ -1,6 +1,7 @@
 """Each translation is complete, current, and has the placeholders of the original.
 
-After a change of texts: `makemessages -l de --no-location --no-wrap` in django_idempotency/, translate, `compilemessages`.
+After a change of texts: `makemessages -l de --no-location --no-wrap` in django_idempotency/,
+translate, `compilemessages`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ def used() -> Iterator[str]:
     for path in ROOT.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             match node:
-                case ast.Call(func=ast.Name(id=marker), args=[ast.Constant(value=str(text)), *_]) if marker in MARKERS:
+                case ast.Call(
+                    func=ast.Name(id=marker), args=[ast.Constant(value=str(text)), *_]
+                ) if marker in MARKERS:
                     yield text
     for path in ROOT.rglob("*.html"):
         yield from _IN_TEMPLATES.findall(path.read_text(encoding="utf-8"))
@@ -44,7 +47,8 @@ def entries(language: str) -> dict[str, list[str]]:
     found = {}
     for one, _, lines in _ENTRY.findall(text.partition("\n\n")[2]):
         found[unquoted(one)] = [
-            unquoted(said) for said in re.findall(r'^msgstr(?:\[\d\])? "(.*)"$', lines, re.MULTILINE)
+            unquoted(said)
+            for said in re.findall(r'^msgstr(?:\[\d\])? "(.*)"$', lines, re.MULTILINE)
         ]
     return found
 
@@ -73,7 +77,11 @@ def test_the_compiled_file_is_current(language: str) -> None:
     with (ROOT / "locale" / language / "LC_MESSAGES" / "django.mo").open("rb") as file:
         compiled = gettext.GNUTranslations(file)
     for text, said in entries(language).items():
-        assert [compiled.gettext(text)] == said if len(said) == 1 else compiled.ngettext(text, text, 1) == said[0], text
+        assert (
+            [compiled.gettext(text)] == said
+            if len(said) == 1
+            else compiled.ngettext(text, text, 1) == said[0]
+        ), text
 
 
 def test_django_finds_it() -> None:

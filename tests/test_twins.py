@@ -1,4 +1,6 @@
-"""A verb and its async twin are the same code but for `await`: a difference is listed with its reason, or is drift."""
+"""A verb and its async twin are the same code but for `await`: a difference is listed with its
+reason, or is drift.
+"""
 
 from __future__ import annotations
 
@@ -33,23 +35,31 @@ DIFFERENT = {
     "http/run.py run": _ENTERS,
     "http/run.py run_call": _ENTERS,
     "http/run.py run_unguarded": _ENTERS,
-    "middleware.py IdempotencyMiddleware.process_view": "the async one hands sync views to the other",
+    "middleware.py IdempotencyMiddleware.process_view": "the async one hands sync views to the "
+    "other",
     "contrib/takeovers/views.py _asked": "each may be given the other's kind of function",
     "contrib/operations.py OperationCall.run": _ENTERS,
-    "contrib/operations.py OperationCall._open": "a request knows its user by another name in async code",
-    "runtime/transactions.py refuse_open_transactions": "the async one hands over to the thread of the request",
+    "contrib/operations.py OperationCall._open": "a request knows its user by another name in "
+    "async code",
+    "runtime/transactions.py refuse_open_transactions": "the async one hands over to the thread "
+    "of the request",
     "contrib/steps/actions.py Call.run": "each refuses, or drives, the other's functions",
     "contrib/tools/decorator.py Tool.call": _ENTERS,
-    "stores/layered/store.py LayeredStore.claim": "a front in this process is asked without a thread",
-    "stores/layered/store.py LayeredStore.settle": "a front in this process is asked without a thread",
+    "stores/layered/store.py LayeredStore.claim": "a front in this process is asked without a "
+    "thread",
+    "stores/layered/store.py LayeredStore.settle": "a front in this process is asked without a "
+    "thread",
     "stores/redis/client.py RedisClient.ask": _DRIVES,
     "stores/redis/client.py RedisClient._sync": _DRIVES,
-    "testing/calling.py ConcurrentCall.make": "a thread sleeps, a task awaits, and each counts its own time",
+    "testing/calling.py ConcurrentCall.make": "a thread sleeps, a task awaits, and each counts "
+    "its own time",
 }
 
 
 class Same(ast.NodeTransformer):
-    """Rewrites an async function as its sync twin: no `await`, no leading `a`, no docstring, no hop into a thread."""
+    """Rewrites an async function as its sync twin: no `await`, no leading `a`, no docstring, no hop
+    into a thread.
+    """
 
     def __init__(self, names: set[str]) -> None:
         self._names = names
@@ -78,11 +88,17 @@ class Same(ast.NodeTransformer):
         return ast.arg(node.arg)
 
     def visit_Call(self, node: ast.Call) -> Any:
-        """Look through run_to_completion(x), sync_to_async(x)(…) in_thread(x, …) and in_database_thread(x, …)."""
+        """Look through run_to_completion(x), sync_to_async(x)(…) in_thread(x, …) and
+        in_database_thread(x, …).
+        """
         called = node.func
         if isinstance(called, ast.Name) and called.id == "run_to_completion":
             return self.visit(node.args[0])
-        if isinstance(called, ast.Call) and isinstance(called.func, ast.Name) and called.func.id == "sync_to_async":
+        if (
+            isinstance(called, ast.Call)
+            and isinstance(called.func, ast.Name)
+            and called.func.id == "sync_to_async"
+        ):
             return self.generic_visit(ast.Call(called.args[0], node.args, node.keywords))
         if isinstance(called, ast.Name) and called.id in {"in_thread", "in_database_thread"}:
             return self.generic_visit(ast.Call(node.args[0], node.args[1:], []))
@@ -102,7 +118,11 @@ def twins(path: Path) -> Iterator[tuple[str, Function, Function]]:
 
 
 def _twins(body: list[ast.stmt], prefix: str) -> Iterator[tuple[str, Function, Function]]:
-    found = {node.name: node for node in body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
+    found = {
+        node.name: node
+        for node in body
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    }
     for name, function in found.items():
         bare = name.lstrip("_")
         twin = found.get(f"{name[: len(name) - len(bare)]}a{bare}")
@@ -113,9 +133,13 @@ def _twins(body: list[ast.stmt], prefix: str) -> Iterator[tuple[str, Function, F
             yield from _twins(node.body, f"{prefix}{node.name}.")
 
 
-ALL = {name: (function, twin) for path in sorted(ROOT.rglob("*.py")) for name, function, twin in twins(path)}
-#: Every name that has a twin somewhere: `self.operation.aopen` is the twin of `self.operation.open`.
-#: `send_robust` is Django's.
+ALL = {
+    name: (function, twin)
+    for path in sorted(ROOT.rglob("*.py"))
+    for name, function, twin in twins(path)
+}
+#: Every name that has a twin somewhere: `self.operation.aopen` is the twin of
+#: `self.operation.open`. `send_robust` is Django's.
 NAMES = {name.rpartition(".")[2].rpartition(" ")[2] for name in ALL} | {"send_robust"}
 
 
@@ -125,15 +149,23 @@ def calls_its_twin(twin: Function, name: str) -> bool:
     nodes = list(ast.walk(ast.Module(body, [])))
     called = [node.attr for node in nodes if isinstance(node, ast.Attribute)]
     called += [node.id for node in nodes if isinstance(node, ast.Name)]
-    return len(body) == 1 and isinstance(body[0], ast.Return) and name.rpartition(" ")[2].rpartition(".")[2] in called
+    return (
+        len(body) == 1
+        and isinstance(body[0], ast.Return)
+        and name.rpartition(" ")[2].rpartition(".")[2] in called
+    )
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_twins(name: str) -> None:
-    """Twins are the same but for `await`, or are listed with the reason; twins that are the same are not listed."""
+    """Twins are the same but for `await`, or are listed with the reason; twins that are the same
+    are not listed.
+    """
     function, twin = ALL[name]
     alike = calls_its_twin(twin, name) or same(function, NAMES) == same(twin, NAMES)
-    assert alike is not (name in DIFFERENT), f"Is {name} to decide? Move the decision into one place for both."
+    assert alike is not (name in DIFFERENT), (
+        f"Is {name} to decide? Move the decision into one place for both."
+    )
 
 
 def test_the_list_names_what_there_is() -> None:
@@ -144,10 +176,28 @@ def test_the_list_names_what_there_is() -> None:
 @pytest.mark.parametrize(
     ("twin", "alike"),
     [
-        ("async def aread(self, key):\n    'See read().'\n    return await self.store.aread(key)", True),
-        ("async def aread(self, key):\n    return await run_to_completion(self.store.aread(key))", True),
+        (
+            (
+                "async def aread(self, key):\n    'See read().'\n    return await "
+                "self.store.aread(key)"
+            ),
+            True,
+        ),
+        (
+            (
+                "async def aread(self, key):\n    return await "
+                "run_to_completion(self.store.aread(key))"
+            ),
+            True,
+        ),
         ("async def aread(self, key):\n    return await sync_to_async(self.store.read)(key)", True),
-        ("async def aread(self, key: str) -> int:\n    return await in_thread(self.store.read, key, close=end)", True),
+        (
+            (
+                "async def aread(self, key: str) -> int:\n    return await "
+                "in_thread(self.store.read, key, close=end)"
+            ),
+            True,
+        ),
         ("async def aread(self, key):\n    return await self.store.aread(key) or None", False),
         ("async def aread(self, key):\n    return await self.store.apeek(key)", False),
     ],

@@ -1,4 +1,6 @@
-"""A project without django.contrib.auth, such as a service between machines, starts and is guarded."""
+"""A project without django.contrib.auth, such as a service between machines, starts and is
+guarded.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""One word for each state of a record; *abandoned* is the one for a dead owner, wherever a state is shown, listed or counted."""
+"""One word for each state of a record; *abandoned* is the one for a dead owner, wherever a state is
+shown, listed or counted.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from django_idempotency.inspection.status import DISPLAYS, STATUSES
 ROOT = Path(django_idempotency.__file__).parent
 DOCS = ROOT.parent / "docs"
 #: Other words for an owner that is gone, or for its record.
-OTHERS = re.compile(r"\blapsed\b|\bcrashed\b|\bdead owner|\b(has|have|had) died\b|\borphan", re.IGNORECASE)
+OTHERS = re.compile(
+    r"\blapsed\b|\bcrashed\b|\bdead owner|\b(has|have|had) died\b|\borphan", re.IGNORECASE
+)
 #: What people and tools read of a record's state.
 SHOWING = [
     *(ROOT / "admin").rglob("*.py"),
@@ -35,7 +39,12 @@ SHOWING = [
 ]
 #: The pages whose tables list states, events or problems.
 PAGES = (
-    *("reference/admin.md", "reference/http.md", "reference/problems.md", "reference/signals-and-logs.md"),
+    *(
+        "reference/admin.md",
+        "reference/http.md",
+        "reference/problems.md",
+        "reference/signals-and-logs.md",
+    ),
     *("how-to/keys.md", "how-to/functions.md", "how-to/metrics.md", "how-to/unknown-outcome.md"),
 )
 
@@ -60,12 +69,22 @@ def test_no_other_word_in_code(file: Path) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_no_other_word_in_a_table(page: str) -> None:
     """The tables of the pages."""
-    rows = [line for line in (DOCS / page).read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    rows = [
+        line
+        for line in (DOCS / page).read_text(encoding="utf-8").splitlines()
+        if line.startswith("|")
+    ]
     assert [row for row in rows if OTHERS.search(row)] == []
 
 
 def test_all_use_the_same_words() -> None:
-    """The commands' choices and the admin's labels are the states; the endpoint of keys takes its words from them."""
-    assert list(STATUSES) == [state.value for state in RecordState] == [shown.value for shown in DISPLAYS.values()]
+    """The commands' choices and the admin's labels are the states; the endpoint of keys takes its
+    words from them.
+    """
+    assert (
+        list(STATUSES)
+        == [state.value for state in RecordState]
+        == [shown.value for shown in DISPLAYS.values()]
+    )
     assert [str(shown.label) for shown in DISPLAYS.values()] == list(STATUSES)
     assert vars(looking_up)["RecordState"] is RecordState

@@ -1,1 +1,3 @@
-"""This package beside others for Django, in one run: what each costs, and what happens to a charge under each."""
+"""This package beside others for Django, in one run: what each costs, and what happens to a charge
+under each.
+"""

@@ -1,4 +1,6 @@
-"""What happens to a charge: each accident is made to happen to each package, and the charges are counted."""
+"""What happens to a charge: each accident is made to happen to each package, and the charges are
+counted.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ LAPSED, PATIENCE = LOCK + 0.3, 20
 
 
 class Seen(NamedTuple):
-    """What an accident led to: the charges, or for a foreign request the responses that it should not have got."""
+    """What an accident led to: the charges, or for a foreign request the responses that it should
+    not have got.
+    """
 
     charges: int
     right: int
@@ -35,8 +39,14 @@ class Stage:
     def __init__(self) -> None:
         self.answers, self.client, self.other = Answers(), Client("one"), Client("other")
 
-    def send(self, library: Library, key: str, client: Client | None = None, *, token: bool = True) -> int:
-        return (client or self.client).send(self.answers[library], library, key, token=token).status_code
+    def send(
+        self, library: Library, key: str, client: Client | None = None, *, token: bool = True
+    ) -> int:
+        return (
+            (client or self.client)
+            .send(self.answers[library], library, key, token=token)
+            .status_code
+        )
 
 
 def concurrent(stage: Stage, library: Library) -> Seen:
@@ -67,7 +77,8 @@ def overlapping(stage: Stage, library: Library, wait: float) -> Seen:
         worker.start()
         entered.wait(PATIENCE)
         time.sleep(wait)
-        threading.Timer(0.5, leave.set).start()  # who waits for the first one gets its response then
+        # Who waits for the first one gets its response then.
+        threading.Timer(0.5, leave.set).start()
         seen.append(stage.send(library, key))
         worker.join()
     return Seen(charges(), 1, tuple(seen))
@@ -92,7 +103,14 @@ def death(stage: Stage, library: Library) -> Seen:
     key = library.key()
     environment = {**os.environ, "DATABASE_NAME": str(connection.settings_dict["NAME"])}
     with counted() as charges:
-        command = [sys.executable, "-m", "benchmarks.peers.dying", library.package, library.name, key]
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.peers.dying",
+            library.package,
+            library.name,
+            key,
+        ]
         assert subprocess.run(command, env=environment, check=False).returncode == DEAD
         statuses = retried(stage, library, key)
     return Seen(charges(), 1, tuple(statuses))
@@ -130,7 +148,9 @@ Accident = Callable[[Stage, Library], Seen]
 
 
 class Kind(NamedTuple):
-    """One accident: its title, and what is said of a package under which it goes wrong, or whose retries stay refused."""
+    """One accident: its title, and what is said of a package under which it goes wrong, or whose
+    retries stay refused.
+    """
 
     title: str
     happen: Accident
@@ -145,7 +165,11 @@ class Kind(NamedTuple):
 
 KINDS = (
     Kind("Two requests at once: charges", concurrent, "runs twice at once"),
-    Kind("The first one outlasts its lock, and a retry arrives: charges", slow, "runs twice past its lock"),
+    Kind(
+        "The first one outlasts its lock, and a retry arrives: charges",
+        slow,
+        "runs twice past its lock",
+    ),
     Kind(
         "The view fails after its write, and retries follow: charges",
         failure,

@@ -1,4 +1,7 @@
-"""drf-idempotency has one backend in a project. This one is both of its own, so that one run can measure them."""
+"""drf-idempotency has one backend in a project.
+
+This one is both of its own, so that one run can measure them.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,9 @@ class Either(BaseBackend):
     def acquire_or_get(self, key: str, fingerprint: str, *, lock_ttl: timedelta) -> AcquireResult:
         return self._of(key).acquire_or_get(key, fingerprint, lock_ttl=lock_ttl)
 
-    def complete(self, key: str, *, status_code: int, headers: Mapping[str, str], body: bytes, ttl: timedelta) -> None:
+    def complete(
+        self, key: str, *, status_code: int, headers: Mapping[str, str], body: bytes, ttl: timedelta
+    ) -> None:
         self._of(key).complete(key, status_code=status_code, headers=headers, body=body, ttl=ttl)
 
     def fail(self, key: str) -> None:

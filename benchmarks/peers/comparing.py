@@ -1,4 +1,6 @@
-"""The tables: what each package costs over the same bare view, with what it has missed, and every accident's outcome."""
+"""The tables: what each package costs over the same bare view, with what it has missed, and every
+accident's outcome.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from .libraries import BARE, LIBRARIES, Library, prepared
 def sections(effort: Effort) -> Iterator[Section]:
     with prepared():
         stage = Stage()
-        seen = {kind: {library: kind.happen(stage, library) for library in LIBRARIES} for kind in KINDS}
+        seen = {
+            kind: {library: kind.happen(stage, library) for library in LIBRARIES} for kind in KINDS
+        }
         yield from costs(stage, effort, {library: missed(library, seen) for library in LIBRARIES})
         for kind in KINDS:
             yield outcome(kind.title, seen[kind])
@@ -29,7 +33,9 @@ def missed(library: Library, seen: dict[Kind, dict[Library, Seen]]) -> str:
 def costs(stage: Stage, effort: Effort, notes: dict[Library, str]) -> Iterator[Section]:
     """Compare first requests, then replays, all of them timed in turn."""
     bare = Case("bare DRF view", lambda: partial(answered, stage, BARE, None))
-    firsts = {library: Case(f"first, {library}", partial(first, stage, library)) for library in LIBRARIES}
+    firsts = {
+        library: Case(f"first, {library}", partial(first, stage, library)) for library in LIBRARIES
+    }
     replays = {library: replay(stage, library) for library in LIBRARIES}
     timings = interleaved([bare, *firsts.values(), *replays.values()], effort)
     for what, cases in (("First request", firsts), ("Replay", replays)):
@@ -38,7 +44,9 @@ def costs(stage: Stage, effort: Effort, notes: dict[Library, str]) -> Iterator[S
             for library, case in cases.items()
         ]
         yield Section(
-            title=f"{what} through DRF with token auth; the bare view = 1; and what went wrong below", rows=rows
+            title=f"{what} through DRF with token auth; the bare view = 1; and what went wrong "
+            "below",
+            rows=rows,
         )
 
 

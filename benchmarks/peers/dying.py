@@ -1,4 +1,6 @@
-"""A worker that dies after the view's write: `python -m benchmarks.peers.dying PACKAGE NAME KEY`."""
+"""A worker that dies after the view's write: `python -m benchmarks.peers.dying PACKAGE NAME
+KEY`.
+"""
 
 from __future__ import annotations
 

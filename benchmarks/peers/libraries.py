@@ -30,7 +30,11 @@ class Library(NamedTuple):
     in_redis: bool = False
 
     def __str__(self) -> str:
-        named = "this package" if self.package == "django-idempotency" else f"{self.package} {version(self.package)}"
+        named = (
+            "this package"
+            if self.package == "django-idempotency"
+            else f"{self.package} {version(self.package)}"
+        )
         return f"{named}, {self.name}"
 
     def key(self) -> str:
@@ -64,9 +68,16 @@ class Client:
         token, _ = Token.objects.get_or_create(user=user)
         self._authorization: dict[str, str] = {"Authorization": f"Token {token.key}"}
 
-    def send(self, answer: Answer, library: Library, key: str | None, *, token: bool = True) -> HttpResponseBase:
-        headers = {**(self._authorization if token else {}), **({"Idempotency-Key": key} if key else {})}
-        request = RequestFactory().post(library.path, LABELLED, content_type="application/json", headers=headers)
+    def send(
+        self, answer: Answer, library: Library, key: str | None, *, token: bool = True
+    ) -> HttpResponseBase:
+        headers = {
+            **(self._authorization if token else {}),
+            **({"Idempotency-Key": key} if key else {}),
+        }
+        request = RequestFactory().post(
+            library.path, LABELLED, content_type="application/json", headers=headers
+        )
         response = answer(request)
         response.close()
         return response
@@ -85,7 +96,9 @@ class Answers:
 
 @contextmanager
 def prepared() -> Iterator[None]:
-    """Give drf-idempotency its settings and this package the others; create what idemkit needs, and close it again."""
+    """Give drf-idempotency its settings and this package the others; create what idemkit needs, and
+    close it again.
+    """
     from drf_idempotency.settings import get_setting
     from idemkit.core.sync_bridge import run_sync
 
@@ -93,7 +106,11 @@ def prepared() -> Iterator[None]:
 
     get_setting("BACKEND")  # it keeps what it has read
     settings.IDEMPOTENCY = OURS
-    subprocess.run([sys.executable, "-m", "idemkit.cli", "init-pg", views.address()], check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "idemkit.cli", "init-pg", views.address()],
+        check=True,
+        capture_output=True,
+    )
     try:
         yield
     finally:

@@ -35,12 +35,24 @@ _ENDED = {kind.value: kind.name.lower() for kind in OutcomeKind}
 
 def moment(value: datetime, *, brief: bool = False) -> SafeString:
     """Show a point in time in the current time zone; `brief` leaves today's date out."""
-    local, today = timezone.localtime(value), timezone.localtime(datetime.now(datetime_timezone.utc)).date()
+    local, today = (
+        timezone.localtime(value),
+        timezone.localtime(datetime.now(datetime_timezone.utc)).date(),
+    )
     wanted = (
-        "H:i:s" if brief and local.date() == today else "M j, H:i:s" if local.year == today.year else "M j Y, H:i:s"
+        "H:i:s"
+        if brief and local.date() == today
+        else "M j, H:i:s"
+        if local.year == today.year
+        else "M j Y, H:i:s"
     )
     shown_as = formats.date_format(local, wanted)
-    return format_html('<time datetime="{}" title="{}">{}</time>', local.isoformat(), local.isoformat(" "), shown_as)
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>',
+        local.isoformat(),
+        local.isoformat(" "),
+        shown_as,
+    )
 
 
 def two_lines(first: Any, second: Any) -> SafeString:
@@ -63,19 +75,22 @@ def instant(field: str, description: Any) -> Any:
 
 
 def record_of_row(row: IdempotencyRecord) -> Record:
-    """Return a row as the record that the store would read at the database's time; without a deferred response.
+    """Return a row as the record that the store would read at the database's time; without a
+    deferred response.
 
-    `row` comes from the page's queryset, which annotates `read_at`. Raises `RecordUnreadable` for a row of a later
-    version or of other software.
+    `row` comes from the page's queryset, which annotates `read_at`. Raises `RecordUnreadable` for a
+    row of a later version or of other software.
     """
     deferred = row.get_deferred_fields()
     names = [field.attname for field in row._meta.concrete_fields if field.attname not in deferred]
     values = {name: getattr(row, name) for name in (*names, "read_at")}
-    return record_of({**values, "location": None}, connections[row._state.db or DEFAULT_DB_ALIAS])  # noqa: SLF001 - documented, and the only name it has
+    # Documented, and the only name it has.
+    return record_of({**values, "location": None}, connections[row._state.db or DEFAULT_DB_ALIAS])  # noqa: SLF001
 
 
 def noting() -> Case:
-    """Return what a row notes in place of a response's headers; "" for most others, whose headers may be long.
+    """Return what a row notes in place of a response's headers; "" for most others, whose headers
+    may be long.
 
     A released row notes its failed attempt, a completed one that it is held or cancelled.
     """
@@ -89,7 +104,10 @@ def noting() -> Case:
 
 
 def failure_of(row: IdempotencyRecord) -> Failure | None:
-    """Return how the last attempt of a row failed. The list reads that of released rows only: see `noting()`."""
+    """Return how the last attempt of a row failed.
+
+    The list reads that of released rows only: see `noting()`.
+    """
     noted = getattr(row, "noted", "")
     return failure_in(outcome_of(row.response_status, noted, None)) if noted else None
 
@@ -100,7 +118,8 @@ class Columns(ModelAdmin):
     def read(self, row: IdempotencyRecord) -> Record | None:
         """Return the record of a row; `None` if it is unreadable.
 
-        On its page it is what the store has read. In the list the row itself is read: the store would be asked for each.
+        On its page it is what the store has read. In the list the row itself is read: the store
+        would be asked for each.
         """
         if hasattr(row, "record"):
             return row.record  # type: ignore[no-any-return]
@@ -109,9 +128,13 @@ class Columns(ModelAdmin):
         except RecordUnreadable:
             return None
         noted = getattr(row, "noted", "")
-        return record._replace(outcome=outcome_of(row.response_status, noted, None)) if noted else record
+        return (
+            record._replace(outcome=outcome_of(row.response_status, noted, None))
+            if noted
+            else record
+        )
 
-    # ----------------------------------------------------------------------------------- the list, two facts per cell
+    # ----------------------------------------------------------------- the list, two facts per cell
 
     @admin.display(description=_("key and scope"))
     def identity(self, row: IdempotencyRecord) -> SafeString:
@@ -122,7 +145,9 @@ class Columns(ModelAdmin):
     @admin.display(description=_("status"))
     def state_and_guarantee(self, row: IdempotencyRecord) -> SafeString:
         failure = failure_of(row)
-        return two_lines(self.state(row), self.since(row) or (row.guarantee if failure is None else failure.name))
+        return two_lines(
+            self.state(row), self.since(row) or (row.guarantee if failure is None else failure.name)
+        )
 
     def since(self, row: IdempotencyRecord) -> str:
         """Return how long a record has been abandoned; "" for any other."""
@@ -144,10 +169,16 @@ class Columns(ModelAdmin):
         shown, ended = SafeString("-"), row.response_status
         if ended is not None and (row.status != Status.FREE or row.method != CALL_METHOD):
             said = _ENDED.get(ended, ended) if row.method == CALL_METHOD else ended
-            shown = format_html('<span class="idempotency-answer of-{}">{}</span>', ended // 100, said)
-        return two_lines(shown, format_html("{} {}", _("attempt"), row.attempt)) if row.attempt > 1 else shown
+            shown = format_html(
+                '<span class="idempotency-answer of-{}">{}</span>', ended // 100, said
+            )
+        return (
+            two_lines(shown, format_html("{} {}", _("attempt"), row.attempt))
+            if row.attempt > 1
+            else shown
+        )
 
-    # -------------------------------------------------------------------------------------------------- both, the page
+    # ------------------------------------------------------------------------------- both, the page
 
     @admin.display(description=_("scope"))
     def principal(self, row: IdempotencyRecord) -> SafeString:
@@ -163,7 +194,10 @@ class Columns(ModelAdmin):
 
     @admin.display(description=_("original request"), empty_value="-")
     def original_request(self, row: IdempotencyRecord) -> SafeString | None:
-        """Show the id by which a replay names the request that did the work. A function's call has none."""
+        """Show the id by which a replay names the request that did the work.
+
+        A function's call has none.
+        """
         record = self.read(row)
         if record is None or record.method == CALL_METHOD:
             return None
@@ -182,7 +216,10 @@ class Columns(ModelAdmin):
             return format_html(label, RecordUnreadable(), _("unreadable"))
         status = display_status(record)
         return format_html(
-            '<span class="idempotency-label {}" title="{}">{}</span>', status.value, status.meaning, status.label
+            '<span class="idempotency-label {}" title="{}">{}</span>',
+            status.value,
+            status.meaning,
+            status.label,
         )
 
     @admin.display(description=_("A request with this key"))
@@ -216,7 +253,11 @@ class Columns(ModelAdmin):
             return "-"
         replays = ngettext("%d replay", "%d replays", counted.replays) % counted.replays
         others = (
-            ngettext("%d refused as another request", "%d refused as other requests", counted.mismatches)
+            ngettext(
+                "%d refused as another request", "%d refused as other requests", counted.mismatches
+            )
             % counted.mismatches
         )
-        return format_html("{}, {}; {} {}", replays, others, _("last seen"), moment(counted.last_seen))
+        return format_html(
+            "{}, {}; {} {}", replays, others, _("last seen"), moment(counted.last_seen)
+        )

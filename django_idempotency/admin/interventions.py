@@ -1,4 +1,6 @@
-"""Release, expire and erase: each with its own permission, confirmed, and written to the admin's log."""
+"""Release, expire and erase: each with its own permission, confirmed, and written to the admin's
+log.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,10 @@ def said(verb: Verb) -> dict[Intervention, tuple[int, Any]]:
         Intervention.BUSY: (
             messages.WARNING,
             ngettext_lazy(
-                "%d record was refused: a request with its key is running, and holds it. Try again later.",
-                "%d records were refused: requests with their keys are running, and hold them. Try again later.",
+                "%d record was refused: a request with its key is running, and holds it. "
+                "Try again later.",
+                "%d records were refused: requests with their keys are running, and hold "
+                "them. Try again later.",
             ),
         ),
         Intervention.GONE: (
@@ -53,9 +57,13 @@ def may(of: Any, request: HttpRequest, verb: Verb) -> bool:
 
 
 def on_ticked(of: Any, request: HttpRequest, _: Any, *, verb: Verb) -> HttpResponse | None:
-    """Ask for confirmation, then act on the ticked rows; not on the queryset, which may be the whole table."""
+    """Ask for confirmation, then act on the ticked rows; not on the queryset, which may be the
+    whole table.
+    """
     ticked = request.POST.getlist(helpers.ACTION_CHECKBOX_NAME)
-    rows = list(of.get_queryset(request).filter(pk__in=ticked).defer("response_headers", "response_body"))
+    rows = list(
+        of.get_queryset(request).filter(pk__in=ticked).defer("response_headers", "response_body")
+    )
     reason = given_reason(request)
     if request.POST.get("confirmed") != "yes" or not reason:
         return confirm(of, request, verb, rows, action=f"{verb.name}_records")
@@ -94,7 +102,13 @@ def confirm(
         title=verb.title,
         verb=verb,
         rows=[
-            (row, redaction.text(row.path), of.state_and_guarantee(row), of.answer(row), of.created(row))
+            (
+                row,
+                redaction.text(row.path),
+                of.state_and_guarantee(row),
+                of.answer(row),
+                of.created(row),
+            )
             for row in rows
         ],
         heads=[_("Key"), _("Scope"), _("Request"), _("Status"), _("Response"), _("Created")],
@@ -105,14 +119,26 @@ def confirm(
     )
 
 
-def change(of: Any, request: HttpRequest, verb: Verb, rows: Sequence[IdempotencyRecord], reason: str) -> None:
-    """Act on each row in a short transaction of its own, with its entry in the log, and report the outcome."""
+def change(
+    of: Any, request: HttpRequest, verb: Verb, rows: Sequence[IdempotencyRecord], reason: str
+) -> None:
+    """Act on each row in a short transaction of its own, with its entry in the log, and report the
+    outcome.
+    """
     user: Any = request.user
     alias, counted = of.alias, Counter[Intervention]()
     for row in rows:
-        act = partial(intervene, verb, of.get_store(), row.pk, note=partial(log, of, request, verb, row, reason))
+        act = partial(
+            intervene,
+            verb,
+            of.get_store(),
+            row.pk,
+            note=partial(log, of, request, verb, row, reason),
+        )
         try:
-            outcome, _ = act(alias=alias, actor=f"{user._meta.label_lower}:{user.pk}", reason=reason)
+            outcome, _ = act(
+                alias=alias, actor=f"{user._meta.label_lower}:{user.pk}", reason=reason
+            )
         except IdempotencyError as error:
             of.message_user(request, f"{row}: {error}", messages.ERROR)
             break
@@ -122,7 +148,9 @@ def change(of: Any, request: HttpRequest, verb: Verb, rows: Sequence[Idempotency
             of.message_user(request, sentence % count, level)
 
 
-def log(of: Any, request: HttpRequest, verb: Verb, row: IdempotencyRecord, reason: str, record: Record) -> None:  # noqa: PLR0917
+def log(  # noqa: PLR0917 - Django's own order
+    of: Any, request: HttpRequest, verb: Verb, row: IdempotencyRecord, reason: str, record: Record
+) -> None:
     """Write an entry of the admin's log: what the record was, and why it is changed."""
     noted = evidence(record, erased=verb.name == "erase")
     facts = {"evidence": noted, "expires": record.expires_at.isoformat(), "reason": reason}

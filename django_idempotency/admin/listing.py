@@ -1,8 +1,11 @@
-"""A list that stays fast at five million rows: ordered and windowed by the one index, and never counted.
+"""A list that stays fast at five million rows: ordered and windowed by the one index, and never
+counted.
 
-- A page reads one row more than it shows, to know whether there is another page. Nothing is counted.
+- A page reads one row more than it shows, to know whether there is another page. Nothing is
+  counted.
 - Filters and a search without a key look at no more than the first `SCANNED` rows of the window.
-- A search for a scope and a key, or for a `key_hash`, uses the primary key, whatever the window and the filters.
+- A search for a scope and a key, or for a `key_hash`, uses the primary key, whatever the window and
+  the filters.
 """
 
 from __future__ import annotations
@@ -57,14 +60,20 @@ class RetentionFilter(admin.SimpleListFilter):
 
     def queryset(self, request: HttpRequest, queryset: Records) -> Records:
         now = datetime.now(timezone.utc)
-        midnight = django_timezone.localtime(now).replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+        midnight = django_timezone.localtime(now).replace(
+            hour=0, minute=0, second=0, microsecond=0
+        ) + timedelta(days=1)
         match self.value():
             case "all":
                 return queryset
             case "past":
                 return queryset.filter(purge_at__lte=now)
             case window:
-                ends = {"hour": now + timedelta(hours=1), "today": midnight, "week": now + timedelta(days=7)}
+                ends = {
+                    "hour": now + timedelta(hours=1),
+                    "today": midnight,
+                    "week": now + timedelta(days=7),
+                }
                 queryset = queryset.filter(purge_at__gt=now)
                 return queryset.filter(purge_at__lte=ends[window]) if window in ends else queryset
 
@@ -75,7 +84,9 @@ class RetentionFilter(admin.SimpleListFilter):
 
 
 class MethodFilter(admin.SimpleListFilter):
-    """The configured methods, and the one of functions: querying the table for those in use would scan it."""
+    """The configured methods, and the one of functions: querying the table for those in use would
+    scan it.
+    """
 
     title = _("method")
     parameter_name = "method"
@@ -106,7 +117,9 @@ class ResponseFilter(admin.SimpleListFilter):
     def queryset(self, request: HttpRequest, queryset: Records) -> Records:
         match self.value():
             case "2" | "3" | "4" | "5" as first:
-                return queryset.filter(response_status__range=(int(first) * 100, int(first) * 100 + 99))
+                return queryset.filter(
+                    response_status__range=(int(first) * 100, int(first) * 100 + 99)
+                )
             case "none":
                 return queryset.filter(response_status=None)
         return queryset
@@ -123,13 +136,21 @@ class RecordChangeList(ChangeList):
     def get_ordering(self, request: HttpRequest, queryset: Records) -> list[Any]:
         return ["-purge_at", "-pk"]  # ignores ?o=: any other order would sort the table
 
-    def get_queryset(self, request: HttpRequest, exclude_parameters: list[str | None] | None = None) -> Records:
-        queryset = super().get_queryset(request, exclude_parameters).defer("response_headers", "response_body")
+    def get_queryset(
+        self, request: HttpRequest, exclude_parameters: list[str | None] | None = None
+    ) -> Records:
+        queryset = (
+            super()
+            .get_queryset(request, exclude_parameters)
+            .defer("response_headers", "response_body")
+        )
         typed = self.query.strip()
         searched = parse(typed) if typed else None
         self.searched = searched
         if searched is not None:
-            ids = searched.ids() or [name for panel in PANELS for name in panel.find(request, typed)]
+            ids = searched.ids() or [
+                name for panel in PANELS for name in panel.find(request, typed)
+            ]
             found = self.root_queryset.filter(pk__in=ids) if ids else self._begun(searched)
             if found is not None and found.exists():
                 return found.defer("response_headers", "response_body")
@@ -139,12 +160,17 @@ class RecordChangeList(ChangeList):
         return self._bounded(request, queryset) if filtered else queryset
 
     def _begun(self, searched: Search) -> Records | None:
-        """Return the records whose ids begin with what was searched, where the primary key finds them."""
+        """Return the records whose ids begin with what was searched, where the primary key finds
+        them.
+        """
         digits = "" if searched.facts else beginning(searched.term)
         return by_primary_key(self.root_queryset, digits) if digits else None
 
     def _bounded(self, request: HttpRequest, queryset: Records) -> Records:
-        """Limit a queryset to the first `SCANNED` rows of the window. Their end is read from the index alone."""
+        """Limit a queryset to the first `SCANNED` rows of the window.
+
+        Their end is read from the index alone.
+        """
         window = self.root_queryset
         for spec in self.filter_specs:
             if isinstance(spec, RetentionFilter):
@@ -155,13 +181,17 @@ class RecordChangeList(ChangeList):
         return queryset.filter(purge_at__gte=edge[0]) if edge else queryset
 
     def get_results(self, request: HttpRequest) -> None:
-        """Read a page and one more row, and the users of the page by one more query. The result count is that of the page: no action selects across pages."""
+        """Read a page and one more row, and the users of the page by one more query.
+
+        The result count is that of the page: no action selects across pages.
+        """
         first = (self.page_num - 1) * self.list_per_page
         if not 0 <= first < DEEPEST:
             raise IncorrectLookupParameters
         rows = list(self.queryset[first : first + self.list_per_page + 1])
         self.result_list = rows[: self.list_per_page]
-        self.model_admin.name_people(request, self.result_list)  # type: ignore[attr-defined]  # our own admin
+        # Our own admin.
+        self.model_admin.name_people(request, self.result_list)  # type: ignore[attr-defined]
         self.first_shown = first + 1 if rows else 0
         self.last_shown = first + len(self.result_list)
         older = first + self.list_per_page

@@ -1,4 +1,6 @@
-"""What other installed apps add to the admin of records: sections of a record's page, search terms, changes and pages."""
+"""What other installed apps add to the admin of records: sections of a record's page, search terms,
+changes and pages.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,17 @@ from ..stores.base import BaseStore
 class Panel(Protocol):
     """What one app adds. An app appends it to `PANELS` when its own admin is loaded."""
 
-    def section(self, request: HttpRequest, record_id: UUID, site: AdminSite, store: BaseStore) -> SafeString:
-        """Return the section of the page of a store's record; empty: nothing, or nothing that this user may see."""
+    def section(
+        self, request: HttpRequest, record_id: UUID, site: AdminSite, store: BaseStore
+    ) -> SafeString:
+        """Return the section of the page of a store's record; empty: nothing, or nothing that this
+        user may see.
+        """
 
     def find(self, request: HttpRequest, term: str) -> list[UUID]:
-        """Return the ids of the records that a search term names, a bounded number; none: the term means something else."""
+        """Return the ids of the records that a search term names, a bounded number; none: the term
+        means something else.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

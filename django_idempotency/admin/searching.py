@@ -1,4 +1,5 @@
-"""What a search of the list looks for: names that people know, and facts that are in the log of a request.
+"""What a search of the list looks for: names that people know, and facts that are in the log of a
+request.
 
     alice order-42                     a user's name, or a scope, and a key: the primary key, in any window
     912278e8a313                       the key_hash of a log line: the primary key, in any window (on MariaDB in the window)
@@ -6,7 +7,8 @@
     status:402 error:CardDeclined      what became of it: in the window, together with any of the above
     location:/charges/7/
 
-Nothing that is masked on a record's page can be found by parts of it: what is not a name is compared as a whole.
+Nothing that is masked on a record's page can be found by parts of it: what is not a name is
+compared as a whole.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ LONGEST_NAME = 10
 
 
 class Search(NamedTuple):
-    """A search as it was typed: a name, a key or an id (`term`), and facts. `scopes` are those of users so named."""
+    """A search as it was typed: a name, a key or an id (`term`), and facts. `scopes` are those of
+    users so named.
+    """
 
     term: str
     facts: tuple[tuple[str, str], ...]
@@ -48,13 +52,19 @@ class Search(NamedTuple):
         return self.scopes.get(self.term, "")
 
     def ids(self) -> list[UUID]:
-        """Return the ids of the records that it may name: by a scope and a key, an `operation_ref` or an id.
+        """Return the ids of the records that it may name: by a scope and a key, an `operation_ref`
+        or an id.
 
-        Scope and key may contain spaces, so each space may separate them. The scope may be stored as its hash.
+        Scope and key may contain spaces, so each space may separate them. The scope may be stored
+        as its hash.
         """
         if self.facts:
             return []
-        ids = [record_id(scope, key) for name, key in _halves(self.term) for scope in self._scopes(name)]
+        ids = [
+            record_id(scope, key)
+            for name, key in _halves(self.term)
+            for scope in self._scopes(name)
+        ]
         if not ids and (referred := record_of_ref(conf.derive_secrets(), self.term)) is not None:
             ids = [referred]
         with suppress(ValueError):
@@ -84,11 +94,17 @@ class Search(NamedTuple):
         secrets = conf.derive_secrets() if conf.get("HASH_KEYS") else []
         stored = [hashed_scope(secret, each) for secret in secrets for each in scopes]
         owned = Q(scope__in=[*scopes, *stored])
-        return owned | Q(scope__startswith="realm", scope__endswith=f"/{self.user}") if self.user else owned
+        return (
+            owned | Q(scope__startswith="realm", scope__endswith=f"/{self.user}")
+            if self.user
+            else owned
+        )
 
 
 def parse(typed: str) -> Search:
-    """Read what was typed into the search bar, and ask once whether it begins with the name of a user."""
+    """Read what was typed into the search bar, and ask once whether it begins with the name of a
+    user.
+    """
     facts, words = list[tuple[str, str]](), list[str]()
     for word in typed.split(" "):
         prefix = next((each for each in PREFIXES if word.startswith(each) and word != each), "")
@@ -108,11 +124,16 @@ def _halves(term: str) -> Iterator[tuple[str, str]]:
 
 
 def _users(names: Iterable[str]) -> dict[str, str]:
-    """Return the scopes of the users with these names, by the index of the field that they log in with."""
+    """Return the scopes of the users with these names, by the index of the field that they log in
+    with.
+    """
     model: Any = get_user_model()
     field = model.USERNAME_FIELD
-    rows = model._default_manager.filter(**{f"{field}__in": list(names)}).values_list(field, "pk")  # noqa: SLF001 - documented
-    return {str(name): f"user:{model._meta.concrete_model._meta.label_lower}:{pk}" for name, pk in rows}
+    # Documented.
+    rows = model._default_manager.filter(**{f"{field}__in": list(names)}).values_list(field, "pk")  # noqa: SLF001
+    return {
+        str(name): f"user:{model._meta.concrete_model._meta.label_lower}:{pk}" for name, pk in rows
+    }
 
 
 def named_request(term: str) -> Q:
@@ -126,16 +147,21 @@ def _fact(prefix: str, value: str) -> Q:
     match prefix:
         case "status:":
             return _status(value)
-        case "location:":  # as a whole: a part of it could guess a token in it, which its page masks
+        # As a whole: a part of it could guess a token in it, which its page masks.
+        case "location:":
             return Q(response_headers__contains=json.dumps(["Location", value]))
     name = json.dumps(value)[1:-1]
     ending = f'"], ["{FAILED_AT}"'
     whole, last = f'["{FAILED}", "{name}{ending}', f".{name}{ending}"
-    return Q(status=Status.FREE.value) & (Q(response_headers__contains=whole) | Q(response_headers__contains=last))
+    return Q(status=Status.FREE.value) & (
+        Q(response_headers__contains=whole) | Q(response_headers__contains=last)
+    )
 
 
 def _status(value: str) -> Q:
     """Find a status (402) or a class of them (4xx); nothing, if it is neither."""
     if re.fullmatch("[0-9](?:xx|[0-9]{2})", value, re.IGNORECASE) is None:
         return Q(pk__in=[])
-    return Q(response_status__range=(int(re.sub("(?i)x", "0", value)), int(re.sub("(?i)x", "9", value))))
+    return Q(
+        response_status__range=(int(re.sub("(?i)x", "0", value)), int(re.sub("(?i)x", "9", value)))
+    )

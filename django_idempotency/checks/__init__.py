@@ -1,6 +1,9 @@
-"""System checks: common mistakes, and what to type instead. `manage.py check --tag idempotency` runs only these.
+"""System checks: common mistakes, and what to type instead.
 
-A server runs none of them. So each is registered by its dotted path, and imported when it first runs.
+`manage.py check --tag idempotency` runs only these.
+
+A server runs none of them. So each is registered by its dotted path, and imported when it first
+runs.
 """
 
 from __future__ import annotations
@@ -14,7 +17,9 @@ from django.utils.module_loading import import_string
 
 TAG = "idempotency"
 
-_OURS, _WINGS, _STORES = (f"django_idempotency.{folder}." for folder in ("checks", "contrib", "stores"))
+_OURS, _WINGS, _STORES = (
+    f"django_idempotency.{folder}." for folder in ("checks", "contrib", "stores")
+)
 _URLS = (checks.Tags.urls,)
 #: Checks → the tags beside ours. One of a wing finds nothing if its folder is absent.
 CHECKS: dict[str, tuple[str, ...]] = {
@@ -57,7 +62,10 @@ def register() -> None:
 
 @cache  # Django registers a check once, however often an app becomes ready
 def named(path: str) -> Callable[..., Any]:
-    """Return a check by its dotted path. One of a wing or a store finds nothing if its folder is absent."""
+    """Return a check by its dotted path.
+
+    One of a wing or a store finds nothing if its folder is absent.
+    """
 
     def check(**kwargs: Any) -> Any:
         if path.startswith((_WINGS, _STORES)):

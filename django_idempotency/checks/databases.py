@@ -1,4 +1,5 @@
-"""Checks of where records are: the databases under the stores, their schemas of tenants, and the process.
+"""Checks of where records are: the databases under the stores, their schemas of tenants, and the
+process.
 
 Nothing here connects, except `check_migrations`.
 """
@@ -25,51 +26,53 @@ from .stores import built, nested_in
 
 
 class E017(Finding):
-    """DATABASES["%(using)s"] has "AUTOCOMMIT": False, and records live there: no other connection would see a claim.
+    """DATABASES["%(using)s"] has "AUTOCOMMIT": False, and records live there: no other connection
+    would see a claim.
 
     Take "AUTOCOMMIT": False out of DATABASES["%(using)s"], and open transactions with atomic().
     """
 
 
 class W001(Finding):
-    """The database "%(other)s" is not covered by "atomic", whose records are in "%(using)s": what a view writes there
-    is not rolled back with it.
+    """The database "%(other)s" is not covered by "atomic", whose records are in "%(using)s": what a
+    view writes there is not rolled back with it.
 
-    If it is a replica, type DATABASES["%(other)s"]["TEST"] = {"MIRROR": "%(using)s"}. Where a view writes there,
-    type guarantee="lease" in its policy. Then %(silence)s.
+    If it is a replica, type DATABASES["%(other)s"]["TEST"] = {"MIRROR": "%(using)s"}. Where a view
+    writes there, type guarantee="lease" in its policy. Then %(silence)s.
     """
 
 
 class W002(Finding):
-    """DATABASE_ROUTERS keep the table of django_idempotency out of the database "%(using)s", where a store needs it.
+    """DATABASE_ROUTERS keep the table of django_idempotency out of the database "%(using)s", where
+    a store needs it.
 
-    Let allow_migrate("%(using)s", "django_idempotency") return True in your router, or type "OPTIONS": {"using": …}
-    with a database where it does.
+    Let allow_migrate("%(using)s", "django_idempotency") return True in your router, or type
+    "OPTIONS": {"using": …} with a database where it does.
     """
 
 
 class W003(Finding):
-    """IDEMPOTENCY["STORES"]["%(alias)s"] is a MemoryStore: other processes do not see its records, and a restart loses
-    them.
+    """IDEMPOTENCY["STORES"]["%(alias)s"] is a MemoryStore: other processes do not see its records,
+    and a restart loses them.
 
-    Type "BACKEND": "django_idempotency.stores.orm.ORMStore". For tests, or if there is only one process,
-    %(silence)s.
+    Type "BACKEND": "django_idempotency.stores.orm.ORMStore". For tests, or if there is only one
+    process, %(silence)s.
     """
 
 
 class W079(Finding):
-    """DATABASES["%(using)s"] takes its connections from a pool of its own ("%(engine)s"), which the heartbeat of
-    "lease" cannot bypass: while requests hold all of it, the leases of live owners expire, and their work runs
-    again.
+    """DATABASES["%(using)s"] takes its connections from a pool of its own ("%(engine)s"), which the
+    heartbeat of "lease" cannot bypass: while requests hold all of it, the leases of live owners
+    expire, and their work runs again.
 
-    Type "ENGINE": "django.db.backends.postgresql" and "OPTIONS": {"pool": True}, whose pool it bypasses; or give
-    the pool two connections more than a process has threads, and %(silence)s.
+    Type "ENGINE": "django.db.backends.postgresql" and "OPTIONS": {"pool": True}, whose pool it
+    bypasses; or give the pool two connections more than a process has threads, and %(silence)s.
     """
 
 
 class W080(Finding):
-    """Migrations of django_idempotency are not applied to the database "%(using)s": until they are, requests with a
-    key get 503.
+    """Migrations of django_idempotency are not applied to the database "%(using)s": until they are,
+    requests with a key get 503.
 
     Type python manage.py migrate django_idempotency --database=%(using)s
     """
@@ -86,7 +89,8 @@ def check_databases(**_: Any) -> Iterator[CheckMessage]:
             yield E017(using=using)
         if not kept_in_tenants() and not router.allow_migrate_model(using, IdempotencyRecord):
             yield W002(using=using)
-        # A backend with a pool of its own, such as django-db-connection-pool's and django-db-geventpool's.
+        # A backend with a pool of its own, such as django-db-connection-pool's and
+        # django-db-geventpool's.
         if "POOL_OPTIONS" in options or "pool" in options["ENGINE"]:
             yield W079(using=using, engine=options["ENGINE"])
     yield from _uncovered()
@@ -94,7 +98,10 @@ def check_databases(**_: Any) -> Iterator[CheckMessage]:
 
 @after_settings
 def check_migrations(databases: Collection[str] | None = None, **_: Any) -> Iterator[CheckMessage]:
-    """Check that the records have their table, for `check --database`. `migrate` runs it, too, before it creates that."""
+    """Check that the records have their table, for `check --database`.
+
+    `migrate` runs it, too, before it creates that.
+    """
     for using in record_databases():
         if using in (databases or ()) and is_unmigrated(using):
             yield W080(using=using)
@@ -126,13 +133,22 @@ def is_unmigrated(using: str) -> bool:
 
 def _uncovered() -> Iterator[CheckMessage]:
     store = built(conf.get("STORE"))
-    if conf.get("GUARANTEE") != Guarantee.ATOMIC or store is None or (using := store.rows_in) is None:
+    if (
+        conf.get("GUARANTEE") != Guarantee.ATOMIC
+        or store is None
+        or (using := store.rows_in) is None
+    ):
         return
     holders = record_databases()
     places = {_place(connections.settings[using]) for using in holders}
     for other, options in connections.settings.items():
         mirrors = options.get("TEST", {}).get("MIRROR")
-        if other not in holders and not mirrors and served(vendor_of(other)) and _place(options) not in places:
+        if (
+            other not in holders
+            and not mirrors
+            and served(vendor_of(other))
+            and _place(options) not in places
+        ):
             yield W001(other=other, using=using)
 
 

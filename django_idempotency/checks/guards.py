@@ -1,4 +1,6 @@
-"""What guards each route of the project, decided without a request, by the rules of the entry points."""
+"""What guards each route of the project, decided without a request, by the rules of the entry
+points.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,13 @@ from ..http.kinds import kind_of, operation_of, operations_of
 from ..http.markers import handler_of, mark_of, view_class
 from ..http.views import own_policy, route_of
 from .middleware import guards_every_view
-from .routes import middleware_problems, operation_problems, own_problems, refusals, refuses_its_clients
+from .routes import (
+    middleware_problems,
+    operation_problems,
+    own_problems,
+    refusals,
+    refuses_its_clients,
+)
 from .urlconf import Route, has_operations, name_of, open_handlers, routes
 
 
@@ -37,9 +45,12 @@ class GuardKind(Enum):
     SHADOWED = "shadowed"  # an earlier route has the same path, so it is never reached
 
 
-_NO_ENTRY_POINT = "no entry point of django-idempotency is around it; what it calls is not looked at"
+_NO_ENTRY_POINT = (
+    "no entry point of django-idempotency is around it; what it calls is not looked at"
+)
 _NO_METHOD = "the method is not among its policy's methods"
-#: A request with a key runs without a guard, or cannot run at all, and the project has not asked for that.
+#: A request with a key runs without a guard, or cannot run at all, and the project has not asked
+#: for that.
 OPEN = frozenset({GuardKind.NOTHING, GuardKind.ERROR})
 GUARDING = frozenset({GuardKind.MIXIN, GuardKind.DECORATOR, GuardKind.MIDDLEWARE})
 
@@ -58,7 +69,8 @@ class Row:
     #: Why it is exempt, is not guarded or cannot be; or another remark.
     why: str = ""
     callback: Any = field(default=None, repr=False)
-    #: The policy of the guard; `None`: there is no guard, or the view chooses a policy for each request.
+    #: The policy of the guard; `None`: there is no guard, or the view chooses a policy for each
+    #: request.
     policy: Policy | None = field(default=None, repr=False, compare=False)
 
 
@@ -73,17 +85,24 @@ def rows() -> Iterator[Row]:
         seen.add((route.path, id(route.callback)))
         first = reached.setdefault(route.path, route.callback)
         about = Row(
-            path=route.path, name=route.name and route.view_name, view=name_of(route.callback), callback=route.callback
+            path=route.path,
+            name=route.name and route.view_name,
+            view=name_of(route.callback),
+            callback=route.callback,
         )
         if first is not route.callback:
             yield replace(about, guard=GuardKind.SHADOWED)
             continue
-        found = [_row(about, route, method, under_middleware) for method in methods_of(route.callback)]
+        found = [
+            _row(about, route, method, under_middleware) for method in methods_of(route.callback)
+        ]
         yield from _merged(found) or [about]
 
 
 def guards_of(route: Route) -> Iterator[tuple[str, Policy | None]]:
-    """Yield each guarded unsafe method of a route, with its policy; `None`: the view chooses one for each request."""
+    """Yield each guarded unsafe method of a route, with its policy; `None`: the view chooses one
+    for each request.
+    """
     under_middleware = guards_every_view()
     about = Row(path=route.path, name=None, view="")
     for method in methods_of(route.callback):
@@ -120,11 +139,14 @@ def _row(about: Row, route: Route, method: str, under_middleware: bool) -> Row:
     if route_of(callback, method).guards_itself:
         row = _own(about, callback, method)
         subject = operation if operation is not None else callback
-        problems = (operation_problems if operation is not None else own_problems)(subject, about.view)
+        problems = (operation_problems if operation is not None else own_problems)(
+            subject, about.view
+        )
     elif under_middleware:
         row = _by_middleware(about, route, method)
         problems = chain(
-            refusals(callback, about.view), middleware_problems(callback, about.view, route.by_middleware()[0])
+            refusals(callback, about.view),
+            middleware_problems(callback, about.view, route.by_middleware()[0]),
         )
     else:
         why = _exempted(route, method)
@@ -143,7 +165,11 @@ def _own(about: Row, callback: Any, method: str) -> Row:
     mixed = hasattr(cls, "get_idempotency_policy")
     if mixed and mark_of(handler).exempt:
         return replace(about, guard=GuardKind.EXEMPT, why="@idempotency_exempt")
-    guard = GuardKind.MIXIN if mixed and route_of(callback, method).policy is None else GuardKind.DECORATOR
+    guard = (
+        GuardKind.MIXIN
+        if mixed and route_of(callback, method).policy is None
+        else GuardKind.DECORATOR
+    )
     if (policy := own_policy(callback, method)) is None:
         return replace(about, guard=guard, why="its policy depends on the request")
     row = _under(about, guard, policy)
@@ -172,7 +198,11 @@ def _by_middleware(about: Row, route: Route, method: str) -> Row:
     if row.guard is GuardKind.MIDDLEWARE:
         unless = [f"EXEMPT: {perhaps}"] * bool(perhaps) + [f"ROUTES: {each}" for each in routed]
         origin = f"ROUTES: {entry}" if entry else ""
-        remarks = (origin, f"unless {', '.join(unless)}" if unless else "", _unasked(route.callback, method, policy))
+        remarks = (
+            origin,
+            f"unless {', '.join(unless)}" if unless else "",
+            _unasked(route.callback, method, policy),
+        )
         row = replace(row, why="; ".join(filter(None, remarks)))
     return row
 
@@ -187,7 +217,9 @@ def _out_of_reach(callback: Any, policy: Policy) -> str:
 
 def _unasked(callback: Any, method: str, policy: Policy) -> str:
     """Say why the middleware guards a view and refuses its replays: see check W077."""
-    layer = None if conf.field(policy, "authorize_replay") is not None else unfollowed(callback, method)
+    layer = (
+        None if conf.field(policy, "authorize_replay") is not None else unfollowed(callback, method)
+    )
     return "" if layer is None else f"its replays are refused: {layer} cannot be asked again"
 
 
@@ -198,9 +230,15 @@ def _under(about: Row, guard: GuardKind, policy: Policy) -> Row:
 
 
 def terms(policy: Policy) -> dict[str, Any]:
-    """Return guarantee, store and required of a policy, a mode that does not guard, and what differs from the settings."""
+    """Return guarantee, store and required of a policy, a mode that does not guard, and what
+    differs from the settings.
+    """
     always = {name: conf.field(policy, name) for name in ("guarantee", "store", "required")}
-    given = {name: value for name, value in policy.given().items() if _plain(value) != _plain(conf.get(name.upper()))}
+    given = {
+        name: value
+        for name, value in policy.given().items()
+        if _plain(value) != _plain(conf.get(name.upper()))
+    }
     if (mode := conf.field(policy, "mode")) == OBSERVE:
         given["mode"] = mode
     return {name: _plain(value) for name, value in {**always, **given}.items()}

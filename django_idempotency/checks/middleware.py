@@ -25,17 +25,17 @@ class E021(Finding):
 class E022(Finding):
     """IdempotencyMiddleware comes before %(other)s, which identifies the owner of a key.
 
-    Move "django_idempotency.middleware.IdempotencyMiddleware" below "%(other)s" in MIDDLEWARE; the last line is
-    best.
+    Move "django_idempotency.middleware.IdempotencyMiddleware" below "%(other)s" in MIDDLEWARE; the
+    last line is best.
     """
 
 
 class W072(Finding):
-    """IdempotencyMiddleware comes before %(other)s, whose process_view may refuse a request: it is not asked about
-    those that are guarded.
+    """IdempotencyMiddleware comes before %(other)s, whose process_view may refuse a request: it is
+    not asked about those that are guarded.
 
-    Move "django_idempotency.middleware.IdempotencyMiddleware" below "%(other)s" in MIDDLEWARE; the last line is
-    best.
+    Move "django_idempotency.middleware.IdempotencyMiddleware" below "%(other)s" in MIDDLEWARE; the
+    last line is best.
     """
 
 
@@ -50,13 +50,21 @@ def guards_every_view() -> bool:
 
 
 def answering_exceptions() -> list[str]:
-    """Return the middlewares, except ours, whose process_exception may respond for a view that raised."""
-    others = [(path, found) for path, found in _installed() if not _is_a(found, IdempotencyMiddleware)]
+    """Return the middlewares, except ours, whose process_exception may respond for a view that
+    raised.
+    """
+    others = [
+        (path, found) for path, found in _installed() if not _is_a(found, IdempotencyMiddleware)
+    ]
     return [path for path, found in others if _may_answer(found, "process_exception")]
 
 
 def _order(installed: list[tuple[str, Any]]) -> Iterator[CheckMessage]:
-    places = [place for place, (_, middleware) in enumerate(installed) if _is_a(middleware, IdempotencyMiddleware)]
+    places = [
+        place
+        for place, (_, middleware) in enumerate(installed)
+        if _is_a(middleware, IdempotencyMiddleware)
+    ]
     if not places:
         return
     if len(places) > 1:
@@ -71,15 +79,20 @@ def _order(installed: list[tuple[str, Any]]) -> Iterator[CheckMessage]:
 
 
 def _may_answer(middleware: Any, hook: str) -> bool:
-    """May a middleware's hook respond, or raise to refuse? One that only observes, such as a counter, does neither.
+    """May a middleware's hook respond, or raise to refuse?
 
-    Judged by its source, which returns nothing and raises nothing. A hook without readable source may respond.
+    One that only observes, such as a counter, does neither.
+
+    Judged by its source, which returns nothing and raises nothing. A hook without readable source
+    may respond.
     """
     method = getattr(middleware, hook, None) if inspect.isclass(middleware) else None
     if method is None:
         return False
     tree = _tree_of(method)
-    return tree is None or any(isinstance(node, ast.Raise) or _returns_something(node) for node in ast.walk(tree))
+    return tree is None or any(
+        isinstance(node, ast.Raise) or _returns_something(node) for node in ast.walk(tree)
+    )
 
 
 def _tree_of(function: Any) -> ast.Module | None:
@@ -99,9 +112,13 @@ def _returns_something(node: ast.AST) -> bool:
 
 
 def _authenticates(middleware: Any) -> bool:
-    """Is it Django's AuthenticationMiddleware? Compared by name: importing it needs django.contrib.auth installed."""
+    """Is it Django's AuthenticationMiddleware?
+
+    Compared by name: importing it needs django.contrib.auth installed.
+    """
     return inspect.isclass(middleware) and any(
-        f"{base.__module__}.{base.__qualname__}" == "django.contrib.auth.middleware.AuthenticationMiddleware"
+        f"{base.__module__}.{base.__qualname__}"
+        == "django.contrib.auth.middleware.AuthenticationMiddleware"
         for base in middleware.__mro__
     )
 

@@ -35,15 +35,21 @@ class E035(Finding):
 
 
 class E133(Finding):
-    """%(view)s has steps (undo_on) and store_body=False, and a step's result is stored until the operation has ended.
+    """%(view)s has steps (undo_on) and store_body=False, and a step's result is stored until the
+    operation has ended.
 
-    Type "ENCRYPTION_KEYS", so that it is stored sealed; or leave undo_on or store_body out of the policy of
-    %(view)s.
+    Type "ENCRYPTION_KEYS", so that it is stored sealed; or leave undo_on or store_body out of the
+    policy of %(view)s.
     """
 
 
-def policy_errors(name: str, policy: Policy, *, coroutine: type[Finding] | None) -> Iterator[CheckMessage]:
-    """Yield what is wrong with the policy of a view. `coroutine`: what is wrong with "atomic", for one that is async."""
+def policy_errors(
+    name: str, policy: Policy, *, coroutine: type[Finding] | None
+) -> Iterator[CheckMessage]:
+    """Yield what is wrong with the policy of a view.
+
+    `coroutine`: what is wrong with "atomic", for one that is async.
+    """
     try:
         plan = plan_of(policy)
         plan.compile()
@@ -54,32 +60,43 @@ def policy_errors(name: str, policy: Policy, *, coroutine: type[Finding] | None)
         yield coroutine(view=name)
     yield from unsealed_steps(name, policy, plan.terms)
     if (plan.terms.fresh_keys or plan.terms.suspect) is not None:
-        yield from import_string("django_idempotency.contrib.screening.checks.problems")(name, plan.terms)
+        yield from import_string("django_idempotency.contrib.screening.checks.problems")(
+            name, plan.terms
+        )
 
 
 def unsealed_steps(name: str, policy: Policy, terms: Resolved) -> Iterator[CheckMessage]:
-    """Find steps whose results would be stored, if only for a while, under a policy that stores none."""
+    """Find steps whose results would be stored, if only for a while, under a policy that stores
+    none.
+    """
     leases = terms.guarantee is Guarantee.LEASE
-    if leases and policy.given().get("undo_on") and not terms.store_body and not conf.get("ENCRYPTION_KEYS"):
+    if (
+        leases
+        and policy.given().get("undo_on")
+        and not terms.store_body
+        and not conf.get("ENCRYPTION_KEYS")
+    ):
         yield E133(view=name)
 
 
-# ---------------------------------------------------------------------------------------------------- guarded functions
+# -------------------------------------------------------------------------------- guarded functions
 
 
 class W064(Finding):
-    """%(count)s guarded functions are named %(name)s in the store: a call of one may return another's result.
+    """%(count)s guarded functions are named %(name)s in the store: a call of one may return
+    another's result.
 
-    Type a different key_prefix="…" for each. If they are variants of one function, such as an async one,
-    %(silence)s.
+    Type a different key_prefix="…" for each. If they are variants of one function, such as an async
+    one, %(silence)s.
     """
 
 
 class W066(Finding):
-    """%(name)s is a method of the model %(model)s, keyed by all its arguments, but not by self: a call on one row may
-    return the result of a call on another.
+    """%(name)s is a method of the model %(model)s, keyed by all its arguments, but not by self: a
+    call on one row may return the result of a call on another.
 
-    Pass what distinguishes the rows as an argument, such as the primary key, and type key="…" with its name.
+    Pass what distinguishes the rows as an argument, such as the primary key, and type key="…" with
+    its name.
     """
 
 
@@ -103,7 +120,9 @@ def check_functions(**_: Any) -> Iterator[CheckMessage]:
 
 
 def _model_of(function: Callable[..., Any]) -> type[Model] | None:
-    """Return the model that a function is a method of, by qualified name; `None` without one, or without `self`."""
+    """Return the model that a function is a method of, by qualified name; `None` without one, or
+    without `self`.
+    """
     if next(iter(inspect.signature(function).parameters), "") != "self":
         return None
     place: Any = sys.modules.get(function.__module__)

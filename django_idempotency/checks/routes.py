@@ -23,7 +23,16 @@ from ..stores.check_messages import Finding, and_more, shown, type_named
 from .middleware import guards_every_view
 from .policies import policy_errors
 from .settings import after_settings
-from .urlconf import are_exempt, has_operations, is_rest, name_of, open_handlers, policies, routes, views
+from .urlconf import (
+    are_exempt,
+    has_operations,
+    is_rest,
+    name_of,
+    open_handlers,
+    policies,
+    routes,
+    views,
+)
 
 
 class E030(Finding):
@@ -36,8 +45,8 @@ class E030(Finding):
 class E031(Finding):
     """%(view)s passes its guard by: %(problem)s
 
-    Put IdempotentViewMixin first in its bases. Such a class raises as it is made, unless a base of it has an
-    __init_subclass__() that does not call super().
+    Put IdempotentViewMixin first in its bases. Such a class raises as it is made, unless a base of
+    it has an __init_subclass__() that does not call super().
     """
 
 
@@ -49,11 +58,11 @@ class E032(Finding):
 
 
 class E033(Finding):
-    """The as_view() of %(view)s is wrapped in another decorator in the URLconf, which IdempotencyMiddleware must not
-    skip. A request with a key raises.
+    """The as_view() of %(view)s is wrapped in another decorator in the URLconf, which
+    IdempotencyMiddleware must not skip. A request with a key raises.
 
-    Put IdempotentViewMixin first in the bases of %(name)s, or @idempotency_exempt on it; or name it in EXEMPT, if
-    it is not yours.
+    Put IdempotentViewMixin first in the bases of %(name)s, or @idempotency_exempt on it; or name it
+    in EXEMPT, if it is not yours.
     """
 
 
@@ -65,11 +74,11 @@ class E034(Finding):
 
 
 class E036(Finding):
-    """%(view)s has %(attribute)s = Policy(…), which nobody reads: it has neither IdempotentViewMixin nor
-    @idempotent(), so that policy guards nothing.
+    """%(view)s has %(attribute)s = Policy(…), which nobody reads: it has neither
+    IdempotentViewMixin nor @idempotent(), so that policy guards nothing.
 
-    Put IdempotentViewMixin first in the bases of a REST framework view, and type idempotency = Policy(…); on another
-    view, put @idempotent(…) on the class, with the fields of that policy.
+    Put IdempotentViewMixin first in the bases of a REST framework view, and type idempotency =
+    Policy(…); on another view, put @idempotent(…) on the class, with the fields of that policy.
     """
 
 
@@ -81,17 +90,20 @@ class E038(Finding):
 
 
 class E039(Finding):
-    """%(view)s has a guard that guards nothing: it takes %(taken)s, and its policy guards %(guarded)s.
+    """%(view)s has a guard that guards nothing: it takes %(taken)s, and its policy guards
+    %(guarded)s.
 
-    Let the view take a method that is guarded; or type methods=[…] in its policy with unsafe methods that it takes; or
-    take the guard away.
+    Let the view take a method that is guarded; or type methods=[…] in its policy with unsafe
+    methods that it takes; or take the guard away.
     """
 
 
 class E067(Finding):
-    """%(view)s has async handlers, which Django REST framework does not await: a request with a key raises.
+    """%(view)s has async handlers, which Django REST framework does not await: a request with a key
+    raises.
 
-    Use the APIView of adrf and type idempotency = Policy(guarantee="lease"), or make the handlers sync.
+    Use the APIView of adrf and type idempotency = Policy(guarantee="lease"), or make the handlers
+    sync.
     """
 
 
@@ -103,20 +115,22 @@ class E069(Finding):
 
 
 class E071(Finding):
-    """%(view)s is an async REST framework view: no transaction can cover it, so it cannot be "atomic", and
-    IdempotencyMiddleware cannot guard it. A request with a key raises.
+    """%(view)s is an async REST framework view: no transaction can cover it, so it cannot be
+    "atomic", and IdempotencyMiddleware cannot guard it. A request with a key raises.
 
-    Put IdempotentViewMixin first in its bases and type idempotency = Policy(guarantee="lease"), or put
-    @idempotency_exempt on it.
+    Put IdempotentViewMixin first in its bases and type idempotency = Policy(guarantee="lease"), or
+    put @idempotency_exempt on it.
     """
 
 
 class E072(Finding):
-    """%(view)s is wrapped in another decorator in the URLconf, around which ATOMIC_REQUESTS opens a transaction. Its
-    lease would be settled inside that transaction, so a request with a key raises LeaseInTransaction.
+    """%(view)s is wrapped in another decorator in the URLconf, around which ATOMIC_REQUESTS opens a
+    transaction. Its lease would be settled inside that transaction, so a request with a key raises
+    LeaseInTransaction.
 
-    Put the decorator on the class: @method_decorator(…, name="dispatch"). On a function, put @idempotent() above
-    the decorator if it does not check access; or put @transaction.non_atomic_requests above all of them.
+    Put the decorator on the class: @method_decorator(…, name="dispatch"). On a function, put
+    @idempotent() above the decorator if it does not check access; or put
+    @transaction.non_atomic_requests above all of them.
     """
 
 
@@ -128,30 +142,30 @@ class W071(Finding):
 
 
 class W076(Finding):
-    """%(view)s is wrapped in another decorator in the URLconf, around which ATOMIC_REQUESTS opens a transaction. The
-    claim of a request with a key joins it: duplicates wait until it ends, and a crash leaves no trace of an
-    attempt.
+    """%(view)s is wrapped in another decorator in the URLconf, around which ATOMIC_REQUESTS opens a
+    transaction. The claim of a request with a key joins it: duplicates wait until it ends, and a
+    crash leaves no trace of an attempt.
 
-    Put the decorator on the class: @method_decorator(…, name="dispatch"). On a function, put @idempotent() above
-    the decorator if it does not check access; or %(silence)s.
+    Put the decorator on the class: @method_decorator(…, name="dispatch"). On a function, put
+    @idempotent() above the decorator if it does not check access; or %(silence)s.
     """
 
 
 class W135(Finding):
-    """%(layer)s, a decorator above the @idempotent() of %(view)s%(others)s, runs outside the transaction of
-    ATOMIC_REQUESTS, with a key and without.
+    """%(layer)s, a decorator above the @idempotent() of %(view)s%(others)s, runs outside the
+    transaction of ATOMIC_REQUESTS, with a key and without.
 
-    If it writes or locks rows, type with transaction.atomic(): in it; or, if it does not check access, put
-    @idempotent() above it. Otherwise %(silence)s.
+    If it writes or locks rows, type with transaction.atomic(): in it; or, if it does not check
+    access, put @idempotent() above it. Otherwise %(silence)s.
     """
 
 
 class W140(Finding):
-    """%(view)s is open to clients without a user (AllowAny), and its policy refuses their keys: each request that has
-    one gets 400 scope-required.
+    """%(view)s is open to clients without a user (AllowAny), and its policy refuses their keys:
+    each request that has one gets 400 scope-required.
 
-    Type permission_classes = [IsAuthenticated]; or Policy(scope="…", …), which names the owner of a key, or
-    Policy(anonymous="shared", …).
+    Type permission_classes = [IsAuthenticated]; or Policy(scope="…", …), which names the owner of a
+    key, or Policy(anonymous="shared", …).
     """
 
 
@@ -170,10 +184,13 @@ def check_routes(**_: Any) -> Iterator[CheckMessage]:
             above[layer].append(view)
         messages = [*own_problems(callback, view)]
         if under_middleware and not route_of(callback, "").exempt and not are_exempt(leading):
-            for policy in {id(found): found for found, *_ in (route.by_middleware() for route in leading)}.values():
+            for policy in {
+                id(found): found for found, *_ in (route.by_middleware() for route in leading)
+            }.values():
                 messages += middleware_problems(callback, view, policy)
         for message in messages:
-            found.setdefault(f"{message.id} {message.msg.replace(path, '')}", message)  # report a class once
+            # Report a class once.
+            found.setdefault(f"{message.id} {message.msg.replace(path, '')}", message)
     yield from found.values()
     if under_middleware:
         yield from _exemptions()
@@ -184,7 +201,10 @@ def check_routes(**_: Any) -> Iterator[CheckMessage]:
 def _exemptions() -> Iterator[CheckMessage]:
     """Find entries of EXEMPT that match no route."""
     every = list(routes())
-    close = next((f"namespace:{route.namespaces[0]}" for route in every if route.namespaces), "path:/webhooks/")
+    close = next(
+        (f"namespace:{route.namespaces[0]}" for route in every if route.namespaces),
+        "path:/webhooks/",
+    )
     for exemption in exemptions():
         if all(route.covered_by(exemption) is False for route in every):
             yield W071(entry=shown(exemption.text), close=close)
@@ -215,7 +235,10 @@ def _idle(callback: Any, view: str) -> Iterator[CheckMessage]:
 
 
 def _its_own(callback: Any) -> list[Policy | None]:
-    """Return the policy that is on a view itself. One that its class has inherited, or of a ViewSet, is for others, too."""
+    """Return the policy that is on a view itself.
+
+    One that its class has inherited, or of a ViewSet, is for others, too.
+    """
     cls = view_class(callback)
     if hasattr(callback, "actions"):
         return []
@@ -224,7 +247,9 @@ def _its_own(callback: Any) -> list[Policy | None]:
 
 def _unread(callback: Any, cls: type[Any], view: str) -> Iterator[CheckMessage]:
     """Find a policy among the attributes of a class that has no guard to read it."""
-    if hasattr(cls, "get_idempotency_policy") or any(mark_of(each).policy is not None for each in carriers(callback)):
+    if hasattr(cls, "get_idempotency_policy") or any(
+        mark_of(each).policy is not None for each in carriers(callback)
+    ):
         return
     for base in cls.__mro__:
         for name, value in vars(base).items():
@@ -243,24 +268,43 @@ def refuses_its_clients(callback: Any, policy: Policy) -> bool:
     """Is a DRF view open to clients without a user, although its policy refuses their keys?"""
     if hasattr(callback, "__wrapped__"):  # by a decorator that may require a user
         return False
-    if not is_rest(callback) or conf.field(policy, "scope") is not None or conf.field(policy, "anonymous") != "refuse":
+    if (
+        not is_rest(callback)
+        or conf.field(policy, "scope") is not None
+        or conf.field(policy, "anonymous") != "refuse"
+    ):
         return False
-    from rest_framework.permissions import AllowAny  # not above: needs DRF, which such a class has loaded
+    # Not above: needs DRF, which such a class has loaded.
+    from rest_framework.permissions import (
+        AllowAny,
+    )
     from rest_framework.views import APIView
 
     cls: Any = view_class(callback)
     asked = getattr(callback, "initkwargs", {}).get("permission_classes", cls.permission_classes)
-    return cls.get_permissions is APIView.get_permissions and all(each is AllowAny for each in asked)
+    return cls.get_permissions is APIView.get_permissions and all(
+        each is AllowAny for each in asked
+    )
 
 
 def _in_atomic_requests(callback: Any) -> bool:
     left = non_atomic_aliases(callback)
-    return any(settings["ATOMIC_REQUESTS"] and alias not in left for alias, settings in connections.settings.items())
+    return any(
+        settings["ATOMIC_REQUESTS"] and alias not in left
+        for alias, settings in connections.settings.items()
+    )
 
 
 def _outside_transactions(callback: Any) -> str | None:
-    """Name the decorator above ours, if any, that our view has taken out of ATOMIC_REQUESTS. Django's write nothing."""
-    if is_rest(callback) or not isinstance(excluded_aliases(callback), AllAliases) or not _in_atomic_requests(callback):
+    """Name the decorator above ours, if any, that our view has taken out of ATOMIC_REQUESTS.
+
+    Django's write nothing.
+    """
+    if (
+        is_rest(callback)
+        or not isinstance(excluded_aliases(callback), AllAliases)
+        or not _in_atomic_requests(callback)
+    ):
         return None
     for layer in layers_of(callback):
         module = getattr(layer, "__globals__", {}).get("__name__", "")
@@ -277,7 +321,7 @@ def refusals(callback: Any, view: str) -> Iterator[CheckMessage]:
         yield E069(view=view, problem=refusal)
 
 
-# ---------------------------------------------------------------------------------------------------------- classes
+# ------------------------------------------------------------------------------------------ classes
 
 
 def _class(callback: Any, view: str) -> Iterator[CheckMessage]:
@@ -286,7 +330,11 @@ def _class(callback: Any, view: str) -> Iterator[CheckMessage]:
     if hasattr(cls, "get_idempotency_policy"):
         yield from _mixin(callback, cls, view)
     yield from _unread(callback, cls, view)
-    if is_rest(callback) and is_unawaited(cls, getattr(callback, "actions", None)) and _guards_inside(callback):
+    if (
+        is_rest(callback)
+        and is_unawaited(cls, getattr(callback, "actions", None))
+        and _guards_inside(callback)
+    ):
         yield E067(view=view)
     if any(s["ATOMIC_REQUESTS"] for s in connections.settings.values()) and any(
         mark_of(below_api_view(each)).policy is not None for each in carriers(callback)
@@ -297,14 +345,21 @@ def _class(callback: Any, view: str) -> Iterator[CheckMessage]:
 
 
 def _inside_djangos(callback: Any, cls: type[Any], view: str) -> Iterator[CheckMessage]:
-    """Find a guarded DRF view whose transaction is opened by Django, because the view is wrapped."""
-    from ..rest_framework.guarding import GuardedView  # not above: needs DRF, which such a class has loaded
+    """Find a guarded DRF view whose transaction is opened by Django, because the view is
+    wrapped.
+    """
+    # Not above: needs DRF, which such a class has loaded.
+    from ..rest_framework.guarding import (
+        GuardedView,
+    )
 
     guarded = hasattr(cls, "get_idempotency_policy") or mark_of(callback).policy is not None
     if not guarded or isinstance(callback, GuardedView):
         return
     if _in_atomic_requests(callback):
-        leases = any(conf.field(policy, "guarantee") == Guarantee.LEASE for policy in policies(callback))
+        leases = any(
+            conf.field(policy, "guarantee") == Guarantee.LEASE for policy in policies(callback)
+        )
         yield (E072 if leases else W076)(view=view)
 
 
@@ -333,7 +388,7 @@ def _mixin(callback: Any, cls: type[Any], view: str) -> Iterator[CheckMessage]:
         yield E038(view=view, found=type_named(policy))
 
 
-# ---------------------------------------------------------------------------------------------- under the middleware
+# ----------------------------------------------------------------------------- under the middleware
 
 
 def middleware_problems(callback: Any, view: str, policy: Policy) -> Iterator[CheckMessage]:
@@ -348,7 +403,10 @@ def middleware_problems(callback: Any, view: str, policy: Policy) -> Iterator[Ch
         if iscoroutinefunction(callback):
             yield E071(view=view)
             return
-        from ..rest_framework.view_adapter import is_undecorated  # not above: needs DRF, which such a class has loaded
+        # Not above: needs DRF, which such a class has loaded.
+        from ..rest_framework.view_adapter import (
+            is_undecorated,
+        )
 
         if not is_undecorated(callback):
             yield E033(view=view, name=cls.__name__)

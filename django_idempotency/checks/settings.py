@@ -73,9 +73,11 @@ class E043(Finding):
 
 
 class E044(Finding):
-    """The environment has IDEMPOTENCY_DISABLED=%(value)s, which means neither yes nor no: guarded code raises.
+    """The environment has IDEMPOTENCY_DISABLED=%(value)s, which means neither yes nor no: guarded
+    code raises.
 
-    Type IDEMPOTENCY_DISABLED=1 to disable idempotency, IDEMPOTENCY_DISABLED=0 or nothing to enable it.
+    Type IDEMPOTENCY_DISABLED=1 to disable idempotency, IDEMPOTENCY_DISABLED=0 or nothing to enable
+    it.
     """
 
 
@@ -87,7 +89,8 @@ class W059(Finding):
 
 
 class E064(Finding):
-    """IDEMPOTENCY["SCOPE"] is "django_idempotency.scopes.session", which cannot tell guests apart: %(problem)s.
+    """IDEMPOTENCY["SCOPE"] is "django_idempotency.scopes.session", which cannot tell guests apart:
+    %(problem)s.
 
     Type %(fix)s, or "SCOPE": the dotted path of a function of your own.
     """
@@ -103,14 +106,14 @@ class E068(Finding):
 class E087(Finding):
     """The settings contradict each other: %(problem)s
 
-    Type other values in IDEMPOTENCY: a field that is named here is the setting of that name in capitals, such as "TTL" for
-    ttl.
+    Type other values in IDEMPOTENCY: a field that is named here is the setting of that name in
+    capitals, such as "TTL" for ttl.
     """
 
 
 class W087(Finding):
-    """IDEMPOTENCY["HEADER"] = %(value)s counts for the profile "default" only: "%(name)s" has its key in the
-    %(carrier)s %(field)s.
+    """IDEMPOTENCY["HEADER"] = %(value)s counts for the profile "default" only: "%(name)s" has its
+    key in the %(carrier)s %(field)s.
 
     Take "HEADER" out. To change the name, type "PROFILE":
     dataclasses.replace(django_idempotency.contrib.dialects.PROFILES["%(name)s"], field=…).
@@ -120,13 +123,14 @@ class W087(Finding):
 class E090(Finding):
     """IDEMPOTENCY["METRICS"] = %(value)s measures nothing: %(problem)s.
 
-    Type "METRICS": "prometheus" or "opentelemetry", the dotted path of a subclass of Meter, or a list of these; or
-    leave it out.
+    Type "METRICS": "prometheus" or "opentelemetry", the dotted path of a subclass of Meter, or a
+    list of these; or leave it out.
     """
 
 
 class E110(Finding):
-    """IDEMPOTENCY["%(name)s"] is for the app "%(app)s", which INSTALLED_APPS does not have: nothing is done.
+    """IDEMPOTENCY["%(name)s"] is for the app "%(app)s", which INSTALLED_APPS does not have: nothing
+    is done.
 
     Add "%(app)s" to INSTALLED_APPS, and type python manage.py migrate; or leave "%(name)s" out.
     """
@@ -139,18 +143,33 @@ _KEPT_SESSIONS = 'SESSION_ENGINE = "django.contrib.sessions.backends.db"'
 
 
 def check_settings(**_: Any) -> list[CheckMessage]:
-    """Check IDEMPOTENCY, its stores and the environment: each setting alone, and then what they say together."""
+    """Check IDEMPOTENCY, its stores and the environment: each setting alone, and then what they say
+    together.
+    """
     found = getattr(django_settings, conf.NAME, None)
     astray = [*_environment(), *_astray()]
     if found is not None and not isinstance(found, dict):
         return [*astray, E001(found=type_named(found))]
-    wrong = [*astray, *_names(found or {}), *_values(), *_fields(), *_metrics(), *_exemptions(), *_routes()]
+    wrong = [
+        *astray,
+        *_names(found or {}),
+        *_values(),
+        *_fields(),
+        *_metrics(),
+        *_exemptions(),
+        *_routes(),
+    ]
     wrong += [*_encryption()] or check_stores()  # without its keys no store can be built
     return [*(wrong or _together()), *_header()]
 
 
-def after_settings(check: Callable[..., Iterator[CheckMessage]]) -> Callable[..., list[CheckMessage]]:
-    """Let a check run once the settings are in order, which it reads. What is wrong with them is reported once."""
+def after_settings(
+    check: Callable[..., Iterator[CheckMessage]],
+) -> Callable[..., list[CheckMessage]]:
+    """Let a check run once the settings are in order, which it reads.
+
+    What is wrong with them is reported once.
+    """
 
     @functools.wraps(check)
     def checked(**given: Any) -> list[CheckMessage]:
@@ -165,9 +184,15 @@ def check_scope(**_: Any) -> Iterator[CheckMessage]:
     if conf.imported("SCOPE") is not scopes.session:
         return
     if django_settings.SESSION_ENGINE == _COOKIES:
-        yield E064(problem=f"SESSION_ENGINE is {shown(_COOKIES)}, whose keys change", fix=_KEPT_SESSIONS)
-    elif not any(path.endswith("SessionMiddleware") for path in django_settings.MIDDLEWARE):  # the project's own, too
-        yield E064(problem="MIDDLEWARE has no SessionMiddleware", fix=f'"{_SESSIONS}" in MIDDLEWARE')
+        yield E064(
+            problem=f"SESSION_ENGINE is {shown(_COOKIES)}, whose keys change", fix=_KEPT_SESSIONS
+        )
+    elif not any(
+        path.endswith("SessionMiddleware") for path in django_settings.MIDDLEWARE
+    ):  # the project's own, too
+        yield E064(
+            problem="MIDDLEWARE has no SessionMiddleware", fix=f'"{_SESSIONS}" in MIDDLEWARE'
+        )
 
 
 def check_environment(**_: Any) -> list[CheckMessage]:
@@ -186,7 +211,9 @@ def _environment() -> Iterator[CheckMessage]:
 
 
 def _astray() -> Iterator[CheckMessage]:
-    """Find settings beside IDEMPOTENCY that are meant for it: IDEMPOTENCY_REQUIRED, or a dict of another name."""
+    """Find settings beside IDEMPOTENCY that are meant for it: IDEMPOTENCY_REQUIRED, or a dict of
+    another name.
+    """
     for name in dir(django_settings):
         if name == conf.NAME or not name.isupper() or "IDEMPOTEN" not in name:
             continue
@@ -201,14 +228,21 @@ def _astray() -> Iterator[CheckMessage]:
 def _names(declared: Mapping[Any, Any]) -> Iterator[CheckMessage]:
     for name in declared:
         if name not in conf.DEFAULTS:
-            yield E002(name=name, close=closest(str(name).upper(), conf.DEFAULTS), known=", ".join(conf.DEFAULTS))
+            yield E002(
+                name=name,
+                close=closest(str(name).upper(), conf.DEFAULTS),
+                known=", ".join(conf.DEFAULTS),
+            )
         elif (
-            declared[name] and name in conf.SETTINGS and (app := conf.SETTINGS[name].app) and not apps.is_installed(app)
+            declared[name]
+            and name in conf.SETTINGS
+            and (app := conf.SETTINGS[name].app)
+            and not apps.is_installed(app)
         ):
             yield E110(name=name, app=app)
 
 
-# ------------------------------------------------------------------------------------------------------- each alone
+# --------------------------------------------------------------------------------------- each alone
 
 
 def _values() -> Iterator[CheckMessage]:
@@ -225,7 +259,10 @@ def senseless(name: str, expected: str) -> CheckMessage:
     secret = name in conf.SETTINGS and conf.SETTINGS[name].secret
     value, default = conf.get(name), repr(conf.DEFAULTS[name]).replace("'", '"')
     return E003(
-        name=name, value=(type_named if secret else shown)(value), expected=f"{name} is {expected}", default=default
+        name=name,
+        value=(type_named if secret else shown)(value),
+        expected=f"{name} is {expected}",
+        default=default,
     )
 
 
@@ -241,7 +278,9 @@ def _fields() -> Iterator[CheckMessage]:
             yield senseless(name, of.expected)
         elif iscoroutinefunction(value) and field != "on_takeover":
             yield senseless(name, "a sync function; its coroutine would count as true")
-        elif isinstance(value, (str, Selector)) and field in SELECTING and value not in FINGERPRINTS:
+        elif (
+            isinstance(value, (str, Selector)) and field in SELECTING and value not in FINGERPRINTS
+        ):
             try:
                 wing("selecting").compiled(value)
             except ValueError as error:
@@ -249,7 +288,8 @@ def _fields() -> Iterator[CheckMessage]:
 
 
 def _metrics() -> Iterator[CheckMessage]:
-    if meters.problem:  # they were made when the process started: a second one might register its metrics twice
+    # They were made when the process started: a second one might register its metrics twice.
+    if meters.problem:
         yield E090(value=shown(conf.get("METRICS")), problem=meters.problem.rstrip("."))
 
 
@@ -260,7 +300,9 @@ def _encryption() -> Iterator[CheckMessage]:
 
 def _routes() -> Iterator[CheckMessage]:
     if (entries := conf.get("ROUTES")) != {}:
-        yield from import_string("django_idempotency.contrib.by_route.checks.check_entries")(entries)
+        yield from import_string("django_idempotency.contrib.by_route.checks.check_entries")(
+            entries
+        )
 
 
 def _exemptions() -> Iterator[CheckMessage]:
@@ -275,16 +317,24 @@ def _exemptions() -> Iterator[CheckMessage]:
             yield E068(problem=" ".join(str(error).split()).rstrip("."))
 
 
-# ---------------------------------------------------------------------------------------------------------- together
+# ----------------------------------------------------------------------------------------- together
 
 
 def _together() -> Iterator[CheckMessage]:
-    """Compile the settings as a policy that gives every field, and what they leave to policies of either guarantee."""
+    """Compile the settings as a policy that gives every field, and what they leave to policies of
+    either guarantee.
+    """
     try:
         for guarantee in Guarantee:
             conf.resolve(Policy(guarantee=guarantee))
-        own = {field: conf.imported(field.upper()) for field in FIELDS if field.upper() in conf.project_settings()}
-        if (problem := contradiction(own, lambda field: FIELDS[field].default, Place.SETTINGS)) is not None:
+        own = {
+            field: conf.imported(field.upper())
+            for field in FIELDS
+            if field.upper() in conf.project_settings()
+        }
+        if (
+            problem := contradiction(own, lambda field: FIELDS[field].default, Place.SETTINGS)
+        ) is not None:
             yield E087(problem=problem)
             return
         plan_of(WholePolicy(**{field: conf.imported(field.upper()) for field in FIELDS})).compile()

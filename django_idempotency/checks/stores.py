@@ -1,4 +1,7 @@
-"""Checks that every store can be built, on a supported database, from a driver and other stores. Nothing here connects."""
+"""Checks that every store can be built, on a supported database, from a driver and other stores.
+
+Nothing here connects.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,16 @@ from . import named
 class E010(Finding):
     """IDEMPOTENCY["STORES"] is malformed: %(problem)s.
 
-    Type "STORES": {"default": {"BACKEND": "django_idempotency.stores.orm.ORMStore", "OPTIONS": {"using":
-    "default"}}}.
+    Type "STORES": {"default": {"BACKEND": "django_idempotency.stores.orm.ORMStore", "OPTIONS":
+    {"using": "default"}}}.
     """
 
 
 class E011(Finding):
     """IDEMPOTENCY["STORES"]["%(alias)s"] has no usable BACKEND: %(error)s.
 
-    Type "BACKEND": "django_idempotency.stores.orm.ORMStore", or the dotted path of another BaseStore.
+    Type "BACKEND": "django_idempotency.stores.orm.ORMStore", or the dotted path of another
+    BaseStore.
     """
 
 
@@ -40,14 +44,16 @@ class E012(Finding):
 
 
 class E040(Finding):
-    """IDEMPOTENCY["STORES"]["%(alias)s"] is a %(backend)s, and its driver %(driver)s is not installed.
+    """IDEMPOTENCY["STORES"]["%(alias)s"] is a %(backend)s, and its driver %(driver)s is not
+    installed.
 
     Type python -m pip install "django-idempotency[%(extra)s]".
     """
 
 
 class E041(Finding):
-    """IDEMPOTENCY["STORES"]["%(alias)s"] has %(value)s as its "%(name)s", which is not possible: %(problem)s.
+    """IDEMPOTENCY["STORES"]["%(alias)s"] has %(value)s as its "%(name)s", which is not possible:
+    %(problem)s.
 
     Type "%(name)s": "%(close)s"%(added)s.
     """
@@ -119,7 +125,8 @@ def _store(alias: str, entry: Mapping[str, Any]) -> Iterator[CheckMessage]:
     try:
         store = stores[alias]
     except Exception as error:  # noqa: BLE001 - the same
-        if all(built(name) is not None for name in nested[alias].values()):  # else it is reported under its own alias
+        # Else it is reported under its own alias.
+        if all(built(name) is not None for name in nested[alias].values()):
             takes = ", ".join(inspect.signature(backend).parameters) or "nothing"
             cause = error.__cause__ or error
             yield E012(alias=alias, error=one_line(cause), backend=backend.__name__, takes=takes)
@@ -128,30 +135,45 @@ def _store(alias: str, entry: Mapping[str, Any]) -> Iterator[CheckMessage]:
     for layer in [store] if backend.nested else layers(store):
         yield from layer.check(alias)
     # Of any stores with a "front".
-    yield from named("django_idempotency.stores.layered.checks.check_front")(alias=alias, nested=nested, built=built)
+    yield from named("django_idempotency.stores.layered.checks.check_front")(
+        alias=alias, nested=nested, built=built
+    )
 
 
-def _missing_driver(alias: str, backend: type[BaseStore], options: Mapping[str, Any]) -> Iterator[CheckMessage]:
+def _missing_driver(
+    alias: str, backend: type[BaseStore], options: Mapping[str, Any]
+) -> Iterator[CheckMessage]:
     driver, extra = backend.driver or ("", "")
     if driver and not options.get("client") and find_spec(driver) is None:
         yield E040(alias=alias, backend=backend.__name__, driver=driver, extra=extra)
 
 
-# ------------------------------------------------------------------------------------------------------ nested stores
+# ------------------------------------------------------------------------------------ nested stores
 
 
 def _nested(alias: str, backend: type[BaseStore], nested: Nested) -> Iterator[CheckMessage]:
     """Find the aliases that a store cannot be around."""
     for name, value in nested[alias].items():
         if (problem := _problem(alias, backend, name, value, nested)) is not None:
-            others = [other for other in nested if other not in nested[alias].values() and _is_sound(built(other))]
-            usable = [other for other in others if _problem(alias, backend, name, other, nested) is None]
+            others = [
+                other
+                for other in nested
+                if other not in nested[alias].values() and _is_sound(built(other))
+            ]
+            usable = [
+                other for other in others if _problem(alias, backend, name, other, nested) is None
+            ]
             facts = {"close": closest(value, usable), "added": ""} if usable else _addition(name)
             yield E041(alias=alias, name=name, value=shown(value), problem=problem, **facts)
 
 
-def _problem(alias: str, backend: type[BaseStore], name: str, value: str, nested: Nested) -> str | None:
-    """Return why an alias cannot be used there, or `None`. Another check reports one that cannot be built."""
+def _problem(
+    alias: str, backend: type[BaseStore], name: str, value: str, nested: Nested
+) -> str | None:
+    """Return why an alias cannot be used there, or `None`.
+
+    Another check reports one that cannot be built.
+    """
     if value not in nested:
         return '"STORES" has no such alias'
     if alias in _reached(value, nested):
@@ -174,6 +196,11 @@ def _is_sound(store: BaseStore | None) -> bool:
 
 
 def _addition(name: str) -> dict[str, str]:
-    close, kind, option = ("redis", "redis.Redis", "cache") if name == "front" else ("records", "orm.ORM", "using")
-    entry = f'{{"BACKEND": "django_idempotency.stores.{kind}Store", "OPTIONS": {{"{option}": "default"}}}}'
+    close, kind, option = (
+        ("redis", "redis.Redis", "cache") if name == "front" else ("records", "orm.ORM", "using")
+    )
+    entry = (
+        f'{{"BACKEND": "django_idempotency.stores.{kind}Store", "OPTIONS": {{"{option}": '
+        f'"default"}}}}'
+    )
     return {"close": close, "added": f', and add "{close}": {entry} to "STORES"'}

@@ -17,7 +17,15 @@ from ..core.policy import Policy
 from ..http.exemptions import Pattern, exemptions, within
 from ..http.kinds import kind_of
 from ..http.layers import cells_of, layers_of
-from ..http.markers import UNSAFE_HANDLERS, carriers, handler_of, mark_of, own_methods, required_methods, view_class
+from ..http.markers import (
+    UNSAFE_HANDLERS,
+    carriers,
+    handler_of,
+    mark_of,
+    own_methods,
+    required_methods,
+    view_class,
+)
 from ..http.plan import EVERY_VIEW, plan_of
 from ..http.views import own_policy, route_of
 from ..stores.check_messages import shown
@@ -25,7 +33,9 @@ from ..stores.check_messages import shown
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One pattern of the URLconf: its path from the root, the namespaces around it, its own name, and its view."""
+    """One pattern of the URLconf: its path from the root, the namespaces around it, its own name,
+    and its view.
+    """
 
     path: str
     namespaces: tuple[str, ...]
@@ -53,8 +63,9 @@ class Route:
         return None
 
     def by_middleware(self) -> tuple[Policy, str, list[str]]:
-        """Return the policy by which the middleware guards this route, the entry of ROUTES that it is from, "" if it is the
-        settings', and the entries that may cover some of its requests before that.
+        """Return the policy by which the middleware guards this route, the entry of ROUTES that it
+        is from, "" if it is the settings', and the entries that may cover some of its requests
+        before that.
         """
         perhaps: list[str] = []
         for pattern, policy in plan_of(EVERY_VIEW).routed:
@@ -64,9 +75,13 @@ class Route:
         return EVERY_VIEW, "", perhaps
 
     def _is_below(self, path: str) -> bool | None:
-        if within(self.head, path) and (self.head == self.path or self.head.startswith(f"{path.rstrip('/')}/")):
+        if within(self.head, path) and (
+            self.head == self.path or self.head.startswith(f"{path.rstrip('/')}/")
+        ):
             return True
-        may = self.head != self.path and f"{path.rstrip('/')}/".startswith(self.head.rpartition("/")[0])
+        may = self.head != self.path and f"{path.rstrip('/')}/".startswith(
+            self.head.rpartition("/")[0]
+        )
         return None if may else False
 
     @property
@@ -78,13 +93,16 @@ class Route:
 def routes() -> Iterator[Route]:
     """Yield every route of ROOT_URLCONF, in the order in which Django tries them.
 
-    What cannot be imported is left out: Django reports it. A URLconf that includes itself is entered once.
+    What cannot be imported is left out: Django reports it. A URLconf that includes itself is
+    entered once.
     """
     if getattr(settings, "ROOT_URLCONF", None):
         yield from _below(get_resolver(), "/", (), ())
 
 
-def _below(resolver: URLResolver, prefix: str, namespaces: tuple[str, ...], around: tuple[Any, ...]) -> Iterator[Route]:
+def _below(
+    resolver: URLResolver, prefix: str, namespaces: tuple[str, ...], around: tuple[Any, ...]
+) -> Iterator[Route]:
     name = resolver.urlconf_name
     identity = name if isinstance(name, str) else id(name)
     if identity in around:
@@ -99,7 +117,10 @@ def _below(resolver: URLResolver, prefix: str, namespaces: tuple[str, ...], arou
 
 
 def _part(pattern: Any) -> str:
-    """Return a pattern's part of the path. A regular expression is shown as it is, without its anchors."""
+    """Return a pattern's part of the path.
+
+    A regular expression is shown as it is, without its anchors.
+    """
     piece = str(getattr(pattern, "pattern", ""))
     regex = isinstance(getattr(pattern, "pattern", None), RegexPattern)
     return piece.removeprefix("^").removesuffix("$").removesuffix(r"\Z") if regex else piece
@@ -134,11 +155,14 @@ def is_rest(callback: Any) -> bool:
 def is_of_admin(callback: Any) -> bool:
     """Is it a view of Django's admin? People use it, and where it is, is not for everyone.
 
-    Its sites and model admins are around their views: as their owner, or in the closure of `admin_view()`.
+    Its sites and model admins are around their views: as their owner, or in the closure of
+    `admin_view()`.
     """
     for layer in layers_of(callback):
         for owner in (getattr(layer, "__self__", None), *cells_of(layer).values()):
-            if any(cls.__module__.startswith("django.contrib.admin.") for cls in type(owner).__mro__):
+            if any(
+                cls.__module__.startswith("django.contrib.admin.") for cls in type(owner).__mro__
+            ):
                 return True
     return False
 
@@ -169,17 +193,27 @@ def open_handlers(callback: Any) -> list[str]:
 
 
 def _responds_in_dispatch(cls: type[View]) -> bool:
-    """Does a class respond to every method in its `dispatch()`, as views of GraphQL and of JSON-RPC do?"""
-    if hasattr(cls, "initialize_request"):  # REST framework's: a ViewSet's handlers are those of its callback
+    """Does a class respond to every method in its `dispatch()`, as views of GraphQL and of JSON-RPC
+    do?
+    """
+    # REST framework's: a ViewSet's handlers are those of its callback.
+    if hasattr(cls, "initialize_request"):
         return False
     handled = any(hasattr(cls, name) for name in View.http_method_names if name != "options")
     return not handled and next(own_methods(cls, "dispatch"), None) is not None
 
 
 def policies(callback: Any) -> list[Policy]:
-    """Return the policies of a view's own guards. What `get_idempotency_policy()` decides per request is unknown."""
+    """Return the policies of a view's own guards.
+
+    What `get_idempotency_policy()` decides per request is unknown.
+    """
     found = [mark_of(view).policy for view in carriers(callback)]
     if hasattr(view_class(callback), "get_idempotency_policy"):
-        found += [own_policy(callback, name) for name in open_handlers(callback) if not route_of(callback, name).exempt]
+        found += [
+            own_policy(callback, name)
+            for name in open_handlers(callback)
+            if not route_of(callback, name).exempt
+        ]
     unique = {id(policy): policy for policy in found if isinstance(policy, Policy)}
     return list(unique.values())

@@ -1,7 +1,8 @@
 """One request to a guarded operation of a framework.
 
-The guard opens where the framework calls the function, and closes around the response. So it comes after the framework's authentication, throttling and validation, and includes everything that turns a result into a
-response: renderers, response schemas, exception handlers.
+The guard opens where the framework calls the function, and closes around the response. So it comes
+after the framework's authentication, throttling and validation, and includes everything that turns
+a result into a response: renderers, response schemas, exception handlers.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ from ..http.unguarded import areport_unguarded, note_unreached, report_unguarded
 from ..http.views import route_of
 from ..stores.lending import in_database_thread
 
-#: Errors in the function that the guard answers: derive() without a store, a query after the transaction was lost.
+#: Errors in the function that the guard answers: derive() without a store, a query after the
+#: transaction was lost.
 _OURS = (OperationUnknown, TransactionLost)
 
 
@@ -52,7 +54,9 @@ class OperationFinished(BaseException):
 
 
 class Stopped(BaseException):
-    """Carries a problem of the function out of the framework, so that none of its exception handlers turns it into a 500."""
+    """Carries a problem of the function out of the framework, so that none of its exception
+    handlers turns it into a 500.
+    """
 
     def __init__(self, problem: Problem) -> None:
         super().__init__()
@@ -77,7 +81,7 @@ class OperationCall:
         self._transactions = transactions_around(request)
         self._response: HttpResponseBase | None = None
 
-    # ------------------------------------------------------------------------------------------------- around the framework
+    # ------------------------------------------------------------------------- around the framework
 
     def run(self, operation: Callable[[], HttpResponseBase]) -> HttpResponseBase:
         """Run an operation, with the checks before it."""
@@ -144,14 +148,16 @@ class OperationCall:
         return stamp(self.request, response)
 
     def _judge(self, response: HttpResponseBase) -> None:
-        """Note the status of a keyed request that was responded to before its function was called."""
+        """Note the status of a keyed request that was responded to before its function was
+        called.
+        """
         request = self.request
         if self._reached or request.method in SAFE_METHODS:
             return
         if plan_of(self.policy).carries_key(request.META) and call_on(request) is None:
             note_unreached(request, response)
 
-    # ------------------------------------------------------------------------------------------- around the function
+    # -------------------------------------------------------------------------- around the function
 
     def enter(self, function: Callable[[], Any]) -> Any:
         """Open the guard, if the request carries a key, and call the function."""
@@ -196,7 +202,10 @@ class OperationCall:
         except _OURS as problem:
             raise (problem if self.call is None else Stopped(problem)) from problem
         except Exception as error:
-            if self.call is not None and (left := await self.call.course.aleft_by(error)) is not None:
+            if (
+                self.call is not None
+                and (left := await self.call.course.aleft_by(error)) is not None
+            ):
                 raise Stopped(left) from error
             raise
 
@@ -212,7 +221,9 @@ class OperationCall:
 
     def _call(self, keyed: Keyed, user: Any) -> Call | None:
         request, user = self.request, self.owner_of(user, keyed.plan.terms)
-        return call_of(request, keyed, user=user, source=request, non_atomic=non_atomic_aliases_of(request))
+        return call_of(
+            request, keyed, user=user, source=request, non_atomic=non_atomic_aliases_of(request)
+        )
 
     def _respond(self, problem: Problem) -> HttpResponseBase:
         """Return the response to a problem: from the framework, or a problem document."""
@@ -224,10 +235,12 @@ class OperationCall:
         handled = self.handled(problem)
         return await aproblem_response(problem, self.request) if handled is None else handled
 
-    # ------------------------------------------------------------------------------------------- what a framework says
+    # ------------------------------------------------------------------------ what a framework says
 
     def owner_of(self, user: Any, terms: Resolved) -> Any:
-        """Return whose a key is, as the framework has authenticated the request; `user` is the request's own."""
+        """Return whose a key is, as the framework has authenticated the request; `user` is the
+        request's own.
+        """
         return user
 
     def handled(self, problem: Problem) -> HttpResponseBase | None:
@@ -236,7 +249,9 @@ class OperationCall:
 
 
 class Transactions:
-    """The transactions of ATOMIC_REQUESTS around a guarded operation, opened as by Django, outside the project's decorators."""
+    """The transactions of ATOMIC_REQUESTS around a guarded operation, opened as by Django, outside
+    the project's decorators.
+    """
 
     def __init__(self, non_atomic: AbstractSet[str] = ALL_ALIASES) -> None:
         self._non_atomic = non_atomic
@@ -272,26 +287,36 @@ def transactions_around(request: HttpRequest) -> Transactions:
 
 
 def refuse_transaction(request: HttpRequest) -> None:
-    """Refuse to claim inside the transaction of ATOMIC_REQUESTS, which our view of the path leaves."""
+    """Refuse to claim inside the transaction of ATOMIC_REQUESTS, which our view of the path
+    leaves.
+    """
     callback = getattr(request.resolver_match, "func", None)
     left = excluded_aliases(callback)
     if not isinstance(left, AllAliases) and any(
-        settings["ATOMIC_REQUESTS"] and alias not in left for alias, settings in connections.settings.items()
+        settings["ATOMIC_REQUESTS"] and alias not in left
+        for alias, settings in connections.settings.items()
     ):
         raise ConfigurationError(
-            "This operation is inside the transaction of ATOMIC_REQUESTS. Use functools.wraps() in every decorator "
+            "This operation is inside the transaction of ATOMIC_REQUESTS. Use "
+            "functools.wraps() in every decorator "
             "around the views of the API."
         )
 
 
 def leaving(view: Callable[..., Any]) -> Callable[..., Any]:
-    """Let the view of guarded operations leave ATOMIC_REQUESTS, and open the same transactions itself."""
+    """Let the view of guarded operations leave ATOMIC_REQUESTS, and open the same transactions
+    itself.
+    """
 
     @functools.wraps(view)
     def leaving_view(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         policy = route_of(leaving_view, request.method or "").policy
         non_atomic = non_atomic_aliases(leaving_view)
-        with atomic_requests(non_atomic) if policy is None else Transactions(non_atomic).around(request, policy):
+        with (
+            atomic_requests(non_atomic)
+            if policy is None
+            else Transactions(non_atomic).around(request, policy)
+        ):
             response = view(request, *args, **kwargs)
         conclude(request, response)
         return response

@@ -16,7 +16,9 @@ from ..rest_framework.problems import IdempotencyException, has_own_handler
 
 
 class OwnView(APIView):
-    """A view of ours: the middleware neither guards it nor requires a key. It responds to our errors as a guard does."""
+    """A view of ours: the middleware neither guards it nor requires a key. It responds to our
+    errors as a guard does.
+    """
 
     policy = Policy()
     idempotency_mark = Mark(exempt=True)
@@ -24,12 +26,16 @@ class OwnView(APIView):
     def handle_exception(self, exc: Exception) -> Any:
         """Respond to one of our errors as a guard does."""
         if isinstance(exc, Problem):
-            return respond_to(self, IdempotencyException(exc, self.request._request), self.request._request)
+            return respond_to(
+                self, IdempotencyException(exc, self.request._request), self.request._request
+            )
         return super().handle_exception(exc)
 
 
 def respond_to(view: Any, exception: IdempotencyException, request: HttpRequest) -> Any:
-    """Return the response to a problem: from the project's exception handler, or a problem document."""
+    """Return the response to a problem: from the project's exception handler, or a problem
+    document.
+    """
     if not has_own_handler(view):
         return problem_response(exception.problem, request)
     note_problem(request, exception.problem)

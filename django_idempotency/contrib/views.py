@@ -20,7 +20,9 @@ from ..http.problems import problem_response
 
 @method_decorator(never_cache, name="dispatch")
 class OwnView(View):
-    """The middleware neither guards it nor requires a key. It responds to one of our errors with a problem document."""
+    """The middleware neither guards it nor requires a key. It responds to one of our errors with a
+    problem document.
+    """
 
     policy = Policy()
     idempotency_mark = Mark(exempt=True)

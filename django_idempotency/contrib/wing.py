@@ -1,4 +1,6 @@
-"""What the apps among the wings share: what is said of them in INSTALLED_APPS, and how their tables are purged."""
+"""What the apps among the wings share: what is said of them in INSTALLED_APPS, and how their tables
+are purged.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ TOGETHER = 1000
 
 
 class WingConfig(AppConfig):
-    """An app of `contrib/`, optional: installed beside `django_idempotency`. Paths are relative to its own."""
+    """An app of `contrib/`, optional: installed beside `django_idempotency`. Paths are relative to
+    its own.
+    """
 
     default_auto_field = "django.db.models.BigAutoField"
     #: The path of its system check, and that of the class of its extension; "": it has none.
@@ -47,7 +51,9 @@ class WingConfig(AppConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class Erased:
-    """What `idempotency_erase` has erased, or would erase, and what it has left since something holds it."""
+    """What `idempotency_erase` has erased, or would erase, and what it has left since something
+    holds it.
+    """
 
     #: A plural: "outgoing calls".
     kind: str
@@ -58,18 +64,33 @@ class Erased:
 
 
 class Housekeeping(Extension):
-    """An extension that stores what belongs to a person, or is sealed: what `idempotency_erase` and `idempotency_reseal` ask."""
+    """An extension that stores what belongs to a person, or is sealed: what `idempotency_erase` and
+    `idempotency_reseal` ask.
+    """
 
     def add_erase_arguments(self, parser: CommandParser) -> Iterable[str]:
-        """Add options that name what to erase, each with the default `None`. Return their names among the options."""
+        """Add options that name what to erase, each with the default `None`.
+
+        Return their names among the options.
+        """
         return ()
 
-    def erase(self, options: Mapping[str, Any], *, scopes: frozenset[str], size: int, dry: bool) -> Iterator[Erased]:
-        """Erase what the options name, and rows of these scopes, in batches of `size`. `dry`: only count."""
+    def erase(
+        self, options: Mapping[str, Any], *, scopes: frozenset[str], size: int, dry: bool
+    ) -> Iterator[Erased]:
+        """Erase what the options name, and rows of these scopes, in batches of `size`.
+
+        `dry`: only count.
+        """
         yield from ()
 
-    def reseal(self, store: BaseStore, *, size: int, dry: bool) -> Iterator[tuple[str, Counter[Any]]]:
-        """Write sealed values as they would be written now. Yield, for each batch, their plural and what became of them."""
+    def reseal(
+        self, store: BaseStore, *, size: int, dry: bool
+    ) -> Iterator[tuple[str, Counter[Any]]]:
+        """Write sealed values as they would be written now.
+
+        Yield, for each batch, their plural and what became of them.
+        """
         yield from ()
 
 
@@ -79,17 +100,22 @@ def housekeeping() -> list[Housekeeping]:
 
 
 def purging(kind: str, *due: Callable[[], Any]) -> Purging:
-    """Return what deletes the rows of some querysets, each made anew for each statement, in their order."""
+    """Return what deletes the rows of some querysets, each made anew for each statement, in their
+    order.
+    """
 
     def purge(*, limit: int) -> int:
         for rows in due:
             if found := list(rows().values_list("pk", flat=True)[: min(limit, TOGETHER)]):
                 with raced():
-                    rows().filter(pk__in=found).delete()  # is it still due? It may have begun anew meanwhile
+                    # Is it still due? It may have begun anew meanwhile.
+                    rows().filter(pk__in=found).delete()
                 return len(found)
         return 0
 
-    return Purging(kind=kind, purge=purge, due=lambda *, limit: sum(rows()[:limit].count() for rows in due))
+    return Purging(
+        kind=kind, purge=purge, due=lambda *, limit: sum(rows()[:limit].count() for rows in due)
+    )
 
 
 @contextmanager

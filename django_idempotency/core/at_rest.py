@@ -1,7 +1,8 @@
-"""How a record looks where it is kept, if that is not what a request sees: sealed, hashed or erased.
+"""How a record looks where it is kept, if that is not what a request sees: sealed, hashed or
+erased.
 
-A sealed response keeps its status; its headers and its body are bytes that only a key opens. One that nothing opens is
-read as done and not stored: its work does not run again.
+A sealed response keeps its status; its headers and its body are bytes that only a key opens. One
+that nothing opens is read as done and not stored: its work does not run again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from .failures import is_failure
 from .hashing import framed, octets
 from .records import CANCELLATIONS, MISSING, Outcome, OutcomeKind, kind_of
 
-#: The one header of a sealed response; its value holds the others. No header has a colon in its name.
+#: The one header of a sealed response; its value holds the others. No header has a colon in its
+#: name.
 SEALED: Final = ":sealed"
 #: What an erased record has in place of its scope and of its key.
 ERASED: Final = "#erased"
@@ -25,7 +27,9 @@ _ERASURE = ((":erased", "true"),)
 
 
 def hashed_scope(secret: str | bytes, scope: str) -> str:
-    """Return what is stored in place of a scope: the same for each of its keys, so that they can be found together."""
+    """Return what is stored in place of a scope: the same for each of its keys, so that they can be
+    found together.
+    """
     return scope if scope.startswith((ERASED, HASHED)) else _hashed(secret, b"scope", scope)
 
 
@@ -40,10 +44,14 @@ def _hashed(secret: str | bytes, kind: bytes, *texts: str) -> str:
 
 
 def erasure(outcome: Outcome | None) -> Outcome:
-    """Return what stays of a response after its data was erased: its status, or 410 if there was none."""
+    """Return what stays of a response after its data was erased: its status, or 410 if there was
+    none.
+    """
     if outcome in CANCELLATIONS:
         return outcome
-    return Outcome(status=410 if outcome is None else outcome.status, headers=_ERASURE, body=MISSING)
+    return Outcome(
+        status=410 if outcome is None else outcome.status, headers=_ERASURE, body=MISSING
+    )
 
 
 def is_sealed(outcome: Outcome | None) -> bool:
@@ -52,7 +60,10 @@ def is_sealed(outcome: Outcome | None) -> bool:
 
 
 def says_nothing(outcome: Outcome) -> bool:
-    """Is it one of our own marks, and not a response? Those are not sealed: they say the same of every key."""
+    """Is it one of our own marks, and not a response?
+
+    Those are not sealed: they say the same of every key.
+    """
     if outcome in CANCELLATIONS or outcome.headers == _ERASURE or is_failure(outcome):
         return True
     return kind_of(outcome) is OutcomeKind.HELD and outcome.body is MISSING

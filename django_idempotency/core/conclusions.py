@@ -1,34 +1,42 @@
-"""How a call ends, and what is written to its record then; and what a suspension, a claim and a renewal write.
+"""How a call ends, and what is written to its record then; and what a suspension, a claim and a
+renewal write.
 
-Two independent questions: is the response remembered, and are the work's writes committed? The table `CONCLUSIONS`
-answers both. It applies to the transaction that the guard began, which is recognised by its mark (`Guard.mark`). If
-that was ended or replaced meanwhile, the response is not remembered: the call ends as a failed one, and its caller gets
-`TransactionLost`. We never roll back a write that the project would have kept without us, except for 5xx (`RETURNED`).
-A returned 403 that counted a failed PIN must count: rolling it back would give an attacker endless tries.
+Two independent questions: is the response remembered, and are the work's writes committed? The
+table `CONCLUSIONS` answers both. It applies to the transaction that the guard began, which is
+recognised by its mark (`Guard.mark`). If that was ended or replaced meanwhile, the response is not
+remembered: the call ends as a failed one, and its caller gets `TransactionLost`. We never roll back
+a write that the project would have kept without us, except for 5xx (`RETURNED`). A returned 403
+that counted a failed PIN must count: rolling it back would give an attacker endless tries.
 
-A success is what is committed (`SUCCESSES`). A response below 400, or a function's result, whose transaction an error
-rolls back is neither sent nor remembered, although the work has caught that error: the caller gets `WritesRolledBack`.
-Without an error, `set_rollback(True)` is the project's word, such as a dry run: its response is sent, and forgotten.
+A success is what is committed (`SUCCESSES`). A response below 400, or a function's result, whose
+transaction an error rolls back is neither sent nor remembered, although the work has caught that
+error: the caller gets `WritesRolledBack`. Without an error, `set_rollback(True)` is the project's
+word, such as a dry run: its response is sent, and forgotten.
 
-An exception that becomes a response below 500 ends as that response, since an unguarded view keeps what it wrote before
-it raised. If the project uses ATOMIC_REQUESTS, Django rolls back at any exception, and so do we (`RAISED`).
+An exception that becomes a response below 500 ends as that response, since an unguarded view keeps
+what it wrote before it raised. If the project uses ATOMIC_REQUESTS, Django rolls back at any
+exception, and so do we (`RAISED`).
 
-A key is freed for another request only by proof that nothing was done, or by the project's word. The proofs are:
+A key is freed for another request only by proof that nothing was done, or by the project's word.
+The proofs are:
 
 - The work was not called: an exception before it (`withdrawn`), or a request that was screened out.
-- It was rolled back: by a 5xx or an exception in `atomic`. The key is bound to the same request, nevertheless. So it is
-  after a failed `lease`, which proves nothing: the retry is the next attempt, under the same derived keys.
+- It was rolled back: by a 5xx or an exception in `atomic`. The key is bound to the same request,
+  nevertheless. So it is after a failed `lease`, which proves nothing: the retry is the next
+  attempt, under the same derived keys.
 - The status is one of `DROPPED_STATUSES`, or not among those that the profile remembers.
-- It is a challenge: a refusal with `WWW-Authenticate` asks for the same request with credentials or a payment.
-- It is a refusal, and the work wrote nothing in the guarded database, as its server counts (`refusal_ending`). That is
-  asked where the policy says keep="written", and for keys that the project has chosen from the payload.
+- It is a challenge: a refusal with `WWW-Authenticate` asks for the same request with credentials or
+  a payment.
+- It is a refusal, and the work wrote nothing in the guarded database, as its server counts
+  (`refusal_ending`). That is asked where the policy says keep="written", and for keys that the
+  project has chosen from the payload.
 - The library that executes says that it has not begun (`keeps_begun`).
 
-The project's word is a policy's `keep`, or `drop()`. Nothing else is proof: no body, no page, no class of an exception. Any
-doubt keeps.
+The project's word is a policy's `keep`, or `drop()`. Nothing else is proof: no body, no page, no
+class of an exception. Any doubt keeps.
 
-The last part says what a claim, a settle and a renewal make of a record: the reference for stores that leave it to their
-server. As in `rules`, everything takes values and returns values.
+The last part says what a claim, a settle and a renewal make of a record: the reference for stores
+that leave it to their server. As in `rules`, everything takes values and returns values.
 """
 
 from __future__ import annotations
@@ -52,27 +60,34 @@ class WorkResult(Enum):
     DROPPED = "dropped"  # a refusal that the client may correct and send again under the same key
     FAILED = "failed"  # 5xx, or an exception that leaves the work
     CUT = "cut"  # cancellation, SystemExit: the work may still be running somewhere
-    SUSPENDED = "suspended"  # a durable execution was suspended in the middle of it, and will resume it
+    SUSPENDED = (
+        "suspended"  # a durable execution was suspended in the middle of it, and will resume it
+    )
     __hash__ = object.__hash__  # each member is one object, and Enum's own is Python
 
 
-#: Refusals. Remembering one would lock a client out of the key that it must reuse: 400 and 415 can be corrected, 401
-#: and 403 authorised, 408, 425 and 429 repeated, 409 resolved, 412 and 428 sent with a current precondition, which is a
-#: header (IETF draft section 2.6, RFC 9110 section 15.5, RFC 6585).
+#: Refusals. Remembering one would lock a client out of the key that it must reuse: 400 and 415 can
+#: be corrected, 401 and 403 authorised, 408, 425 and 429 repeated, 409 resolved, 412 and 428 sent
+#: with a current precondition, which is a header (IETF draft section 2.6, RFC 9110 section 15.5,
+#: RFC 6585).
 DROPPED_STATUSES = frozenset({400, 401, 403, 408, 409, 412, 415, 425, 428, 429})
 
 
 #: The value of a policy's `keep` by which a refusal is remembered exactly if the work wrote.
 WRITTEN = "written"
-#: Refusals that free the key even so: the same request is meant to come again (RFC 9110 section 15.5, RFC 8470, RFC 6585).
+#: Refusals that free the key even so: the same request is meant to come again (RFC 9110 section
+#: 15.5, RFC 8470, RFC 6585).
 RETRIED_STATUSES = frozenset({401, 408, 425, 429})
 
 
-def weighs_writes(keep: object, *, leases: bool, selected: bool, remembers: Collection[int] | None) -> bool:
+def weighs_writes(
+    keep: object, *, leases: bool, selected: bool, remembers: Collection[int] | None
+) -> bool:
     """Does what the work wrote decide whether a refusal is remembered?
 
-    `selected`: did the project choose the key from the payload? Then a client that is refused cannot make another one.
-    `remembers` are the statuses that the profile stores, which is the word of a protocol.
+    `selected`: did the project choose the key from the payload? Then a client that is refused
+    cannot make another one. `remembers` are the statuses that the profile stores, which is the word
+    of a protocol.
     """
     if leases:
         return False
@@ -80,7 +95,9 @@ def weighs_writes(keep: object, *, leases: bool, selected: bool, remembers: Coll
 
 
 def refusal_ending(status: int, *, wrote: bool) -> WorkResult:
-    """Return how a refusal (a status from 400 to 499) ends where that depends on what was written."""
+    """Return how a refusal (a status from 400 to 499) ends where that depends on what was
+    written.
+    """
     return WorkResult.KEPT if wrote and status not in RETRIED_STATUSES else WorkResult.DROPPED
 
 
@@ -96,10 +113,14 @@ def classify_status(
     *,
     challenges: bool = False,
 ) -> WorkResult:
-    """Classify an HTTP status. `wanted` is what the policy's `keep` says about the response; `None`: nothing.
+    """Classify an HTTP status.
 
-    `challenges`: does the response have `WWW-Authenticate`? If it refuses, its key is free whatever else is said. A `keep` of ours may know the kind itself, where a protocol reports failures with status 200. `remembers` are the statuses
-    that the profile stores; `None`: all below 500 but `DROPPED_STATUSES`.
+    `wanted` is what the policy's `keep` says about the response; `None`: nothing.
+
+    `challenges`: does the response have `WWW-Authenticate`? If it refuses, its key is free whatever
+    else is said. A `keep` of ours may know the kind itself, where a protocol reports failures with
+    status 200. `remembers` are the statuses that the profile stores; `None`: all below 500 but
+    `DROPPED_STATUSES`.
     """
     if challenges and is_refusal(status):
         return WorkResult.DROPPED
@@ -118,21 +139,25 @@ def classify_status(
 class ResponseEnding:
     """How a call ends that has a response."""
 
-    #: Is the response treated like any other, stored or not by its status? Otherwise the call has failed.
+    #: Is the response treated like any other, stored or not by its status? Otherwise the call has
+    #: failed.
     answers: bool
     #: May what the work wrote be committed with it?
     commit: bool
 
 
-#: (is a returned response below 500?) → how the call ends. A 5xx may be kept by the view, its writes never are.
+#: (is a returned response below 500?) → how the call ends. A 5xx may be kept by the view, its
+#: writes never are.
 RETURNED: dict[bool, ResponseEnding] = {
     True: ResponseEnding(answers=True, commit=True),
     False: ResponseEnding(answers=True, commit=False),
 }
 
-#: (does an exception become a response below 500?, does ATOMIC_REQUESTS hold for the record's database?) → how it ends.
+#: (does an exception become a response below 500?, does ATOMIC_REQUESTS hold for the record's
+#: database?) → how it ends.
 RAISED: dict[tuple[bool, bool], ResponseEnding] = {
-    (True, False): ResponseEnding(answers=True, commit=True),  # a counted PIN stays counted, however it is refused
+    # A counted PIN stays counted, however it is refused.
+    (True, False): ResponseEnding(answers=True, commit=True),
     (True, True): ResponseEnding(answers=True, commit=False),  # as Django does
     (False, False): ResponseEnding(answers=False, commit=False),
     (False, True): ResponseEnding(answers=False, commit=False),
@@ -147,7 +172,8 @@ def response_ending(status: int, *, raised: bool, atomic_requests: bool) -> Resp
 def keeps_begun(*, has_begun: bool, needs_rollback: bool) -> bool:
     """Is a response stored that a library has made, which says whether it has begun to execute?
 
-    It is then, also if it reports a failure: part of the work may be done. Unless that will be rolled back.
+    It is then, also if it reports a failure: part of the work may be done. Unless that will be
+    rolled back.
     """
     return has_begun and not needs_rollback
 
@@ -167,7 +193,9 @@ class SettledState(Enum):
     COMPLETED = "completed"  # the response is remembered
     FREE = "free"  # released; another body may come
     BOUND = "bound"  # released; the same body must come again
-    FORGOTTEN = "forgotten"  # released after a failure; another body may come, and the operation goes on
+    FORGOTTEN = (
+        "forgotten"  # released after a failure; another body may come, and the operation goes on
+    )
     LEASED = "leased"  # not written: the key is busy until the lease ends
     SUSPENDED = "suspended"  # running, for one durable execution only
     __hash__ = object.__hash__  # as above
@@ -183,23 +211,27 @@ class Conclusion:
     withheld: bool = False
 
 
-#: (how a success ended, why is its transaction rolled back?) → what is remembered, what is committed. A success is a
-#: response below 400, and what a function returns.
+#: (how a success ended, why is its transaction rolled back?) → what is remembered, what is
+#: committed. A success is a response below 400, and what a function returns.
 SUCCESSES: dict[tuple[WorkResult, Rollback], Conclusion] = {
     # In one transaction: the promise.
     (WorkResult.KEPT, Rollback.NONE): Conclusion(state=SettledState.COMPLETED, commit=True),
     # A dry run: nothing was done.
     (WorkResult.KEPT, Rollback.ASKED): Conclusion(state=SettledState.FREE, commit=False),
     # It says that something was done, and nothing was.
-    (WorkResult.KEPT, Rollback.ERROR): Conclusion(state=SettledState.BOUND, commit=False, withheld=True),
+    (WorkResult.KEPT, Rollback.ERROR): Conclusion(
+        state=SettledState.BOUND, commit=False, withheld=True
+    ),
     # The same three, of a response that the project does not want to be remembered.
     (WorkResult.DROPPED, Rollback.NONE): Conclusion(state=SettledState.FREE, commit=True),
     (WorkResult.DROPPED, Rollback.ASKED): Conclusion(state=SettledState.FREE, commit=False),
-    (WorkResult.DROPPED, Rollback.ERROR): Conclusion(state=SettledState.BOUND, commit=False, withheld=True),
+    (WorkResult.DROPPED, Rollback.ERROR): Conclusion(
+        state=SettledState.BOUND, commit=False, withheld=True
+    ),
 }
 
-#: (how any other call ended, is its transaction marked for rollback?) → the same. A refusal that is marked stays what it
-#: is: REST framework marks each that it makes of an exception.
+#: (how any other call ended, is its transaction marked for rollback?) → the same. A refusal that is
+#: marked stays what it is: REST framework marks each that it makes of an exception.
 CONCLUSIONS: dict[tuple[WorkResult, bool], Conclusion] = {
     (WorkResult.KEPT, False): Conclusion(state=SettledState.COMPLETED, commit=True),
     (WorkResult.KEPT, True): Conclusion(state=SettledState.COMPLETED, commit=False),
@@ -218,12 +250,19 @@ CONCLUSIONS: dict[tuple[WorkResult, bool], Conclusion] = {
 }
 
 
-#: What a policy's `on_failure` makes of the record of a failed call. "forget" is the project's word that any request may
-#: follow a rollback. The operation goes on: the same request derives the same keys again.
-FAILED_AS = {"free": SettledState.BOUND, "hold": SettledState.LEASED, "forget": SettledState.FORGOTTEN}
+#: What a policy's `on_failure` makes of the record of a failed call. "forget" is the project's word
+#: that any request may follow a rollback. The operation goes on: the same request derives the same
+#: keys again.
+FAILED_AS = {
+    "free": SettledState.BOUND,
+    "hold": SettledState.LEASED,
+    "forget": SettledState.FORGOTTEN,
+}
 
 
-def conclude(ended: WorkResult, rollback: Rollback, on_failure: str = "free", *, succeeded: bool = True) -> Conclusion:
+def conclude(
+    ended: WorkResult, rollback: Rollback, on_failure: str = "free", *, succeeded: bool = True
+) -> Conclusion:
     """Read the tables. `succeeded`: did the work respond with a status below 400, or return?"""
     conclusion = SUCCESSES.get((ended, rollback)) if succeeded else None
     if conclusion is None:
@@ -234,15 +273,19 @@ def conclude(ended: WorkResult, rollback: Rollback, on_failure: str = "free", *,
 
 
 def withdrawn(run: Execute) -> SettledState:
-    """Say how to leave a record whose work has not begun. That of an abandoned owner must be taken over again."""
+    """Say how to leave a record whose work has not begun.
+
+    That of an abandoned owner must be taken over again.
+    """
     if run.resumed:
         return SettledState.SUSPENDED
     return SettledState.LEASED if run.takeover else SettledState.BOUND
 
 
-# ------------------------------------------------------------------------------------------------------- what is written
+# ---------------------------------------------------------------------------------- what is written
 
-#: Seconds of work after which the deadlines that the claim has set still count: moving them costs an index entry.
+#: Seconds of work after which the deadlines that the claim has set still count: moving them costs
+#: an index entry.
 AS_CLAIMED = 1.0
 
 
@@ -260,11 +303,12 @@ def settlement(
 ) -> Settlement | None:
     """Say what the store writes, or `None` for nothing.
 
-    `fence` is the record as it was locked before the work, when that was not yet ours: a takeover inside a caller's
-    transaction writes nothing until now. `outcome` is the response, or what a release notes of a failed attempt. A response is kept for its `ttl`
-    (seconds) from here: one of its own moves the deadlines, and so do a takeover and work that took (`worked`, seconds)
-    longer than `AS_CLAIMED`. After a refusal nothing was done, so the operation begins anew with the request that comes
-    next (see `lifetime`).
+    `fence` is the record as it was locked before the work, when that was not yet ours: a takeover
+    inside a caller's transaction writes nothing until now. `outcome` is the response, or what a
+    release notes of a failed attempt. A response is kept for its `ttl` (seconds) from here: one of
+    its own moves the deadlines, and so do a takeover and work that took (`worked`, seconds) longer
+    than `AS_CLAIMED`. After a refusal nothing was done, so the operation begins anew with the
+    request that comes next (see `lifetime`).
     """
     if state is SettledState.LEASED:
         return None
@@ -288,25 +332,30 @@ def settlement(
 
 
 def handover(record: Record, ticket: Ticket) -> Settlement:
-    """Say what hands a running record over to the ticket: the same attempt continues, under a new lease and retention.
+    """Say what hands a running record over to the ticket: the same attempt continues, under a new
+    lease and retention.
 
-    This is how a durable execution is suspended, and how it is resumed. A takeover is this with another attempt.
+    This is how a durable execution is suspended, and how it is resumed. A takeover is this with
+    another attempt.
     """
     return unchanged(record)._replace(
         status=Status.RUNNING, digest=ticket.digest, expires_in=ticket.ttl, lease_in=ticket.lease
     )
 
 
-#: Seconds that the lease of a written takeover lasts at least: its owner comes to lock the record again, while others who
-#: have read it as free may still look at it.
+#: Seconds that the lease of a written takeover lasts at least: its owner comes to lock the record
+#: again, while others who have read it as free may still look at it.
 TAKEOVER_LEASE = 1.0
 
 
-def takeover(record: Record, ticket: Ticket, run: Execute, transaction_id: str | None) -> Settlement:
-    """Say what makes the ticket the owner of a locked record that is takeable, before its work runs as `run`.
+def takeover(
+    record: Record, ticket: Ticket, run: Execute, transaction_id: str | None
+) -> Settlement:
+    """Say what makes the ticket the owner of a locked record that is takeable, before its work runs
+    as `run`.
 
-    A crash of the work must not take that back: otherwise the attempt after it would not know of this one, and could be
-    another request.
+    A crash of the work must not take that back: otherwise the attempt after it would not know of
+    this one, and could be another request.
     """
     return handover(record, ticket)._replace(
         attempt=run.attempt,
@@ -328,11 +377,13 @@ def unchanged(record: Record) -> Settlement:
     )
 
 
-# ---------------------------------------------------------------------------------------------- what becomes of a record
+# ------------------------------------------------------------------------- what becomes of a record
 
 
 def claimed(ticket: Ticket, known: Record | None, now: datetime) -> Record:
-    """Return the record that a claim makes, at the store's time `now`, if there is none or `known` is takeable."""
+    """Return the record that a claim makes, at the store's time `now`, if there is none or `known`
+    is takeable.
+    """
     born = rules.born(ticket, now)
     if known is None:
         return born
@@ -345,7 +396,9 @@ def claimed(ticket: Ticket, known: Record | None, now: datetime) -> Record:
 
 
 def settled(ticket: Ticket, known: Record, settlement: Settlement, now: datetime) -> Record:
-    """Return the record that a settlement makes of `known`, which it fences, at the store's time `now`."""
+    """Return the record that a settlement makes of `known`, which it fences, at the store's time
+    `now`.
+    """
     born = ticket if settlement.new_life else known
     earlier = None if settlement.new_life else known.completed_at
     completes = settlement.status is Status.COMPLETED and settlement.outcome is not None
@@ -378,5 +431,7 @@ def settled(ticket: Ticket, known: Record, settlement: Settlement, now: datetime
 
 
 def renewed(ticket: Ticket, known: Record, now: datetime) -> Record:
-    """Return the record that a renewal makes of `known`, which the ticket owns, at the store's time `now`."""
+    """Return the record that a renewal makes of `known`, which the ticket owns, at the store's time
+    `now`.
+    """
     return known._replace(lease_until=now + timedelta(seconds=ticket.lease))

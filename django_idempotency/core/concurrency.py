@@ -1,4 +1,6 @@
-"""Async work that a cancellation must not cut short, blocking calls from async code, and what a forked child must not inherit."""
+"""Async work that a cancellation must not cut short, blocking calls from async code, and what a
+forked child must not inherit.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,11 @@ T = TypeVar("T")
 
 
 async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
-    """Await `work` until it is done, even if this task is cancelled in the meantime; then raise the cancellation.
+    """Await `work` until it is done, even if this task is cancelled in the meantime; then raise the
+    cancellation.
 
-    A shield alone would let the task continue, and leave `work` behind to run in an event loop that is closing.
+    A shield alone would let the task continue, and leave `work` behind to run in an event loop that
+    is closing.
     """
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
@@ -50,11 +54,12 @@ async def in_thread(
     close: Callable[[], None] = nothing,
     when: bool = True,
 ) -> T:
-    """Make a call in a thread, as `sync_to_async` does; here if not `when`, for one that blocks only sometimes.
+    """Make a call in a thread, as `sync_to_async` does; here if not `when`, for one that blocks
+    only sometimes.
 
-    Once the main thread has ended, the interpreter's executors accept no more work, but other threads and their event
-    loops continue. Finished work must still be settled, so the call then runs in a new thread, which calls `close` at
-    its end.
+    Once the main thread has ended, the interpreter's executors accept no more work, but other
+    threads and their event loops continue. Finished work must still be settled, so the call then
+    runs in a new thread, which calls `close` at its end.
     """
     if not when:
         return call(*given)
@@ -84,14 +89,15 @@ def _run(done: Future[T], call: Callable[[], T], close: Callable[[], None]) -> N
         close()
 
 
-# ------------------------------------------------------------------------------------------------------- locks
+# -------------------------------------------------------------------------------------------- locks
 
 
 def holding(lock: threading.Lock | threading.RLock, act: Callable[..., T], *given: Any) -> T:
     """Make a call with a lock, which is as before afterwards, wherever an interrupt raises.
 
-    `with` does not promise that: an interrupt may come between its last line and the release, and on Python 3.14 also
-    between taking the lock and its first line (CPython gh-148874). Here what was cut is done one frame further out.
+    `with` does not promise that: an interrupt may come between its last line and the release, and
+    on Python 3.14 also between taking the lock and its first line (CPython gh-148874). Here what
+    was cut is done one frame further out.
     """
     hold = _Hold(lock)
     try:
@@ -101,7 +107,9 @@ def holding(lock: threading.Lock | threading.RLock, act: Callable[..., T], *give
 
 
 class _Hold:
-    """One hold of a lock. It is taken, and noted as taken, in one step of C, in which no signal handler runs."""
+    """One hold of a lock. It is taken, and noted as taken, in one step of C, in which no signal
+    handler runs.
+    """
 
     def __init__(self, lock: threading.Lock | threading.RLock) -> None:
         self._lock = lock
@@ -120,21 +128,26 @@ class _Hold:
             self._left.extend(starmap(self._lock.release, [()]))
 
 
-# ----------------------------------------------------------------------------------------------- forked children
+# ---------------------------------------------------------------------------------- forked children
 
 
 class Inherited(Protocol):
     """Process-wide state that a forked child inherits."""
 
     def reset_after_fork(self) -> None:
-        """Forget what belongs to the parent. Called in the child, before anything else runs there."""
+        """Forget what belongs to the parent.
+
+        Called in the child, before anything else runs there.
+        """
 
 
 _INHERITED: WeakSet[Any] = WeakSet()
 
 
 def reset_in_children(thing: Inherited) -> None:
-    """Call `thing.reset_after_fork()` in each forked child, as long as something else refers to it."""
+    """Call `thing.reset_after_fork()` in each forked child, as long as something else refers to
+    it.
+    """
     _INHERITED.add(thing)
 
 
@@ -144,7 +157,8 @@ _LOCKS: WeakSet[Any] = WeakSet()
 def new_lock() -> threading.Lock:
     """Return a lock that is open in a child, even if a thread of the parent holds it.
 
-    It has the interpreter's own type: an interrupt inside an `__enter__` of ours would leave it locked permanently.
+    It has the interpreter's own type: an interrupt inside an `__enter__` of ours would leave it
+    locked permanently.
     """
     lock = threading.Lock()
     _LOCKS.add(lock)
@@ -153,7 +167,8 @@ def new_lock() -> threading.Lock:
 
 def _reset_after_fork() -> None:
     for lock in list(_LOCKS):
-        if lock.locked():  # by a thread that does not exist here; any thread may release a lock of this type
+        # By a thread that does not exist here; any thread may release a lock of this type.
+        if lock.locked():
             lock.release()
     for thing in list(_INHERITED):
         thing.reset_after_fork()

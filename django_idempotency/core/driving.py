@@ -1,7 +1,7 @@
 """Decisions that are written once for sync and async code, as generators.
 
-Such a generator yields what takes time or may fail, and gets back the result, or the exception. Its return value is the
-decision.
+Such a generator yields what takes time or may fail, and gets back the result, or the exception. Its
+return value is the decision.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""What a released record knows of the attempt that failed: the error's class, or the status of the response, and when.
+"""What a released record knows of the attempt that failed: the error's class, or the status of the
+response, and when.
 
-It is written by the settle that releases the record, in the place of a response, and costs no statement of its own. The
-next claim forgets it. Nothing here is a client's: no message of an exception is kept, which may hold personal data.
+It is written by the settle that releases the record, in the place of a response, and costs no
+statement of its own. The next claim forgets it. Nothing here is a client's: no message of an
+exception is kept, which may hold personal data.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ LONGEST_NAME = 200
 
 
 class Failure(NamedTuple):
-    """How an attempt failed. `error` is the dotted name of the exception's class; "": it returned a 5xx response.
+    """How an attempt failed. `error` is the dotted name of the exception's class; "": it returned a
+    5xx response.
 
     `at` is the time of the host that ran it; `None`: it cannot be read.
     """
@@ -30,13 +33,20 @@ class Failure(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The class without its module, for a narrow column; without an exception the response's status."""
+        """The class without its module, for a narrow column; without an exception the response's
+        status.
+        """
         return self.error.rpartition(".")[2] or str(self.status)
 
 
 def failed_with(error: BaseException | None, *, at: datetime, status: int = 500) -> Outcome:
-    """Return what is stored of an attempt that failed: its exception's class, and the `status` of its response."""
-    return Outcome(status=status, headers=((FAILED, named(error)), (FAILED_AT, at.isoformat(timespec="seconds"))))
+    """Return what is stored of an attempt that failed: its exception's class, and the `status` of
+    its response.
+    """
+    return Outcome(
+        status=status,
+        headers=((FAILED, named(error)), (FAILED_AT, at.isoformat(timespec="seconds"))),
+    )
 
 
 def is_failure(outcome: Outcome | None) -> bool:
@@ -62,7 +72,9 @@ def failure_of(record: Record) -> Failure | None:
 
 
 def response_of(record: Record) -> Outcome | None:
-    """Return the stored response of a completed record; `None`: there is none, or it cannot be read."""
+    """Return the stored response of a completed record; `None`: there is none, or it cannot be
+    read.
+    """
     return record.outcome if record.status is Status.COMPLETED else None
 
 
@@ -71,5 +83,9 @@ def named(error: BaseException | None) -> str:
     if error is None:
         return ""
     kind = type(error)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    name = (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
     return name[-LONGEST_NAME:]

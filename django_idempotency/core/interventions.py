@@ -1,7 +1,7 @@
 """What may be changed by hand: a record is released, expired, erased or forgotten.
 
-Each of these is a function (`released`, `expired_now`, `erased`, `forgotten`) that says what is written of a record; a
-store's `change()` takes one, and the rest here decides whether it may.
+Each of these is a function (`released`, `expired_now`, `erased`, `forgotten`) that says what is
+written of a record; a store's `change()` takes one, and the rest here decides whether it may.
 """
 
 from __future__ import annotations
@@ -33,17 +33,22 @@ Wanted = Callable[[Record], "Settlement | Intervention | None"]
 
 
 class Change(NamedTuple):
-    """What an operator's change writes to the record that was read, and its outcome once that is written."""
+    """What an operator's change writes to the record that was read, and its outcome once that is
+    written.
+    """
 
     record: Record
     settlement: Settlement
     outcome: Intervention = Intervention.DONE
 
 
-def intervention(record: Record | None, wanted: Wanted, *, locked: bool = False) -> Change | Intervention:
+def intervention(
+    record: Record | None, wanted: Wanted, *, locked: bool = False
+) -> Change | Intervention:
     """Say what is written, or why nothing is.
 
-    `record` is `None` if none could be read: because there is none, or because another connection has it `locked`.
+    `record` is `None` if none could be read: because there is none, or because another connection
+    has it `locked`.
     """
     if record is None:
         return Intervention.BUSY if locked else Intervention.GONE
@@ -56,7 +61,10 @@ def intervention(record: Record | None, wanted: Wanted, *, locked: bool = False)
 
 
 def ticket_by_hand(change: Change, owner: UUID) -> Ticket:
-    """Return the ticket that writes an operator's change. What it forgets about a person is not in it either."""
+    """Return the ticket that writes an operator's change.
+
+    What it forgets about a person is not in it either.
+    """
     record = change.record
     ticket = record.ticket(owner=owner)
     if not change.settlement.new_life:
@@ -68,10 +76,12 @@ def ticket_by_hand(change: Change, owner: UUID) -> Ticket:
 
 
 def taken_by_hand(change: Change, claimed: Record, ticket: Ticket) -> Change | Intervention:
-    """Say what is written to a running record without a lock, once the operator's ticket has claimed it.
+    """Say what is written to a running record without a lock, once the operator's ticket has
+    claimed it.
 
-    A late owner may still renew its lease, so such a record is taken over first, as any claim would. If it had vanished
-    meanwhile, the claim has made a new one, which is emptied: it must not bind the next request.
+    A late owner may still renew its lease, so such a record is taken over first, as any claim
+    would. If it had vanished meanwhile, the claim has made a new one, which is emptied: it must not
+    bind the next request.
     """
     if not owned(claimed, ticket):
         return Intervention.BUSY  # renewed, settled or taken over since it was read
@@ -85,20 +95,24 @@ def taken_by_hand(change: Change, claimed: Record, ticket: Ticket) -> Change | I
 def refused_by_hand(change: Change, found: Record | None, ticket: Ticket) -> Intervention:
     """Name the outcome of a change that the store refused to write; `found` was read after that.
 
-    It was written if the record has the operator's token: a driver that got no response has tried again, and the second
-    try was refused because of the first.
+    It was written if the record has the operator's token: a driver that got no response has tried
+    again, and the second try was refused because of the first.
     """
     if found is None:
-        # A server that deletes expired records may have deleted this one as soon as it was taken over.
+        # A server that deletes expired records may have deleted this one as soon as it was taken
+        # over.
         ours = change.settlement.fence == ticket.owner and expired(change.record)
         return change.outcome if ours else Intervention.GONE
     return change.outcome if found.owner == ticket.owner else Intervention.BUSY
 
 
 def released(record: Record) -> Settlement | None:
-    """Say how a record is made free by hand; `None` when it is. The request that it was for binds as before.
+    """Say how a record is made free by hand; `None` when it is.
 
-    Of one that was held a person has found out that it may run: it begins anew, and so does the age of its keys.
+    The request that it was for binds as before.
+
+    Of one that was held a person has found out that it may run: it begins anew, and so does the age
+    of its keys.
     """
     if record.status is Status.FREE or expired(record):
         return None
@@ -111,10 +125,11 @@ def released(record: Record) -> Settlement | None:
 
 
 def erased(record: Record) -> Settlement | None:
-    """Say how a record is emptied by hand: without its response and its digest, and over; `None` when it is.
+    """Say how a record is emptied by hand: without its response and its digest, and over; `None`
+    when it is.
 
-    The rest of it stays until `keep_until()`: a deleted record would give the next life of its key this one's
-    operation.
+    The rest of it stays until `keep_until()`: a deleted record would give the next life of its key
+    this one's operation.
     """
     if expired(record) and record.status is Status.FREE and not record.digest:
         return None
@@ -124,10 +139,10 @@ def erased(record: Record) -> Settlement | None:
 def forgotten(record: Record) -> Settlement | Intervention | None:
     """Say how what a record knows about a person is removed; `None` when it is. The key stays used.
 
-    Response, digest, scope, key, path and request id go; the id stays. So until its retention ends, a request with the key
-    finds a finished record without a response, and does not run: not even if the record was free, since an earlier attempt
-    may have had an effect. A running record stays as it is, since its owner will write to it, and so does a held one, about
-    which a person decides.
+    Response, digest, scope, key, path and request id go; the id stays. So until its retention ends,
+    a request with the key finds a finished record without a response, and does not run: not even if
+    the record was free, since an earlier attempt may have had an effect. A running record stays as
+    it is, since its owner will write to it, and so does a held one, about which a person decides.
     """
     if record.scope == ERASED:
         return None
@@ -146,4 +161,9 @@ def expired_now(record: Record) -> Settlement | None:
 
 
 #: What an operator calls each change.
-CHANGES: dict[str, Wanted] = {"release": released, "expire": expired_now, "erase": erased, "forget": forgotten}
+CHANGES: dict[str, Wanted] = {
+    "release": released,
+    "expire": expired_now,
+    "erase": erased,
+    "forget": forgotten,
+}

@@ -1,20 +1,24 @@
 """What a key may look like, and the one spelling under which it is kept.
 
-A UUID has several spellings. RFC 9562 (section 4) writes it as 32 hexadecimal digits with hyphens, in either case, and
-names the URN and the braces that some platforms add; Python and .NET also write it without hyphens. A client, or what
-stores its key between two tries, may change from one to another: all of them are one key.
+A UUID has several spellings. RFC 9562 (section 4) writes it as 32 hexadecimal digits with hyphens,
+in either case, and names the URN and the braces that some platforms add; Python and .NET also write
+it without hyphens. A client, or what stores its key between two tries, may change from one to
+another: all of them are one key.
 
-A UUIDv7 begins with the time at which it was made, so the age of a key is known although its record is gone:
+A UUIDv7 begins with the time at which it was made, so the age of a key is known although its record
+is gone:
 
     ahead |  made        the retention (ttl) of keys that are made now        | expired
     ------+----x---------------------------------------------------------------+--------> now
           '-- AHEAD --'  accepted: its record is kept for as long, and longer
 
-A key that the server has issued has its time, too: the signed time of its issue (`contrib.issued_keys.signing`). It is judged by the same
-line, so a key has one lifetime, whether a client made it or the server did, and a retry within it is a replay.
+A key that the server has issued has its time, too: the signed time of its issue
+(`contrib.issued_keys.signing`). It is judged by the same line, so a key has one lifetime, whether a
+client made it or the server did, and a retry within it is a replay.
 
-Whatever is accepted either finds its record or was never seen. That is why a record is kept longer than its key is
-accepted (`kept_for()`): a key may be dated AHEAD at its claim, and the hosts that judge it differ from the store's clock.
+Whatever is accepted either finds its record or was never seen. That is why a record is kept longer
+than its key is accepted (`kept_for()`): a key may be dated AHEAD at its claim, and the hosts that
+judge it differ from the store's clock.
 """
 
 from __future__ import annotations
@@ -42,13 +46,16 @@ AHEAD = 300.0
 
 _HYPHENATED = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _SPELLINGS = re.compile(
-    rf"(?:urn:uuid:)?({_HYPHENATED})|\{{({_HYPHENATED})\}}|([0-9a-f]{{32}})", re.IGNORECASE | re.ASCII
+    rf"(?:urn:uuid:)?({_HYPHENATED})|\{{({_HYPHENATED})\}}|([0-9a-f]{{32}})",
+    re.IGNORECASE | re.ASCII,
 )
-#: All zeros and all ones (RFC 9562 sections 5.9 and 5.10): what a client sends that has made no key.
+#: All zeros and all ones (RFC 9562 sections 5.9 and 5.10): what a client sends that has made no
+#: key.
 _NO_KEYS = (UUID(int=0), UUID(int=2**128 - 1))
 
-#: A key that the server has issued: 16 random bytes, the milliseconds of its issue, what binds it to its client, and the
-#: signature of the three. All but the time are base64 as URLs have it, without padding.
+#: A key that the server has issued: 16 random bytes, the milliseconds of its issue, what binds it
+#: to its client, and the signature of the three. All but the time are base64 as URLs have it,
+#: without padding.
 ISSUED_PATTERN = "[A-Za-z0-9_-]{22}\\.[0-9a-f]{11}\\.[A-Za-z0-9_-]{43}:[A-Za-z0-9_-]{43}"
 _ISSUED = re.compile(ISSUED_PATTERN, re.ASCII)
 #: One that no server has signed.
@@ -70,7 +77,10 @@ class KeyFault(Enum):
 
 
 def is_format(value: Any) -> bool:
-    """Is it the name of a format, or a regular expression? A single word is a name: a misspelt one would match itself."""
+    """Is it the name of a format, or a regular expression?
+
+    A single word is a name: a misspelt one would match itself.
+    """
     if isinstance(value, re.Pattern):
         return isinstance(value.pattern, str)
     if not isinstance(value, str) or (_WORD.fullmatch(value) and value not in NAMES):
@@ -82,17 +92,21 @@ def is_format(value: Any) -> bool:
     return True
 
 
-def spelled(key: str, key_format: str | re.Pattern[str], *, now: datetime, ttl: float) -> str | KeyFault:
+def spelled(
+    key: str, key_format: str | re.Pattern[str], *, now: datetime, ttl: float
+) -> str | KeyFault:
     """Return the key in the spelling under which it is kept, or why it is not accepted.
 
-    `ttl` is the policy's, in seconds. `now` is aware. An issued key must have been found to be ours: signatures are not
-    checked here.
+    `ttl` is the policy's, in seconds. `now` is aware. An issued key must have been found to be
+    ours: signatures are not checked here.
     """
     if key_format == ANY:
         return key
     if key_format == ISSUED:
         issued = issued_at(key)
-        return KeyFault.MALFORMED if issued is None else _fault_of_age(issued / 1000, now, ttl) or key
+        return (
+            KeyFault.MALFORMED if issued is None else _fault_of_age(issued / 1000, now, ttl) or key
+        )
     if key_format not in VERSIONS:
         return key if re.fullmatch(key_format, key) else KeyFault.MALFORMED
     found = _SPELLINGS.fullmatch(key)
@@ -106,15 +120,23 @@ def spelled(key: str, key_format: str | re.Pattern[str], *, now: datetime, ttl: 
 
 
 def issued_at(key: str) -> int | None:
-    """Return when a key says that it was issued, in milliseconds since 1970; `None` for what has not this format."""
+    """Return when a key says that it was issued, in milliseconds since 1970; `None` for what has
+    not this format.
+    """
     return int(key.split(".")[1], 16) if _ISSUED.fullmatch(key) else None
 
 
 @lru_cache(maxsize=64)  # asked with each request
 def is_possible(key_format: str | re.Pattern[str], pattern: str | None, max_length: int) -> bool:
-    """Can a key have this format and what a profile asks for? Known of all but expressions, of which it is supposed."""
+    """Can a key have this format and what a profile asks for?
+
+    Known of all but expressions, of which it is supposed.
+    """
     if key_format == ISSUED:
-        return len(ISSUED_SAMPLE) <= max_length and re.fullmatch(pattern or ".*", ISSUED_SAMPLE) is not None
+        return (
+            len(ISSUED_SAMPLE) <= max_length
+            and re.fullmatch(pattern or ".*", ISSUED_SAMPLE) is not None
+        )
     if key_format not in VERSIONS:
         return True
     version = VERSIONS[str(key_format)]
@@ -129,7 +151,9 @@ def is_possible(key_format: str | re.Pattern[str], pattern: str | None, max_leng
         for plain in (sample, sample.upper())
         for spelling in (plain, plain.replace("-", ""), f"{{{plain}}}", f"urn:uuid:{plain}")
     ]
-    return any(len(each) <= max_length and re.fullmatch(pattern or ".*", each) for each in spellings)
+    return any(
+        len(each) <= max_length and re.fullmatch(pattern or ".*", each) for each in spellings
+    )
 
 
 def _fault_of_age(made: float, now: datetime, ttl: float) -> KeyFault | None:
@@ -151,9 +175,11 @@ def described(key_format: str | re.Pattern[str]) -> str:
 
 
 def kept_for(key_format: str | re.Pattern[str], ttl: float) -> float:
-    """Return how long a record is kept (seconds), so that no key of this format outlives its record.
+    """Return how long a record is kept (seconds), so that no key of this format outlives its
+    record.
 
-    Twice AHEAD: once for a key that was dated ahead when it was claimed, once for hosts whose clocks differ from the
-    store's by up to half of it, both when the key is claimed and when it is judged.
+    Twice AHEAD: once for a key that was dated ahead when it was claimed, once for hosts whose
+    clocks differ from the store's by up to half of it, both when the key is claimed and when it is
+    judged.
     """
     return ttl + 2 * AHEAD if key_format in DATED else ttl

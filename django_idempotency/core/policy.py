@@ -1,7 +1,7 @@
 """The policy of one route. A `Policy` holds callables and never calls them.
 
-A field is declared once, here: its type, its default (that of the setting of its name in capitals), what it accepts,
-and what else is known of it.
+A field is declared once, here: its type, its default (that of the setting of its name in capitals),
+what it accepts, and what else is known of it.
 """
 
 from __future__ import annotations
@@ -30,13 +30,16 @@ FINGERPRINTS = ("request", "raw", "headers")
 
 #: The modes of a policy: it guards, or it only reports what a guard would have done.
 ENFORCE, OBSERVE = "enforce", "observe"
-#: The value of `required` between `True` and `False`: a request without a key runs unguarded, and is reported.
+#: The value of `required` between `True` and `False`: a request without a key runs unguarded, and
+#: is reported.
 WARN = "warn"
-#: Without a principal a key is the only secret there is: the fewest characters of a key that all clients share.
+#: Without a principal a key is the only secret there is: the fewest characters of a key that all
+#: clients share.
 MIN_SHARED_KEY = 20
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})  # RFC 9110 section 9.2.1
-#: The usual methods that are not safe. What is nearly one of them is a typo, and would guard nothing; but for that of WebDAV.
+#: The usual methods that are not safe. What is nearly one of them is a typo, and would guard
+#: nothing; but for that of WebDAV.
 UNSAFE_METHODS = ("POST", "PUT", "PATCH", "DELETE")
 _LIKE_ONE = frozenset({"PROPPATCH"})
 
@@ -46,13 +49,14 @@ def seconds(value: Duration) -> float:
     return value.total_seconds() if isinstance(value, timedelta) else float(value)
 
 
-# ------------------------------------------------------------------------------------------------ how to declare a field
+# --------------------------------------------------------------------------- how to declare a field
 
 
 class PolicyField(NamedTuple):
     """What is known of a field."""
 
-    #: The default of the setting. Every field of a `Policy` that is left out is `MISSING`: "as the settings say".
+    #: The default of the setting. Every field of a `Policy` that is left out is `MISSING`: "as the
+    #: settings say".
     default: Any
     accepts: Callable[[Any], bool]
     #: In words what to type.
@@ -65,7 +69,10 @@ class PolicyField(NamedTuple):
     selects: bool = False
 
     def can_call(self, value: Any) -> bool:
-        """Can a value be called as it will be, if it is a function? Any other would fail at each request."""
+        """Can a value be called as it will be, if it is a function?
+
+        Any other would fail at each request.
+        """
         return not callable(value) or self.takes == 0 or takes(value, self.takes)
 
 
@@ -92,7 +99,9 @@ DURATION = "a positive number of seconds (or a timedelta), at most ten years"
 def _each(is_one: Callable[[Any], bool]) -> Callable[[Any], bool]:
     """Return what accepts a collection of such values."""
     return lambda value: (
-        isinstance(value, Collection) and not isinstance(value, (str, bytes)) and all(map(is_one, value))
+        isinstance(value, Collection)
+        and not isinstance(value, (str, bytes))
+        and all(map(is_one, value))
     )
 
 
@@ -103,7 +112,9 @@ def _is_unsafe_method(name: Any) -> bool:
     upper = name.upper()
     if upper in UNSAFE_METHODS or upper in _LIKE_ONE:
         return True
-    return upper not in SAFE_METHODS and not get_close_matches(upper, UNSAFE_METHODS, n=1, cutoff=0.7)
+    return upper not in SAFE_METHODS and not get_close_matches(
+        upper, UNSAFE_METHODS, n=1, cutoff=0.7
+    )
 
 
 _are_methods = _each(_is_unsafe_method)
@@ -113,8 +124,15 @@ _are_exceptions = _each(lambda each: isinstance(each, type) and issubclass(each,
 
 
 def _expression(value: Any) -> bool:
-    """Can this be an expression? A single name must be one of the document's; JMESPath judges the rest."""
-    return isinstance(value, str) and value != "" and (re.fullmatch(r"\w+", value) is None or value in DOCUMENT)
+    """Can this be an expression?
+
+    A single name must be one of the document's; JMESPath judges the rest.
+    """
+    return (
+        isinstance(value, str)
+        and value != ""
+        and (re.fullmatch(r"\w+", value) is None or value in DOCUMENT)
+    )
 
 
 _OVER = f"a JMESPath expression over {', '.join(DOCUMENT[:-1])} and {DOCUMENT[-1]}"
@@ -130,13 +148,19 @@ def _duration(default: float) -> Any:
 
 def _one_of(*words: str) -> Any:
     expected = ", ".join(f'"{word}"' for word in words[:-1])
-    return _field(words[0], lambda value: isinstance(value, str) and value in words, f'{expected} or "{words[-1]}"')
+    return _field(
+        words[0],
+        lambda value: isinstance(value, str) and value in words,
+        f'{expected} or "{words[-1]}"',
+    )
 
 
 def _size(default: int | None) -> Any:
     return _field(
         default,
-        lambda value: value is None or (isinstance(value, int) and not is_flag(value) and value >= 0),
+        lambda value: (
+            value is None or (isinstance(value, int) and not is_flag(value) and value >= 0)
+        ),
         "a number of bytes, 0 or more, or None",
     )
 
@@ -168,7 +192,7 @@ _RATE = r"[1-9][0-9]*/([1-9][0-9]*)?[smhd]"
 _RATES = re.compile(rf"{_RATE}(, ?{_RATE})*")
 
 
-# ------------------------------------------------------------------------------------------------------------ the policy
+# --------------------------------------------------------------------------------------- the policy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,42 +204,53 @@ class Policy:
 
     #: Does it guard ("enforce"), or only report what a guard would have done ("observe")?
     mode: str = _one_of(ENFORCE, OBSERVE)
-    #: Is a request without a key refused (400), or does it run unguarded? "warn": it runs, and is reported.
-    required: bool | str = _field(False, lambda value: is_flag(value) or value == WARN, 'True, False or "warn"')
+    #: Is a request without a key refused (400), or does it run unguarded? "warn": it runs, and is
+    #: reported.
+    required: bool | str = _field(
+        False, lambda value: is_flag(value) or value == WARN, 'True, False or "warn"'
+    )
     #: How long a stored response is replayed, counted from the claim.
     ttl: Duration = _duration(86400)
     #: How long a key is remembered after that: it is refused (412), and runs nothing.
     seen_for: Duration = _field(
-        0, lambda value: is_duration(value) or (value == 0 and not is_flag(value)), f"0, or {DURATION}"
+        0,
+        lambda value: is_duration(value) or (value == 0 and not is_flag(value)),
+        f"0, or {DURATION}",
     )
     #: `lease` only: how long an owner may be silent before another may take over.
     lease: Duration = _duration(30)
-    #: `lease` only: how long work may run before its lease is no longer renewed, so that another may take over; `None`: as
-    #: long as its process lives.
+    #: `lease` only: how long work may run before its lease is no longer renewed, so that another
+    #: may take over; `None`: as long as its process lives.
     longest_run: Duration | None = _field(
         None, lambda value: value is None or is_duration(value), f"{DURATION}, or None"
     )
     #: "atomic" or "lease".
     guarantee: Guarantee | str = _one_of("atomic", "lease")
     #: An alias of `IDEMPOTENCY["STORES"]`.
-    store: str = _field("default", lambda value: isinstance(value, str) and value != "", "an alias of STORES")
-    #: `scope(request)` names the principal of a request without an authenticated user; `None`: none. The name is
-    #: stored as its hash, unless `scopes.public` declares that it is not a secret.
+    store: str = _field(
+        "default", lambda value: isinstance(value, str) and value != "", "an alias of STORES"
+    )
+    #: `scope(request)` names the principal of a request without an authenticated user; `None`:
+    #: none. The name is stored as its hash, unless `scopes.public` declares that it is not a
+    #: secret.
     scope: Callable[[Any], str | None] | None = _function("the request")
-    #: `realm(request)` names the tenant that qualifies every scope; `None`: none. For a function's call it gets `None`.
+    #: `realm(request)` names the tenant that qualifies every scope; `None`: none. For a function's
+    #: call it gets `None`.
     realm: Callable[[Any], str | None] | None = _function("the request")
-    #: What happens to a key without a principal: "refuse", or "shared" by all clients (long keys only).
+    #: What happens to a key without a principal: "refuse", or "shared" by all clients (long keys
+    #: only).
     anonymous: str = _one_of("refuse", "shared")
-    #: The key of a request without the header: a JMESPath expression over the request, or `key(request)` → any value.
+    #: The key of a request without the header: a JMESPath expression over the request, or
+    #: `key(request)` → any value.
     key: str | Callable[[Any], Any] | None = _selection()
-    #: What a key looks like: "any", "uuid", "uuid4", "uuid7" (refused when it is older than `ttl`), "issued" (made and
-    #: signed by the server, refused in the same way), or a regular expression that matches all of it. A selected key must be
-    #: one text of this format.
+    #: What a key looks like: "any", "uuid", "uuid4", "uuid7" (refused when it is older than `ttl`),
+    #: "issued" (made and signed by the server, refused in the same way), or a regular expression
+    #: that matches all of it. A selected key must be one text of this format.
     key_format: str | re.Pattern[str] = _field(
         "any", is_format, '"any", "uuid", "uuid4", "uuid7", "issued", or a regular expression'
     )
-    #: What makes a request the same: "request", "raw" (bytes), "headers" (no body), a JMESPath expression, or
-    #: `fingerprint(request)` → bytes.
+    #: What makes a request the same: "request", "raw" (bytes), "headers" (no body), a JMESPath
+    #: expression, or `fingerprint(request)` → bytes.
     fingerprint: str | Callable[[Any], bytes | str] = _field(
         "request",
         lambda value: callable(value) or value in FINGERPRINTS or _expression(value),
@@ -224,8 +259,9 @@ class Policy:
         takes=1,
         selects=True,
     )
-    #: Refusals to store after all (a set of statuses); "written" (`atomic` only): a refusal is stored exactly if the work
-    #: wrote in the store's database; or `keep(response)` → True, False or None (by the table).
+    #: Refusals to store after all (a set of statuses); "written" (`atomic` only): a refusal is
+    #: stored exactly if the work wrote in the store's database; or `keep(response)` → True, False
+    #: or None (by the table).
     keep: Collection[int] | str | Callable[[Any], bool | None] | None = _field(
         None,
         lambda value: value is None or value == WRITTEN or callable(value) or _are_statuses(value),
@@ -233,7 +269,8 @@ class Policy:
         by_path=True,
         takes=1,
     )
-    #: The response headers to store: all safe ones (`None`), only these, or those for which `headers(name)` is true.
+    #: The response headers to store: all safe ones (`None`), only these, or those for which
+    #: `headers(name)` is true.
     headers: Collection[str] | Callable[[str], bool] | None = _field(
         None,
         lambda value: value is None or callable(value) or _are_names(value),
@@ -241,52 +278,63 @@ class Policy:
         by_path=True,
         takes=1,
     )
-    #: The longest response body that is stored (bytes); `None`: as long as the store can hold. A longer response is
-    #: completed without its body.
+    #: The longest response body that is stored (bytes); `None`: as long as the store can hold. A
+    #: longer response is completed without its body.
     max_body: int | None = _size(None)
-    #: Is the response stored? If not, only its status is, and the headers that `headers` names: for what mints secrets.
+    #: Is the response stored? If not, only its status is, and the headers that `headers` names: for
+    #: what mints secrets.
     store_body: bool = _flag(True)
-    #: The longest request body that the guard reads to compare it (bytes); `None`: no bound. A longer one is refused
-    #: (413).
+    #: The longest request body that the guard reads to compare it (bytes); `None`: no bound. A
+    #: longer one is refused (413).
     max_request_body: int | None = _size(32 * 1024 * 1024)
     #: Is a StreamingHttpResponse read into memory and stored?
     buffer_stream: bool = _flag(False)
-    #: What a duplicate of a running request does: "reject" (409), or "wait" up to `wait` seconds for the replay.
+    #: What a duplicate of a running request does: "reject" (409), or "wait" up to `wait` seconds
+    #: for the replay.
     on_busy: str = _one_of("reject", "wait")
     wait: Duration = _duration(5)
-    #: After a failure the key is "free" again for the same request; or stays held until the lease ends ("hold", `lease`
-    #: only); or is free for any request, since all was rolled back ("forget", `atomic` only).
+    #: After a failure the key is "free" again for the same request; or stays held until the lease
+    #: ends ("hold", `lease` only); or is free for any request, since all was rolled back ("forget",
+    #: `atomic` only).
     on_failure: str = _one_of("free", "hold", "forget")
-    #: When the store cannot be reached before the work: "closed" (503), or "open" (run it, unguarded and marked).
+    #: When the store cannot be reached before the work: "closed" (503), or "open" (run it,
+    #: unguarded and marked).
     on_store_failure: str = _one_of("closed", "open")
     #: `authorize_replay(request, outcome)` → False, or an exception, refuses a replay (403).
     authorize_replay: Callable[[Any, Any], bool] | None = _function("request", "outcome")
-    #: `on_replay(request, response)` returns what a replay sends: the stored response, or one with the current state.
+    #: `on_replay(request, response)` returns what a replay sends: the stored response, or one with
+    #: the current state.
     on_replay: Callable[[Any, Any], Any] | None = _function("request", "response")
-    #: `lease` only: `on_takeover(takeover)` is asked before the request of a crashed owner is run again: it returns
-    #: `takeover.run()`, `.found(response)` or `.hold()`. It may be a coroutine function. `None`: it is run.
+    #: `lease` only: `on_takeover(takeover)` is asked before the request of a crashed owner is run
+    #: again: it returns `takeover.run()`, `.found(response)` or `.hold()`. It may be a coroutine
+    #: function. `None`: it is run.
     on_takeover: Callable[[Any], Any] | None = _function("a takeover")
-    #: `lease` only: exceptions on which the work gives up: the steps that have an undo are undone, and the response is
-    #: stored, whatever its status is.
+    #: `lease` only: exceptions on which the work gives up: the steps that have an undo are undone,
+    #: and the response is stored, whatever its status is.
     undo_on: Collection[type[Exception]] = _field(
         (), _are_exceptions, "classes of exceptions, such as (SoldOut, CardDeclined)"
     )
-    #: How many new keys a client may make: "60/m", "1000/h", or a sustained rate and a burst: "60/m, 5/s". More are
-    #: refused (429). `None`: any number.
+    #: How many new keys a client may make: "60/m", "1000/h", or a sustained rate and a burst:
+    #: "60/m, 5/s". More are refused (429). `None`: any number.
     fresh_keys: str | None = _field(
         None,
-        lambda value: value is None or (isinstance(value, str) and _RATES.fullmatch(value) is not None),
-        '"60/m", another number per second, minute, hour or day ("5/10s", "1000/h", "1/d"), several of them ("60/m, 5/s"), '
+        lambda value: (
+            value is None or (isinstance(value, str) and _RATES.fullmatch(value) is not None)
+        ),
+        '"60/m", another number per second, minute, hour or day ("5/10s", "1000/h", '
+        '"1/d"), several of them ("60/m, 5/s"), '
         "or None",
     )
-    #: What `fresh_keys` counts by: a JMESPath expression over the request, or a function of the request. `None`: the scope.
+    #: What `fresh_keys` counts by: a JMESPath expression over the request, or a function of the
+    #: request. `None`: the scope.
     fresh_keys_by: str | Callable[[Any], Any] | None = _selection()
-    #: The facts that make two requests with different keys the same: an expression, or a function of the request; `None`:
-    #: none are compared.
+    #: The facts that make two requests with different keys the same: an expression, or a function
+    #: of the request; `None`: none are compared.
     suspect: str | Callable[[Any], Any] | None = _selection()
     #: How long a request's facts are remembered.
     within: Duration = _duration(300)
-    #: What happens to a request whose facts are those of another key: "report" it, or "refuse" it (409).
+    #: What happens to a request whose facts are those of another key: "report" it, or "refuse" it
+    #: (409).
     suspect_action: str = _one_of("report", "refuse")
     #: The methods that a key guards.
     methods: Collection[str] = _field(
@@ -294,7 +342,8 @@ class Policy:
         lambda value: _are_methods(value) and len(value) > 0,
         'a list of unsafe methods, such as ("POST", "PATCH")',
     )
-    #: What the clients of the API expect on the wire: the name of a shipped profile, or a `Profile`.
+    #: What the clients of the API expect on the wire: the name of a shipped profile, or a
+    #: `Profile`.
     profile: str | Profile = _field(
         "default",
         lambda value: isinstance(value, Profile) or (isinstance(value, str) and value in SHIPPED),
@@ -302,7 +351,8 @@ class Policy:
         by_path=True,
     )
 
-    #: Reads a field that is left out, by its name; `MISSING`: it is not known, as without settings. `conf` sets it.
+    #: Reads a field that is left out, by its name; `MISSING`: it is not known, as without settings.
+    #: `conf` sets it.
     left_out: ClassVar[Any] = staticmethod(lambda _name: MISSING)
 
     if not TYPE_CHECKING:
@@ -310,7 +360,8 @@ class Policy:
         def __new__(cls, *unnamed: Any, **given: Any) -> Any:
             if unnamed:
                 raise TypeError(
-                    f"Policy({unnamed[0]!r}) does not say which field that is. Type Policy(required=True, …)."
+                    f"Policy({unnamed[0]!r}) does not say which field that is. Type "
+                    "Policy(required=True, …)."
                 )
             for name in given.keys() - cls.__dataclass_fields__.keys():
                 (close,) = get_close_matches(name.lower(), FIELDS, n=1, cutoff=0)
@@ -321,9 +372,12 @@ class Policy:
         for name, value in self.given().items():
             if inspect.iscoroutinefunction(value) and name != "on_takeover":
                 raise ValueError(
-                    f"Policy({name}={value!r}): {name} is a sync function; its coroutine would count as true."
+                    f"Policy({name}={value!r}): {name} is a sync function; its coroutine "
+                    "would count as true."
                 )
-            if not FIELDS[name].accepts(value) or (type(self) is Policy and not FIELDS[name].can_call(value)):
+            if not FIELDS[name].accepts(value) or (
+                type(self) is Policy and not FIELDS[name].can_call(value)
+            ):
                 raise ValueError(f"Policy({name}={value!r}): {name} is {FIELDS[name].expected}.")
         if (problem := self.contradiction(Place.MADE)) is not None:
             raise ValueError(problem)
@@ -346,7 +400,9 @@ SELECTING = tuple(name for name, of in FIELDS.items() if of.selects)
 
 
 class WholePolicy(Policy):
-    """A policy with every field, most of which nobody has chosen for it: one without effect stands against nothing."""
+    """A policy with every field, most of which nobody has chosen for it: one without effect stands
+    against nothing.
+    """
 
     def contradiction(self, place: Place) -> str | None:
         """Return what its fields say against each other, as of any policy."""
@@ -365,15 +421,17 @@ class Resolved(WholePolicy):
     seen_for: float
     guarantee: Guarantee
     profile: Profile
-    #: How long a claim alone protects its owner (seconds): in `atomic` it only covers the time from claim to lock.
+    #: How long a claim alone protects its owner (seconds): in `atomic` it only covers the time from
+    #: claim to lock.
     claim_lease: float
     #: The name in `request.META` of the header with a request's own id; "": it is not read.
     request_id_header: str = ""
     #: The setting of that name, for `derive()`; `None`: SECRET_KEY.
-    derive_secret: str | bytes | None = field(repr=False)  # kept out of tracebacks that print local variables
+    # Kept out of tracebacks that print local variables.
+    derive_secret: str | bytes | None = field(repr=False)
 
 
-# -------------------------------------------------------------------------------------------------------- contradictions
+# ----------------------------------------------------------------------------------- contradictions
 
 
 class Kind(Enum):
@@ -397,20 +455,23 @@ class Contradiction(NamedTuple):
     says: str
     #: A third field, and what it must say for that; a field that is not known is `MISSING`.
     where: tuple[str, Callable[[Any], bool]] | None = None
-    #: If only the settings say the other, is that for the plan to find? The guarantee is often a setting of one environment,
-    #: and what bounds or follows a lease does no harm without one.
+    #: If only the settings say the other, is that for the plan to find? The guarantee is often a
+    #: setting of one environment, and what bounds or follows a lease does no harm without one.
     late: bool = False
     #: May the settings say the first, for those policies that say the other?
     as_default: bool = True
 
 
-def _needs_lease(field: str, asks: Callable[[Any], bool], *, as_default: bool = False) -> Contradiction:
+def _needs_lease(
+    field: str, asks: Callable[[Any], bool], *, as_default: bool = False
+) -> Contradiction:
     return Contradiction(
         field,
         "guarantee",
         Kind.IDLE,
         lambda value, guarantee: asks(value) and guarantee == Guarantee.ATOMIC,
-        f'{field} means nothing with guarantee="atomic", where all that a crash or a failure leaves is rolled back. '
+        f'{field} means nothing with guarantee="atomic", where all that a crash or a '
+        "failure leaves is rolled back. "
         f'Type guarantee="lease", or leave {field} out.',
         late=True,
         as_default=as_default,
@@ -423,7 +484,8 @@ def _needs_facts(field: str) -> Contradiction:
         "suspect",
         Kind.IDLE,
         lambda _, suspect: suspect is None,
-        f'{field} means nothing without facts to compare. Type suspect="body.[card, amount]", or leave {field} out.',
+        f'{field} means nothing without facts to compare. Type suspect="body.[card, '
+        f'amount]", or leave {field} out.',
     )
 
 
@@ -433,7 +495,8 @@ def _needs_body(field: str, asks: Callable[[Any], bool]) -> Contradiction:
         "store_body",
         Kind.IDLE,
         lambda value, stores: asks(value) and stores is False,
-        f"{field} means nothing with store_body=False, where no response can be sent again. Type store_body=True, or leave "
+        f"{field} means nothing with store_body=False, where no response can be sent "
+        "again. Type store_body=True, or leave "
         f"{field} out.",
     )
 
@@ -455,8 +518,9 @@ def _demands_key(profile: Any, required: Any) -> bool:
 #: The settings bound a lease also for policies that have none.
 _UNDER_LEASE = ("guarantee", lambda guarantee: guarantee != Guarantee.ATOMIC)
 
-#: Each pair of fields that stand against each other. Every other pair may be said together: `tests/core` has a decision for
-#: each. What a policy leaves out, or says neutrally (`None`, nothing), asks for nothing.
+#: Each pair of fields that stand against each other. Every other pair may be said together:
+#: `tests/core` has a decision for each. What a policy leaves out, or says neutrally (`None`,
+#: nothing), asks for nothing.
 CONTRADICTIONS: tuple[Contradiction, ...] = (
     _needs_lease("lease", _is_some, as_default=True),
     _needs_lease("longest_run", _is_some),
@@ -467,7 +531,8 @@ CONTRADICTIONS: tuple[Contradiction, ...] = (
         "guarantee",
         Kind.IDLE,
         lambda value, guarantee: value == "hold" and guarantee == Guarantee.ATOMIC,
-        'on_failure="hold" means nothing with guarantee="atomic": a failure is rolled back, and the same request runs again. '
+        'on_failure="hold" means nothing with guarantee="atomic": a failure is rolled '
+        "back, and the same request runs again. "
         'Type guarantee="lease", or leave on_failure out.',
     ),
     Contradiction(
@@ -475,7 +540,8 @@ CONTRADICTIONS: tuple[Contradiction, ...] = (
         "guarantee",
         Kind.IDLE,
         lambda value, guarantee: value == "forget" and guarantee == Guarantee.LEASE,
-        'on_failure="forget" means nothing with guarantee="lease", where the writes of failed work stay. Type '
+        'on_failure="forget" means nothing with guarantee="lease", where the writes of '
+        "failed work stay. Type "
         'guarantee="atomic", or leave on_failure out.',
     ),
     Contradiction(
@@ -483,7 +549,8 @@ CONTRADICTIONS: tuple[Contradiction, ...] = (
         "guarantee",
         Kind.IDLE,
         lambda value, guarantee: value == WRITTEN and guarantee == Guarantee.LEASE,
-        'keep="written" means nothing with guarantee="lease", where nobody counts what the work wrote. Type '
+        'keep="written" means nothing with guarantee="lease", where nobody counts what the '
+        "work wrote. Type "
         'guarantee="atomic", or a set of statuses.',
     ),
     Contradiction(
@@ -491,7 +558,8 @@ CONTRADICTIONS: tuple[Contradiction, ...] = (
         "on_busy",
         Kind.IDLE,
         lambda _, on_busy: on_busy == "reject",
-        'wait means nothing with on_busy="reject", which answers a duplicate at once. Type on_busy="wait", or leave wait out.',
+        'wait means nothing with on_busy="reject", which answers a duplicate at once. Type '
+        'on_busy="wait", or leave wait out.',
     ),
     Contradiction(
         "fresh_keys_by",
@@ -512,8 +580,17 @@ CONTRADICTIONS: tuple[Contradiction, ...] = (
         _demands_key,
         "the API of this profile refuses each request without a key. Type required=True, too.",
     ),
-    Contradiction("lease", "ttl", Kind.AGAINST, _lasts, "make lease shorter than ttl.", _UNDER_LEASE),
-    Contradiction("lease", "longest_run", Kind.AGAINST, _lasts, "make longest_run longer than lease.", _UNDER_LEASE),
+    Contradiction(
+        "lease", "ttl", Kind.AGAINST, _lasts, "make lease shorter than ttl.", _UNDER_LEASE
+    ),
+    Contradiction(
+        "lease",
+        "longest_run",
+        Kind.AGAINST,
+        _lasts,
+        "make longest_run longer than lease.",
+        _UNDER_LEASE,
+    ),
     Contradiction(
         "key",
         "anonymous",
@@ -526,7 +603,8 @@ CONTRADICTIONS: tuple[Contradiction, ...] = (
         "anonymous",
         Kind.AGAINST,
         lambda action, anonymous: action == "refuse" and anonymous == "shared",
-        "clients without a login would learn of each other's requests. Identify the client: scope=…, or type "
+        "clients without a login would learn of each other's requests. Identify the "
+        "client: scope=…, or type "
         'suspect_action="report".',
         ("suspect", lambda suspect: suspect not in (None, MISSING)),
     ),
@@ -543,8 +621,11 @@ class Place(Enum):
     __hash__ = object.__hash__  # as above
 
 
-def contradiction(own: Mapping[str, Any], left_out: Callable[[str], Any], place: Place) -> str | None:
-    """Return what fields that are given in one place say against each other, and what to type; `None` if they agree.
+def contradiction(
+    own: Mapping[str, Any], left_out: Callable[[str], Any], place: Place
+) -> str | None:
+    """Return what fields that are given in one place say against each other, and what to type;
+    `None` if they agree.
 
     `left_out(name)` reads a field that is not given there; `MISSING`: it is not known.
     """
@@ -558,15 +639,21 @@ def contradiction(own: Mapping[str, Any], left_out: Callable[[str], Any], place:
             continue
         together = each.kind is Kind.AGAINST or (each.late and place is Place.MADE)
         value, other = own[each.field], read(each.other, known=not together)
-        if other is MISSING or (each.where and not each.where[1](read(each.where[0], known=place is not Place.MADE))):
+        if other is MISSING or (
+            each.where and not each.where[1](read(each.where[0], known=place is not Place.MADE))
+        ):
             continue
         if each.clash(value, other):
-            return f"Policy({each.field}={_shown(value)}, {each.other}={_shown(other)}): {each.says}"
+            return (
+                f"Policy({each.field}={_shown(value)}, {each.other}={_shown(other)}): {each.says}"
+            )
     return None
 
 
 def _passes(each: Contradiction, place: Place) -> bool:
-    """Is the first field perhaps a default that was said elsewhere, or one for other policies, so that it does no harm?"""
+    """Is the first field perhaps a default that was said elsewhere, or one for other policies, so
+    that it does no harm?
+    """
     if place is Place.WHOLE:
         return each.kind is not Kind.AGAINST
     return each.kind is Kind.IDLE and place is Place.SETTINGS and each.as_default
@@ -585,33 +672,45 @@ def atomic_contradiction(terms: Resolved) -> str | None:
 
 
 def async_contradiction(name: str, *, fix: str = "") -> str:
-    """Return why something async cannot be "atomic". `name`: what it is called; `fix`: the sentence that says what to type."""
-    return f'{name} is async, and no transaction can cover it: it cannot be "atomic". {fix}'.rstrip()
+    """Return why something async cannot be "atomic".
+
+    `name`: what it is called; `fix`: the sentence that says what to type.
+    """
+    return (
+        f'{name} is async, and no transaction can cover it: it cannot be "atomic". {fix}'.rstrip()
+    )
 
 
 def profile_contradiction(terms: Resolved) -> str | None:
     """Return why a policy cannot keep its profile, and what to type; `None` if it can."""
     profile = terms.profile
     if profile.carrier != "header" and terms.key is not None:
-        return f"profile {profile.name!r} takes the key from the {profile.carrier}, so leave key out."
+        return (
+            f"profile {profile.name!r} takes the key from the {profile.carrier}, so leave key out."
+        )
     if not is_possible(terms.key_format, profile.pattern, profile.max_length):
         return (
-            f"profile {profile.name!r} refuses each key that is {described(terms.key_format)}, so leave key_format out, "
+            f"profile {profile.name!r} refuses each key that is "
+            f"{described(terms.key_format)}, so leave key_format out, "
             "or replace() the pattern of the profile."
         )
     if profile.window and terms.ttl < (needed := profile.window + profile.ahead):
         return (
-            f"profile {profile.name!r} accepts a retry for {needed:g} s, so make ttl ({terms.ttl:g}) at least that, or "
+            f"profile {profile.name!r} accepts a retry for {needed:g} s, so make ttl "
+            f"({terms.ttl:g}) at least that, or "
             "replace() the window of the profile."
         )
     if terms.anonymous == "shared" and profile.client_field is not None:
         return (
-            f"profile {profile.name!r} tells clients apart by {profile.client_field}, which anyone can send, so "
-            'anonymous="shared" would give a short key to strangers: identify the client with scope=…'
+            f"profile {profile.name!r} tells clients apart by {profile.client_field}, "
+            "which anyone can send, so "
+            'anonymous="shared" would give a short key to strangers: identify the client '
+            "with scope=…"
         )
     if terms.anonymous == "shared" and profile.max_length < MIN_SHARED_KEY:
         return (
-            f'profile {profile.name!r} has keys of at most {profile.max_length} characters, and anonymous="shared" needs '
+            f"profile {profile.name!r} has keys of at most {profile.max_length} "
+            'characters, and anonymous="shared" needs '
             f"{MIN_SHARED_KEY}: identify the client with scope=…"
         )
     return None

@@ -1,7 +1,8 @@
 """The facts that pass between an entry point, the rules and a store.
 
-Each is a `NamedTuple`, since several are made per call: a frozen dataclass takes three times as long to make (measured:
-2.7 µs instead of 0.8 for a record). Make them by keyword, which tests/core/test_records.py checks.
+Each is a `NamedTuple`, since several are made per call: a frozen dataclass takes three times as
+long to make (measured: 2.7 µs instead of 0.8 for a record). Make them by keyword, which
+tests/core/test_records.py checks.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ class Missing(Enum):
         return "MISSING"
 
     def __bool__(self) -> bool:
-        raise TypeError("MISSING has no truth value: ask `is MISSING`, since None, 0 and b'' are values.")
+        raise TypeError(
+            "MISSING has no truth value: ask `is MISSING`, since None, 0 and b'' are values."
+        )
 
 
 #: "There is none", in places where `None`, `0`, `""` and `b""` are values. Test for it with `is`.
@@ -37,7 +40,9 @@ MISSING: Final = Missing.MISSING
 
 
 class Unprinted:
-    """A client's bytes, a key or a secret. Error reports print the variables of each frame, but not its value."""
+    """A client's bytes, a key or a secret. Error reports print the variables of each frame, but not
+    its value.
+    """
 
     __slots__ = ()
 
@@ -58,7 +63,10 @@ class UnprintedBytes(Unprinted, bytes):
 
 
 def prints(*names: str) -> Callable[[type[T]], type[T]]:
-    """Let error reports print only these fields of a class. Sentry looks into tuples and mappings that do not say how."""
+    """Let error reports print only these fields of a class.
+
+    Sentry looks into tuples and mappings that do not say how.
+    """
 
     def printed(self: object) -> str:
         fields = "".join(f" {name}={getattr(self, name)!r}" for name in names)
@@ -73,14 +81,18 @@ def prints(*names: str) -> Callable[[type[T]], type[T]]:
 
 
 def shortened(key: str) -> str:
-    """Return enough of a key to recognise it, but not enough to use it: never the whole of a short key."""
+    """Return enough of a key to recognise it, but not enough to use it: never the whole of a short
+    key.
+    """
     return f"{key[: min(8, len(key) // 2)]}…"
 
 
 class Guarantee(str, Enum):
     """What a route promises (design: "Guarantees")."""
 
-    ATOMIC = "atomic"  # the response is remembered and its writes are committed, or neither happened
+    ATOMIC = (
+        "atomic"  # the response is remembered and its writes are committed, or neither happened
+    )
     LEASE = "lease"  # runs at least once, and the last owner's response is remembered
 
     def __str__(self) -> str:
@@ -88,7 +100,9 @@ class Guarantee(str, Enum):
 
 
 class Status(IntEnum):
-    """The state of a key in its record. "Expired" is not a status: it follows from the deadlines."""
+    """The state of a key in its record. "Expired" is not a status: it follows from the
+    deadlines.
+    """
 
     FREE = 0  # released: the next claim runs the work, as the next attempt
     RUNNING = 1  # claimed by an owner, until its lease lapses
@@ -96,17 +110,21 @@ class Status(IntEnum):
 
 
 #: By their values, as rows have them: calling an Enum's class takes ten times as long.
-STATUSES, GUARANTEES = {each.value: each for each in Status}, {each.value: each for each in Guarantee}
+STATUSES, GUARANTEES = (
+    {each.value: each for each in Status},
+    {each.value: each for each in Guarantee},
+)
 
 
 @prints("status")
 class Outcome(NamedTuple):
     """What is stored of a finished run: an HTTP response as status, headers and bytes.
 
-    Frozen at run time, too: a store in this process shares one instance, which the project's code can see.
+    Frozen at run time, too: a store in this process shares one instance, which the project's code
+    can see.
 
-    `body` is `MISSING` when the work is done but its response was not stored (too large, a stream, `no-store`); `b""`
-    is an empty body.
+    `body` is `MISSING` when the work is done but its response was not stored (too large, a stream,
+    `no-store`); `b""` is an empty body.
     """
 
     status: int
@@ -125,7 +143,8 @@ CANCELLATIONS: Final = (CANCELLATION, UNDONE)
 #: The name of an unusual reason phrase among the stored headers. No header has a colon in its name.
 REASON: Final = ":reason"
 
-#: The trace context of the run, remembered last among the headers if there is one. No header has a colon in its name.
+#: The trace context of the run, remembered last among the headers if there is one. No header has a
+#: colon in its name.
 TRACE: Final = ":traceparent"
 
 #: The method of a function call's record. Its path is the function's name.
@@ -147,11 +166,16 @@ class OutcomeKind(Enum):
         )
 
     def outcome(self, body: bytes | Missing = MISSING) -> Outcome:
-        """Return the outcome of a call that ended this way. Its body is missing if it could not be stored."""
+        """Return the outcome of a call that ended this way.
+
+        Its body is missing if it could not be stored.
+        """
         return Outcome(self.status, self.headers, body)
 
 
-_OUTCOME_KINDS: dict[tuple[tuple[str, str], ...], OutcomeKind] = {kind.headers: kind for kind in OutcomeKind}
+_OUTCOME_KINDS: dict[tuple[tuple[str, str], ...], OutcomeKind] = {
+    kind.headers: kind for kind in OutcomeKind
+}
 
 
 #: What says that a person must find out how far the work came.
@@ -189,7 +213,8 @@ class Ticket(NamedTuple):
     request_id: str = ""
     #: Where the claim has put the record, once known (see `Record.location`).
     location: str | None = None
-    #: The last part of its `ttl`, in which the key is remembered and its response is no longer given (seconds).
+    #: The last part of its `ttl`, in which the key is remembered and its response is no longer
+    #: given (seconds).
     seen_for: float = 0.0
     #: How long its work may run before its lease is no longer renewed (seconds).
     longest_run: float = inf
@@ -197,7 +222,8 @@ class Ticket(NamedTuple):
 
 @prints("id", "status", "attempt")
 class Record(NamedTuple):
-    """A row as it was read. `read_at` is the store's own clock at that read: compare deadlines only with it.
+    """A row as it was read. `read_at` is the store's own clock at that read: compare deadlines only
+    with it.
 
     `digest` is `b""` on a released record that another request body may replace.
     """
@@ -214,7 +240,8 @@ class Record(NamedTuple):
     created_at: datetime
     completed_at: datetime | None
     expires_at: datetime
-    #: No store deletes the record before this moment, even if its response is no longer given: see `rules.keep_until`.
+    #: No store deletes the record before this moment, even if its response is no longer given: see
+    #: `rules.keep_until`.
     purge_at: datetime
     read_at: datetime
     #: The base of `derive()`: the same from the key's first claim to its expiry, for every owner.
@@ -229,14 +256,18 @@ class Record(NamedTuple):
     taken: bool = False
     #: Was it claimed inside a caller's open transaction, where no other thread sees it?
     joined: bool = False
-    #: The table in which the store found it, if that depends on the connection (a schema per tenant); otherwise `None`.
+    #: The table in which the store found it, if that depends on the connection (a schema per
+    #: tenant); otherwise `None`.
     location: str | None = None
-    #: Does the claim that returned this record stay, whatever becomes of the work and of the server? Not one inside a
-    #: caller's open transaction (that of a test case counts as none), or one that its store commits asynchronously.
+    #: Does the claim that returned this record stay, whatever becomes of the work and of the
+    #: server? Not one inside a caller's open transaction (that of a test case counts as none), or
+    #: one that its store commits asynchronously.
     durable: bool = True
 
     def ticket(self, *, owner: UUID) -> Ticket:
-        """Return a ticket for this record's key and request, to change it by hand. It does not hold what it takes.
+        """Return a ticket for this record's key and request, to change it by hand.
+
+        It does not hold what it takes.
 
         Its retention ends when the record's does.
         """
@@ -260,12 +291,13 @@ class Record(NamedTuple):
 class Settlement(NamedTuple):
     """What a store writes when the work is over, if `fence` still owns the row.
 
-    `status` is `COMPLETED` (with `outcome`), `FREE` (released), or `RUNNING` if another token of the same work
-    continues. `expires_in` and `lease_in` are seconds from the store's now, and `None` if the deadline does not change.
-    `new_life`: the row starts again with what the ticket says, as `operation`; otherwise that is what the row says.
-    `transaction_id`: nothing is written in any transaction except the one that the guard began (see
-    `Guard.transaction_id`). `alone`: the claim was committed by itself, and so must this be. A transaction that is open on
-    its connection by then was left by the work, and nobody commits it.
+    `status` is `COMPLETED` (with `outcome`), `FREE` (released), or `RUNNING` if another token of
+    the same work continues. `expires_in` and `lease_in` are seconds from the store's now, and
+    `None` if the deadline does not change. `new_life`: the row starts again with what the ticket
+    says, as `operation`; otherwise that is what the row says. `transaction_id`: nothing is written
+    in any transaction except the one that the guard began (see `Guard.transaction_id`). `alone`:
+    the claim was committed by itself, and so must this be. A transaction that is open on its
+    connection by then was left by the work, and nobody commits it.
     """
 
     status: Status
@@ -281,13 +313,14 @@ class Settlement(NamedTuple):
     alone: bool = False
 
 
-# ------------------------------------------- how often a key came again: counted beside the records, and never in a request's trips
+# ----------- how often a key came again: counted beside the records, and never in a request's trips
 
 
 class Repeats(NamedTuple):
     """The retries of one record. `last_seen` is the time of the host that got the last one.
 
-    `replays` got its response, `mismatches` were refused since they had another body. Both are lower bounds.
+    `replays` got its response, `mismatches` were refused since they had another body. Both are
+    lower bounds.
     """
 
     replays: int
@@ -296,7 +329,9 @@ class Repeats(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """The retries of a record since the last batch. Nothing needs them after `purge_at`, when the record is purged."""
+    """The retries of a record since the last batch. Nothing needs them after `purge_at`, when the
+    record is purged.
+    """
 
     record_id: UUID
     repeats: Repeats

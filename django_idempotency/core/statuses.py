@@ -1,15 +1,25 @@
-"""The word of the header `Idempotency-Status`: it follows from the moment, and only before the work from the problem.
+"""The word of the header `Idempotency-Status`: it follows from the moment, and only before the work
+from the problem.
 
-Before the work nothing of this request has run, and the problem says what stands in its way. Once the work has begun, it is how
-its record was left that a client needs to know: the same problem, such as a store that does not respond, says "nothing ran"
-before the work, and must not say so after it.
+Before the work nothing of this request has run, and the problem says what stands in its way. Once
+the work has begun, it is how its record was left that a client needs to know: the same problem,
+such as a store that does not respond, says "nothing ran" before the work, and must not say so after
+it.
 """
 
 from __future__ import annotations
 
 from enum import Enum
 
-from ..errors import InProgress, KeyExpired, OperationHeld, OutcomeUnknown, Problem, RequestMismatch, ResponseNotStored
+from ..errors import (
+    InProgress,
+    KeyExpired,
+    OperationHeld,
+    OutcomeUnknown,
+    Problem,
+    RequestMismatch,
+    ResponseNotStored,
+)
 from .conclusions import SettledState
 
 
@@ -17,14 +27,18 @@ class HeaderStatus(Enum):
     """Every value of the header."""
 
     CREATED = "created"  # it ran here, and a retry will not run it again
-    RELEASED = "released"  # it ran here and was refused or dropped: the key is free, even for a different body
+    # it ran here and was refused or dropped: the key is free, even for a different body
+    RELEASED = "released"
     FAILED = "failed"  # it ran here and failed: a retry runs it again, with the same body
-    LOST = "lost"  # it ran here, and its record is not settled: ask again to learn what a retry gets
+    LOST = (
+        "lost"  # it ran here, and its record is not settled: ask again to learn what a retry gets
+    )
     REPLAYED = "replayed"  # it ran before, and this is the response of that run
     NOT_STORED = "not-stored"  # it ran before, and its response was not stored
     IN_PROGRESS = "in-progress"  # it runs elsewhere
     MISMATCH = "mismatch"  # the key belongs to a different request
-    EXPIRED = "expired"  # nothing ran: the key is older than its record would be, so it may have run before
+    # nothing ran: the key is older than its record would be, so it may have run before
+    EXPIRED = "expired"
     REFUSED = "refused"  # nothing ran: the response says why
     HELD = "held"  # it may or may not have been carried out: a person is finding out
     UNKNOWN = "unknown"  # it may or may not have been committed: ask again
@@ -53,8 +67,8 @@ OF_RECORD: dict[SettledState | None, HeaderStatus] = {
     None: HeaderStatus.LOST,
 }
 
-#: (moment, kind of problem) → the word. The nearest class of a problem counts, and a problem without one here says `REFUSED`
-#: before the work, and otherwise how its record was left.
+#: (moment, kind of problem) → the word. The nearest class of a problem counts, and a problem
+#: without one here says `REFUSED` before the work, and otherwise how its record was left.
 SAID: dict[tuple[Moment, type[Problem]], HeaderStatus] = {
     (Moment.BEFORE, KeyExpired): HeaderStatus.EXPIRED,
     (Moment.BEFORE, RequestMismatch): HeaderStatus.MISMATCH,
@@ -66,17 +80,32 @@ SAID: dict[tuple[Moment, type[Problem]], HeaderStatus] = {
 
 #: (kind of problem, how its record was left) → the word after the work, where that says more.
 SAID_OF_WORK: dict[tuple[type[Problem], HeaderStatus], HeaderStatus] = {
-    (OperationHeld, HeaderStatus.CREATED): HeaderStatus.HELD,  # the record says so, and is completed by that
-    (OutcomeUnknown, HeaderStatus.LOST): HeaderStatus.UNKNOWN,  # whether that was committed is not known either
+    # The record says so, and is completed by that.
+    (
+        OperationHeld,
+        HeaderStatus.CREATED,
+    ): HeaderStatus.HELD,
+    # Whether that was committed is not known either.
+    (
+        OutcomeUnknown,
+        HeaderStatus.LOST,
+    ): HeaderStatus.UNKNOWN,
 }
 
 
-def status_of(problem: Problem, moment: Moment, left: HeaderStatus = HeaderStatus.LOST) -> HeaderStatus | None:
-    """Return the word of a problem; `None` for one of a request without a key. `left`: how the work has left its record."""
+def status_of(
+    problem: Problem, moment: Moment, left: HeaderStatus = HeaderStatus.LOST
+) -> HeaderStatus | None:
+    """Return the word of a problem; `None` for one of a request without a key.
+
+    `left`: how the work has left its record.
+    """
     if not problem.has_status:
         return None
     for kind in type(problem).__mro__:
-        word = SAID.get((moment, kind)) if moment is Moment.BEFORE else SAID_OF_WORK.get((kind, left))
+        word = (
+            SAID.get((moment, kind)) if moment is Moment.BEFORE else SAID_OF_WORK.get((kind, left))
+        )
         if word is not None:
             return word
     return HeaderStatus.REFUSED if moment is Moment.BEFORE else left

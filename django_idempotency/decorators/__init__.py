@@ -19,11 +19,18 @@ from .views import guarded_view
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 #: What `@idempotent_form` is short for. A second click waits for the result of the first.
-FORM_FIELDS: dict[str, Any] = {"profile": "form", "key_format": "issued", "required": True, "on_busy": "wait"}
+FORM_FIELDS: dict[str, Any] = {
+    "profile": "form",
+    "key_format": "issued",
+    "required": True,
+    "on_busy": "wait",
+}
 
 
 def idempotency_exempt(view: Decorated) -> Decorated:
-    """Exempt a view from the middleware, such as login, signup or tokens, whose responses must not be stored."""
+    """Exempt a view from the middleware, such as login, signup or tokens, whose responses must not
+    be stored.
+    """
     mark(view, exempt=True)
     return view
 
@@ -37,11 +44,13 @@ def idempotent(**fields: Any) -> Callable[[Decorated], Decorated]: ...
 
 
 def idempotent(view: Any = MISSING, /, **fields: Any) -> Any:
-    """Make a view safe to retry. Takes the fields of `Policy`, or nothing: `@idempotent` is `@idempotent()`.
+    """Make a view safe to retry.
 
-    On a function it goes below `login_required` and similar decorators, on a DRF function above `@api_view`; on a class
-    it guards the handlers of unsafe methods. Raises `ValueError` for an invalid field, and `ImproperlyConfigured` where
-    it could not keep its promise.
+    Takes the fields of `Policy`, or nothing: `@idempotent` is `@idempotent()`.
+
+    On a function it goes below `login_required` and similar decorators, on a DRF function above
+    `@api_view`; on a class it guards the handlers of unsafe methods. Raises `ValueError` for an
+    invalid field, and `ImproperlyConfigured` where it could not keep its promise.
     """
     require_installed()
     policy = Policy(**fields)
@@ -72,10 +81,12 @@ def idempotent_form(**fields: Any) -> Callable[[Decorated], Decorated]: ...
 
 
 def idempotent_form(view: Any = MISSING, /, **fields: Any) -> Any:
-    """Process an HTML form once, however often it is sent. `{% idempotency_field %}` is in the form.
+    """Process an HTML form once, however often it is sent.
 
-    Short for `@idempotent(profile="form", key_format="issued", required=True, on_busy="wait")`, with any other field of
-    `Policy`. See idempotent() for where it goes and what it raises.
+    `{% idempotency_field %}` is in the form.
+
+    Short for `@idempotent(profile="form", key_format="issued", required=True, on_busy="wait")`,
+    with any other field of `Policy`. See idempotent() for where it goes and what it raises.
     """
     decorate = idempotent(**{**FORM_FIELDS, **fields})
     return decorate if view is MISSING else decorate(view)

@@ -14,7 +14,12 @@ from django.utils.decorators import classonlymethod
 from django.views import View
 
 from ..core.policy import Policy
-from ..http.atomic_requests import atomic_requests, leave_atomic_requests, non_atomic_aliases, non_atomic_aliases_of
+from ..http.atomic_requests import (
+    atomic_requests,
+    leave_atomic_requests,
+    non_atomic_aliases,
+    non_atomic_aliases_of,
+)
 from ..http.kinds import kind_of
 from ..http.markers import UNMARKED, UNSAFE_HANDLERS, mark, mark_of, next_method
 from ..http.unguarded import watched
@@ -25,15 +30,21 @@ from .views import guarded_view
 def guarded_class(cls: type[Any], policy: Policy) -> type[Any]:
     """Guard a class: Django's, DRF's or another package's."""
     if not issubclass(cls, View):
-        raise ImproperlyConfigured(f"@idempotent() on {cls.__name__}: it is not a subclass of View.")
+        raise ImproperlyConfigured(
+            f"@idempotent() on {cls.__name__}: it is not a subclass of View."
+        )
     if hasattr(cls, "initialize_request"):  # DRF's, recognized without importing DRF
         from ..rest_framework.view_adapter import guard_class
 
         return guard_class(cls, policy)
-    if (kind := kind_of(cls)) is not None and (guarded := kind.guard_class(cls, policy)) is not None:
+    if (kind := kind_of(cls)) is not None and (
+        guarded := kind.guard_class(cls, policy)
+    ) is not None:
         return guarded
     handlers = {name: getattr(cls, name) for name in UNSAFE_HANDLERS if hasattr(cls, name)}
-    guard_handlers(cls, [name for name, handler in handlers.items() if not mark_of(handler).exempt], policy)
+    guard_handlers(
+        cls, [name for name, handler in handlers.items() if not mark_of(handler).exempt], policy
+    )
     _guard_subclasses(cls, policy)
     return cls
 
@@ -42,7 +53,8 @@ def _guard_subclasses(cls: type[Any], policy: Policy) -> None:
     """Also guard the handlers that subclasses add, as DRF classes do, except those they exempt."""
     begun = next_method(cls, "__init_subclass__")
 
-    def __init_subclass__(klass: type[Any], /, **kwargs: Any) -> None:  # noqa: N807 - it becomes one
+    # It becomes one.
+    def __init_subclass__(klass: type[Any], /, **kwargs: Any) -> None:  # noqa: N807
         for name in UNSAFE_HANDLERS:
             handler = getattr(klass, name, None)
             if handler is not None and mark_of(handler) == UNMARKED:
@@ -55,7 +67,9 @@ def _guard_subclasses(cls: type[Any], policy: Policy) -> None:
 
 
 def guard_handlers(cls: type[Any], names: list[str], policy: Policy) -> None:
-    """Guard a class's handlers, so that mixins such as LoginRequiredMixin run first, and leave ATOMIC_REQUESTS."""
+    """Guard a class's handlers, so that mixins such as LoginRequiredMixin run first, and leave
+    ATOMIC_REQUESTS.
+    """
     refuse_unreached(cls)
     dispatch = next_method(cls, "dispatch")
     non_atomic = non_atomic_aliases(dispatch)
@@ -70,7 +84,11 @@ def guard_handlers(cls: type[Any], names: list[str], policy: Policy) -> None:
         def leaving(self: View, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
             handler = getattr(self, (request.method or "").lower(), None)
             left = mark_of(handler).policy is not None
-            with nullcontext() if left else atomic_requests(non_atomic | non_atomic_aliases_of(request)):
+            with (
+                nullcontext()
+                if left
+                else atomic_requests(non_atomic | non_atomic_aliases_of(request))
+            ):
                 return dispatch(self, request, *args, **kwargs)
 
         cls.dispatch = leaving
@@ -78,7 +96,8 @@ def guard_handlers(cls: type[Any], names: list[str], policy: Policy) -> None:
 
     @functools.wraps(as_view)
     def watched_view(klass: type[Any], *args: Any, **kwargs: Any) -> Any:
-        # Not on dispatch: all views of the class share its mark, with what non_atomic_requests() adds for one of them.
+        # Not on dispatch: all views of the class share its mark, with what non_atomic_requests()
+        # adds for one of them.
         view = watched(as_view(klass, *args, **kwargs), klass, policy)
         return leave_atomic_requests(view) if leaves else view
 

@@ -18,7 +18,8 @@ from .refusing import name_of
 from .views import guarded_view
 
 _HIDDEN = (
-    "another decorator above it, such as a method_decorator or a staticmethod, hides it from its class. "
+    "another decorator above it, such as a method_decorator or a staticmethod, hides it "
+    "from its class. "
     "Swap the two lines, or put @idempotent() on a function."
 )
 
@@ -26,12 +27,13 @@ _HIDDEN = (
 class Method:
     """Holds a decorated method until its class exists, and then guards it there.
 
-    A method that cannot be guarded raises when it is looked up, as by `as_view()`. Before Python 3.12 an exception in
-    `__set_name__` would only appear as the cause of another.
+    A method that cannot be guarded raises when it is looked up, as by `as_view()`. Before Python
+    3.12 an exception in `__set_name__` would only appear as the cause of another.
     """
 
     def __init__(self, method: Callable[..., Any], policy: Policy) -> None:
-        functools.update_wrapper(self, method)  # a decorator above, such as DRF's @action, asks for its name
+        # A decorator above, such as DRF's @action, asks for its name.
+        functools.update_wrapper(self, method)
         self._method = method
         self._policy = policy
         # In its __dict__: decorators around it copy that, so `manage.py check` finds it.
@@ -53,21 +55,26 @@ class Method:
     def _guard(self, owner: type[Any], name: str) -> None:
         setattr(owner, name, self._method)
         bare = vars(Method(self._method, self._policy))
-        above = {
-            name: value for name, value in vars(self).items() if name not in bare
-        }  # what decorators there have set
+        # What decorators there have set.
+        above = {name: value for name, value in vars(self).items() if name not in bare}
         if mark_of(self).exempt:
             above[MARK] = Mark(exempt=True)
-        if any(kind.guard_method(self._method, above, self._policy, guarded_view, owner) for kind in kinds()):
+        if any(
+            kind.guard_method(self._method, above, self._policy, guarded_view, owner)
+            for kind in kinds()
+        ):
             return
         if not issubclass(owner, View) or hasattr(owner, "initialize_request"):
             raise ImproperlyConfigured(
-                f"@idempotent() on {owner.__name__}.{name}: methods are guarded in Django's class-based views. "
-                "In DRF mix IdempotentViewMixin into the class; get_idempotency_policy() chooses a policy for each action."
+                f"@idempotent() on {owner.__name__}.{name}: methods are guarded in "
+                "Django's class-based views. "
+                "In DRF mix IdempotentViewMixin into the class; get_idempotency_policy() "
+                "chooses a policy for each action."
             )
         if name not in UNSAFE_HANDLERS:
             raise ImproperlyConfigured(
-                f"@idempotent() on {owner.__name__}.{name}: it is not one of the handlers {UNSAFE_HANDLERS}."
+                f"@idempotent() on {owner.__name__}.{name}: it is not one of the handlers "
+                f"{UNSAFE_HANDLERS}."
             )
         guard_handlers(owner, [name], self._policy)
         mark(vars(owner)[name], placed=True)
@@ -75,4 +82,7 @@ class Method:
 
 def is_method(view: Any) -> bool:
     """Is it defined in a class body? A bound method counts as a function."""
-    return inspect.isfunction(view) and "." in getattr(view, "__qualname__", "").rpartition("<locals>.")[2]
+    return (
+        inspect.isfunction(view)
+        and "." in getattr(view, "__qualname__", "").rpartition("<locals>.")[2]
+    )

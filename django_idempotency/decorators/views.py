@@ -1,4 +1,6 @@
-"""A function that is a view, under guard: Django's, or DRF's and other packages' behind their own checks."""
+"""A function that is a view, under guard: Django's, or DRF's and other packages' behind their own
+checks.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,10 @@ def _is_async(view: Any) -> bool:
 def guarded_view(
     view: Callable[..., Any], policy: Policy, *, on: Callable[..., Any] | None = None
 ) -> Callable[..., Any]:
-    """Guard a view. `on` is what carries `@non_atomic_requests`, if not the view: a class's dispatch."""
+    """Guard a view.
+
+    `on` is what carries `@non_atomic_requests`, if not the view: a class's dispatch.
+    """
     if _is_async(view):
         return _guarded_async(view, policy)
 
@@ -46,7 +51,9 @@ def guarded_view(
             return operation.enter(call)
         # Read at the call, since a @non_atomic_requests may be above this decorator.
         non_atomic = (
-            non_atomic_aliases(guarded) if on is None else non_atomic_aliases(on) | non_atomic_aliases_of(source)
+            non_atomic_aliases(guarded)
+            if on is None
+            else non_atomic_aliases(on) | non_atomic_aliases_of(source)
         )
         try:
             return run(source, policy, call, source=source, non_atomic=non_atomic)
@@ -64,7 +71,9 @@ def guarded_view(
 def _guarded_async(view: Callable[..., Any], policy: Policy) -> Callable[..., Any]:
     if conf.field(policy, "guarantee") != Guarantee.LEASE:
         raise ImproperlyConfigured(
-            async_contradiction(name_of(view), fix='Type @idempotent(guarantee="lease"), or make it a sync view.')
+            async_contradiction(
+                name_of(view), fix='Type @idempotent(guarantee="lease"), or make it a sync view.'
+            )
         )
 
     @functools.wraps(view)
@@ -75,7 +84,8 @@ def _guarded_async(view: Callable[..., Any], policy: Policy) -> Callable[..., An
             kind = kind_of(type(source.parser_context["view"]))
             if kind is None or (running := kind.arun_inside(source, policy, call)) is None:
                 raise ConfigurationError(
-                    f"{name_of(view)} is async, and only adrf's views are guarded around such a function."
+                    f"{name_of(view)} is async, and only adrf's views are guarded around "
+                    "such a function."
                 )
             return await running
         if (operation := call_around(source, policy)) is not None:
@@ -94,7 +104,9 @@ def _guarded_async(view: Callable[..., Any], policy: Policy) -> Callable[..., An
 
 
 def _request_in(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return the request among the arguments of a function (first) or a method (second); Django's or DRF's."""
+    """Return the request among the arguments of a function (first) or a method (second); Django's
+    or DRF's.
+    """
     for value in (*args[:2], kwargs.get("request")):
         if isinstance(value, HttpRequest) or hasattr(value, "_request"):
             return value

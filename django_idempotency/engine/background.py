@@ -1,7 +1,9 @@
-"""A thread of this process that does one kind of work as long as there is some. Each job has its own.
+"""A thread of this process that does one kind of work as long as there is some.
 
-The jobs (heartbeat, deferred settles, late events, counts) share no thread: a receiver or a store that does not return
-must not let the leases of others end.
+Each job has its own.
+
+The jobs (heartbeat, deferred settles, late events, counts) share no thread: a receiver or a store
+that does not return must not let the leases of others end.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from ..core.concurrency import reset_in_children
 class Background(ABC):
     """A daemon thread that is started when there is work, and ends when there is none. Thread safe.
 
-    A fork has none, and begins with an empty state. An interrupted thread is replaced when more work comes. `_lock`
-    protects the state; `_changed` wakes the thread.
+    A fork has none, and begins with an empty state. An interrupted thread is replaced when more
+    work comes. `_lock` protects the state; `_changed` wakes the thread.
     """
 
     #: Of the thread.
@@ -27,13 +29,18 @@ class Background(ABC):
         reset_in_children(self)
 
     def reset_after_fork(self) -> None:
-        """Forget what is waiting: after a fork it is the parent's, and the thread does not exist."""
+        """Forget what is waiting: after a fork it is the parent's, and the thread does not
+        exist.
+        """
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._thread: threading.Thread | None = None
 
     def _start(self) -> None:
-        """Start the thread unless it runs. Called with the lock. Raises `RuntimeError` where no thread can be started."""
+        """Start the thread unless it runs.
+
+        Called with the lock. Raises `RuntimeError` where no thread can be started.
+        """
         if self._thread is None:
             thread = threading.Thread(target=self._run, name=self.name, daemon=True)
             thread.start()
@@ -50,7 +57,10 @@ class Background(ABC):
                 self._changed.notify_all()
 
     def _end(self) -> bool:
-        """Let the thread end: a later _start() begins another. Called by `_pause()`, with the lock. Returns `False`."""
+        """Let the thread end: a later _start() begins another.
+
+        Called by `_pause()`, with the lock. Returns `False`.
+        """
         self._thread = None
         return False
 

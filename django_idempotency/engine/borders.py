@@ -1,4 +1,7 @@
-"""Where a process can die between the parts of a step. Tests watch these borders; otherwise nobody does."""
+"""Where a process can die between the parts of a step.
+
+Tests watch these borders; otherwise nobody does.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ from enum import Enum
 
 
 class Border(str, Enum):
-    """A place on the way through a step or an undo. The undo of the step "charge" is called "undo charge"."""
+    """A place on the way through a step or an undo. The undo of the step "charge" is called "undo
+    charge".
+    """
 
     BEFORE = "before"  # its body has not begun; its start is committed, if it has one
     DURING = "during"  # its body has ended, and its row does not say so yet
@@ -30,7 +35,9 @@ def reached(name: str, border: Border) -> None:
 
 @contextmanager
 def watched_by(watcher: Watcher) -> Iterator[None]:
-    """Call `watcher(name, border)` at each border, in every thread of this process, until the end of the block."""
+    """Call `watcher(name, border)` at each border, in every thread of this process, until the end
+    of the block.
+    """
     _watchers.append(watcher)
     try:
         yield

@@ -1,7 +1,8 @@
-"""What an operation needs from outside, as commands: each decision is written once for sync and async code.
+"""What an operation needs from outside, as commands: each decision is written once for sync and
+async code.
 
-A decision that needs a store is a generator: it yields a command and gets back the result, or the exception. `drive` runs
-them in this thread, `adrive` in a task.
+A decision that needs a store is a generator: it yields a command and gets back the result, or the
+exception. `drive` runs them in this thread, `adrive` in a task.
 """
 
 from __future__ import annotations

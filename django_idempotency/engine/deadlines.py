@@ -15,8 +15,11 @@ from ..errors import DeadlinePassed
 LONGEST = 3650 * 86400.0
 #: By `time.monotonic()`; `None` if the host has no limit.
 ENDS: ContextVar[float | None] = ContextVar("django_idempotency_deadline", default=None)
-#: When the caller of this work stops waiting, in Unix seconds. It is handed on, and ends nothing: what has begun runs on.
-CALLER_ENDS: ContextVar[float | None] = ContextVar("django_idempotency_caller_deadline", default=None)
+#: When the caller of this work stops waiting, in Unix seconds. It is handed on, and ends nothing:
+#: what has begun runs on.
+CALLER_ENDS: ContextVar[float | None] = ContextVar(
+    "django_idempotency_caller_deadline", default=None
+)
 
 
 @runtime_checkable
@@ -30,16 +33,19 @@ class LambdaContext(Protocol):
 
 @contextmanager
 def deadline(limit: float | timedelta | datetime | LambdaContext) -> Iterator[None]:
-    """Set the deadline of this host: seconds from now, an aware `datetime`, or an AWS Lambda context (a durable one, too).
+    """Set the deadline of this host: seconds from now, an aware `datetime`, or an AWS Lambda
+    context (a durable one, too).
 
-    Inside it, a `lease` lasts until the deadline and is not renewed: if the host stops at its limit, the next call
-    takes over at once. No call waits beyond the deadline, none begins after it (`DeadlinePassed`), and a batch stops
-    before it. The earlier of two nested deadlines counts. Raises `TypeError` or `ValueError` for an invalid deadline.
+    Inside it, a `lease` lasts until the deadline and is not renewed: if the host stops at its
+    limit, the next call takes over at once. No call waits beyond the deadline, none begins after it
+    (`DeadlinePassed`), and a batch stops before it. The earlier of two nested deadlines counts.
+    Raises `TypeError` or `ValueError` for an invalid deadline.
     """
     left = _left(limit)
     if not left <= LONGEST:  # also for NaN
         raise ValueError(
-            f"deadline({limit!r}) is too long: leases would last until then. A host without a limit needs no deadline."
+            f"deadline({limit!r}) is too long: leases would last until then. A host "
+            "without a limit needs no deadline."
         )
     ends, outer = time.monotonic() + left, ENDS.get()
     token = ENDS.set(ends if outer is None else min(ends, outer))
@@ -56,7 +62,10 @@ def remaining() -> float | None:
 
 
 def time_for(wait: float) -> float:
-    """Return as much of `wait` (seconds) as is left before the deadline. Raises `DeadlinePassed` from it on."""
+    """Return as much of `wait` (seconds) as is left before the deadline.
+
+    Raises `DeadlinePassed` from it on.
+    """
     left = remaining()
     if left == 0:
         raise DeadlinePassed
@@ -65,7 +74,8 @@ def time_for(wait: float) -> float:
 
 def _left(limit: float | timedelta | datetime | LambdaContext) -> float:
     if not isinstance(limit, LambdaContext):
-        limit = getattr(limit, "lambda_context", limit)  # a durable context contains the invocation's own
+        # A durable context contains the invocation's own.
+        limit = getattr(limit, "lambda_context", limit)
     if isinstance(limit, LambdaContext):
         return limit.get_remaining_time_in_millis() / 1000
     if isinstance(limit, datetime):
@@ -76,4 +86,6 @@ def _left(limit: float | timedelta | datetime | LambdaContext) -> float:
         return limit.total_seconds()
     if type(limit) in (int, float):
         return float(limit)
-    raise TypeError(f"deadline() takes seconds, an aware datetime or a Lambda context, not {limit!r}.")
+    raise TypeError(
+        f"deadline() takes seconds, an aware datetime or a Lambda context, not {limit!r}."
+    )

@@ -29,18 +29,21 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("django_idempotency")
 
-#: The most settles that may wait, and bytes of their responses. Any more are lost at once, as without a queue.
+#: The most settles that may wait, and bytes of their responses. Any more are lost at once, as
+#: without a queue.
 LONGEST, HEAVIEST = 1024, 64 * 1024 * 1024
 #: Seconds between two rounds.
 PAUSE = 0.5
-#: Seconds that the end of the process waits for the queue; also the least time for receivers of the last events.
+#: Seconds that the end of the process waits for the queue; also the least time for receivers of the
+#: last events.
 DRAIN, NOTICE = 5.0, 1.0
 
 
 class Deferring(Background):
     """Retries the queued settles, round after round. Thread safe.
 
-    `attempt(now)` is one round, so that a test can call it with a later `now`; the thread only calls it on time.
+    `attempt(now)` is one round, so that a test can call it with a later `now`; the thread only
+    calls it on time.
     """
 
     name = "django-idempotency-settling"
@@ -58,7 +61,10 @@ class Deferring(Background):
         super().reset_after_fork()
 
     def add(self, settling: Settling) -> bool:
-        """Queue this settle, and keep its lease in the meantime. `False`: there is no room, or no thread."""
+        """Queue this settle, and keep its lease in the meantime.
+
+        `False`: there is no room, or no thread.
+        """
         try:
             return holding(self._lock, self._add, settling)
         except BaseException:
@@ -79,14 +85,21 @@ class Deferring(Background):
         return True
 
     def attempt(self, now: float) -> None:
-        """Try each queued settle. If a store does not respond to one, its other settles are not tried."""
+        """Try each queued settle.
+
+        If a store does not respond to one, its other settles are not tried.
+        """
         stores: defaultdict[BaseStore, list[Settling]] = defaultdict(list)
         with self._lock:
             waiting = list(self._waiting)
         for settling in waiting:
             stores[settling.operation.store].append(settling)
         for store, settlings in stores.items():
-            with suppress(Exception), store.apart():  # apart() is retried until the leases have ended
+            # Apart() is retried until the leases have ended.
+            with (
+                suppress(Exception),
+                store.apart(),
+            ):
                 for settling in settlings:
                     if not self._tried(settling):
                         break
@@ -141,7 +154,10 @@ class Deferring(Background):
                 self._changed.notify_all()
 
     def drain(self, patience: float = DRAIN) -> None:
-        """Wait until all are written and reported, up to `patience`; give up the rest. Used at the end of a process."""
+        """Wait until all are written and reported, up to `patience`; give up the rest.
+
+        Used at the end of a process.
+        """
         deadline = self._clock() + patience
         with self._lock:
             self._changed.notify_all()
@@ -154,7 +170,7 @@ class Deferring(Background):
             self._give_up(settling)
         notifier.drain(max(deadline - self._clock(), NOTICE))
 
-    # ------------------------------------------------------------------------------------------------------- thread
+    # --------------------------------------------------------------------------------------- thread
 
     def _work(self) -> None:
         self.attempt(self._clock())

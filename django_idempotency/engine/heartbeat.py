@@ -1,4 +1,5 @@
-"""Renews the leases of running operations: one thread per process, one trip per store for all of them.
+"""Renews the leases of running operations: one thread per process, one trip per store for all of
+them.
 
 owner   |--- lease ---|
 beat        |--- lease ---|            a third of the lease apart, so that two may fail
@@ -31,7 +32,10 @@ PART = 3
 #: Seconds without work after which the thread ends; the next operation starts another.
 IDLE = 60.0
 #: Why a lease was lost that has not been renewed.
-OVERRUN = "The work ran for longer than longest_run, so its lease was not renewed: another may be running it by now."
+OVERRUN = (
+    "The work ran for longer than longest_run, so its lease was not renewed: another may be "
+    "running it by now."
+)
 
 
 class Leased(Subject, Protocol):
@@ -47,7 +51,9 @@ class Leased(Subject, Protocol):
 
 
 class Lease(ref[Leased]):
-    """An operation's lease, held weakly: if the operation is abandoned without a settle, the lease simply ends."""
+    """An operation's lease, held weakly: if the operation is abandoned without a settle, the lease
+    simply ends.
+    """
 
     __slots__ = ("due", "ends", "until")
     #: When it has certainly ended, when it is next renewed, and after when it is not renewed.
@@ -57,7 +63,9 @@ class Lease(ref[Leased]):
 
     @property
     def early(self) -> float:
-        """How early it may be renewed along with another of its store, to save a connection: a sixth of the lease."""
+        """How early it may be renewed along with another of its store, to save a connection: a
+        sixth of the lease.
+        """
         return (self.ends - self.due) / 4
 
     def begin(self, now: float, seconds: float, until: float = inf) -> None:
@@ -67,7 +75,8 @@ class Lease(ref[Leased]):
 class Heartbeat(Background):
     """Renews the leases of watched operations until forget(). Thread safe.
 
-    `beat(now)` does the work, so that a test can call it with a later `now`; the thread only calls it on time.
+    `beat(now)` does the work, so that a test can call it with a later `now`; the thread only calls
+    it on time.
     """
 
     name = "django-idempotency-heartbeat"
@@ -77,9 +86,11 @@ class Heartbeat(Background):
         super().__init__()
 
     def reset_after_fork(self) -> None:
-        """Watch nothing: after a fork the thread does not exist, and the watched operations are the parent's."""
-        #: Keyed by the operation's id: a WeakKeyDictionary makes a call three times as slow (measured: 2 µs). Adding
-        #: and removing are atomic without a lock, so iterate over a copy.
+        """Watch nothing: after a fork the thread does not exist, and the watched operations are the
+        parent's.
+        """
+        #: Keyed by the operation's id: a WeakKeyDictionary makes a call three times as slow
+        #: (measured: 2 µs). Adding and removing are atomic without a lock, so iterate over a copy.
         self._watched: dict[int, Lease] = {}
         #: When the thread wakes.
         self._wakes = 0.0
@@ -88,12 +99,14 @@ class Heartbeat(Background):
     def watch(self, operation: Leased) -> None:
         """Renew an operation's lease from now on.
 
-        Takes no lock if the thread will see the lease in time: this adds the lease before it checks the thread, and the
-        thread announces its check before it looks (see _pause()). So at least one of the two sees the other.
+        Takes no lock if the thread will see the lease in time: this adds the lease before it checks
+        the thread, and the thread announces its check before it looks (see _pause()). So at least
+        one of the two sees the other.
         """
         lease, now, seconds = Lease(operation), self._clock(), operation.ticket.lease
         lease.begin(now, seconds, now + operation.ticket.longest_run)
-        if id(operation) in self._watched:  # an abandoned one's with the same id, which the thread may be removing
+        # An abandoned one's with the same id, which the thread may be removing.
+        if id(operation) in self._watched:
             holding(self._lock, self._watched.__setitem__, id(operation), lease)
         else:
             self._watched[id(operation)] = lease
@@ -115,11 +128,14 @@ class Heartbeat(Background):
         """Stop renewing an operation's lease, and return the lease."""
         lease = self._watched.pop(id(operation), None)
         if lease is None:
-            holding(self._lock, nothing)  # never watched, or just lost: the operation knows when we return
+            # Never watched, or just lost: the operation knows when we return.
+            holding(self._lock, nothing)
         return lease
 
     def resume(self, lease: Lease) -> None:
-        """Watch a forgotten lease again, whose work is over and whose settle waits; its end is unchanged."""
+        """Watch a forgotten lease again, whose work is over and whose settle waits; its end is
+        unchanged.
+        """
         if (operation := lease()) is not None:
             lease.due, lease.until = min(lease.due, lease.ends - operation.ticket.lease / PART), inf
             holding(self._lock, self._watched.__setitem__, id(operation), lease)
@@ -129,7 +145,8 @@ class Heartbeat(Background):
     def lapsed(self, operation: Leased) -> bool:
         """Has an operation's lease ended while it is watched? The beat itself may hang."""
         lease = holding(self._lock, self._watched.get, id(operation))
-        # Check the owner: the id of an abandoned operation may now belong to another one, which is not watched.
+        # Check the owner: the id of an abandoned operation may now belong to another one, which is
+        # not watched.
         return lease is not None and lease() is operation and self._clock() >= lease.ends
 
     def beat(self, now: float) -> None:
@@ -142,9 +159,12 @@ class Heartbeat(Background):
                 with store.apart():
                     renewed = store.renew([operation.ticket for operation in operations])
             except Exception as error:  # the thread also serves other stores
-                renewed = getattr(error, "renewed", set[UUID]())  # a store with many servers, one of which is down
+                # A store with many servers, one of which is down.
+                renewed = getattr(error, "renewed", set[UUID]())
                 self._renewed([op for op in operations if op.ticket.owner in renewed], now)
-                self._missed([op for op in operations if op.ticket.owner not in renewed], now, error)
+                self._missed(
+                    [op for op in operations if op.ticket.owner not in renewed], now, error
+                )
                 with suppress(Exception):  # raised by a log filter
                     logger.warning("A heartbeat was missed; it will be retried.", exc_info=error)
             else:
@@ -154,7 +174,9 @@ class Heartbeat(Background):
                         self._lost(operation, LeaseLost())
 
     def _due(self, now: float) -> list[Leased]:
-        """Return the leases to renew, including nearly due ones of the same stores; forget abandoned and stuck ones."""
+        """Return the leases to renew, including nearly due ones of the same stores; forget
+        abandoned and stuck ones.
+        """
         found, soon, stuck = list[Leased](), list[Leased](), list[Leased]()
         with self._lock:
             for name, lease in self._watched.copy().items():
@@ -169,7 +191,10 @@ class Heartbeat(Background):
                         lease.due = lease.ends  # no other takes over before
                     else:
                         stuck.append(operation)
-                elif lease.due <= min(now + lease.early, lease.until) and (operation := lease()) is not None:
+                elif (
+                    lease.due <= min(now + lease.early, lease.until)
+                    and (operation := lease()) is not None
+                ):
                     soon.append(operation)
         for operation in stuck:
             self._lost(operation, LeaseLost(OVERRUN))
@@ -195,8 +220,8 @@ class Heartbeat(Background):
     def _lost(self, operation: Leased, error: Exception) -> None:
         with self._lock:
             watched = self._watched.pop(id(operation), None)
-            # It was not settled in the meantime. A queued settle may have been written without a response: it is
-            # fenced, and its next try finds out who owns the record.
+            # It was not settled in the meantime. A queued settle may have been written without a
+            # response: it is fenced, and its next try finds out who owns the record.
             is_lost = watched is not None and not operation.deferred
             if is_lost:
                 operation.lost = error
@@ -204,27 +229,33 @@ class Heartbeat(Background):
             self._notify(operation)
 
     def _notify(self, operation: Leased) -> None:
-        """Report a lost lease; not in this thread, since a slow receiver would let other leases end."""
+        """Report a lost lease; not in this thread, since a slow receiver would let other leases
+        end.
+        """
         if threading.current_thread() is self._thread:
             notifier.notify(operation, operation.notify_lost)
         else:
             sent(operation.notify_lost)
 
-    # ------------------------------------------------------------------------------------------------------- thread
+    # --------------------------------------------------------------------------------------- thread
 
     def _work(self) -> None:
         self.beat(self._clock())
 
     def _pause(self) -> bool:
-        """Sleep until a lease may be due. `False`: there was nothing to do for so long that the thread ends.
+        """Sleep until a lease may be due.
 
-        An operation that shortened our sleep has usually finished when we wake. Keep the earlier deadline anyway, so
-        that the next one need not wake us again.
+        `False`: there was nothing to do for so long that the thread ends.
+
+        An operation that shortened our sleep has usually finished when we wake. Keep the earlier
+        deadline anyway, so that the next one need not wake us again.
         """
         with self._lock:
             began = self._clock()
             self._wakes = inf  # an operation that comes after this check waits for the lock
-            self._wakes = min((lease.due for lease in self._watched.copy().values()), default=began + IDLE)
+            self._wakes = min(
+                (lease.due for lease in self._watched.copy().values()), default=began + IDLE
+            )
             while (left := self._wakes - self._clock()) > 0:
                 self._changed.wait(left)
             if self._watched or self._wakes < began + IDLE:

@@ -1,4 +1,5 @@
-"""Calls with `lease`: the record is ours until a deadline, which the heartbeat moves while the work runs.
+"""Calls with `lease`: the record is ours until a deadline, which the heartbeat moves while the work
+runs.
 
 claim ── the work, in no transaction of ours ── settle     if the store does not respond, `deferring` retries
   |--- lease ---|                                          the response is sent meanwhile
@@ -46,7 +47,9 @@ class LeaseOperation(Operation):
     #: The lease that the heartbeat has watched.
     _lease: Lease | None = None
 
-    def __init__(self, store: BaseStore, ticket: Ticket, sink: EventSink, *, on_failure: str = "free") -> None:
+    def __init__(
+        self, store: BaseStore, ticket: Ticket, sink: EventSink, *, on_failure: str = "free"
+    ) -> None:
         super().__init__(store, ticket, sink, on_failure=on_failure)
         #: Does the heartbeat renew its lease? Not if the host stops when the lease ends.
         self._renews = ENDS.get() is None
@@ -55,10 +58,13 @@ class LeaseOperation(Operation):
     def is_lost(self) -> bool:
         return self.lost is not None or heartbeat.lapsed(self)
 
-    # --------------------------------------------------------------------------------------------------------- open
+    # ----------------------------------------------------------------------------------------- open
 
     async def aopen(self, wait: float = 0.0) -> Verdict:
-        """See open(). Waiting holds no thread. A cancellation leaves the key unchanged: nothing has run."""
+        """See open().
+
+        Waiting holds no thread. A cancellation leaves the key unchanged: nothing has run.
+        """
         hurries = ENDS.get() is not None
         if hurries:
             wait = time_for(wait)
@@ -69,7 +75,9 @@ class LeaseOperation(Operation):
             if hurries and isinstance(verdict, Execute):
                 time_for(0)
             await self._anotify(event_of(verdict))
-        except GeneratorExit:  # nothing can be awaited any more: the key is busy until its lease ends
+        except (
+            GeneratorExit
+        ):  # nothing can be awaited any more: the key is busy until its lease ends
             self.leave_lease()
             raise
         except BaseException:
@@ -127,33 +135,46 @@ class LeaseOperation(Operation):
         return rules.read(record, self.ticket, self._unanswered)
 
     def _begin(self, run: Execute) -> None:
-        """See Operation._begin(). A claim inside an open transaction is invisible to the heartbeat."""
+        """See Operation._begin().
+
+        A claim inside an open transaction is invisible to the heartbeat.
+        """
         super()._begin(run)
         if self._renews and not self.claimed_inside:
             heartbeat.watch(self)
 
-    # ---------------------------------------------------------------------------------------------------- the lease
+    # ------------------------------------------------------------------------------------ the lease
 
     def leave_lease(self) -> None:
         """Stop the heartbeat for this lease."""
         self._lease = heartbeat.forget(self) or self._lease
 
     def close(self) -> None:
-        """See Operation.close(). The heartbeat does not renew the lease of a call that an interrupt has cut."""
+        """See Operation.close().
+
+        The heartbeat does not renew the lease of a call that an interrupt has cut.
+        """
         if not self.deferred:
             self.leave_lease()
 
     def keep_lease(self) -> None:
-        """Resume the heartbeat if it ran before leave_lease(), unless the lease has been lost since."""
+        """Resume the heartbeat if it ran before leave_lease(), unless the lease has been lost
+        since.
+        """
         if self._lease is not None and self.lost is None:
             heartbeat.resume(self._lease)
 
     def lease_ends(self) -> float:
-        """Return when the lease has certainly ended unless renewed, by the host's monotonic clock."""
+        """Return when the lease has certainly ended unless renewed, by the host's monotonic
+        clock.
+        """
         return self._opened_at + self.ticket.lease if self._lease is None else self._lease.ends
 
     def notify_lost(self) -> None:
-        """Report that the heartbeat has set `lost`: another call may own the record. The work may check, and stop."""
+        """Report that the heartbeat has set `lost`: another call may own the record.
+
+        The work may check, and stop.
+        """
         self._notify("lost", self.lost)
 
     def _notify(self, event: str, error: BaseException | None = None) -> None:
@@ -167,7 +188,7 @@ class LeaseOperation(Operation):
         else:
             await asend(event, self, error)
 
-    # ------------------------------------------------------------------------------------------------------- settle
+    # --------------------------------------------------------------------------------------- settle
 
     def abandon(self) -> None:
         if self.run is None:
@@ -210,7 +231,9 @@ class LeaseOperation(Operation):
             self._settle(conclusion.state, outcome, ttl)
         except TransactionLeftOpen as left:  # its writes are gone
             self.log_left_open(left)
-            conclusion = conclusions.conclude(ended, Rollback.ERROR, self._on_failure, succeeded=succeeded)
+            conclusion = conclusions.conclude(
+                ended, Rollback.ERROR, self._on_failure, succeeded=succeeded
+            )
             if not conclusion.withheld:
                 self._settle(conclusion.state, outcome, ttl)
                 return
@@ -232,13 +255,17 @@ class LeaseOperation(Operation):
         if conclusion.withheld:
             withheld = WritesRolledBack.by(undone_by)
             self._log_rollback(undone_by)
-            await self._asettle(conclusion.state, failed_with(withheld, at=datetime.now(timezone.utc)))
+            await self._asettle(
+                conclusion.state, failed_with(withheld, at=datetime.now(timezone.utc))
+            )
             raise withheld from undone_by
         try:
             await self._asettle(conclusion.state, outcome, ttl)
         except TransactionLeftOpen as left:
             self.log_left_open(left)
-            conclusion = conclusions.conclude(ended, Rollback.ERROR, self._on_failure, succeeded=succeeded)
+            conclusion = conclusions.conclude(
+                ended, Rollback.ERROR, self._on_failure, succeeded=succeeded
+            )
             if not conclusion.withheld:
                 await self._asettle(conclusion.state, outcome, ttl)
                 return
@@ -248,14 +275,17 @@ class LeaseOperation(Operation):
     def log_left_open(self, left: TransactionLeftOpen) -> None:
         """Log that the work has left a transaction open, and where."""
         logger.error(
-            "%s %s left a transaction open on the connection %r. It was rolled back: nobody commits it. Use atomic() in "
+            "%s %s left a transaction open on the connection %r. It was rolled back: "
+            "nobody commits it. Use atomic() in "
             "place of BEGIN and set_autocommit(False), or commit.",
             self.ticket.method or "The function",
             self.ticket.path or self.ticket.scope,
             left.using,
         )
 
-    def _settle(self, state: SettledState, outcome: Outcome | None = None, ttl: float | None = None) -> None:
+    def _settle(
+        self, state: SettledState, outcome: Outcome | None = None, ttl: float | None = None
+    ) -> None:
         """Settle the record, with a few retries; report it, or queue it for more."""
         settling = self._settling(state, outcome, ttl)
         if settling is None:
@@ -274,7 +304,9 @@ class LeaseOperation(Operation):
         if failed is not None and _is_interrupt(failed, result):
             raise failed
 
-    async def _asettle(self, state: SettledState, outcome: Outcome | None = None, ttl: float | None = None) -> None:
+    async def _asettle(
+        self, state: SettledState, outcome: Outcome | None = None, ttl: float | None = None
+    ) -> None:
         """See _settle()."""
         settling = self._settling(state, outcome, ttl)
         if settling is None:
@@ -293,8 +325,12 @@ class LeaseOperation(Operation):
         if failed is not None and _is_interrupt(failed, result):
             raise failed
 
-    def _settling(self, state: SettledState, outcome: Outcome | None, ttl: float | None) -> Settling | None:
-        """Stop the heartbeat, and return the settlement to write; `None` if the record stays unchanged."""
+    def _settling(
+        self, state: SettledState, outcome: Outcome | None, ttl: float | None
+    ) -> Settling | None:
+        """Stop the heartbeat, and return the settlement to write; `None` if the record stays
+        unchanged.
+        """
         self.leave_lease()
         settlement = self._settlement(state, outcome, ttl, alone=not self.claimed_inside)
         if settlement is None:
@@ -312,7 +348,9 @@ class LeaseOperation(Operation):
             self._notify(event, result.error)
 
     def _noted(self, result: SettleResult) -> str | None:
-        """Note the outcome of a settle, and return its event; `None` if the heartbeat has already reported the loss."""
+        """Note the outcome of a settle, and return its event; `None` if the heartbeat has already
+        reported the loss.
+        """
         self.left_as = result.state
         if result.deferred:
             return "deferred"
@@ -322,5 +360,8 @@ class LeaseOperation(Operation):
 
 
 def _is_interrupt(failed: Exception, result: SettleResult) -> bool:
-    """Was the first try of a settle cut, as by a time limit? It is no error of a store, and has not come again."""
+    """Was the first try of a settle cut, as by a time limit?
+
+    It is no error of a store, and has not come again.
+    """
     return result.state is not None and not isinstance(failed, (IdempotencyError, OSError))

@@ -26,7 +26,10 @@ LONGEST = 4096
 
 
 def closing() -> None:
-    """Close what receivers have opened in our thread. The app replaces this to close Django's connections."""
+    """Close what receivers have opened in our thread.
+
+    The app replaces this to close Django's connections.
+    """
 
 
 class Subject(Protocol):
@@ -54,7 +57,8 @@ class Notifier(Background):
         if is_full:
             with suppress(Exception):  # raised by a log filter
                 logger.error(
-                    "An event of the key %s is not sent: %d others wait for a receiver that does not return.",
+                    "An event of the key %s is not sent: %d others wait for a receiver "
+                    "that does not return.",
                     shortened(operation.ticket.key),
                     LONGEST,
                 )
@@ -62,7 +66,10 @@ class Notifier(Background):
             sent(send)
 
     def _queued(self, operation: Subject, send: Callable[[], None]) -> tuple[bool, bool]:
-        """Queue an event. Return whether the queue was full, and whether it is queued. Called with the lock."""
+        """Queue an event.
+
+        Return whether the queue was full, and whether it is queued. Called with the lock.
+        """
         is_full = len(self._waiting) >= LONGEST
         is_queued = not is_full and self._runs()
         if is_queued:
@@ -80,10 +87,12 @@ class Notifier(Background):
             count = len(self._waiting) + self._sending
         if count:
             logger.error(
-                "The process ended before its receivers returned: %d events may not have been received.", count
+                "The process ended before its receivers returned: %d events may not have "
+                "been received.",
+                count,
             )
 
-    # ------------------------------------------------------------------------------------------------------- thread
+    # --------------------------------------------------------------------------------------- thread
 
     def _runs(self) -> bool:
         """Start the thread unless it runs. Return whether it runs now."""
@@ -98,7 +107,10 @@ class Notifier(Background):
             return bool(self._waiting) or self._end()
 
     def _work(self) -> None:
-        """Send all queued events. A broken connection or an open transaction that one leaves never affects the next."""
+        """Send all queued events.
+
+        A broken connection or an open transaction that one leaves never affects the next.
+        """
         try:
             while (event := self._next()) is not None:
                 operation, send = event

@@ -1,12 +1,13 @@
 """A call under a key: claim it, wait for a busy one, judge what the claim found, settle.
 
-`Operation` is what both guarantees share. `AtomicOperation` locks the record while the work runs, and settles it in the work's
-transaction:
+`Operation` is what both guarantees share. `AtomicOperation` locks the record while the work runs,
+and settles it in the work's transaction:
 
     claim   guard ───── the work's transaction ───── settle  COMMIT     the response and the writes, or neither
                                                    └ ROLLBACK  settle   what must be known of it, under the row's lock again
 
-A claim is committed before the work runs, and so is a takeover, which is written under the row's lock.
+A claim is committed before the work runs, and so is a takeover, which is written under the row's
+lock.
 
 It is sync: async calls hold no transaction. `lease` has the other guarantee.
 """
@@ -24,7 +25,18 @@ from ..core import conclusions, rules
 from ..core.conclusions import Conclusion, Rollback, SettledState, WorkResult
 from ..core.failures import failed_with
 from ..core.records import Outcome, Record, Settlement, Status, Ticket, shortened
-from ..core.rules import OUTRACED, Busy, Contended, Execute, Late, Mismatch, Race, Replay, Unreadable, Verdict
+from ..core.rules import (
+    OUTRACED,
+    Busy,
+    Contended,
+    Execute,
+    Late,
+    Mismatch,
+    Race,
+    Replay,
+    Unreadable,
+    Verdict,
+)
 from ..errors import (
     IdempotencyError,
     InProgress,
@@ -51,18 +63,23 @@ LOOKS = (0.005, 0.01, 0.02, 0.05, 0.1)
 class EventSink(Protocol):
     """Receives each event. Async code calls its coroutine `asend` if it has one.
 
-    `event` is claimed (first run), taken_over, resumed, replayed, busy, contended, mismatched or unreadable; then completed, released,
-    suspended, or lost (no longer ours). In between, deferred: the store did not respond, and is retried in the background.
+    `event` is claimed (first run), taken_over, resumed, replayed, busy, contended, mismatched or
+    unreadable; then completed, released, suspended, or lost (no longer ours). In between, deferred:
+    the store did not respond, and is retried in the background.
 
-    If it has a true attribute `commits`, its `committing(event, operation)` is called with "completed" in the transaction
-    that settles a record of `atomic`, before its COMMIT. The `IdempotencyError` that it raises undoes the settle.
+    If it has a true attribute `commits`, its `committing(event, operation)` is called with
+    "completed" in the transaction that settles a record of `atomic`, before its COMMIT. The
+    `IdempotencyError` that it raises undoes the settle.
     """
 
-    def __call__(self, event: str, operation: Operation, error: BaseException | None = None) -> None: ...
+    def __call__(
+        self, event: str, operation: Operation, error: BaseException | None = None
+    ) -> None: ...
 
 
 class Operation:
-    """A call that wants to run under a ticket: `open()` it, run the work if the verdict says so, then `settle()` it.
+    """A call that wants to run under a ticket: `open()` it, run the work if the verdict says so,
+    then `settle()` it.
 
     It lives in one thread (or task), and serves one call.
     """
@@ -86,7 +103,9 @@ class Operation:
     waited = 0.0
     _opened_at = 0.0
 
-    def __init__(self, store: BaseStore, ticket: Ticket, sink: EventSink, *, on_failure: str = "free") -> None:
+    def __init__(
+        self, store: BaseStore, ticket: Ticket, sink: EventSink, *, on_failure: str = "free"
+    ) -> None:
         self.store = store
         self.ticket = ticket
         self.sink = sink
@@ -99,12 +118,17 @@ class Operation:
 
     @property
     def attempt(self) -> int:
-        """The number of this run of the key. If it is above 1, an earlier run failed, was refused or crashed."""
+        """The number of this run of the key.
+
+        If it is above 1, an earlier run failed, was refused or crashed.
+        """
         return self.run.attempt if self.run else 0
 
     @property
     def may_have_acted(self) -> bool:
-        """May an earlier attempt have begun its work? Also where nothing is known of the key, as without the store.
+        """May an earlier attempt have begun its work?
+
+        Also where nothing is known of the key, as without the store.
 
         That is certain only if `claim_is_durable`.
         """
@@ -112,7 +136,9 @@ class Operation:
         return run is None or run.attempt > 1 or run.takeover or run.resumed
 
     def age(self) -> timedelta:
-        """Return how long ago the operation began, by the clock of its store: with the first claim of its key."""
+        """Return how long ago the operation began, by the clock of its store: with the first claim
+        of its key.
+        """
         assert self.run is not None and self.record is not None, "its work runs"  # noqa: PT018
         since = timedelta(seconds=time.monotonic() - self._opened_at)
         return since if self.run.new_life else self.record.read_at - self.record.created_at + since
@@ -121,13 +147,16 @@ class Operation:
         """May another own the record by now, while the work still runs?"""
         return False
 
-    # --------------------------------------------------------------------------------------------------------- open
+    # ----------------------------------------------------------------------------------------- open
 
     def open(self, wait: float = 0.0) -> Verdict:
-        """Claim the key and hold the record. The work may run only after `Execute`, and then settle() must follow.
+        """Claim the key and hold the record.
 
-        Raises `StoreUnavailable`, and `DeadlinePassed` from a deadline on; then nothing has run. Waits up to `wait`
-        seconds for a busy record, unless as many threads of the process wait already as may (`WaitSlots`).
+        The work may run only after `Execute`, and then settle() must follow.
+
+        Raises `StoreUnavailable`, and `DeadlinePassed` from a deadline on; then nothing has run.
+        Waits up to `wait` seconds for a busy record, unless as many threads of the process wait
+        already as may (`WaitSlots`).
         """
         hurries = ENDS.get() is not None
         if hurries:
@@ -215,7 +244,10 @@ class Operation:
             await asyncio.sleep(pause)
 
     def _judge(self, record: Record) -> Verdict | None:
-        """Read the record that a claim found, and hold it if the work may run. `None`: it has changed, so claim again."""
+        """Read the record that a claim found, and hold it if the work may run.
+
+        `None`: it has changed, so claim again.
+        """
         raise NotImplementedError
 
     async def _ajudge(self, record: Record) -> Verdict | None:
@@ -230,14 +262,17 @@ class Operation:
             return busy
 
     def _adopts(self, record: Record) -> bool:
-        """Take a record's digest if another expression made it: then it does not say that this is another request.
+        """Take a record's digest if another expression made it: then it does not say that this is
+        another request.
 
-        The work goes on as the same operation, with the same derived keys. Return whether to claim again.
+        The work goes on as the same operation, with the same derived keys. Return whether to claim
+        again.
         """
         if not rules.incomparable(record, self.ticket):
             return False
         logger.warning(
-            "%s: the key %s is known from a release with another validate=…, so what that selects is not compared.",
+            "%s: the key %s is known from a release with another validate=…, so what that "
+            "selects is not compared.",
             self.ticket.path,
             shortened(self.ticket.key),
         )
@@ -245,8 +280,14 @@ class Operation:
         return True
 
     def _found(self, record: Record) -> None:
-        """Note a record, and where a claim found it: another connection, or this one later, may look elsewhere."""
-        self.record, self.claimed_inside, self.claim_is_durable = record, record.joined, record.durable
+        """Note a record, and where a claim found it: another connection, or this one later, may
+        look elsewhere.
+        """
+        self.record, self.claimed_inside, self.claim_is_durable = (
+            record,
+            record.joined,
+            record.durable,
+        )
         if record.location is not None:
             self.ticket = self.ticket._replace(location=record.location)
 
@@ -254,10 +295,13 @@ class Operation:
         """Note that the record is ours, so the work may begin."""
         self.run, self._opened_at = run, time.monotonic()
 
-    # ------------------------------------------------------------------------------------------------------- settle
+    # --------------------------------------------------------------------------------------- settle
 
     def abandon(self) -> None:
-        """Restore a record whose work has not begun. Does nothing after any verdict except `Execute`."""
+        """Restore a record whose work has not begun.
+
+        Does nothing after any verdict except `Execute`.
+        """
         raise NotImplementedError
 
     async def aabandon(self) -> None:
@@ -274,14 +318,16 @@ class Operation:
         undone: Rollback = Rollback.NONE,
         undone_by: BaseException | None = None,
     ) -> None:
-        """Settle or release the record, by the tables in `core.conclusions`. `ttl` is seconds; `None`: as the ticket says.
+        """Settle or release the record, by the tables in `core.conclusions`.
 
-        `outcome` is the response that is kept, or the note on a failure (`core.failures`). `succeeded`: is it a response
-        below 400, or a function's result? `undone`: why another transaction of the work was rolled back, and `undone_by` the
-        error behind that.
+        `ttl` is seconds; `None`: as the ticket says.
 
-        Raises `WritesRolledBack` for a success whose writes an error has rolled back. With `lease` it raises nothing else
-        of ours; for `atomic` see `AtomicOperation.settle`.
+        `outcome` is the response that is kept, or the note on a failure (`core.failures`).
+        `succeeded`: is it a response below 400, or a function's result? `undone`: why another
+        transaction of the work was rolled back, and `undone_by` the error behind that.
+
+        Raises `WritesRolledBack` for a success whose writes an error has rolled back. With `lease`
+        it raises nothing else of ours; for `atomic` see `AtomicOperation.settle`.
         """
         raise NotImplementedError
 
@@ -295,15 +341,20 @@ class Operation:
         undone: Rollback = Rollback.NONE,
         undone_by: BaseException | None = None,
     ) -> None:
-        """Settle as settle() does. Only `lease` has async calls, and no transaction is around them."""
+        """Settle as settle() does.
+
+        Only `lease` has async calls, and no transaction is around them.
+        """
         raise NotImplementedError
 
     def _log_rollback(self, error: BaseException | None) -> None:
         """Log that a success is withheld, with the error that the work has caught."""
         ticket = self.ticket
         logger.error(
-            "%s %s responded with success, but had caught an error for which the database rolled back what it wrote: %s. "
-            "The response was not sent, and a retry runs it again. Give what may fail its own atomic().",
+            "%s %s responded with success, but had caught an error for which the database "
+            "rolled back what it wrote: %s. "
+            "The response was not sent, and a retry runs it again. Give what may fail its "
+            "own atomic().",
             ticket.method or "The function",
             ticket.path or ticket.scope,
             "that of a statement sent past Django" if error is None else type(error).__name__,
@@ -335,10 +386,11 @@ class Operation:
             alone=alone,
         )
 
-    # ------------------------------------------------------------------------------------- the work's own transaction
+    # ------------------------------------------------------------------- the work's own transaction
 
     def close(self) -> None:
-        """Leave nothing behind, wherever an interrupt has cut the call: no open transaction, no lease that is renewed.
+        """Leave nothing behind, wherever an interrupt has cut the call: no open transaction, no
+        lease that is renewed.
 
         May be called any number of times. After settle() it does nothing.
         """
@@ -385,7 +437,7 @@ EVENT_OF_STATE = {
 }
 
 
-# ---------------------------------------------------------------------------------------------------- atomic
+# ------------------------------------------------------------------------------------------- atomic
 
 #: Before a guard is entered.
 NO_GUARD = Guard()
@@ -400,10 +452,13 @@ class AtomicOperation(Operation):
     #: The context that ends the guard, while it is open.
     _held: AbstractContextManager[Guard] | None = None
 
-    # --------------------------------------------------------------------------------------------------------- open
+    # ----------------------------------------------------------------------------------------- open
 
     def _judge(self, record: Record) -> Verdict | None:
-        """See Operation._judge(). Locks the record if the work may run, and judges it anew if that is not what was found."""
+        """See Operation._judge().
+
+        Locks the record if the work may run, and judges it anew if that is not what was found.
+        """
         verdict: Verdict | None = rules.read(record, self.ticket)
         if not isinstance(verdict, Execute):
             return verdict
@@ -411,12 +466,15 @@ class AtomicOperation(Operation):
         try:
             if not mine and not record.joined:
                 return self._take_over()
-            held = self.store.guard(self.ticket, takeover=not mine, claimed=record if mine else None)
+            held = self.store.guard(
+                self.ticket, takeover=not mine, claimed=record if mine else None
+            )
             guard = self._guard = held.__enter__()
         except LostRace:
             if mine or record.status is not Status.RUNNING:
                 raise
-            # SQLite does not show whose lock it is. The record says that another has begun, and has not ended.
+            # SQLite does not show whose lock it is. The record says that another has begun, and has
+            # not ended.
             return None
         self._held = held
         try:
@@ -439,7 +497,10 @@ class AtomicOperation(Operation):
         return verdict
 
     def _take_over(self) -> Verdict | None:
-        """Take a record over, and then hold it like one of our own claim. `None`: it has changed, so claim again."""
+        """Take a record over, and then hold it like one of our own claim.
+
+        `None`: it has changed, so claim again.
+        """
         taken = self._written_takeover()
         if not isinstance(taken, Record):
             return taken
@@ -448,11 +509,15 @@ class AtomicOperation(Operation):
             verdict = self._judge(taken)
             if verdict is not None:
                 return verdict
-            time.sleep(pause)  # another who has read it as free looks at it, and finds that it is ours
+            # Another who has read it as free looks at it, and finds that it is ours.
+            time.sleep(pause)
         return None
 
     def _written_takeover(self) -> Record | Verdict | None:
-        """Write under the row's lock that the record is ours, commit that, and return it. `None`: another holds it."""
+        """Write under the row's lock that the record is ours, commit that, and return it.
+
+        `None`: another holds it.
+        """
         verdict: Verdict | None = None
         try:
             with self.store.guard(self.ticket, takeover=True) as guard:
@@ -471,14 +536,16 @@ class AtomicOperation(Operation):
             return None
         except (OutcomeUnknown, TransactionLost) as error:  # the work has not begun
             raise StoreUnavailable from error
-        return conclusions.settled(self.ticket, found, settlement, found.read_at)._replace(taken=verdict.takeover)
+        return conclusions.settled(self.ticket, found, settlement, found.read_at)._replace(
+            taken=verdict.takeover
+        )
 
     def abandon(self) -> None:
         self.close()
         if self.run is not None:
             self._settle_apart(conclusions.withdrawn(self.run))
 
-    # ------------------------------------------------------------------------------------- the work's own transaction
+    # ------------------------------------------------------------------- the work's own transaction
 
     def close(self) -> None:
         held = self._held
@@ -503,7 +570,7 @@ class AtomicOperation(Operation):
     def savepoint(self) -> AbstractContextManager[None]:
         return nullcontext() if self._held is None else self._guard.savepoint()
 
-    # ------------------------------------------------------------------------------------------------------- settle
+    # --------------------------------------------------------------------------------------- settle
 
     def settle(
         self,
@@ -517,11 +584,12 @@ class AtomicOperation(Operation):
     ) -> None:
         """Settle as the base class says, and end the guard.
 
-        Raises `OwnershipLost` when another call owns the record, and `StoreUnavailable` or `LostRace` when it could not
-        be written (our writes were rolled back), what the guard has refused the work, `WritesRolledBack` when an error
-        rolls the writes of a success back, `TransactionLost` when the work has ended our transaction, the error of a failed
-        COMMIT (the writes are gone), `OutcomeUnknown` (either may be true), and the error of an `on_commit` callback
-        (everything is committed).
+        Raises `OwnershipLost` when another call owns the record, and `StoreUnavailable` or
+        `LostRace` when it could not be written (our writes were rolled back), what the guard has
+        refused the work, `WritesRolledBack` when an error rolls the writes of a success back,
+        `TransactionLost` when the work has ended our transaction, the error of a failed COMMIT (the
+        writes are gone), `OutcomeUnknown` (either may be true), and the error of an `on_commit`
+        callback (everything is committed).
         """
         try:
             conclusion = self._conclude(ended, succeeded, undone)
@@ -539,7 +607,10 @@ class AtomicOperation(Operation):
             raise
 
     def _conclude(self, ended: WorkResult, succeeded: bool, undone: Rollback) -> Conclusion:
-        """Return how the call ends by the rules. Raises what the guard has refused, and `TransactionLost`."""
+        """Return how the call ends by the rules.
+
+        Raises what the guard has refused, and `TransactionLost`.
+        """
         guard = self._guard
         remembered = ended in (WorkResult.KEPT, WorkResult.DROPPED)
         if remembered and guard.refused is not None:
@@ -555,7 +626,10 @@ class AtomicOperation(Operation):
         return conclusions.conclude(ended, cause, self._on_failure, succeeded=succeeded)
 
     def _withhold(self, state: SettledState, error: BaseException | None = None) -> NoReturn:
-        """Roll back, and leave the record of a success that is none. `error`: that of another transaction."""
+        """Roll back, and leave the record of a success that is none.
+
+        `error`: that of another transaction.
+        """
         error = error or self._guard.error
         withheld = WritesRolledBack.by(error)
         self.close()
@@ -565,7 +639,13 @@ class AtomicOperation(Operation):
         raise withheld from error
 
     def _end(
-        self, state: SettledState, committing: bool, outcome: Outcome | None, ttl: float | None, *, succeeded: bool
+        self,
+        state: SettledState,
+        committing: bool,
+        outcome: Outcome | None,
+        ttl: float | None,
+        *,
+        succeeded: bool,
     ) -> None:
         """End the guard, and report what has become of the call."""
         guard, held = self._guard, self._held
@@ -575,7 +655,8 @@ class AtomicOperation(Operation):
         except Exception as error:
             guard.restore()
             self._held = None
-            if guard.committed:  # an on_commit callback failed after COMMIT: everything is committed
+            # An on_commit callback failed after COMMIT: everything is committed.
+            if guard.committed:
                 self._report(state)
             elif isinstance(error, OutcomeUnknown):
                 self._report(None, error)
@@ -592,11 +673,14 @@ class AtomicOperation(Operation):
         else:
             self._settle_apart(state, outcome, ttl)
 
-    def _settle_inside(self, state: SettledState, outcome: Outcome | None, ttl: float | None) -> bool:
+    def _settle_inside(
+        self, state: SettledState, outcome: Outcome | None, ttl: float | None
+    ) -> bool:
         """Settle in the work's transaction. `False`: it was marked for rollback in the meantime.
 
-        Raises `OwnershipLost`, `TransactionLost`, `StoreUnavailable` or `LostRace` after everything was rolled back. The work had
-        not given up its writes: our own statement failed, so its response must not be kept without them.
+        Raises `OwnershipLost`, `TransactionLost`, `StoreUnavailable` or `LostRace` after everything
+        was rolled back. The work had not given up its writes: our own statement failed, so its
+        response must not be kept without them.
         """
         guard = self._guard
         settlement = self._settlement(state, outcome, ttl, transaction_id=guard.transaction_id)
@@ -619,7 +703,10 @@ class AtomicOperation(Operation):
         return not marked
 
     def _write_event(self, state: SettledState) -> bool:
-        """Let the sink write the event of a completion in its transaction. `False`: it writes nothing there."""
+        """Let the sink write the event of a completion in its transaction.
+
+        `False`: it writes nothing there.
+        """
         sink: Any = self.sink
         if state is not SettledState.COMPLETED or not getattr(sink, "commits", False):
             return False
@@ -633,7 +720,9 @@ class AtomicOperation(Operation):
         raise lost from cause
 
     def _roll_back(self, why: Exception | None = None, *, cause: Exception | None = None) -> None:
-        """End the guard without the work's writes, release the record, and report the reason if there is one."""
+        """End the guard without the work's writes, release the record, and report the reason if
+        there is one.
+        """
         self.close()
         self._release(why, cause=cause)
 
@@ -650,7 +739,10 @@ class AtomicOperation(Operation):
         *,
         why: Exception | None = None,
     ) -> None:
-        """Settle after the work's transaction was rolled back. If that fails, the response is still sent."""
+        """Settle after the work's transaction was rolled back.
+
+        If that fails, the response is still sent.
+        """
         settlement = self._settlement(state, outcome, ttl)
         if settlement is None:
             self.left_as = state
@@ -683,22 +775,29 @@ class AtomicOperation(Operation):
     def _settle_locked(self, state: SettledState, settlement: Settlement) -> bool:
         with suppress(OwnershipLost), self.store.guard(self.ticket) as guard:
             self._brief = guard
-            settled = self._is_still_ours(guard, settlement) and self.store.settle(self.ticket, settlement)
+            settled = self._is_still_ours(guard, settlement) and self.store.settle(
+                self.ticket, settlement
+            )
             if settled:
                 self._write_event(state)
             return settled
         return False
 
     def _is_still_ours(self, guard: Guard, settlement: Settlement) -> bool:
-        """Is the record still unsettled since our rollback? The owner that we took over from may have resumed.
+        """Is the record still unsettled since our rollback?
 
-        Raises `LostRace` while another call holds it, as a waiter does for an instant. Then try again.
+        The owner that we took over from may have resumed.
+
+        Raises `LostRace` while another call holds it, as a waiter does for an instant. Then try
+        again.
         """
         if guard.record is None and self.claimed_inside:
             return False
         if guard.record is None:
             raise LostRace
-        return self.record is None or rules.untouched(guard.record, self.record, self.ticket, settlement)
+        return self.record is None or rules.untouched(
+            guard.record, self.record, self.ticket, settlement
+        )
 
     def _report(self, state: SettledState | None, error: Exception | None = None) -> None:
         self.left_as = state

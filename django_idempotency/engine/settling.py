@@ -1,7 +1,7 @@
 """One settle of a lease, from its first try to its event: the decisions.
 
-The call itself (`lease`) makes the first tries. If the store still does not respond, the response goes out and a thread
-(`deferring`) continues.
+The call itself (`lease`) makes the first tries. If the store still does not respond, the response
+goes out and a thread (`deferring`) continues.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from .waiting import SETTLE_PAUSE, may_retry
 
 
 class SettleResult(NamedTuple):
-    """The outcome of a settle: how it left the record (`None`: we did not settle it), or that it is retried later."""
+    """The outcome of a settle: how it left the record (`None`: we did not settle it), or that it is
+    retried later.
+    """
 
     state: SettledState | None
     error: Exception | None = None
@@ -40,7 +42,9 @@ class Settler(Leased, Protocol):
         """Stop renewing the lease."""
 
     def lease_ends(self) -> float:
-        """Return when the lease has certainly ended unless renewed, by the host's monotonic clock."""
+        """Return when the lease has certainly ended unless renewed, by the host's monotonic
+        clock.
+        """
 
     def defer(self, settling: Settling) -> bool:
         """Queue it for retries in the background. `False`: there is no room for it."""
@@ -50,14 +54,18 @@ class Settler(Leased, Protocol):
 
 
 class Settling:
-    """A settlement, and how long it is retried. It is fenced: an owner that lost its record changes nothing."""
+    """A settlement, and how long it is retried. It is fenced: an owner that lost its record changes
+    nothing.
+    """
 
     #: When the thread gives up, if the lease has not ended before.
     until = inf
     #: Why the last try failed.
     error: Exception | None = None
 
-    def __init__(self, operation: Settler, state: SettledState, ticket: Ticket, settlement: Settlement) -> None:
+    def __init__(
+        self, operation: Settler, state: SettledState, ticket: Ticket, settlement: Settlement
+    ) -> None:
         self.operation = operation
         self.state = state
         self.ticket = ticket
@@ -76,10 +84,14 @@ class Settling:
         return settled or (yield from self.refused())
 
     def refused(self) -> Commands[bool]:
-        """Continue after a write that was refused. Return whether the record is settled nevertheless."""
+        """Continue after a write that was refused.
+
+        Return whether the record is settled nevertheless.
+        """
         if not self.operation.claimed_inside:
             return False
-        record: Record = yield Claim(self.ticket)  # our claim may have been rolled back with the work
+        # Our claim may have been rolled back with the work.
+        record: Record = yield Claim(self.ticket)
         return rules.owned(record, self.ticket) and (yield from self._written_anew())
 
     def _written_anew(self) -> Commands[bool]:
@@ -102,7 +114,10 @@ class Settling:
         return SettleResult(self.state if settled else None)
 
     def _failed(self, error: Exception) -> SettleResult | None:
-        """Return the outcome of a failed try; `None`: pause, then retry. Either way the response is kept."""
+        """Return the outcome of a failed try; `None`: pause, then retry.
+
+        Either way the response is kept.
+        """
         if may_retry(self._began):
             return None
         self.error = None if isinstance(error, LostRace) else error
@@ -113,7 +128,10 @@ class Settling:
         return SettleResult(None, self.error)
 
     def _is_deferred(self, now: float) -> bool:
-        """Continue in the background if the lease protects the record until then. Return whether it does."""
+        """Continue in the background if the lease protects the record until then.
+
+        Return whether it does.
+        """
         operation = self.operation
         # No other connection sees a record that was claimed inside an open transaction.
         if operation.claimed_inside or operation.lost is not None or operation.lease_ends() <= now:
@@ -122,5 +140,10 @@ class Settling:
         return operation.defer(self)
 
     def is_over(self, now: float) -> bool:
-        """Has the lease or the time for retries ended? A store that refuses our writes is not retried indefinitely."""
-        return self.operation.lost is not None or now >= min(self.until, self.operation.lease_ends())
+        """Has the lease or the time for retries ended?
+
+        A store that refuses our writes is not retried indefinitely.
+        """
+        return self.operation.lost is not None or now >= min(
+            self.until, self.operation.lease_ends()
+        )

@@ -1,4 +1,6 @@
-"""How long a duplicate waits for running work, how many may wait, and how long a response waits for its settle."""
+"""How long a duplicate waits for running work, how many may wait, and how long a response waits for
+its settle.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,11 @@ from collections.abc import Iterator
 from ..core.concurrency import reset_in_children
 from ..core.rules import Race, pause_after
 
-#: Seconds between two checks of a busy record: first and longest. Each pause is 1.5 times the one before.
+#: Seconds between two checks of a busy record: first and longest. Each pause is 1.5 times the one
+#: before.
 PAUSE, LONGEST_PAUSE = 0.05, 0.5
-#: Seconds between two tries of a call, and in total. With one more timeout of its store, this delays a finished
-#: response by up to a second.
+#: Seconds between two tries of a call, and in total. With one more timeout of its store, this
+#: delays a finished response by up to a second.
 SETTLE_PAUSE, SETTLE_PATIENCE = 0.1, 0.6
 
 
@@ -32,7 +35,10 @@ class Races:
         self._count, self._began = 0, time.monotonic()
 
     def lost(self, race: Race) -> float | None:
-        """Count a race that was lost. Return the seconds before the next claim; `None`: there is none."""
+        """Count a race that was lost.
+
+        Return the seconds before the next claim; `None`: there is none.
+        """
         self._count += 1
         spent = time.monotonic() - self._began
         draw = random.random()  # noqa: S311 - no secret
@@ -42,7 +48,8 @@ class Races:
 class WaitSlots:
     """The threads in this process that wait for other work.
 
-    Without a lock, which an interrupt could leave locked: at worst two that come at one moment both get the last slot.
+    Without a lock, which an interrupt could leave locked: at worst two that come at one moment both
+    get the last slot.
     """
 
     def __init__(self) -> None:
@@ -60,7 +67,8 @@ class WaitSlots:
     def most(self) -> int:
         """Return how many may wait: a quarter of the threads that are alive, and always one.
 
-        Servers start their threads on demand, so a process with room for many may have only two when the duplicate comes.
+        Servers start their threads on demand, so a process with room for many may have only two
+        when the duplicate comes.
         """
         return max(1, threading.active_count() // 4)
 
@@ -80,5 +88,8 @@ wait_slots = WaitSlots()
 
 
 def may_retry(began: float) -> bool:
-    """Is there time for a pause and another try before the response goes out? `began`: the first try, monotonic."""
+    """Is there time for a pause and another try before the response goes out?
+
+    `began`: the first try, monotonic.
+    """
     return time.monotonic() - began + SETTLE_PAUSE <= SETTLE_PATIENCE

@@ -17,7 +17,8 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class Arguments:
-    """Reads the payload of a function's calls: all arguments by name, or only the one that `only` names.
+    """Reads the payload of a function's calls: all arguments by name, or only the one that `only`
+    names.
 
     The `self` or `cls` of a method is not part of it. Nothing is copied.
     """
@@ -31,16 +32,25 @@ class Arguments:
         #: The argument that is the payload.
         self.only = only
         self._names = frozenset(parameter.name for parameter in parameters)
-        self._order = tuple(p.name for p in parameters if p.kind is not inspect.Parameter.KEYWORD_ONLY)
-        self._defaults = {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
-        self._plain = not any(p.kind in (*_VARIADIC, inspect.Parameter.POSITIONAL_ONLY) for p in parameters)
+        self._order = tuple(
+            p.name for p in parameters if p.kind is not inspect.Parameter.KEYWORD_ONLY
+        )
+        self._defaults = {
+            p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty
+        }
+        self._plain = not any(
+            p.kind in (*_VARIADIC, inspect.Parameter.POSITIONAL_ONLY) for p in parameters
+        )
         self._takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
         #: The name of `**more`, which is not an argument itself; only its items are.
         self._more = {p.name for p in parameters if p.kind is inspect.Parameter.VAR_KEYWORD}
-        if only is not None and (only in self._more or (only not in self._names and not self._takes_any)):
+        if only is not None and (
+            only in self._more or (only not in self._names and not self._takes_any)
+        ):
             known = ", ".join(p.name for p in parameters if p.name not in self._more) or "none"
             raise ImproperlyConfigured(
-                f"data_keyword_argument={only!r}: {function.__qualname__}() has no such argument. It has {known}."
+                f"data_keyword_argument={only!r}: {function.__qualname__}() has no such "
+                f"argument. It has {known}."
             )
 
     def always_has(self, name: str | None) -> bool:
@@ -48,25 +58,40 @@ class Arguments:
         return self.only is None and name in self._names - self._more
 
     def refuse_strangers(self, selector: Selector, name: str) -> None:
-        """Raise `ImproperlyConfigured` for an expression over names that no payload has: it would select nothing."""
+        """Raise `ImproperlyConfigured` for an expression over names that no payload has: it would
+        select nothing.
+        """
         roots, only, expression = selector.roots, self.only, str(selector.expression)
         if only is not None and only in roots and "@" not in expression:
-            inside = re.sub(rf'(?<![\w."]){only}(\.|\b)', lambda found: "" if found[1] else "@", expression)
+            inside = re.sub(
+                rf'(?<![\w."]){only}(\.|\b)', lambda found: "" if found[1] else "@", expression
+            )
             raise ImproperlyConfigured(
-                f"{name}={expression!r} begins at {only!r}, which data_keyword_argument has taken out: type "
-                f"{name.rpartition(' ')[2]}={inside!r}; or '@.{only}' for a member of it with the same name."
+                f"{name}={expression!r} begins at {only!r}, which data_keyword_argument "
+                "has taken out: type "
+                f"{name.rpartition(' ')[2]}={inside!r}; or '@.{only}' for a member of it "
+                "with the same name."
             )
         unknown = roots & self._more if self._takes_any else roots - self._names
         if only is None and unknown:
             known = ", ".join(sorted(self._names - self._more)) or "none by name"
             raise ImproperlyConfigured(
-                f"{name}={expression!r} selects {', '.join(sorted(unknown))}, but the arguments are {known}."
+                f"{name}={expression!r} selects {', '.join(sorted(unknown))}, but the "
+                f"arguments are {known}."
             )
 
-    def payload(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], asked: AbstractSet[str] | None = None) -> Any:
-        """Return the payload of a call; `args` without `self`. `asked`: no other argument is asked for; `None`: all are.
+    def payload(
+        self,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        asked: AbstractSet[str] | None = None,
+    ) -> Any:
+        """Return the payload of a call; `args` without `self`.
 
-        Raises `TypeError` for arguments that the function rejects, and without one that is asked for.
+        `asked`: no other argument is asked for; `None`: all are.
+
+        Raises `TypeError` for arguments that the function rejects, and without one that is asked
+        for.
         """
         if not args and self._plain and kwargs.keys() == self._names:
             return {**kwargs} if self.only is None else kwargs[self.only]
@@ -76,13 +101,20 @@ class Arguments:
     def _named(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], asked: AbstractSet[str] | None
     ) -> dict[str, Any]:
-        # inspect's binding costs ten times as much. It is used for unusual calls, and for wrong ones.
-        given = dict(zip(self._order, args, strict=False)) if self._plain and len(args) <= len(self._order) else None
+        # inspect's binding costs ten times as much. It is used for unusual calls, and for wrong
+        # ones.
+        given = (
+            dict(zip(self._order, args, strict=False))
+            if self._plain and len(args) <= len(self._order)
+            else None
+        )
         if given is not None and given.keys().isdisjoint(kwargs):
             named = {**self._defaults, **given, **kwargs}
             if named.keys() == self._names:
                 return named
-        bound = (self._signature.bind if asked is None else self._signature.bind_partial)(*args, **kwargs)
+        bound = (self._signature.bind if asked is None else self._signature.bind_partial)(
+            *args, **kwargs
+        )
         bound.apply_defaults()
         for name in self._names & (asked or set()) - bound.arguments.keys():
             raise TypeError(f"missing a required argument: {name!r}")

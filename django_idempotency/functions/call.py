@@ -1,4 +1,6 @@
-"""The plan of a guarded function, made once of its terms and the settings; and one of its calls under a key."""
+"""The plan of a guarded function, made once of its terms and the settings; and one of its calls
+under a key.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ _PLAN = "_plan"
 
 
 class Plan:
-    """What a function's terms and the settings say of all its calls. Raises what is wrong with them."""
+    """What a function's terms and the settings say of all its calls. Raises what is wrong with
+    them.
+    """
 
     def __init__(self, terms: FunctionTerms) -> None:
         self.terms = terms
@@ -70,7 +74,9 @@ class Plan:
         self.handle = extended(CurrentOperation)
         #: May a wing say how a work ends?
         self.has_course = has_course(self.handle)
-        self.ticket = issuing(policy, method=CALL_METHOD, path=terms.name[:255], request_id=terms.validated_by)
+        self.ticket = issuing(
+            policy, method=CALL_METHOD, path=terms.name[:255], request_id=terms.validated_by
+        )
         #: The scope of its keys, where the policy names no realm.
         self.scope = terms.own_scope if policy.realm is None else None
         #: The labels of its figures; `None`: nothing is measured.
@@ -103,12 +109,15 @@ def source_of(terms: FunctionTerms) -> Source:
 def key_of(terms: FunctionTerms, payload: Any) -> str | None:
     """Return the key of a payload, the digest of what is selected from it; `None` if it has none.
 
-    Raises `UnhashablePayload` for values that cannot be hashed, and anything that the selector raises.
+    Raises `UnhashablePayload` for values that cannot be hashed, and anything that the selector
+    raises.
     """
     try:
         if terms.key is None or terms.select is None:
             # When all arguments are the key, their number counts: many default to `None`.
-            missing = not payload if terms.arguments.only is None else is_missing(payload, parts=False)
+            missing = (
+                not payload if terms.arguments.only is None else is_missing(payload, parts=False)
+            )
             return None if missing else digest(payload, terms.algorithm)
         selected = terms.select(payload)
         return None if terms.key.is_missing(selected) else digest(selected, terms.algorithm)
@@ -125,19 +134,28 @@ def best_effort_key(terms: FunctionTerms, payload: Any) -> str:
 
 
 def go_without_key(terms: FunctionTerms) -> None:
-    """Report a call without a key, which runs unguarded. Raises `KeyMissing` if a key is required."""
+    """Report a call without a key, which runs unguarded.
+
+    Raises `KeyMissing` if a key is required.
+    """
     required = terms.resolved().required is True
     if meters.active:
         meters.request(source_of(terms), MISSING if required else UNKEYED)
     if required:
         raise KeyMissing(
-            f"This call of {terms.name} has no idempotency key: its {key_named(terms)} is missing, or part of it. Pass it."
+            f"This call of {terms.name} has no idempotency key: its {key_named(terms)} is "
+            "missing, or part of it. Pass it."
         )
-    logger.warning("%s runs unguarded: its %s is missing, or part of it.", terms.name, key_named(terms))
+    logger.warning(
+        "%s runs unguarded: its %s is missing, or part of it.", terms.name, key_named(terms)
+    )
 
 
 def _digest_of(terms: FunctionTerms, payload: Any) -> bytes:
-    """Return the digest of what `validate` selects, which must not change for a key. Raises `UnhashablePayload`."""
+    """Return the digest of what `validate` selects, which must not change for a key.
+
+    Raises `UnhashablePayload`.
+    """
     assert terms.validate is not None
     try:
         return request_digest(b"call", canonical_bytes(terms.validate(payload)))
@@ -158,14 +176,19 @@ class FunctionCall:
     def __init__(self, plan: Plan, payload: Any, key: str, *, reports: bool = True) -> None:
         self.plan, self.payload = plan, payload
         self.terms = terms = plan.terms
-        #: Is its failure reported to somebody who can make it again? Otherwise it is left as one that has crashed.
+        #: Is its failure reported to somebody who can make it again? Otherwise it is left as one
+        #: that has crashed.
         self.reports = reports
         if plan.leases:
             try:
                 refuse_open_transactions()
             except LeaseInTransaction as error:
                 raise worded(error, terms)  # noqa: B904 - itself
-        scope = plan.scope if plan.scope is not None and SAID.get() is None else terms.scope_under(plan.policy)
+        scope = (
+            plan.scope
+            if plan.scope is not None and SAID.get() is None
+            else terms.scope_under(plan.policy)
+        )
         ticket = plan.ticket(
             id=record_id(scope, key),
             scope=scope,
@@ -177,9 +200,13 @@ class FunctionCall:
         self.execution = EXECUTION.get()
         if plan.leases:
             make = LeaseOperation if self.execution is None else self.execution.operation
-            self.operation = make(plan.store, ticket, plan.observer, on_failure=plan.policy.on_failure)
+            self.operation = make(
+                plan.store, ticket, plan.observer, on_failure=plan.policy.on_failure
+            )
         else:
-            self.operation = AtomicOperation(plan.store, ticket, plan.observer, on_failure=plan.policy.on_failure)
+            self.operation = AtomicOperation(
+                plan.store, ticket, plan.observer, on_failure=plan.policy.on_failure
+            )
         self.outer: CurrentOperation | None = None
         current = CURRENT.get()
         if isinstance(current, CurrentOperation):
@@ -190,12 +217,16 @@ class FunctionCall:
     def running(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CurrentOperation:
         """Return the context in which the function runs with these arguments."""
         plan = self.plan
-        self.current = plan.handle(self.operation, self.outer, plan.policy, BoundCall(self.terms, args, kwargs))
+        self.current = plan.handle(
+            self.operation, self.outer, plan.policy, BoundCall(self.terms, args, kwargs)
+        )
         self._runs = True
         return self.current
 
     def _leave(self) -> None:
-        """Leave nothing behind, wherever an interrupt has cut the call: no current operation, transaction or lease."""
+        """Leave nothing behind, wherever an interrupt has cut the call: no current operation,
+        transaction or lease.
+        """
         try:
             self.operation.close()
         finally:
@@ -211,11 +242,16 @@ class FunctionCall:
 
     def count(self, verdict: Verdict) -> None:
         """Count a call that runs, or whose stored result is returned."""
-        if self.plan.source is not None and (outcome := outcome_of_verdict(verdict, self.operation)) is not None:
+        if (
+            self.plan.source is not None
+            and (outcome := outcome_of_verdict(verdict, self.operation)) is not None
+        ):
             count(self.plan.source, outcome, self.operation)
 
     def naming(self, error: IdempotencyError) -> IdempotencyError:
-        """Set the record on an error, and let it speak of this function, unless the error belongs to another call."""
+        """Set the record on an error, and let it speak of this function, unless the error belongs
+        to another call.
+        """
         if error.key is None:
             ticket = self.operation.ticket
             error.scope, error.key = ticket.scope, ticket.key
@@ -223,7 +259,8 @@ class FunctionCall:
         return error
 
     def go_without_store(self, error: StoreUnavailable) -> None:
-        """Report that the store is not responding; raise the error unless the call may run without the store.
+        """Report that the store is not responding; raise the error unless the call may run without
+        the store.
 
         Raises `DeadlinePassed` if the store has taken so long that nothing may begin.
         """
@@ -236,7 +273,8 @@ class FunctionCall:
         self._count_missing_store(error)
 
     def _count_missing_store(self, error: StoreUnavailable) -> None:
-        # The store has just said that this execution is suspended here: it must not run a second time.
+        # The store has just said that this execution is suspended here: it must not run a second
+        # time.
         suspended = self.execution is not None and self.execution.is_suspended_in(self.operation)
         refused = suspended or self.plan.policy.on_store_failure == "closed"
         if not refused:

@@ -30,7 +30,8 @@ class CurrentOperation(OperationHandle):
     #: Has its work ended? A task that it started still sees it.
     _over = False
     _outer: CurrentOperation | None = None
-    #: What was current before. It is restored by value: an interrupt may lose a token, or come when it was used.
+    #: What was current before. It is restored by value: an interrupt may lose a token, or come when
+    #: it was used.
     _previous: CurrentOperation | Unguarded | None = None
     _outer_step: RunningStep | None = None
 
@@ -56,9 +57,13 @@ class CurrentOperation(OperationHandle):
             error.inside = True  # it belongs to another call: this one is not done
 
     def _leave(self) -> None:
-        """Make current what was before. May be called any number of times, and where it was never entered."""
+        """Make current what was before.
+
+        May be called any number of times, and where it was never entered.
+        """
         self._over = True
-        if CURRENT.get() is self:  # not in another context, such as that of a task which closes this one's coroutine
+        # Not in another context, such as that of a task which closes this one's coroutine.
+        if CURRENT.get() is self:
             CURRENT_STEP.set(self._outer_step)
             CURRENT.set(self._previous)
         # Otherwise a chain of tasks would hold all of them.
@@ -73,11 +78,16 @@ class CurrentOperation(OperationHandle):
 
     @property
     def lost(self) -> bool:
-        """Has the `lease` of this call ended, or the host's deadline passed? If so, stop if that still helps."""
+        """Has the `lease` of this call ended, or the host's deadline passed?
+
+        If so, stop if that still helps.
+        """
         return super().lost or remaining() == 0
 
     def holds(self, operation: Operation) -> bool:
-        """Does this call, or one around it, run the same request under the same key of the same store?"""
+        """Does this call, or one around it, run the same request under the same key of the same
+        store?
+        """
         if isinstance(self._operation, Unstored):
             return False
         ours, other = self._operation, operation.ticket
@@ -93,11 +103,15 @@ def living(call: CurrentOperation | None) -> CurrentOperation | None:
     return call
 
 
-CURRENT: ContextVar[CurrentOperation | Unguarded | None] = ContextVar("django_idempotency_current", default=None)
+CURRENT: ContextVar[CurrentOperation | Unguarded | None] = ContextVar(
+    "django_idempotency_current", default=None
+)
 
 
 def current_operation() -> CurrentOperation | None:
-    """Return the innermost guarded call that runs here; `None` outside one, and in a call that runs unguarded."""
+    """Return the innermost guarded call that runs here; `None` outside one, and in a call that runs
+    unguarded.
+    """
     current = CURRENT.get()
     return current if isinstance(current, CurrentOperation) else None
 

@@ -41,7 +41,10 @@ class Guarded(Protocol[P, R_co]):
     def __get__(self, instance: object, owner: type | None = None) -> Guarded[..., R_co]: ...
 
     def with_key(self, key: str) -> Callable[P, R_co]:
-        """Return the function under this key instead of the selected one. For a method it then takes `self` first."""
+        """Return the function under this key instead of the selected one.
+
+        For a method it then takes `self` first.
+        """
         ...
 
 
@@ -110,17 +113,20 @@ def idempotent_function(
 ) -> Any:
     """Make a function safe to call again: sync or async, any kind of method, a task, a handler.
 
-    `key` selects what identifies a call, by JMESPath or a callable, from the arguments by name or from the one that
-    `data_keyword_argument` names; `None` selects all of it. `validate` selects what must not change for a known key. A
-    call without a key runs unguarded, with a warning; `required=True` refuses it. The function's name in the store is
-    `key_prefix`, or module and qualified name if those are unique. Later calls return the result of the first one, for
-    `expires_after` seconds from its claim; `serializer` is a pair `(dump, load)` for types that cannot be deduced from
-    the return annotation. An exception frees the key, except for those in `keep_exceptions`, which are stored and
-    raised again. `on_replay(result, record)` returns what a replay returns. `on_takeover(takeover)` is asked before a
-    crashed call is run again. On an exception in `undo_on`, which is stored as well, the steps of the call are undone.
-    The other fields are those of `Policy`.
+    `key` selects what identifies a call, by JMESPath or a callable, from the arguments by name or
+    from the one that `data_keyword_argument` names; `None` selects all of it. `validate` selects
+    what must not change for a known key. A call without a key runs unguarded, with a warning;
+    `required=True` refuses it. The function's name in the store is `key_prefix`, or module and
+    qualified name if those are unique. Later calls return the result of the first one, for
+    `expires_after` seconds from its claim; `serializer` is a pair `(dump, load)` for types that
+    cannot be deduced from the return annotation. An exception frees the key, except for those in
+    `keep_exceptions`, which are stored and raised again. `on_replay(result, record)` returns what a
+    replay returns. `on_takeover(takeover)` is asked before a crashed call is run again. On an
+    exception in `undo_on`, which is stored as well, the steps of the call are undone. The other
+    fields are those of `Policy`.
 
-    Raises `ImproperlyConfigured` or `ValueError` here for arguments that can never work; for calls see `functions.running.run`.
+    Raises `ImproperlyConfigured` or `ValueError` here for arguments that can never work; for calls
+    see `functions.running.run`.
     """
     hasher(hash_function)  # raises ValueError for an unknown name
     if key_prefix == "" or not isinstance(key_prefix, str | None):
@@ -139,16 +145,23 @@ def idempotent_function(
     def decorate(undecorated: Any) -> Any:
         if isinstance(undecorated, (staticmethod, classmethod)):
             return type(undecorated)(decorate(undecorated.__func__))
-        # A named partial has copied the name from its function, with the signature, so the arguments would be misread.
-        is_task = callable(undecorated) or hasattr(undecorated, "func")  # a task of Django's cannot be called
+        # A named partial has copied the name from its function, with the signature, so the
+        # arguments would be misread.
+        # A task of Django's cannot be called.
+        is_task = callable(undecorated) or hasattr(undecorated, "func")
         if not is_task or isinstance(undecorated, (type, functools.partial)):
-            raise ImproperlyConfigured(f"@idempotent_function() needs a function, not {undecorated!r}.")
+            raise ImproperlyConfigured(
+                f"@idempotent_function() needs a function, not {undecorated!r}."
+            )
         refuse_registered(undecorated)
         if not hasattr(undecorated, "__qualname__"):
-            raise ImproperlyConfigured(f"@idempotent_function() needs a function, not {undecorated!r}.")
+            raise ImproperlyConfigured(
+                f"@idempotent_function() needs a function, not {undecorated!r}."
+            )
         if undecorated.__module__ == method_decorator.__module__:  # its placeholder for the method
             raise ImproperlyConfigured(
-                "method_decorator() would decorate again on each call. Put @idempotent_function on the method itself."
+                "method_decorator() would decorate again on each call. Put "
+                "@idempotent_function on the method itself."
             )
         arguments = Arguments(undecorated, data_keyword_argument)
         owner = None
@@ -170,7 +183,9 @@ def idempotent_function(
                     on_store_failure=on_store_failure,
                     max_body=max_body,
                     store_body=store_body,
-                    undo_on=undo_on if undo_on is _FROM_SETTINGS else exception_classes(undo_on, "undo_on"),
+                    undo_on=undo_on
+                    if undo_on is _FROM_SETTINGS
+                    else exception_classes(undo_on, "undo_on"),
                 ),
                 arguments=arguments,
                 key=selector(key),
@@ -188,16 +203,20 @@ def idempotent_function(
     return decorate if function is None else decorate(function)
 
 
-def _refuse_idle(custom: dict[str, Any], selecting: list[Any], *, stores: bool, serializer: Any) -> None:
+def _refuse_idle(
+    custom: dict[str, Any], selecting: list[Any], *, stores: bool, serializer: Any
+) -> None:
     """Raise `ValueError` for an argument that has no effect beside the others."""
     for name in custom:
         if not any(isinstance(each, str) for each in selecting):
             raise ValueError(
-                f"jmespath_{name} means nothing without an expression. Type one as key= or validate=, or leave jmespath_{name} out."
+                f"jmespath_{name} means nothing without an expression. Type one as key= or "
+                f"validate=, or leave jmespath_{name} out."
             )
     if serializer is not None and not stores:
         raise ValueError(
-            "serializer means nothing with store_body=False, where no result is stored. Type store_body=True, or leave "
+            "serializer means nothing with store_body=False, where no result is stored. "
+            "Type store_body=True, or leave "
             "serializer out."
         )
 

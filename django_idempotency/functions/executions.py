@@ -1,4 +1,7 @@
-"""The durable execution around a call, as far as a call asks it. Whoever knows executions sets it: `contrib.durable`."""
+"""The durable execution around a call, as far as a call asks it.
+
+Whoever knows executions sets it: `contrib.durable`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,9 @@ from ..stores.base import Audit, BaseStore
 
 
 class Execution(Protocol):
-    """Work that is suspended by an exception in the middle of a call, and makes the same call again to resume it."""
+    """Work that is suspended by an exception in the middle of a call, and makes the same call again
+    to resume it.
+    """
 
     def suspends(self, error: BaseException) -> bool:
         """Does an exception suspend the execution?"""
@@ -21,10 +26,16 @@ class Execution(Protocol):
         """Return the operation of a call in this execution, made like any other."""
 
     def is_suspended_in(self, operation: Operation) -> bool:
-        """Has the store said that this execution is suspended in the call? Then it must not run without the store."""
+        """Has the store said that this execution is suspended in the call?
+
+        Then it must not run without the store.
+        """
 
     def release(self, store: BaseStore, record_id: UUID, *, audit: Audit, forgetting: bool) -> bool:
-        """Free a key in which this execution is suspended. Return whether there was one. `forgetting`: as if never used."""
+        """Free a key in which this execution is suspended.
+
+        Return whether there was one. `forgetting`: as if never used.
+        """
 
 
 EXECUTION: ContextVar[Execution | None] = ContextVar("django_idempotency_execution", default=None)

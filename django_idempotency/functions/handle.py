@@ -32,15 +32,18 @@ class Answer(NamedTuple):
 
     result: Any
     replayed: bool
-    #: Did the call have a key, and its store an answer? Otherwise it ran, and its duplicate will run, too.
+    #: Did the call have a key, and its store an answer? Otherwise it ran, and its duplicate will
+    #: run, too.
     guarded: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The record of a call. `state` is a word of `core.states`, such as "running", "abandoned" or "completed".
+    """The record of a call. `state` is a word of `core.states`, such as "running", "abandoned" or
+    "completed".
 
-    With `atomic` a call counts as abandoned a minute after its short lease: until then it may work, under its row's lock.
+    With `atomic` a call counts as abandoned a minute after its short lease: until then it may work,
+    under its row's lock.
     """
 
     record: Record
@@ -57,7 +60,8 @@ class Known:
         return self.record.attempt
 
     def result(self) -> Any:
-        """Return the stored result, or raise the stored exception, `HeldForPerson` or `ResponseNotStored`.
+        """Return the stored result, or raise the stored exception, `HeldForPerson` or
+        `ResponseNotStored`.
 
         Raises `InProgress` while there is none, and `RecordUnreadable` for a damaged one.
         """
@@ -72,7 +76,9 @@ class Known:
 
 
 class Handle:
-    """The calls of one guarded function. Methods take those of its arguments that the key is made of, without `self` or `cls`."""
+    """The calls of one guarded function. Methods take those of its arguments that the key is made
+    of, without `self` or `cls`.
+    """
 
     def __init__(self, terms: FunctionTerms) -> None:
         self._terms = terms
@@ -94,7 +100,9 @@ class Handle:
 
     def key_for(self, *args: Any, **kwargs: Any) -> str:
         """Return the key of a call with these arguments. Raises `KeyMissing` if it has none."""
-        key = key_of(self._terms, self._terms.arguments.payload(args, kwargs, self._terms.identifying))
+        key = key_of(
+            self._terms, self._terms.arguments.payload(args, kwargs, self._terms.identifying)
+        )
         if key is None:
             raise KeyMissing
         return key
@@ -109,18 +117,26 @@ class Handle:
         return None if record is None or rules.expired(record) else Known(record, self._terms)
 
     def forget(self, *args: Any, **kwargs: Any) -> bool:
-        """Delete the record of a call with these arguments, so that it runs again. Returns whether there was one.
+        """Delete the record of a call with these arguments, so that it runs again.
 
-        Raises `InProgress` while it runs. A suspended call counts as running, except in its own execution: see
-        forget_key().
+        Returns whether there was one.
+
+        Raises `InProgress` while it runs. A suspended call counts as running, except in its own
+        execution: see forget_key().
         """
         return self.forget_key(self.key_for(*args, **kwargs))
 
     def forget_key(self, key: str) -> bool:
-        """Forget a key. See forget(). Inside a durable execution, this includes a call that this execution has suspended."""
+        """Forget a key.
+
+        See forget(). Inside a durable execution, this includes a call that this execution has
+        suspended.
+        """
         store = stores.outermost(plan_of(self._terms).store)
         name, execution = record_id(self.scope, validate_key(key)), EXECUTION.get()
-        if execution is not None and execution.release(store, name, audit=self._audit, forgetting=True):
+        if execution is not None and execution.release(
+            store, name, audit=self._audit, forgetting=True
+        ):
             return True
         ended = store.change(name, expired_now, audit=self._audit)
         if ended is Intervention.BUSY:
@@ -136,13 +152,20 @@ class Handle:
         return await sync_to_async(self.forget)(*args, **kwargs)
 
     def answer(self, *args: Any, **kwargs: Any) -> Answer:
-        """Call the function. Return its result and whether it is a replay. Takes `self` and `cls`, as a call does."""
+        """Call the function.
+
+        Return its result and whether it is a replay. Takes `self` and `cls`, as a call does.
+        """
         if self.is_async:
             raise ConfigurationError(f"{self.name} is async: await its aanswer().")
         return Answer(*run(self._terms, args, kwargs))
 
     async def aanswer(self, *args: Any, **kwargs: Any) -> Answer:
-        """See answer(). A sync function runs in a thread of its own, or in that of sync code which waits for this loop."""
+        """See answer().
+
+        A sync function runs in a thread of its own, or in that of sync code which waits for this
+        loop.
+        """
         if self.is_async:
             return Answer(*await arun(self._terms, args, kwargs))
         waits = getattr(AsyncToSync.executors, "current", None) is not None
@@ -150,12 +173,16 @@ class Handle:
         return Answer(*await call(self._terms, args, kwargs))
 
     def _audit(self, record: Record) -> None:
-        logger.warning("Forgotten: %s under %s, by a call of forget().", self.name, shortened(record.key))
+        logger.warning(
+            "Forgotten: %s under %s, by a call of forget().", self.name, shortened(record.key)
+        )
         trail.intervened("forgotten", record, actor=self.name)
 
 
 def _run_apart(*given: Any) -> tuple[Any, bool, bool]:
-    """Run a call in a thread that others use, too: its connections are closed as around a request."""
+    """Run a call in a thread that others use, too: its connections are closed as around a
+    request.
+    """
     close_old_connections()
     try:
         return run(*given)

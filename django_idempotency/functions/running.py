@@ -1,4 +1,6 @@
-"""Runs a guarded call: find it, open, replay or work, settle; and how it ends: what is stored, and what its caller gets."""
+"""Runs a guarded call: find it, open, replay or work, settle; and how it ends: what is stored, and
+what its caller gets.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,8 @@ from .terms import FunctionTerms
 
 logger = logging.getLogger("django_idempotency")
 
-#: Types that a function may unexpectedly return, for example through a wrapper that hides them from the decorator.
+#: Types that a function may unexpectedly return, for example through a wrapper that hides them from
+#: the decorator.
 UNRUN = (Awaitable, Generator, AsyncGenerator, Future)
 
 
@@ -90,9 +93,16 @@ def keyed(terms: FunctionTerms, key: str | None) -> Callable[..., Any]:
 
 
 def begin(
-    terms: FunctionTerms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | None, reports: bool = True
+    terms: FunctionTerms,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    key: str | None,
+    reports: bool = True,
 ) -> Begun:
-    """Return the call, or the context in which to run the function unguarded. Raises only before anything has run."""
+    """Return the call, or the context in which to run the function unguarded.
+
+    Raises only before anything has run.
+    """
     payload = terms.payload(args, kwargs)
     if (switch.overrides or environ.get(switch.VARIABLE)) and not switch.enabled():
         switch.warn_once()
@@ -106,18 +116,24 @@ def begin(
     return FunctionCall(plan_of(terms), payload, key, reports=reports)
 
 
-# --------------------------------------------------------------------------------------------------------------- sync
+# --------------------------------------------------------------------------------------------- sync
 
 
 def run(
-    terms: FunctionTerms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | None = None, reports: bool = True
+    terms: FunctionTerms,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    key: str | None = None,
+    reports: bool = True,
 ) -> tuple[Any, bool, bool]:
-    """Run a call, or replay the first one. Return the result, whether it is a replay, and whether it was guarded.
+    """Run a call, or replay the first one.
+
+    Return the result, whether it is a replay, and whether it was guarded.
 
     `reports`: see `FunctionCall`.
 
-    Raises `InProgress`, `RequestMismatch`, `ResponseNotStored`, `HeldForPerson`, `StoreUnavailable`, the function's own
-    exceptions, and those of `AtomicOperation.settle`.
+    Raises `InProgress`, `RequestMismatch`, `ResponseNotStored`, `HeldForPerson`,
+    `StoreUnavailable`, the function's own exceptions, and those of `AtomicOperation.settle`.
     """
     begun: list[Begun] = []
     try:
@@ -137,7 +153,10 @@ def _run(
     key: str | None,
     reports: bool,
 ) -> tuple[Any, bool, bool]:
-    """See run(), which ends what has begun if an interrupt cuts this. Not in one function: Python covers no nested `try:`."""
+    """See run(), which ends what has begun if an interrupt cuts this.
+
+    Not in one function: Python covers no nested `try:`.
+    """
     call = begin(terms, args, kwargs, key, reports)
     begun.append(call)
     if not isinstance(call, FunctionCall):
@@ -153,7 +172,11 @@ def _run(
         return replayed(call, verdict), True, True
     if call.plan.source is not None:
         call.count(verdict)
-    end = call.plan.takeovers.decide(call) if verdict.takeover and call.plan.takeovers is not None else None
+    end = (
+        call.plan.takeovers.decide(call)
+        if verdict.takeover and call.plan.takeovers is not None
+        else None
+    )
     if end is None:
         current = call.running(args, kwargs)
         try:
@@ -169,11 +192,15 @@ def _run(
     return end.returned, False, True
 
 
-# -------------------------------------------------------------------------------------------------------------- async
+# -------------------------------------------------------------------------------------------- async
 
 
 async def arun(
-    terms: FunctionTerms, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | None = None, reports: bool = True
+    terms: FunctionTerms,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    key: str | None = None,
+    reports: bool = True,
 ) -> tuple[Any, bool, bool]:
     """See run(). A cancellation never frees a key early."""
     begun: list[Begun] = []
@@ -209,19 +236,26 @@ async def _arun(
         with call.running(args, kwargs):
             return await terms.function(*args, **kwargs), False, False
     if not isinstance(verdict, Execute):
-        # What the project loads a result with may query the ORM, which refuses calls from an event loop.
+        # What the project loads a result with may query the ORM, which refuses calls from an event
+        # loop.
         plain = terms.on_replay is None and not terms.results.serialized
         result = replayed(call, verdict) if plain else await sync_to_async(replayed)(call, verdict)
         return result, True, True
     if call.plan.source is not None:
         call.count(verdict)
-    end = await call.plan.takeovers.adecide(call) if verdict.takeover and call.plan.takeovers is not None else None
+    end = (
+        await call.plan.takeovers.adecide(call)
+        if verdict.takeover and call.plan.takeovers is not None
+        else None
+    )
     if end is None:
         current = call.running(args, kwargs)
         try:
             with current:
                 end = end_of_result(call, await terms.function(*args, **kwargs))
-        except GeneratorExit as closed:  # nothing can be awaited any more, and an aborted run writes nothing
+        except (
+            GeneratorExit
+        ) as closed:  # nothing can be awaited any more, and an aborted run writes nothing
             settle(call, end_of_error(call, closed))
             raise
         except BaseException as error:  # noqa: BLE001 - raised again
@@ -234,14 +268,16 @@ async def _arun(
     return end.returned, False, True
 
 
-# ------------------------------------------------------------------------------------------ how it ends
+# -------------------------------------------------------------------------------------- how it ends
 
 
 def end_of_result(call: FunctionCall, result: Any) -> CallEnd:
-    """Return the end of a call that returned. A result that cannot be stored is still returned, and never recomputed.
+    """Return the end of a call that returned.
 
-    Raises `ConfigurationError` for a generator or a coroutine, which would run when this call is over, and
-    `TransactionLeftOpen`.
+    A result that cannot be stored is still returned, and never recomputed.
+
+    Raises `ConfigurationError` for a generator or a coroutine, which would run when this call is
+    over, and `TransactionLeftOpen`.
     """
     if call.plan.leases:
         assert isinstance(call.operation, LeaseOperation)  # its plan has seen to that
@@ -251,30 +287,47 @@ def end_of_result(call: FunctionCall, result: Any) -> CallEnd:
         if isinstance(result, (Coroutine, Generator)):
             result.close()  # it will never be awaited
         raise ConfigurationError(
-            f"{call.terms.name} returned a {type(result).__name__}, which runs after the call: nothing would be guarded. "
+            f"{call.terms.name} returned a {type(result).__name__}, which runs after the "
+            "call: nothing would be guarded. "
             "Guard the function that makes it, or return a list."
         )
-    if (call.plan.has_course or call.current.is_held) and (decided := _decided(call, result)) is not None:
+    if (call.plan.has_course or call.current.is_held) and (
+        decided := _decided(call, result)
+    ) is not None:
         return decided
     try:
         outcome = _outcome(call, OutcomeKind.RESULT, call.terms.results.dump, result)
-    except (Unstorable, Error) as error:  # the work is done, and its settle knows whether the database has undone it
+    except (
+        Unstorable,
+        Error,
+    ) as error:  # the work is done, and its settle knows whether the database has undone it
         outcome = _unstored(call, OutcomeKind.RESULT, error)
     except Exception as cut:
         if not call.plan.leases:
             raise  # as in the work: it is rolled back, and a retry does it again
-        # No rollback can take back what a lease's work has done: it is remembered, and the worker hears of its time limit.
+        # No rollback can take back what a lease's work has done: it is remembered, and the worker
+        # hears of its time limit.
         outcome = _outcome(call, OutcomeKind.RESULT, call.terms.results.dump, result)
         return CallEnd(
-            work_result=WorkResult.KEPT, outcome=outcome, ttl=call.current.seconds, raised=cut, succeeded=True
+            work_result=WorkResult.KEPT,
+            outcome=outcome,
+            ttl=call.current.seconds,
+            raised=cut,
+            succeeded=True,
         )
     return CallEnd(
-        work_result=WorkResult.KEPT, outcome=outcome, ttl=call.current.seconds, returned=result, succeeded=True
+        work_result=WorkResult.KEPT,
+        outcome=outcome,
+        ttl=call.current.seconds,
+        returned=result,
+        succeeded=True,
     )
 
 
 def _decided(call: FunctionCall, result: Any) -> CallEnd | None:
-    """Return the end of a call that returned, but whose steps or `derive()` have decided it; `None`: it is its result."""
+    """Return the end of a call that returned, but whose steps or `derive()` have decided it;
+    `None`: it is its result.
+    """
     if (decided := call.course.decided()) is not None and decided.is_final:
         if decided.outcome is None:
             return _unended(call, decided.work_result, result)
@@ -291,7 +344,10 @@ def _unended(call: FunctionCall, work_result: WorkResult, result: Any) -> CallEn
 
 
 def end_of_error(call: FunctionCall, error: BaseException) -> CallEnd:
-    """Return the end of a call that raised. A kept exception is stored after the call's writes are rolled back."""
+    """Return the end of a call that raised.
+
+    A kept exception is stored after the call's writes are rolled back.
+    """
     kept = call.plan.kept
     if call.execution is not None and call.execution.suspends(error):
         # No transaction lasts that long.
@@ -314,7 +370,8 @@ def leaving(call: FunctionCall, error: BaseException) -> BaseException:
     """Return the exception that the caller gets for the one that the function raised."""
     if not call.plan.leases and call.execution is not None and call.execution.suspends(error):
         refusal = ConfigurationError(
-            f"{call.terms.name} was suspended, and no transaction lasts that long: its writes were rolled back, but "
+            f"{call.terms.name} was suspended, and no transaction lasts that long: its "
+            "writes were rolled back, but "
             f'its engine considers its steps done. Type guarantee="lease".'
         )
         refusal.__cause__ = error
@@ -327,7 +384,11 @@ def leaving(call: FunctionCall, error: BaseException) -> BaseException:
 
 
 def settle(call: FunctionCall, end: CallEnd) -> None:
-    """Settle in the store. Raises what `Operation.settle` raises; `OutcomeUnknown` for a result that may still be undone and is not stored."""
+    """Settle in the store.
+
+    Raises what `Operation.settle` raises; `OutcomeUnknown` for a result that may still be undone
+    and is not stored.
+    """
     try:
         call.operation.settle(end.work_result, end.outcome, end.ttl, succeeded=end.succeeded)
     except IdempotencyError as error:
@@ -339,7 +400,9 @@ def settle(call: FunctionCall, end: CallEnd) -> None:
 async def asettle(call: FunctionCall, end: CallEnd) -> None:
     """See settle(). A cancellation takes effect only after it has completed."""
     try:
-        await run_to_completion(call.operation.asettle(end.work_result, end.outcome, end.ttl, succeeded=end.succeeded))
+        await run_to_completion(
+            call.operation.asettle(end.work_result, end.outcome, end.ttl, succeeded=end.succeeded)
+        )
     except IdempotencyError as error:
         raise call.naming(error)  # noqa: B904 - itself
     if call.plan.has_course and _is_completed(call, end):
@@ -353,7 +416,9 @@ def _is_completed(call: FunctionCall, end: CallEnd) -> bool:
     return left_as is SettledState.COMPLETED
 
 
-def _outcome(call: FunctionCall, kind: OutcomeKind, dump: Callable[..., bytes], *values: Any) -> Outcome:
+def _outcome(
+    call: FunctionCall, kind: OutcomeKind, dump: Callable[..., bytes], *values: Any
+) -> Outcome:
     plan, body = call.plan, dump(*values)
     if not plan.policy.store_body:
         return kind.outcome()
@@ -364,9 +429,13 @@ def _outcome(call: FunctionCall, kind: OutcomeKind, dump: Callable[..., bytes], 
 
 
 def _unstored(call: FunctionCall, kind: OutcomeKind, error: Exception) -> Outcome:
-    with suppress(Exception):  # raised by a log filter: the work is done, and must not be repeated because of it
-        # Log neither its cause nor a serializer's message: they may contain the data that was to be stored.
-        logger.warning("The result of %s is not stored: %s.", call.terms.name, str(error).rstrip("."))
+    # Raised by a log filter: the work is done, and must not be repeated because of it.
+    with suppress(Exception):
+        # Log neither its cause nor a serializer's message: they may contain the data that was to be
+        # stored.
+        logger.warning(
+            "The result of %s is not stored: %s.", call.terms.name, str(error).rstrip(".")
+        )
     return kind.outcome()
 
 
@@ -381,7 +450,7 @@ def _runs_later(kind: type) -> bool:
     return issubclass(kind, UNRUN)
 
 
-# ------------------------------------------------------------------------------------------------- a call that does not run
+# ------------------------------------------------------------------------- a call that does not run
 
 
 def replayed(call: FunctionCall, verdict: Verdict) -> Any:
@@ -428,7 +497,9 @@ def _answer(call: FunctionCall, verdict: Verdict) -> Any:
 
 
 def remembered(terms: FunctionTerms, stored: Outcome) -> Any:
-    """Return the result in an outcome, or raise its exception, `ResponseNotStored`, `RecordUnreadable` or `HeldForPerson`."""
+    """Return the result in an outcome, or raise its exception, `ResponseNotStored`,
+    `RecordUnreadable` or `HeldForPerson`.
+    """
     if (outcome := rules.readable(stored)) is None:
         raise RecordUnreadable
     if outcome in CANCELLATIONS:

@@ -52,17 +52,21 @@ class FunctionTerms:
     on_takeover: OnTakeover | None
     #: The function's name in the store and in logs.
     name: str
-    #: The class whose name is a part of `name`, if the function is a method that nobody has named otherwise.
+    #: The class whose name is a part of `name`, if the function is a method that nobody has named
+    #: otherwise.
     owner: str | None = None
 
     def __post_init__(self) -> None:
         function = self.function
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise ImproperlyConfigured(
-                f"{self.name} is a generator: what it yields cannot be stored. Guard a function that returns a list."
+                f"{self.name} is a generator: what it yields cannot be stored. Guard a "
+                "function that returns a list."
             )
         if self.is_async and self.policy.guarantee == Guarantee.ATOMIC:
-            raise ImproperlyConfigured(async_contradiction(self.name, fix='Type guarantee="lease".'))
+            raise ImproperlyConfigured(
+                async_contradiction(self.name, fix='Type guarantee="lease".')
+            )
         for selector, name in ((self.key, "key"), (self.validate, "validate")):
             if selector is not None:
                 self.arguments.refuse_strangers(selector, f"{self.name}: {name}")
@@ -71,7 +75,9 @@ class FunctionTerms:
             (self.on_replay, "on_replay", ["result", "record"]),
         ):
             if hook is not None and not takes(hook, len(of)):
-                raise ImproperlyConfigured(f"{self.name}: {name} is a function of {' and '.join(of)}, not {hook!r}.")
+                raise ImproperlyConfigured(
+                    f"{self.name}: {name} is a function of {' and '.join(of)}, not {hook!r}."
+                )
             if iscoroutinefunction(hook) and (name == "on_replay" or not self.is_async):
                 raise ImproperlyConfigured(f"{self.name}: {name} must be a sync function.")
         _DECLARED.add(self)
@@ -95,7 +101,10 @@ class FunctionTerms:
 
     @cached_property
     def validated_by(self) -> str:
-        """Name the expression of `validate`, for the records whose digest it makes; "" without one. See `rules.incomparable()`."""
+        """Name the expression of `validate`, for the records whose digest it makes; "" without one.
+
+        See `rules.incomparable()`.
+        """
         if self.validate is None:
             return ""
         expression: Any = self.validate.expression
@@ -115,7 +124,9 @@ class FunctionTerms:
 
     @cached_property
     def payload(self) -> Callable[[tuple[Any, ...], Mapping[str, Any]], Any]:
-        """Return `payload(args, kwargs)` for a call, which a method gets on an instance or on a class."""
+        """Return `payload(args, kwargs)` for a call, which a method gets on an instance or on a
+        class.
+        """
         leading = self.arguments.leading
         payload = self.arguments.payload
         if not leading:
@@ -134,21 +145,29 @@ class FunctionTerms:
         return of_method
 
     def _refuse_inherited(self, cls: type) -> None:
-        """Raise `ConfigurationError` for a class that has this method from another one, whose name its keys have.
+        """Raise `ConfigurationError` for a class that has this method from another one, whose name
+        its keys have.
 
-        All classes that inherit it would share its keys: a call of one would return what another has done.
+        All classes that inherit it would share its keys: a call of one would return what another
+        has done.
         """
         if f"{cls.__module__}.{cls.__qualname__}" == self.owner:
             return
         raise ConfigurationError(
-            f"{cls.__qualname__} does not define {self.function.__qualname__}(), whose keys have the name of the class "
-            f"that does, so a call of one class would return the result of another. If they are the same operations, type "
-            f'key_prefix="{self.name}" in its @idempotent_function, and the records that exist stay known. Otherwise '
+            f"{cls.__qualname__} does not define {self.function.__qualname__}(), whose "
+            "keys have the name of the class "
+            "that does, so a call of one class would return the result of another. If "
+            "they are the same operations, type "
+            f'key_prefix="{self.name}" in its @idempotent_function, and the records that '
+            "exist stay known. Otherwise "
             f"guard a method of {cls.__qualname__} itself, which calls an unguarded one."
         )
 
     def resolved(self) -> Resolved:
-        """Return the policy with all its fields. Raises `ConfigurationError` if it contradicts the settings."""
+        """Return the policy with all its fields.
+
+        Raises `ConfigurationError` if it contradicts the settings.
+        """
         try:
             return conf.resolve(self.policy)
         except ValueError as error:
@@ -175,12 +194,21 @@ def declared() -> list[FunctionTerms]:
     return sorted(_DECLARED, key=lambda terms: terms.name)
 
 
-def exception_classes(exceptions: Any, field: str = "keep_exceptions") -> tuple[type[Exception], ...]:
-    """Return the classes that a field names as a tuple; a single class is accepted. Raises `TypeError` for anything else."""
+def exception_classes(
+    exceptions: Any, field: str = "keep_exceptions"
+) -> tuple[type[Exception], ...]:
+    """Return the classes that a field names as a tuple; a single class is accepted.
+
+    Raises `TypeError` for anything else.
+    """
     classes = (
-        tuple(exceptions) if isinstance(exceptions, Iterable) and not isinstance(exceptions, type) else (exceptions,)
+        tuple(exceptions)
+        if isinstance(exceptions, Iterable) and not isinstance(exceptions, type)
+        else (exceptions,)
     )
     for cls in classes:
         if not (isinstance(cls, type) and issubclass(cls, Exception)):
-            raise TypeError(f"{field} takes classes of exceptions, such as (CardDeclined,), not {cls!r}.")
+            raise TypeError(
+                f"{field} takes classes of exceptions, such as (CardDeclined,), not {cls!r}."
+            )
     return classes

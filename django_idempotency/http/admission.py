@@ -1,7 +1,9 @@
-"""Which requests are guarded, and under which key: asked by every entry point, before there is a call.
+"""Which requests are guarded, and under which key: asked by every entry point, before there is a
+call.
 
-`admit()` is all of it. An entry point that must know more in between asks the parts: `key_to_guard()` is cheap where there is
-no key, and `call_of()` finds whose the key is, and selects one from the request if the policy says so, which may read its body.
+`admit()` is all of it. An entry point that must know more in between asks the parts:
+`key_to_guard()` is cheap where there is no key, and `call_of()` finds whose the key is, and selects
+one from the request if the policy says so, which may read its body.
 """
 
 from __future__ import annotations
@@ -67,7 +69,8 @@ from .unguarded import KEYLESS, METHOD, NOBODY, leave_unguarded
 _REQUEST_ID = re.compile(r"[!-~]{1,128}")
 logger = logging.getLogger("django_idempotency")
 _NO_PRINCIPAL = (
-    "%s %s was refused with scope-required: its key belongs to no user. Let the view require one, or type scope=… or "
+    "%s %s was refused with scope-required: its key belongs to no user. Let the view "
+    "require one, or type scope=… or "
     'anonymous="shared" in its policy.'
 )
 
@@ -98,15 +101,38 @@ class Keyed(NamedTuple):
 
 
 def admit(
-    request: HttpRequest, policy: Policy, *, user: Any, source: Any, by: str, strict: bool = True, **facts: Any
+    request: HttpRequest,
+    policy: Policy,
+    *,
+    user: Any,
+    source: Any,
+    by: str,
+    strict: bool = True,
+    **facts: Any,
 ) -> Call | None:
-    """Return the call that guards a request, or `None`: see key_to_guard(), key_with_owner() unless `strict`, and call_of()."""
-    keyed = key_to_guard(request, policy, by=by) if strict else key_with_owner(request, policy, user=user, by=by)
-    return None if keyed is None else call_of(request, keyed, user=user, source=source, strict=strict, **facts)
+    """Return the call that guards a request, or `None`: see key_to_guard(), key_with_owner() unless
+    `strict`, and call_of().
+    """
+    keyed = (
+        key_to_guard(request, policy, by=by)
+        if strict
+        else key_with_owner(request, policy, user=user, by=by)
+    )
+    return (
+        None
+        if keyed is None
+        else call_of(request, keyed, user=user, source=source, strict=strict, **facts)
+    )
 
 
-async def aadmit(request: HttpRequest, policy: Policy, *, by: str, source: Any = None, **facts: Any) -> Call | None:
-    """See admit(). Without a `user` among the `facts` it is found as an async view finds it. The body is read in a thread."""
+async def aadmit(
+    request: HttpRequest, policy: Policy, *, by: str, source: Any = None, **facts: Any
+) -> Call | None:
+    """See admit().
+
+    Without a `user` among the `facts` it is found as an async view finds it. The body is read in a
+    thread.
+    """
     if (keyed := key_to_guard(request, policy, by=by)) is None:
         return None
     if "user" not in facts:
@@ -115,7 +141,7 @@ async def aadmit(request: HttpRequest, policy: Policy, *, by: str, source: Any =
     return await in_database_thread(identified, keep=keyed.claims_in_database)
 
 
-# --------------------------------------------------------------------------------------------------------- is there a key?
+# ---------------------------------------------------------------------------------- is there a key?
 
 
 def key_to_guard(request: HttpRequest, policy: Policy, *, by: str = "decorator") -> Keyed | None:
@@ -123,11 +149,12 @@ def key_to_guard(request: HttpRequest, policy: Policy, *, by: str = "decorator")
 
     `by` is the kind of the entry point that asks, for the metrics.
 
-    `Where.PAYLOAD`: the policy selects it, which may read the body and is left to `call_of()`. `None` for a safe
-    method, a method outside the policy, a request that an outer guard covers, no key, and while idempotency is off.
-    Raises `KeyMissing`, `KeyMalformed`, `KeyExpired`, `KeyAhead` and `KeyUnsupported`, and `ConfigurationError` for a
-    policy that contradicts the settings; or notes them if the policy only observes. `ConfigurationError`, too, for a
-    guard that the middleware cannot see.
+    `Where.PAYLOAD`: the policy selects it, which may read the body and is left to `call_of()`.
+    `None` for a safe method, a method outside the policy, a request that an outer guard covers, no
+    key, and while idempotency is off. Raises `KeyMissing`, `KeyMalformed`, `KeyExpired`, `KeyAhead`
+    and `KeyUnsupported`, and `ConfigurationError` for a policy that contradicts the settings; or
+    notes them if the policy only observes. `ConfigurationError`, too, for a guard that the
+    middleware cannot see.
     """
     if not hasattr(request, "idempotency"):
         request.idempotency = without_key()  # type: ignore[attr-defined]
@@ -153,23 +180,30 @@ def key_to_guard(request: HttpRequest, policy: Policy, *, by: str = "decorator")
 
 
 def key_with_owner(request: HttpRequest, policy: Policy, *, user: Any, by: str) -> Keyed | None:
-    """See key_to_guard(). A request without a principal, which may run unguarded, does so with an unusable key, too.
+    """See key_to_guard().
 
-    For what guards views that know nothing of keys: the sender may be another service, whose header of that name means
-    something else.
+    A request without a principal, which may run unguarded, does so with an unusable key, too.
+
+    For what guards views that know nothing of keys: the sender may be another service, whose header
+    of that name means something else.
     """
     try:
         return key_to_guard(request, policy, by=by)
     except UNUSABLE:
         plan = exchange_of(request).plan
-        if plan.terms.required is True or scope_of(request, user, plan.terms, ISSUED_SAMPLE) is not None:
+        if (
+            plan.terms.required is True
+            or scope_of(request, user, plan.terms, ISSUED_SAMPLE) is not None
+        ):
             raise
         leave_unguarded(request, NOBODY)
         return None
 
 
 def _keyed(request: HttpRequest, plan: Plan, exchange: Exchange, *, guards: bool) -> Keyed | None:
-    """Read the key of a request that the plan guards, or (not `guards`) whose method it does not support."""
+    """Read the key of a request that the plan guards, or (not `guards`) whose method it does not
+    support.
+    """
     try:
         found = plan.read_key(request.META)
         if not guards:
@@ -190,7 +224,10 @@ def _keyed(request: HttpRequest, plan: Plan, exchange: Exchange, *, guards: bool
 
 
 def _is_unsupported(request: HttpRequest, plan: Plan) -> bool:
-    """Is a key of a request whose method the policy does not guard an error in its profile? Otherwise it runs unguarded."""
+    """Is a key of a request whose method the policy does not guard an error in its profile?
+
+    Otherwise it runs unguarded.
+    """
     carries = plan.carries_key(request.META)
     if carries and not plan.profile.unsupported_status:
         leave_unguarded(request, METHOD)
@@ -198,7 +235,10 @@ def _is_unsupported(request: HttpRequest, plan: Plan) -> bool:
 
 
 def _key_elsewhere(request: HttpRequest, plan: Plan) -> Key | None:
-    """Return where the key of a request without the header is; `None`: it needs none. Raises `KeyMissing`."""
+    """Return where the key of a request without the header is; `None`: it needs none.
+
+    Raises `KeyMissing`.
+    """
     if plan.may_have_key(request.META):
         return Where.PAYLOAD
     if plan.required == WARN:
@@ -210,8 +250,9 @@ def _key_elsewhere(request: HttpRequest, plan: Plan) -> Key | None:
 def is_covered(request: HttpRequest) -> bool:
     """Is it guarded already, so that a guard has nothing to do?
 
-    Raises `ConfigurationError` for a guard inside a view that the middleware guards: a replay would skip what stands between
-    the two. That view's response is not kept, even if it handles the error.
+    Raises `ConfigurationError` for a guard inside a view that the middleware guards: a replay would
+    skip what stands between the two. That view's response is not kept, even if it handles the
+    error.
     """
     if (outer := call_on(request)) is None or not outer.by_middleware:
         return outer is not None
@@ -219,7 +260,8 @@ def is_covered(request: HttpRequest) -> bool:
     view = getattr(getattr(request, "resolver_match", None), "func", None)
     name = getattr(view_class(view) or view, "__qualname__", "the view")
     raise ConfigurationError(
-        f"{name} calls a view with a guard of its own, which IdempotencyMiddleware cannot see: it guards {name} instead, "
+        f"{name} calls a view with a guard of its own, which IdempotencyMiddleware cannot "
+        f"see: it guards {name} instead, "
         "by its own policy, and a replay would skip what checks access before the inner view. Put "
         f"@idempotency_exempt on {name}; the inner view keeps its guard."
     )
@@ -235,41 +277,49 @@ def switch_off(request: HttpRequest, plan: Plan) -> None:
     counting.count(request, UNGUARDED)
 
 
-# ------------------------------------------------------------------------------------------------- whose is it, and of what?
+# ------------------------------------------------------------------------ whose is it, and of what?
 
 
 def call_of(
     request: HttpRequest, keyed: Keyed, *, user: Any, source: Any, strict: bool = True, **facts: Any
 ) -> Call | None:
-    """Return the call of a keyed request, or `None` if it runs unguarded: see `identify()`, also for `source`.
+    """Return the call of a keyed request, or `None` if it runs unguarded: see `identify()`, also
+    for `source`.
 
-    Raises what fingerprinting and the settings raise. `None`, too, under a policy that only observes. `facts`: see `Call`.
+    Raises what fingerprinting and the settings raise. `None`, too, under a policy that only
+    observes. `facts`: see `Call`.
     """
     plan, key, exchange = keyed
     if plan.observes:
         wing("observe").watch(request, plan, key=key, user=user, source=source, strict=strict)
         return None
     terms = plan.terms
-    if (identity := identify(request, terms, key=key, user=user, source=source, strict=strict)) is None:
+    if (
+        identity := identify(request, terms, key=key, user=user, source=source, strict=strict)
+    ) is None:
         return None
     ticket = identity.ticket(terms, plan.issue)
     made = [listens(terms, identity.document(terms), ticket) for listens in plan.listeners]
     listeners = [each for each in made if each is not None]
     if key is Where.PAYLOAD and plan.selects and not plan.in_body:
         facts["selected"] = True
-    return Call(request, plan, ticket, exchange, listeners=listeners, by_middleware=not strict, **facts)
+    return Call(
+        request, plan, ticket, exchange, listeners=listeners, by_middleware=not strict, **facts
+    )
 
 
 def identify(
     request: HttpRequest, policy: Resolved, *, key: Key, user: Any, source: Any, strict: bool
 ) -> Identity | None:
-    """Return the identity of a keyed request; for a key without a principal `None`, or if `strict` `ScopeRequired`.
+    """Return the identity of a keyed request; for a key without a principal `None`, or if `strict`
+    `ScopeRequired`.
 
     A key that was issued for another principal or another address is a `KeyForeign`.
 
-    If keys are required it is always `ScopeRequired`: nothing may run unguarded there. A request without the header is
-    refused only then, and also gets `None` when there is nothing to select its key from. `source` is the request that
-    the view sees (DRF's, or Django's), which parses the body as the view would.
+    If keys are required it is always `ScopeRequired`: nothing may run unguarded there. A request
+    without the header is refused only then, and also gets `None` when there is nothing to select
+    its key from. `source` is the request that the view sees (DRF's, or Django's), which parses the
+    body as the view would.
     """
     document = None
     if policy.profile.carrier == "body":
@@ -286,26 +336,33 @@ def identify(
         if policy.required is True or (strict and carried):
             facts = {"event": "refused", "reason": ScopeRequired.code, "method": request.method}
             path = escape_uri_path(request.path)
-            logger.warning(_NO_PRINCIPAL, request.method, path, extra={"idempotency": {**facts, "path": path}})
+            logger.warning(
+                _NO_PRINCIPAL, request.method, path, extra={"idempotency": {**facts, "path": path}}
+            )
             raise ScopeRequired
         if strict or carried:
             leave_unguarded(request, NOBODY)
         return None
     if carried and policy.key_format == ISSUED:
-        wing("issued_keys").require_bound(
-            carried.rpartition(" ")[2], scope, request
-        )  # before the space stands its client's name
+        # Before the space stands its client's name.
+        wing("issued_keys").require_bound(carried.rpartition(" ")[2], scope, request)
     if carried:
         return Identity(UnprintedText(carried), scope, source, user, document)
     selecting = wing("selecting")
     document = selecting.Document(source, user, policy.max_request_body)
     selected = selecting.selected_key(document, policy, scope)
-    return None if selected is None else Identity(UnprintedText(selected), scope, source, user, document)
+    return (
+        None
+        if selected is None
+        else Identity(UnprintedText(selected), scope, source, user, document)
+    )
 
 
 @prints("scope")
 class Identity(NamedTuple):
-    """A key, its qualified scope, and the request that they came with: `source` as the view sees it, of this user."""
+    """A key, its qualified scope, and the request that they came with: `source` as the view sees
+    it, of this user.
+    """
 
     key: str
     scope: str
@@ -316,10 +373,15 @@ class Identity(NamedTuple):
 
     def document(self, policy: Resolved) -> Any:
         """Return the request as an expression sees it."""
-        return self.seen or wing("selecting").Document(self.source, self.user, policy.max_request_body)
+        return self.seen or wing("selecting").Document(
+            self.source, self.user, policy.max_request_body
+        )
 
     def ticket(self, policy: Resolved, issue: Callable[..., Ticket]) -> Ticket:
-        """Return the ticket of the request, which `issue` makes. Raises what `fingerprint()` raises."""
+        """Return the ticket of the request, which `issue` makes.
+
+        Raises what `fingerprint()` raises.
+        """
         http: HttpRequest = getattr(self.source, "_request", self.source)
         key, path = self.key, escape_uri_path(http.path)
         if policy.profile.keys_per == "endpoint":
@@ -343,16 +405,19 @@ class Identity(NamedTuple):
 
 
 def request_id_of(request: HttpRequest, policy: Resolved) -> str:
-    """Return the id that the request came with; "" for none, and for what no header of ours may repeat."""
+    """Return the id that the request came with; "" for none, and for what no header of ours may
+    repeat.
+    """
     sent = str(request.META.get(policy.request_id_header, ""))
     return sent if _REQUEST_ID.fullmatch(sent) else ""
 
 
 async def auser_of(request: HttpRequest, policy: Policy) -> Any:
-    """Return the user that an async view finds: set on the request by a middleware, or else found by Django's own.
+    """Return the user that an async view finds: set on the request by a middleware, or else found
+    by Django's own.
 
-    A lazy user stays lazy: evaluating it may query a database, which is done in a thread. A policy that only observes
-    does not even ask Django's: that reads the session.
+    A lazy user stays lazy: evaluating it may query a database, which is done in a thread. A policy
+    that only observes does not even ask Django's: that reads the session.
     """
     user = getattr(request, "user", None)
     if conf.field(policy, "mode") == OBSERVE:
@@ -363,27 +428,28 @@ async def auser_of(request: HttpRequest, policy: Policy) -> Any:
     return user
 
 
-# --------------------------------------------------------------------------------------------------- the fingerprint
+# ---------------------------------------------------------------------------------- the fingerprint
 
-#: What a project's function raises about a body that it cannot read, which the view reports: all of it is compared then.
+#: What a project's function raises about a body that it cannot read, which the view reports: all of
+#: it is compared then.
 _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError)
 
 
 def fingerprint(request: Any, policy: Policy, user: Any = None, document: Any = None) -> bytes:
     """Return the 32 bytes of a request's digest. `request` is Django's, or DRF's around it.
 
-    An expression selects from `document`, or may select this `user`. Whatever is compared, all of the body is there:
-    raises `BodyIncomplete` otherwise. Raises `RequestTooLarge` for more than the policy's `max_request_body`, and
-    `ConfigurationError` when the body was read already or `policy.fingerprint` returns what is not a fingerprint.
+    An expression selects from `document`, or may select this `user`. Whatever is compared, all of
+    the body is there: raises `BodyIncomplete` otherwise. Raises `RequestTooLarge` for more than the
+    policy's `max_request_body`, and `ConfigurationError` when the body was read already or
+    `policy.fingerprint` returns what is not a fingerprint.
     """
     http: HttpRequest = getattr(request, "_request", request)
     content_type = (http.content_type or "").lower()
     parts = [str(http.method), http.path]
     if not (isinstance(policy.profile, Profile) and policy.profile.compares == "body"):
         parts += [http.META.get("QUERY_STRING", ""), content_type]
-    texts = [
-        part.encode("utf-8", "surrogatepass") for part in parts
-    ]  # a client's charset may decode to lone surrogates
+    # A client's charset may decode to lone surrogates.
+    texts = [part.encode("utf-8", "surrogatepass") for part in parts]
     rule: Any = policy.fingerprint
     found = None
     if rule == "headers":
@@ -396,15 +462,21 @@ def fingerprint(request: Any, policy: Policy, user: Any = None, document: Any = 
     return body_digest(texts, request, policy)
 
 
-def _chosen(request: Any, texts: list[bytes], policy: Policy, user: Any, document: Any) -> bytes | None:
-    """Return the digest by what an expression or a function of the project chooses; `None`: all of the body is compared."""
+def _chosen(
+    request: Any, texts: list[bytes], policy: Policy, user: Any, document: Any
+) -> bytes | None:
+    """Return the digest by what an expression or a function of the project chooses; `None`: all of
+    the body is compared.
+    """
     selecting = wing("selecting")
     rule: Any = policy.fingerprint
     if not selecting.asks_request(rule):
         document = document or selecting.Document(request, user, policy.max_request_body)
         selected = selecting.selected_part(document, rule)
         # The query counts only if it is selected, too.
-        return None if selected is None else request_digest(framed(texts[:2]), b"selected", selected)
+        return (
+            None if selected is None else request_digest(framed(texts[:2]), b"selected", selected)
+        )
     require_bounded(getattr(request, "_request", request), policy.max_request_body)
     receive(request, reads=policy.mode != OBSERVE)
     try:
@@ -419,7 +491,9 @@ def _octets(value: Any) -> bytes:
         return value.encode("utf-8", "surrogatepass")
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
-    raise ConfigurationError(f"Policy.fingerprint must return bytes or text, not {type(value).__name__}.")
+    raise ConfigurationError(
+        f"Policy.fingerprint must return bytes or text, not {type(value).__name__}."
+    )
 
 
 def compile_expressions(policy: Policy) -> None:

@@ -1,6 +1,7 @@
 """ATOMIC_REQUESTS and the guard: the claim must be committed before the view's transaction begins.
 
-So a guarded view opts out of Django's own wrapping, and opens the same transactions itself when it is not guarded.
+So a guarded view opts out of Django's own wrapping, and opens the same transactions itself when it
+is not guarded.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from django.http import HttpRequest
 from ..core.conclusions import Rollback
 from ..stores.blocks import Block
 
-#: What `@transaction.non_atomic_requests` sets on a view, and the only thing that Django's handler asks before it opens
-#: the transactions of ATOMIC_REQUESTS. The decorator takes the name of one database; we exclude all, and some only
-#: while a request is guarded, and have to know which ones the project has excluded.
+#: What `@transaction.non_atomic_requests` sets on a view, and the only thing that Django's handler
+#: asks before it opens the transactions of ATOMIC_REQUESTS. The decorator takes the name of one
+#: database; we exclude all, and some only while a request is guarded, and have to know which ones
+#: the project has excluded.
 NON_ATOMIC = "_non_atomic_requests"
 
 
@@ -28,7 +30,10 @@ def excluded_aliases(view: Any) -> Any:
 
 
 def exclude_aliases(view: Any, aliases: Collection[str]) -> None:
-    """Exclude a view from ATOMIC_REQUESTS on these databases. Raises `AttributeError` if it takes no attributes."""
+    """Exclude a view from ATOMIC_REQUESTS on these databases.
+
+    Raises `AttributeError` if it takes no attributes.
+    """
     setattr(view, NON_ATOMIC, aliases)
 
 
@@ -36,7 +41,8 @@ View = TypeVar("View", bound=Callable[..., Any])
 
 
 class AllAliases(set[str]):
-    """A set that contains every alias, for a view to be excluded on: databases may be set up later than views.
+    """A set that contains every alias, for a view to be excluded on: databases may be set up later
+    than views.
 
     Iterating yields only the aliases of the project's own `@non_atomic_requests`.
     """
@@ -60,13 +66,17 @@ def non_atomic_aliases_of(request: HttpRequest) -> set[str]:
 
 
 def asks_for_transaction(alias: str | None, non_atomic: AbstractSet[str]) -> bool:
-    """Does the project use ATOMIC_REQUESTS on a database, for a view that excludes the aliases `non_atomic`?"""
+    """Does the project use ATOMIC_REQUESTS on a database, for a view that excludes the aliases
+    `non_atomic`?
+    """
     settings = {} if alias is None else connections.settings.get(alias, {})
     return bool(settings.get("ATOMIC_REQUESTS")) and alias not in non_atomic
 
 
 def opens_any(non_atomic: AbstractSet[str]) -> bool:
-    """Does the project use ATOMIC_REQUESTS on any database, for a view that excludes the aliases `non_atomic`?"""
+    """Does the project use ATOMIC_REQUESTS on any database, for a view that excludes the aliases
+    `non_atomic`?
+    """
     return any(asks_for_transaction(alias, non_atomic) for alias in connections.settings)
 
 
@@ -84,7 +94,10 @@ class OpenedTransactions:
 
     @property
     def committed(self) -> bool:
-        """Are all of them committed? A later exception comes from an `on_commit` callback, or from rendering."""
+        """Are all of them committed?
+
+        A later exception comes from an `on_commit` callback, or from rendering.
+        """
         return bool(self.blocks) and all(block.committed for block in self.blocks)
 
     def guard(self) -> None:
@@ -94,7 +107,10 @@ class OpenedTransactions:
 
     @property
     def undone(self) -> Rollback:
-        """Why one of them was rolled back, although nothing was raised. Read after they have ended."""
+        """Why one of them was rolled back, although nothing was raised.
+
+        Read after they have ended.
+        """
         causes = [block.undone for block in self.blocks]
         for cause in (Rollback.ERROR, Rollback.ASKED):
             if cause in causes:
@@ -102,7 +118,10 @@ class OpenedTransactions:
         return Rollback.NONE
 
     def restore(self) -> None:
-        """Leave none of them open, wherever an interrupt has cut their end. A guard ends one that it has taken over."""
+        """Leave none of them open, wherever an interrupt has cut their end.
+
+        A guard ends one that it has taken over.
+        """
         for block in reversed(self.blocks):
             block.restore()
 
@@ -123,7 +142,8 @@ NONE_OPENED = OpenedTransactions()
 def atomic_requests(
     non_atomic: AbstractSet[str], *, but: str | None = None, noted: bool = True
 ) -> AbstractContextManager[OpenedTransactions]:
-    """Open the transactions of ATOMIC_REQUESTS, except those that the project excludes and the guarded one.
+    """Open the transactions of ATOMIC_REQUESTS, except those that the project excludes and the
+    guarded one.
 
     `noted`: may a guard take one over, or ask whether they are committed?
     """

@@ -1,14 +1,17 @@
-"""Reads a request's body before its view does, refuses one that is cut short, and compares it by its meaning.
+"""Reads a request's body before its view does, refuses one that is cut short, and compares it by
+its meaning.
 
-The view can read everything again: forms are parsed by Django (or by DRF's parsers), uploaded files are rewound, a long
-body is spooled to disk. The policy limits how much is read to be compared (`max_request_body`), and `IN_MEMORY` how much
-of it is held in memory.
+The view can read everything again: forms are parsed by Django (or by DRF's parsers), uploaded files
+are rewound, a long body is spooled to disk. The policy limits how much is read to be compared
+(`max_request_body`), and `IN_MEMORY` how much of it is held in memory.
 
-Where a client's network dies in the middle of an upload, a WSGI server gives Django the bytes that came, as though they
-were all. `receive()` asks how many were announced, so half a request is never taken for a request.
+Where a client's network dies in the middle of an upload, a WSGI server gives Django the bytes that
+came, as though they were all. `receive()` asks how many were announced, so half a request is never
+taken for a request.
 
-Django and REST framework offer no public way to ask whether a body was read, or to put it back: their private names are
-used in the last part only, and a test fails when a new version changes one of them.
+Django and REST framework offer no public way to ask whether a body was read, or to put it back:
+their private names are used in the last part only, and a test fails when a new version changes one
+of them.
 """
 
 from __future__ import annotations
@@ -51,9 +54,11 @@ _GONE = (
 
 
 def body_digest(head: Sequence[bytes], request: Any, policy: Policy) -> bytes:
-    """Return the digest of a request with this `head`, and of its body: of what it says, or of its bytes.
+    """Return the digest of a request with this `head`, and of its body: of what it says, or of its
+    bytes.
 
-    Raises `RequestTooLarge` for a body of more than the policy's `max_request_body`, and `BodyIncomplete`.
+    Raises `RequestTooLarge` for a body of more than the policy's `max_request_body`, and
+    `BodyIncomplete`.
     """
     http: HttpRequest = getattr(request, "_request", request)
     require_bounded(http, policy.max_request_body)
@@ -70,7 +75,11 @@ def _read_as(request: Any, http: HttpRequest, policy: Policy) -> tuple[bytes, by
         if fields is not None:
             return b"form", _form(request, fields, _ignored(policy))
     try:
-        if by_value and hasattr(http, "_body") and (is_json(content_type) or _is_json_always(policy)):
+        if (
+            by_value
+            and hasattr(http, "_body")
+            and (is_json(content_type) or _is_json_always(policy))
+        ):
             canonical = canonical_json(http.body)
             if canonical is not None:
                 return b"json", canonical
@@ -86,7 +95,9 @@ def _is_json_always(policy: Policy) -> bool:
 
 
 def _ignored(policy: Policy) -> frozenset[str]:
-    """Return the fields of a form that do not identify the request: the CSRF token, and a key that is one of them."""
+    """Return the fields of a form that do not identify the request: the CSRF token, and a key that
+    is one of them.
+    """
     profile = policy.profile
     if isinstance(profile, Profile) and profile.carrier == "body":
         return frozenset({CSRF_FIELD, profile.field})
@@ -94,7 +105,8 @@ def _ignored(policy: Policy) -> frozenset[str]:
 
 
 def _text(value: Any) -> bytes:
-    return str(value).encode("utf-8", "surrogatepass")  # a client's charset may decode to lone surrogates
+    # A client's charset may decode to lone surrogates.
+    return str(value).encode("utf-8", "surrogatepass")
 
 
 #: Precedes parsed values that are not text: UTF-8 does not have this byte, so `1` is not `"1"`.
@@ -140,11 +152,13 @@ def _value(value: Any) -> bytes:
 
 
 def _nested(value: Any) -> str:
-    """Return a substitute for what JSON cannot express; a file among the fields counts by its content."""
+    """Return a substitute for what JSON cannot express; a file among the fields counts by its
+    content.
+    """
     return _value(value).hex() if isinstance(value, UploadedFile) else repr(value)
 
 
-# ------------------------------------------------------------------------------------------- how its body is read
+# ----------------------------------------------------------------------------- how its body is read
 
 
 def is_json(content_type: str) -> bool:
@@ -152,7 +166,10 @@ def is_json(content_type: str) -> bool:
 
 
 def is_parsed_as_form(request: Any, http: HttpRequest) -> bool:
-    """Would the view find a form? Django parses those of POST, DRF those that one of the view's parsers takes."""
+    """Would the view find a form?
+
+    Django parses those of POST, DRF those that one of the view's parsers takes.
+    """
     if request is http:
         return bool(http.method == "POST")
     parser: object = request.negotiator.select_parser(request, request.parsers)
@@ -160,17 +177,19 @@ def is_parsed_as_form(request: Any, http: HttpRequest) -> bool:
 
 
 def form_fields(request: Any, http: HttpRequest) -> Any:
-    """Return a form's fields, as the view will see them; `None` for one that cannot be parsed, or not in memory.
+    """Return a form's fields, as the view will see them; `None` for one that cannot be parsed, or
+    not in memory.
 
-    The body can be read again after that, as bytes or as a stream, and a view that asks for a broken form gets the
-    parser's error. Raises `ConfigurationError` when the body is gone, and what a parser or an upload handler raises for
-    another reason than the body (a full disk, a client that hung up): the work has not begun, and a retry may fare
-    better.
+    The body can be read again after that, as bytes or as a stream, and a view that asks for a
+    broken form gets the parser's error. Raises `ConfigurationError` when the body is gone, and what
+    a parser or an upload handler raises for another reason than the body (a full disk, a client
+    that hung up): the work has not begun, and a retry may fare better.
     """
     rewind: Callable[[], None] = nothing
     if not is_form_parsed(http):
         if request is http and is_read(http) and not is_in_memory(http):
-            raise ConfigurationError(_GONE)  # Django would return an empty form: all forms would be equal
+            # Django would return an empty form: all forms would be equal.
+            raise ConfigurationError(_GONE)
         if http.content_type == FORMS[0] and not fits(http):
             return None  # Django would read all of it into memory
         rewind = _rewindable(http)
@@ -227,16 +246,19 @@ def chunks(http: HttpRequest) -> Iterator[bytes]:
     _put_back(http)
 
 
-# ------------------------------------------------------------------------------------------------- is all of it here?
+# ------------------------------------------------------------------------------- is all of it here?
 
 #: On a request whose body we have read or judged: is it shorter than announced?
 _CUT = "_idempotency_body_cut"
 
 
 def receive(request: Any, *, reads: bool = True) -> None:
-    """Read a body that nobody has read, into memory or into a file. Raises `BodyIncomplete` if a part of it is missing.
+    """Read a body that nobody has read, into memory or into a file.
 
-    `request` is Django's, or DRF's around it. Not `reads`: nothing is read, and only what is known already counts.
+    Raises `BodyIncomplete` if a part of it is missing.
+
+    `request` is Django's, or DRF's around it. Not `reads`: nothing is read, and only what is known
+    already counts.
     """
     http: HttpRequest = getattr(request, "_request", request)
     known = vars(http)
@@ -250,7 +272,9 @@ def receive(request: Any, *, reads: bool = True) -> None:
 
 
 def _read(http: HttpRequest, *, only_to_judge: bool = False) -> None:
-    """Read all of a body that nobody has read, and note whether it was cut short. It can be read again after that.
+    """Read all of a body that nobody has read, and note whether it was cut short.
+
+    It can be read again after that.
 
     `only_to_judge`: not where its length was not announced.
     """
@@ -263,11 +287,14 @@ def _read(http: HttpRequest, *, only_to_judge: bool = False) -> None:
     vars(http)[_CUT] = cut
 
 
-# --------------------------------------------------------------------------------------- what was read of it
+# ------------------------------------------------------------------------------ what was read of it
 
 
 def is_read(http: HttpRequest) -> bool:
-    """Has any of the body been read as a stream? Django sets it for `body` and for a parsed form, too."""
+    """Has any of the body been read as a stream?
+
+    Django sets it for `body` and for a parsed form, too.
+    """
     return bool(http._read_started)  # type: ignore[attr-defined]  # noqa: SLF001
 
 
@@ -282,15 +309,23 @@ def is_form_parsed(http: HttpRequest) -> bool:
 
 
 def keep(http: HttpRequest) -> None:
-    """Hold the bytes of a short JSON body before anything parses it, so that it can be compared by value after that."""
+    """Hold the bytes of a short JSON body before anything parses it, so that it can be compared by
+    value after that.
+    """
     is_fresh = not http._read_started  # type: ignore[attr-defined]  # noqa: SLF001
     if is_fresh and is_json((http.content_type or "").lower()) and fits(http):
         _read(http)
 
 
 def require_bounded(http: HttpRequest, limit: int | None) -> None:
-    """Raise `RequestTooLarge` for a body of more than `limit` bytes, before any of it is read. `None`: no limit."""
-    if limit is not None and (len(http.body) if hasattr(http, "_body") else _received(http)) > limit:
+    """Raise `RequestTooLarge` for a body of more than `limit` bytes, before any of it is read.
+
+    `None`: no limit.
+    """
+    if (
+        limit is not None
+        and (len(http.body) if hasattr(http, "_body") else _received(http)) > limit
+    ):
         raise RequestTooLarge(extensions={"max_request_body": limit})
 
 
@@ -303,7 +338,8 @@ def fits(http: HttpRequest) -> bool:
 
 
 def _received(http: HttpRequest) -> int:
-    """Return the length of a body, as its client has declared it, or as far as the server has received it already.
+    """Return the length of a body, as its client has declared it, or as far as the server has
+    received it already.
 
     On ASGI, chunks come without a Content-Length.
     """
@@ -322,7 +358,9 @@ def _declared(http: HttpRequest) -> int:
 
 
 def _buffered(stream: Any) -> int | None:
-    """Return the length of a stream that is in memory or in a file; `None`: it is not, or it is closed."""
+    """Return the length of a stream that is in memory or in a file; `None`: it is not, or it is
+    closed.
+    """
     try:
         here = stream.tell()
         stream.seek(0, SEEK_END)
@@ -336,7 +374,8 @@ def _buffered(stream: Any) -> int | None:
 def _announced(stream: Any, http: HttpRequest) -> int:
     """Return how many bytes a stream that nobody has read shall have; 0: none, or nobody knows.
 
-    That is so where a middleware has put a stream of its own there. On ASGI, Django has read them into a file.
+    That is so where a middleware has put a stream of its own there. On ASGI, Django has read them
+    into a file.
     """
     if isinstance(stream, LimitedStream):
         return int(stream.limit)
@@ -344,10 +383,13 @@ def _announced(stream: Any, http: HttpRequest) -> int:
 
 
 def _was_cut(http: HttpRequest, *, is_parsed: bool) -> bool:
-    """Is a body that somebody else has read, in whole or in part, shorter than announced? `False` if that is unknown.
+    """Is a body that somebody else has read, in whole or in part, shorter than announced?
 
-    A middleware may have replaced it by what it decompressed or decrypted. Its length is another one then, which the
-    middleware says in CONTENT_LENGTH; or it has replaced only the bytes, or left the Content-Encoding.
+    `False` if that is unknown.
+
+    A middleware may have replaced it by what it decompressed or decrypted. Its length is another
+    one then, which the middleware says in CONTENT_LENGTH; or it has replaced only the bytes, or
+    left the Content-Encoding.
     """
     stream: Any = http._stream  # noqa: SLF001
     if is_in_memory(http):
@@ -370,13 +412,16 @@ def _holds(stream: Any, body: bytes) -> bool:
 
 
 def _spool(http: HttpRequest) -> int:
-    """Put a copy on disk in the place of a body that is longer than what is held in memory. Returns its length.
+    """Put a copy on disk in the place of a body that is longer than what is held in memory.
+
+    Returns its length.
 
     A view that asks for a `body` beyond Django's limit gets RequestDataTooBig as usual.
     """
     if isinstance(http._stream, SpooledTemporaryFile):  # noqa: SLF001 - on ASGI it is such a copy
         return _buffered(http._stream) or 0  # noqa: SLF001
-    copy = TemporaryFile(dir=settings.FILE_UPLOAD_TEMP_DIR)  # noqa: SIM115 - closed with the request
+    # Closed with the request.
+    copy = TemporaryFile(dir=settings.FILE_UPLOAD_TEMP_DIR)  # noqa: SIM115
     weakref.finalize(http, copy.close)
     length = 0
     while chunk := http.read(CHUNK):

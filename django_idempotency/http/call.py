@@ -1,7 +1,9 @@
-"""One keyed request: `open()` it, and if that returns no response, run the view and `settle()` or `fail()`.
+"""One keyed request: `open()` it, and if that returns no response, run the view and `settle()` or
+`fail()`.
 
-An entry point decides *where* the guard is. All else is here, once for all of them: what is checked and refused before the
-view, how a view ends that has responded or raised, and what is written of that.
+An entry point decides *where* the guard is. All else is here, once for all of them: what is checked
+and refused before the view, how a view ends that has responded or raised, and what is written of
+that.
 """
 
 from __future__ import annotations
@@ -43,7 +45,11 @@ from ..instrumentation.meters import meters
 from ..instrumentation.observer import Observer
 from ..instrumentation.outcomes import DEGRADED, outcome_of_verdict, traced
 from ..runtime.handle import Course
-from ..runtime.transactions import arefuse_open_transactions, refuse_left_open, refuse_open_transactions
+from ..runtime.transactions import (
+    arefuse_open_transactions,
+    refuse_left_open,
+    refuse_open_transactions,
+)
 from ..runtime.wings import Listener
 from ..stores.lending import in_database_thread
 from . import counting
@@ -51,7 +57,16 @@ from .atomic_requests import NONE_OPENED, OpenedTransactions, asks_for_transacti
 from .exchange import Exchange, RequestIdempotency, set_headers
 from .plan import Plan
 from .problems import refusal_of
-from .responses import capture, describe_bytes, rebuild, render, report_not_stored, response_to, status_of, wanted_by
+from .responses import (
+    capture,
+    describe_bytes,
+    rebuild,
+    render,
+    report_not_stored,
+    response_to,
+    status_of,
+    wanted_by,
+)
 
 if TYPE_CHECKING:
     from ..engine.lease import LeaseOperation
@@ -105,12 +120,13 @@ class Call:
     ) -> None:
         """Raises what the settings raise.
 
-        `non_atomic` are the databases that the view excludes from ATOMIC_REQUESTS. `ask_again` repeats the view's access
-        checks before a replay, and `refuses` asks whether what stands before the view would refuse the request. `finish`
-        completes a response that `on_takeover` has found, as the view would. `selected`: has the project chosen the key
-        from the payload?
+        `non_atomic` are the databases that the view excludes from ATOMIC_REQUESTS. `ask_again`
+        repeats the view's access checks before a replay, and `refuses` asks whether what stands
+        before the view would refuse the request. `finish` completes a response that `on_takeover`
+        has found, as the view would. `selected`: has the project chosen the key from the payload?
         """
-        # The request refers to us: a strong reference would keep it, and its uploads, until garbage collection.
+        # The request refers to us: a strong reference would keep it, and its uploads, until garbage
+        # collection.
         self._request = weakref.ref(request)
         self.plan, self.terms, self._takeovers = plan, plan.terms, plan.takeovers
         self._ask_again, self.finish = ask_again, finish
@@ -119,12 +135,17 @@ class Call:
         self.exchange = exchange
         self._observer = Observer(request, source=exchange.source, counter=plan.counter)
         if plan.leases:
-            from ..engine.lease import LeaseOperation  # not above: its threads and retries are for leases only
+            # Not above: its threads and retries are for leases only.
+            from ..engine.lease import (
+                LeaseOperation,
+            )
 
             operates: type[Operation] = LeaseOperation
         else:
             operates = AtomicOperation
-        self.operation = operates(plan.store, ticket, self._observer, on_failure=self.terms.on_failure)
+        self.operation = operates(
+            plan.store, ticket, self._observer, on_failure=self.terms.on_failure
+        )
         #: Does what the work has written decide whether a refusal is remembered?
         self._weighs = (selected or self.terms.keep is not None) and conclusions.weighs_writes(
             self.terms.keep, leases=plan.leases, selected=selected, remembers=plan.profile.remembers
@@ -136,7 +157,8 @@ class Call:
         assert exchange.spoken is not None, "its key was read"
         self.spoken = exchange.spoken
         self._handle = plan.handle  # before the claim: an app may raise
-        #: The database whose open transaction the record joins, and that of the guard's transaction while the view runs.
+        #: The database whose open transaction the record joins, and that of the guard's transaction
+        #: while the view runs.
         self._alias = plan.store.using
         self.atomic_alias = None if plan.leases else self._alias
         self._non_atomic, self._listeners = non_atomic, listeners
@@ -155,17 +177,18 @@ class Call:
             self._course = self.handle._course(self.handle)  # noqa: SLF001 - ours
         return self._course
 
-    # --------------------------------------------------------------------------------------------------------- open
+    # ----------------------------------------------------------------------------------------- open
 
     def open(self, within: OpenedTransactions = NONE_OPENED) -> HttpResponseBase | None:
         """Return the response to send instead of the view's, or `None`: run the view.
 
-        `within` are the transactions of ATOMIC_REQUESTS, which the caller ends before settle() or fail(). The one on
-        the record's database is taken over, and ends in those.
+        `within` are the transactions of ATOMIC_REQUESTS, which the caller ends before settle() or
+        fail(). The one on the record's database is taken over, and ends in those.
 
-        Raises `InProgress`, `RequestMismatch`, `ResponseNotStored`, `OperationHeld`, `ReplayRefused` or
-        `StoreUnavailable`; `DeadlinePassed`; `LeaseInTransaction` inside a transaction whose rollback the record would
-        survive; and what listeners, `on_replay` and `on_takeover` raise.
+        Raises `InProgress`, `RequestMismatch`, `ResponseNotStored`, `OperationHeld`,
+        `ReplayRefused` or `StoreUnavailable`; `DeadlinePassed`; `LeaseInTransaction` inside a
+        transaction whose rollback the record would survive; and what listeners, `on_replay` and
+        `on_takeover` raise.
         """
         self.within = within
         if within.blocks:
@@ -224,7 +247,9 @@ class Call:
             return self.operation.open(wait=self.plan.patience)
 
     def room(self) -> AbstractContextManager[None]:
-        """Return the context in which a record may be settled although the request's transaction is open."""
+        """Return the context in which a record may be settled although the request's transaction is
+        open.
+        """
         block = self.within.on(self._alias) if self.within.blocks else None
         return nullcontext() if block is None else block.room(leases=self.plan.leases)
 
@@ -234,7 +259,10 @@ class Call:
         return await cast("LeaseOperation", self.operation).aopen(wait=self.plan.patience)
 
     def _screen(self, run: Execute) -> None:
-        """Let the listeners look at a claim. What one raises ends it, as the listener has settled it or not at all."""
+        """Let the listeners look at a claim.
+
+        What one raises ends it, as the listener has settled it or not at all.
+        """
         for each in self._listeners:
             try:
                 each.claimed(self, run)
@@ -289,10 +317,16 @@ class Call:
         if meters.active:
             self.count(outcome_of_verdict(verdict, self.operation))  # also if on_replay raises
         response: HttpResponseBase = (
-            stored if self.terms.on_replay is None else self._current(stored, verdict.outcome, original)
+            stored
+            if self.terms.on_replay is None
+            else self._current(stored, verdict.outcome, original)
         )
         exchange = self.exchange
-        exchange.status, exchange.original, exchange.stamped = HeaderStatus.REPLAYED, original, weakref.ref(response)
+        exchange.status, exchange.original, exchange.stamped = (
+            HeaderStatus.REPLAYED,
+            original,
+            weakref.ref(response),
+        )
         return response
 
     def _current(self, stored: HttpResponse, outcome: Outcome, original: str) -> HttpResponseBase:
@@ -308,7 +342,13 @@ class Call:
             )
         response = current if self.finish is None else self.finish(current)
         render(response)
-        set_headers(HeaderStatus.REPLAYED, response.headers, self.spoken, response.status_code, original=original)
+        set_headers(
+            HeaderStatus.REPLAYED,
+            response.headers,
+            self.spoken,
+            response.status_code,
+            original=original,
+        )
         return response
 
     def authorize(self, outcome: Outcome) -> None:
@@ -330,20 +370,23 @@ class Call:
         if outcome is not None:
             counting.count(self.request, outcome, self.operation)
 
-    # ---------------------------------------------------------------------------------------------- how the view ends
+    # ---------------------------------------------------------------------------- how the view ends
 
     def weigh(self, response: HttpResponseBase, *, has_begun: bool, reports_failure: bool) -> None:
-        """Decide whether to store a response below 500 whose status does not say if its work has begun.
+        """Decide whether to store a response below 500 whose status does not say if its work has
+        begun.
 
-        The view's own decision and the policy's `keep` come first. `reports_failure`: does its body say that nothing was
-        done?
+        The view's own decision and the policy's `keep` come first. `reports_failure`: does its body
+        say that nothing was done?
         """
         self.reports_failure = reports_failure
         if self.degraded or self.handle._ending is not None or response.status_code >= 500:  # noqa: SLF001
             return
         wanted = wanted_by(self.terms, response)
         if wanted is None:
-            wanted = conclusions.keeps_begun(has_begun=has_begun, needs_rollback=self.operation.needs_rollback())
+            wanted = conclusions.keeps_begun(
+                has_begun=has_begun, needs_rollback=self.operation.needs_rollback()
+            )
         if wanted:
             self.handle.keep()
         else:
@@ -354,7 +397,9 @@ class Call:
         self.handle._ending = WorkResult.FAILED  # noqa: SLF001 - ours
 
     def _conclude(self, response: HttpResponseBase) -> tuple[WorkResult, Outcome | None, bool]:
-        """Return how a view ends that responded, what is stored of its response, and whether that says that it succeeded."""
+        """Return how a view ends that responded, what is stored of its response, and whether that
+        says that it succeeded.
+        """
         status, raised, ended = response.status_code, self.raised is not None, WorkResult.FAILED
         steered = self.plan.has_course or self.handle.is_held
         decided = self.course.decided() if steered else None
@@ -369,10 +414,19 @@ class Call:
         if not ending.commit:
             self.operation.set_rollback()
         if decided is not None:
-            # It has given up: this is its last word, unless it is a problem of ours, or an error page.
+            # It has given up: this is its last word, unless it is a problem of ours, or an error
+            # page.
             has_answer = ending.answers and self.course.problem is None
-            return decided.work_result, self._captured(response) if has_answer else decided.outcome, False
-        if not ending.answers or (steered and self.course.is_unfinished()) or ended is WorkResult.FAILED:
+            return (
+                decided.work_result,
+                self._captured(response) if has_answer else decided.outcome,
+                False,
+            )
+        if (
+            not ending.answers
+            or (steered and self.course.is_unfinished())
+            or ended is WorkResult.FAILED
+        ):
             return WorkResult.FAILED, _failure(self.raised, status), False
         if self.operation.counts_writes:
             ended = self._weighed(ended, response)
@@ -383,7 +437,10 @@ class Call:
         return ended, stored, succeeded
 
     def _weighed(self, ended: WorkResult, response: HttpResponseBase) -> WorkResult:
-        """Return how a view ends, by what it has written where that decides. The view's own word comes first."""
+        """Return how a view ends, by what it has written where that decides.
+
+        The view's own word comes first.
+        """
         status = response.status_code
         refusal = conclusions.is_refusal(status)
         asks = refusal or (self._refuses is not None and 300 <= status < 400)
@@ -398,15 +455,21 @@ class Call:
         return ended
 
     def _was_refused_before(self) -> bool:
-        """Did what stands before the view respond, and not the view? What cannot be asked is not known to have."""
-        if self._refuses is None or self.operation.needs_rollback():  # no query works in such a transaction
+        """Did what stands before the view respond, and not the view?
+
+        What cannot be asked is not known to have.
+        """
+        # No query works in such a transaction.
+        if self._refuses is None or self.operation.needs_rollback():
             return False
         found = False
         try:
             with self.operation.savepoint():
                 found = self._refuses()
         except Exception:
-            logger.exception("What stands before a view could not be asked whether it has refused a request.")
+            logger.exception(
+                "What stands before a view could not be asked whether it has refused a request."
+            )
         return found
 
     def _captured(self, response: HttpResponseBase) -> Outcome:
@@ -416,22 +479,37 @@ class Call:
         return traced(stored) if meters.active else stored
 
     def _asks_of(self, response: HttpResponseBase) -> bool:
-        """May concluding it query a database, which an event loop refuses? A project's function, a file and a stream may."""
-        return callable(self.terms.keep) or (response.streaming and not getattr(response, "is_async", False))
+        """May concluding it query a database, which an event loop refuses?
+
+        A project's function, a file and a stream may.
+        """
+        return callable(self.terms.keep) or (
+            response.streaming and not getattr(response, "is_async", False)
+        )
 
     def _ended(
         self, error: BaseException, committed: Committed = _nothing_committed
     ) -> tuple[HttpResponseBase | None, BaseException]:
-        """Return the response that ends a view which raised, or `None` for a failure; and what to raise."""
+        """Return the response that ends a view which raised, or `None` for a failure; and what to
+        raise.
+        """
         try:
             if (response := committed()) is not None:
                 render(response)
                 return response, error
         except Exception as unfinished:  # noqa: BLE001 - mostly what had failed
             return None, unfinished if isinstance(error, Exception) else error
-        if isinstance(error, Exception) and not self.degraded and (status := status_of(error)) is not None:
+        if (
+            isinstance(error, Exception)
+            and not self.degraded
+            and (status := status_of(error)) is not None
+        ):
             # No query works in a transaction that is marked for rollback.
-            response = None if self.operation.needs_rollback() else response_to(self.request, error, status)
+            response = (
+                None
+                if self.operation.needs_rollback()
+                else response_to(self.request, error, status)
+            )
             if response is not None and response.status_code < 500:
                 self.raised = error
                 return response, error
@@ -443,10 +521,13 @@ class Call:
             return WorkResult.CUT, None, None  # a cancelled one writes nothing
         return self.course.decided() or (WorkResult.FAILED, _failure(error, 500), None)
 
-    # ------------------------------------------------------------------------------------------------------- settle
+    # --------------------------------------------------------------------------------------- settle
 
     def settle(self, response: HttpResponseBase) -> HttpResponseBase:
-        """Store or drop the view's response, and return it. Raises what `Operation.settle` raises."""
+        """Store or drop the view's response, and return it.
+
+        Raises what `Operation.settle` raises.
+        """
         if self.degraded:
             return self._stamp(response, self._leave())
         try:
@@ -470,12 +551,16 @@ class Call:
             status = self._leave()  # also if only a callback of the COMMIT has failed
             for each in self._listeners:
                 each.ended(self)
-        if self._is_held and response.status_code < 400:  # what it says was rolled back, and a person must decide
+        # What it says was rolled back, and a person must decide.
+        if self._is_held and response.status_code < 400:
             raise OperationHeld
         return self._stamp(response, status)
 
     def _is_completed(self) -> bool:
-        """Is the record of the work completed? Raises `OutcomeUnknown` if nobody knows, and the work may still be undone."""
+        """Is the record of the work completed?
+
+        Raises `OutcomeUnknown` if nobody knows, and the work may still be undone.
+        """
         if self.operation.left_as is None and self.course.can_be_undone():
             raise OutcomeUnknown
         return self.operation.left_as is SettledState.COMPLETED
@@ -488,7 +573,11 @@ class Call:
             ended, outcome, succeeded = await in_database_thread(
                 self._conclude, response, keep=self._alias is not None, when=self._asks_of(response)
             )
-            if ended is WorkResult.DROPPED and self.plan.has_course and await self.course.ahave_begun():
+            if (
+                ended is WorkResult.DROPPED
+                and self.plan.has_course
+                and await self.course.ahave_begun()
+            ):
                 ended, outcome = _refused_after_steps(response)
         except BaseException as error:  # noqa: BLE001 - it is raised again
             await self._afail(error)
@@ -507,16 +596,20 @@ class Call:
             status = self._leave()  # also if only a callback of the COMMIT has failed
             for each in self._listeners:
                 await in_database_thread(each.ended, self)
-        if self._is_held and response.status_code < 400:  # what it says was rolled back, and a person must decide
+        # What it says was rolled back, and a person must decide.
+        if self._is_held and response.status_code < 400:
             raise OperationHeld
         return self._stamp(response, status)
 
     def fail(self, error: BaseException, *, committed: Committed = _nothing_committed) -> Problem:
-        """End a call whose view raised, and raise: its exception, or a clearer one. Django makes a response of it.
+        """End a call whose view raised, and raise: its exception, or a clearer one.
 
-        `committed` returns the view's response when only an `on_commit` callback failed: that is stored, unless it
-        cannot be finished. Returns a problem to respond with instead if the view's writes could not be kept, or if it
-        asked for a derived key that could not be derived again.
+        Django makes a response of it.
+
+        `committed` returns the view's response when only an `on_commit` callback failed: that is
+        stored, unless it cannot be finished. Returns a problem to respond with instead if the
+        view's writes could not be kept, or if it asked for a derived key that could not be derived
+        again.
         """
         if self.degraded and isinstance(error, OperationUnknown):
             self._leave()  # without a record
@@ -535,7 +628,9 @@ class Call:
             return problem
         raise error
 
-    async def afail(self, error: BaseException, *, committed: Committed = _nothing_committed) -> Problem:
+    async def afail(
+        self, error: BaseException, *, committed: Committed = _nothing_committed
+    ) -> Problem:
         """See fail()."""
         if self.degraded and isinstance(error, OperationUnknown):
             self._leave()  # without a record
@@ -583,7 +678,7 @@ class Call:
             self._leave()
         raise error
 
-    # ------------------------------------------------------------------------------------------------- on its response
+    # ------------------------------------------------------------------------------ on its response
 
     def close(self) -> None:
         """Leave nothing behind, wherever an interrupt has cut it. After its end it does nothing."""
@@ -596,7 +691,8 @@ class Call:
                 self.exchange.call = None
 
     def _leave(self) -> HeaderStatus:
-        """Detach from a finished request: if it is sent through the view again, it is guarded again.
+        """Detach from a finished request: if it is sent through the view again, it is guarded
+        again.
 
         Note on it how its record was left, or with which problem it was completed, and return that.
         """
@@ -605,33 +701,51 @@ class Call:
         if exchange.call is self:
             exchange.call = None
         status = HeaderStatus.DEGRADED if self.degraded else OF_RECORD[self.operation.left_as]
-        if self._course is not None and self._course.problem is not None and status is HeaderStatus.CREATED:
+        if (
+            self._course is not None
+            and self._course.problem is not None
+            and status is HeaderStatus.CREATED
+        ):
             status = status_of_problem(self._course.problem, Moment.AFTER, status) or status
         exchange.status, exchange.original = status, self.original
         return status
 
     def _stamp(self, response: HttpResponseBase, status: HeaderStatus) -> HttpResponseBase:
         """Set the status header of the request, replacing one that its view has set."""
-        set_headers(status, response.headers, self.spoken, response.status_code, original=self.original)
+        set_headers(
+            status, response.headers, self.spoken, response.status_code, original=self.original
+        )
         self.exchange.stamped = weakref.ref(response)
         return response
 
 
 def ending_of(response: HttpResponseBase, policy: Resolved) -> WorkResult:
-    """Return the kind of a response. Of its headers only a challenge counts, and no body is proof that nothing was done."""
+    """Return the kind of a response.
+
+    Of its headers only a challenge counts, and no body is proof that nothing was done.
+    """
     wanted = None if policy.keep is None else wanted_by(policy, response)
     return conclusions.classify_status(
-        response.status_code, wanted, policy.profile.remembers, challenges="WWW-Authenticate" in response.headers
+        response.status_code,
+        wanted,
+        policy.profile.remembers,
+        challenges="WWW-Authenticate" in response.headers,
     )
 
 
 def _asks_about(error: BaseException) -> bool:
-    """Is a handler of the project asked what an exception becomes? It may query a database, which an event loop refuses."""
+    """Is a handler of the project asked what an exception becomes?
+
+    It may query a database, which an event loop refuses.
+    """
     return isinstance(error, Exception) and status_of(error) is not None
 
 
 def _refused_after_steps(response: HttpResponseBase) -> tuple[WorkResult, Outcome]:
-    """Return how a refusal ends behind steps. The key is not free for another body: a retry continues after the steps."""
+    """Return how a refusal ends behind steps.
+
+    The key is not free for another body: a retry continues after the steps.
+    """
     return WorkResult.FAILED, _failure(None, response.status_code)
 
 

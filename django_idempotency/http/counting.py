@@ -19,8 +19,12 @@ from .exchange import exchange_of, noted_of
 
 
 def in_any_language(request: HttpRequest, path: str) -> str:
-    """Return a path, or a route, without the language that i18n_patterns() has put in front of it."""
-    if not is_language_prefix_patterns_used(getattr(request, "urlconf", None) or settings.ROOT_URLCONF)[0]:
+    """Return a path, or a route, without the language that i18n_patterns() has put in front of
+    it.
+    """
+    if not is_language_prefix_patterns_used(
+        getattr(request, "urlconf", None) or settings.ROOT_URLCONF
+    )[0]:
         return path
     root = "/" if path.startswith("/") else ""
     language, slash, rest = path.removeprefix("/").partition("/")
@@ -28,7 +32,10 @@ def in_any_language(request: HttpRequest, path: str) -> str:
 
 
 def begin(request: HttpRequest, policy: Policy, entry_point: str) -> None:
-    """Note which entry point guards a request. A request that is sent through it again counts again."""
+    """Note which entry point guards a request.
+
+    A request that is sent through it again counts again.
+    """
     exchange = noted_of(request)
     if exchange is not None and exchange.arrived is not None:
         exchange.arrived(entry_point, policy)
@@ -37,7 +44,9 @@ def begin(request: HttpRequest, policy: Policy, entry_point: str) -> None:
     match = request.resolver_match
     route = "" if match is None else in_any_language(request, match.route or "")
     exchange = exchange_of(request)
-    exchange.source = Source(entry_point=entry_point, route=route, store=conf.field(policy, "store"))
+    exchange.source = Source(
+        entry_point=entry_point, route=route, store=conf.field(policy, "store")
+    )
     exchange.counted = False
 
 

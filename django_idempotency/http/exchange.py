@@ -1,7 +1,9 @@
-"""What is noted of one request, from its first entry point to its response, and the headers that tell its client.
+"""What is noted of one request, from its first entry point to its response, and the headers that
+tell its client.
 
-It is kept with `request.idempotency`. `Idempotency-Status` is one word on the response to a keyed request, so that a client
-need not guess. `core.statuses` has the words, and when each is said. It belongs to one exchange, so it is never stored with the response, and a replay carries its own.
+It is kept with `request.idempotency`. `Idempotency-Status` is one word on the response to a keyed
+request, so that a client need not guess. `core.statuses` has the words, and when each is said. It
+belongs to one exchange, so it is never stored with the response, and a replay carries its own.
 """
 
 from __future__ import annotations
@@ -40,11 +42,17 @@ DEGRADED = "Idempotency-Degraded"
 ORIGINAL = "Original-Request"
 
 
-#: What a profile with `result` says of a status: was the request accepted, and is it repeatable? "rejected" otherwise.
+#: What a profile with `result` says of a status: was the request accepted, and is it repeatable?
+#: "rejected" otherwise.
 ACCEPTED = frozenset(
     {
         *(HeaderStatus.CREATED, HeaderStatus.RELEASED, HeaderStatus.FAILED, HeaderStatus.LOST),
-        *(HeaderStatus.REPLAYED, HeaderStatus.NOT_STORED, HeaderStatus.IN_PROGRESS, HeaderStatus.HELD),
+        *(
+            HeaderStatus.REPLAYED,
+            HeaderStatus.NOT_STORED,
+            HeaderStatus.IN_PROGRESS,
+            HeaderStatus.HELD,
+        ),
         HeaderStatus.UNKNOWN,
     }
 )
@@ -60,17 +68,22 @@ class Spoken(NamedTuple):
 
 
 class Exchange:
-    """A request and its response, as far as entry points have noted something. Most requests have none: they have no key."""
+    """A request and its response, as far as entry points have noted something. Most requests have
+    none: they have no key.
+    """
 
     #: The plan that the request was looked at with last, and the profile that its response speaks.
     plan: Any = None
     spoken: Spoken | None = None
-    #: The status for its header, once known, and the id of the request that did the work; "": there is none.
+    #: The status for its header, once known, and the id of the request that did the work; "": there
+    #: is none.
     status: HeaderStatus | None = None
     original = ""
-    #: The response that has the headers of that already. Weak, since Django lets a response refer to its request.
+    #: The response that has the headers of that already. Weak, since Django lets a response refer
+    #: to its request.
     stamped: weakref.ref[HttpResponseBase] | None = None
-    #: The exception of its view that has become a response, and that response. Weak: its traceback holds the request.
+    #: The exception of its view that has become a response, and that response. Weak: its traceback
+    #: holds the request.
     answer: tuple[weakref.ref[Exception], HttpResponseBase] | None = None
     #: Why it is not guarded, until that is reported.
     reason: Any = None
@@ -97,10 +110,10 @@ class Exchange:
         self.of = weakref.ref(request)
 
 
-# ------------------------------------------------------------------------------------------- `request.idempotency`
+# ---------------------------------------------------------------------------- `request.idempotency`
 
-#: The scope of derived keys while idempotency is off: the client is not identified, and a guarded run derives other
-#: keys.
+#: The scope of derived keys while idempotency is off: the client is not identified, and a guarded
+#: run derives other keys.
 _SCOPE = "unguarded"
 
 
@@ -111,7 +124,9 @@ class RequestIdempotency(OperationHandle):
     _exchange: Exchange | None = None
     _ending: WorkResult | None = None
 
-    def __init__(self, operation: Operation, policy: Resolved | None = None, exchange: Exchange | None = None) -> None:
+    def __init__(
+        self, operation: Operation, policy: Resolved | None = None, exchange: Exchange | None = None
+    ) -> None:
         self._operation, self._policy, self._exchange = operation, policy, exchange
         self.seconds, self.is_held = None, False
 
@@ -134,10 +149,14 @@ class _NoKey(Unstored):
     """What a request runs under that no key guards."""
 
     def derived(self, label: str) -> str:
-        """Raise `ConfigurationError`: a retry without a key is another request, so no key could stay the same."""
+        """Raise `ConfigurationError`: a retry without a key is another request, so no key could
+        stay the same.
+        """
         raise ConfigurationError(
-            f"derive({label!r}) in a request without an idempotency key, or with one that belongs to nobody: there is "
-            "nothing to derive from. Type required=True in the policy, or ask `if request.idempotency:` first."
+            f"derive({label!r}) in a request without an idempotency key, or with one that "
+            "belongs to nobody: there is "
+            "nothing to derive from. Type required=True in the policy, or ask `if "
+            "request.idempotency:` first."
         )
 
 
@@ -182,11 +201,17 @@ class SwitchedOff(Unstored):
     def scope(self) -> str:
         """The scope of this request's realm."""
         request = self._request()
-        return _SCOPE if request is None else qualified(_SCOPE, realm=realm_of(self._plan.terms, request))
+        return (
+            _SCOPE
+            if request is None
+            else qualified(_SCOPE, realm=realm_of(self._plan.terms, request))
+        )
 
 
 def _key_or_new(request: HttpRequest, plan: Any) -> str:
-    """Return the client's key, or a new one if that is missing or malformed: views may rely on its form."""
+    """Return the client's key, or a new one if that is missing or malformed: views may rely on its
+    form.
+    """
     with suppress(KeyMalformed, KeyAhead, KeyExpired):
         if (key := plan.read_key(request.META)) is not None:
             return str(key)
@@ -204,7 +229,8 @@ def noted_of(request: HttpRequest) -> Exchange | None:
 def exchange_of(request: HttpRequest) -> Exchange:
     """Return what is noted of a request, to note more.
 
-    A copy of a request has the handle of the other one. Inside the call that guards that, both are one exchange.
+    A copy of a request has the handle of the other one. Inside the call that guards that, both are
+    one exchange.
     """
     handle: Any = getattr(request, "idempotency", None)
     found: Exchange | None = getattr(handle, "_exchange", None)
@@ -225,13 +251,17 @@ def call_on(request: HttpRequest) -> Any:
 
 
 def speak(request: HttpRequest, profile: Profile, sent: object = None) -> None:
-    """Note a profile on a request, and the value of its header once that has been read without a complaint."""
+    """Note a profile on a request, and the value of its header once that has been read without a
+    complaint.
+    """
     repeated = "" if sent is None or profile.carrier != "header" else str(sent).strip(" \t")
     exchange_of(request).spoken = Spoken(profile, repeated)
 
 
 def spoken_to(request: HttpRequest) -> Spoken:
-    """Return the profile in which a request is answered; if none is noted on it, that of the settings."""
+    """Return the profile in which a request is answered; if none is noted on it, that of the
+    settings.
+    """
     found = noted_of(request)
     if found is not None and found.spoken is not None:
         return found.spoken
@@ -246,11 +276,13 @@ def hand_out(request: HttpRequest, handle: Any) -> Exchange:
     return exchange
 
 
-# ------------------------------------------------------------------------------------------------------- the headers
+# -------------------------------------------------------------------------------------- the headers
 
 
 def headers_of(request: HttpRequest, code: int) -> dict[str, str]:
-    """Return the headers of a problem's response with the status `code`, which is noted on its request; or none."""
+    """Return the headers of a problem's response with the status `code`, which is noted on its
+    request; or none.
+    """
     found: dict[str, str] = {}
     if (status := noted(request)) is not None:
         set_headers(status, found, spoken_to(request), code)
@@ -258,7 +290,9 @@ def headers_of(request: HttpRequest, code: int) -> dict[str, str]:
 
 
 def said_of(problem: Problem, request: HttpRequest) -> HeaderStatus | None:
-    """Return the status of a problem that a request meets now; `None` for one of a request without a key."""
+    """Return the status of a problem that a request meets now; `None` for one of a request without
+    a key.
+    """
     found = noted_of(request)
     if found is None or not found.has_begun:
         return status_of(problem, Moment.BEFORE)
@@ -268,7 +302,10 @@ def said_of(problem: Problem, request: HttpRequest) -> HeaderStatus | None:
 
 
 def note(request: HttpRequest, status: HeaderStatus | None, *, original: str = "") -> None:
-    """Note a status on the request, for the entry point that handles its response. `original`: see `ORIGINAL`."""
+    """Note a status on the request, for the entry point that handles its response.
+
+    `original`: see `ORIGINAL`.
+    """
     exchange = exchange_of(request)
     exchange.status, exchange.original = status, original
 
@@ -283,17 +320,28 @@ def stamp(request: HttpRequest, response: T) -> T:
     """Set the headers of what was noted on a request, if anything was."""
     found = noted_of(request)
     if found is not None and found.status is not None and isinstance(response, HttpResponseBase):
-        set_headers(found.status, response.headers, spoken_to(request), response.status_code, original=found.original)
+        set_headers(
+            found.status,
+            response.headers,
+            spoken_to(request),
+            response.status_code,
+            original=found.original,
+        )
     return response
 
 
 def set_headers(
-    status: HeaderStatus, headers: ResponseHeaders | dict[str, str], spoken: Spoken, code: int, *, original: str = ""
+    status: HeaderStatus,
+    headers: ResponseHeaders | dict[str, str],
+    spoken: Spoken,
+    code: int,
+    *,
+    original: str = "",
 ) -> None:
     """Set the headers of a status among those of a response with this `code`.
 
-    A view's own, perhaps copied from another service, are not about this key. An observed response keeps them: all of it but
-    the status is as without us.
+    A view's own, perhaps copied from another service, are not about this key. An observed response
+    keeps them: all of it but the status is as without us.
     """
     if status is HeaderStatus.OBSERVED:
         headers[HEADER] = status.value

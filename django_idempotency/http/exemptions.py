@@ -1,4 +1,6 @@
-"""Patterns of routes in the settings, for views that a project cannot edit; and EXEMPT: what the middleware does not guard."""
+"""Patterns of routes in the settings, for views that a project cannot edit; and EXEMPT: what the
+middleware does not guard.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,16 @@ KINDS = {
     "regex": "a regular expression, searched in the path",
     "function": "the dotted path of a function of the request",
 }
-_NOT_ALONE = "Type one of {}, such as 'namespace:admin'".format(", ".join(f"{kind}:…" for kind in KINDS))
+_NOT_ALONE = "Type one of {}, such as 'namespace:admin'".format(
+    ", ".join(f"{kind}:…" for kind in KINDS)
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """One pattern, parsed. `test` is the compiled expression or the function of those that have one."""
+    """One pattern, parsed. `test` is the compiled expression or the function of those that have
+    one.
+    """
 
     text: str
     kind: str
@@ -60,18 +66,29 @@ class Pattern:
 
     def has_module(self, callback: Any) -> bool:
         """Does a view live in the module, or in one inside of it?"""
-        views = (view_class(callback) or callback, *(operation.view_func for operation in operations_of(callback)))
-        return any(f"{getattr(view, '__module__', '')}.".startswith(f"{self.value}.") for view in views)
+        views = (
+            view_class(callback) or callback,
+            *(operation.view_func for operation in operations_of(callback)),
+        )
+        return any(
+            f"{getattr(view, '__module__', '')}.".startswith(f"{self.value}.") for view in views
+        )
 
 
 def within(path: str, above: str) -> bool:
-    """Is a path this one, or below it? By segments: `/webhooks` is above `/webhooks/1/`, and not `/webhooks-old/`."""
+    """Is a path this one, or below it?
+
+    By segments: `/webhooks` is above `/webhooks/1/`, and not `/webhooks-old/`.
+    """
     return f"{path.rstrip('/')}/".startswith(f"{above.rstrip('/')}/")
 
 
 @lru_cache(maxsize=256)
 def parsed(entry: Any) -> Pattern:
-    """Parse a pattern. Raises `ValueError` with a sentence, and what importing a function raises."""
+    """Parse a pattern.
+
+    Raises `ValueError` with a sentence, and what importing a function raises.
+    """
     if callable(entry):
         return _by_function(f"function:{getattr(entry, '__qualname__', repr(entry))}", entry)
     kind, colon, value = entry.partition(":") if isinstance(entry, str) else ("", "", "")
@@ -91,12 +108,17 @@ def parsed(entry: Any) -> Pattern:
 
 def _by_function(text: str, function: Any) -> Pattern:
     if not callable(function) or iscoroutinefunction(function):
-        raise ValueError(f"{text!r} is not a sync function of the request: a coroutine would count as true")
+        raise ValueError(
+            f"{text!r} is not a sync function of the request: a coroutine would count as true"
+        )
     return Pattern(text, "function", text.partition(":")[2], function)
 
 
 def exemptions() -> list[Pattern]:
-    """Return the entries of EXEMPT. Raises `ConfigurationError` for a wrong entry, rather than ignoring it."""
+    """Return the entries of EXEMPT.
+
+    Raises `ConfigurationError` for a wrong entry, rather than ignoring it.
+    """
     try:
         return [parsed(entry) for entry in conf.get("EXEMPT")]
     except (ValueError, TypeError, ImportError) as error:

@@ -1,8 +1,10 @@
-"""What may stand before a view for the middleware to replay its response, and is asked again: an allow-list.
+"""What may stand before a view for the middleware to replay its response, and is asked again: an
+allow-list.
 
-A replay does not run the view. A client that has lost its permission must not read the response that it was given earlier, so
-what stands before the view is asked again. Whatever is not known here may check access: then nothing is replayed, unless the
-project authorizes replays itself. Nothing is searched for the view: each wrapper of Django's has it in a place that is known.
+A replay does not run the view. A client that has lost its permission must not read the response
+that it was given earlier, so what stands before the view is asked again. Whatever is not known here
+may check access: then nothing is replayed, unless the project authorizes replays itself. Nothing is
+searched for the view: each wrapper of Django's has it in a place that is known.
 """
 
 from __future__ import annotations
@@ -61,7 +63,10 @@ def path_to(callback: Any, method: str) -> Path:
 
 
 def unfollowed(callback: Any, method: str) -> str | None:
-    """Return the layer before a view that is not known, or `None`. A view of REST framework checks access itself."""
+    """Return the layer before a view that is not known, or `None`.
+
+    A view of REST framework checks access itself.
+    """
     if rest_class(callback) is not None:
         return None
     try:
@@ -72,12 +77,17 @@ def unfollowed(callback: Any, method: str) -> str | None:
 
 
 def ask_again(
-    route: PlannedRoute, request: HttpRequest, args: tuple[Any, ...], kwargs: dict[str, Any], *, authorized: bool
+    route: PlannedRoute,
+    request: HttpRequest,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    authorized: bool,
 ) -> None:
     """Repeat every access check before a view.
 
-    Raises `ReplayRefused` if one refuses the request, and `ReplayUnchecked` if one cannot be repeated, unless the
-    project checks replays itself (`authorized`).
+    Raises `ReplayRefused` if one refuses the request, and `ReplayUnchecked` if one cannot be
+    repeated, unless the project checks replays itself (`authorized`).
     """
     try:
         if route.followed is None:
@@ -87,7 +97,8 @@ def ask_again(
         if authorized:
             return
         logger.warning(
-            "A replay of %s %s is refused: %s comes before the view, and cannot be asked again. Put @idempotent() below it.",
+            "A replay of %s %s is refused: %s comes before the view, and cannot be asked "
+            "again. Put @idempotent() below it.",
             request.method,
             request.path,
             error,
@@ -110,8 +121,13 @@ def may_be_refused(route: PlannedRoute) -> bool:
     return bool(path.checks) or mixed or _refuses_method(path, route.method)
 
 
-def refuses(route: PlannedRoute, request: HttpRequest, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Does what stands before the view refuse a request? Asked where `may_be_refused()` has said that it may."""
+def refuses(
+    route: PlannedRoute, request: HttpRequest, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> bool:
+    """Does what stands before the view refuse a request?
+
+    Asked where `may_be_refused()` has said that it may.
+    """
     path: Path = route.followed
     return _refuses_method(path, route.method) or not _enters(path, request, args, kwargs)
 
@@ -123,7 +139,9 @@ def _refuses_method(path: Path, method: str) -> bool:
     return any(method not in methods for methods in path.allowed)
 
 
-def _enters(path: Path, request: HttpRequest, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def _enters(
+    path: Path, request: HttpRequest, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> bool:
     try:
         enters = all(check(request, *args, **kwargs) for check in path.checks)
         return enters and (path.cls is None or _class_passes(path.cls, path, request, args, kwargs))
@@ -147,7 +165,7 @@ def _class_passes(
     return permitted and (not isinstance(view, test) or bool(view.get_test_func()()))
 
 
-# ---------------------------------------------------------------------------------------------------- what is known
+# ------------------------------------------------------------------------------------ what is known
 
 
 def _nothing(_: dict[str, Any], __: Path) -> None:
@@ -194,8 +212,8 @@ def _as_view(cells: dict[str, Any], path: Path) -> None:
     path.cls, path.initkwargs = cells["cls"], cells["initkwargs"]
 
 
-#: Django's wrappers: the module that they are written in, a name that they hold, the name by which they hold the view (none:
-#: it is made of the class), and what they ask.
+#: Django's wrappers: the module that they are written in, a name that they hold, the name by which
+#: they hold the view (none: it is made of the class), and what they ask.
 _KNOWN: tuple[tuple[str, str, str | None, Callable[[dict[str, Any], Path], None]], ...] = (
     ("django.views.decorators.http", "request_method_list", "func", _require_methods),
     ("django.views.decorators.", "view_func", "view_func", _nothing),
@@ -210,21 +228,25 @@ _KNOWN: tuple[tuple[str, str, str | None, Callable[[dict[str, Any], Path], None]
     ("contextlib", "self", "func", _atomic),
     ("django.views.generic.base", "initkwargs", None, _as_view),
 )
-#: Our modules whose wrappers check no access: around the handlers and the dispatch of a decorated class.
+#: Our modules whose wrappers check no access: around the handlers and the dispatch of a decorated
+#: class.
 _OURS = (
     "django_idempotency.decorators.views",
     "django_idempotency.decorators.classes",
     "django_idempotency.http.unguarded",
     "django_idempotency.http.markers",
 )
-#: Django's, besides the view of a class: the methods that an admin site and its model admins have for views.
+#: Django's, besides the view of a class: the methods that an admin site and its model admins have
+#: for views.
 _ADMINS = ("django.contrib.admin.sites.AdminSite", "django.contrib.admin.options.BaseModelAdmin")
 #: What a partial and the parameters of a view may hold: none of it can be called.
 _PLAIN = (type(None), bool, int, float, str, bytes)
 
 
 def _follow(layer: Any, path: Path, *, of_class: bool = False) -> Any:
-    """Return the view, or the method of a class, that a layer is around, and collect the checks on the way."""
+    """Return the view, or the method of a class, that a layer is around, and collect the checks on
+    the way.
+    """
     while (inner := _inside(layer := untraced(layer), path, of_class=of_class)) is not None:
         layer = inner
     return layer
@@ -235,7 +257,9 @@ def _inside(layer: Any, path: Path, *, of_class: bool) -> Any:
     kind = type(layer)
     if kind is functools.partial and _are_plain(*layer.args, *layer.keywords.values()):
         return layer.func
-    if kind is MethodType and any(_name_of(base) in _ADMINS for base in type(layer.__self__).__mro__):
+    if kind is MethodType and any(
+        _name_of(base) in _ADMINS for base in type(layer.__self__).__mro__
+    ):
         return layer.__func__
     if kind is not FunctionType:
         raise Unfollowed(_name_of(kind))
@@ -281,7 +305,9 @@ def _follow_class(cls: type[View], method: str, path: Path) -> None:
 
 
 def access_mixins() -> tuple[Any, ...]:
-    """Return Django's mixins that ask for a login, for permissions, and for a test; none where its users are not installed."""
+    """Return Django's mixins that ask for a login, for permissions, and for a test; none where its
+    users are not installed.
+    """
     if not apps.is_installed("django.contrib.auth"):
         return ()
     from django.contrib.auth import mixins  # loads its models
@@ -290,7 +316,9 @@ def access_mixins() -> tuple[Any, ...]:
 
 
 def _dispatches() -> tuple[Any, ...]:
-    """Return the `dispatch()` methods of Django that check nothing, and of its mixins, whose checks are repeated."""
+    """Return the `dispatch()` methods of Django that check nothing, and of its mixins, whose checks
+    are repeated.
+    """
     return tuple(untraced(cls.dispatch) for cls in (View, *access_mixins()))
 
 
@@ -300,7 +328,11 @@ def _named() -> list[Any]:
 
 def called(check: Any, *args: Any, **kwargs: Any) -> Any:
     """Ask a sync or an async check."""
-    return async_to_sync(check)(*args, **kwargs) if iscoroutinefunction(check) else check(*args, **kwargs)
+    return (
+        async_to_sync(check)(*args, **kwargs)
+        if iscoroutinefunction(check)
+        else check(*args, **kwargs)
+    )
 
 
 def _name_of(kind: type) -> str:

@@ -1,4 +1,6 @@
-"""Kinds of views that other packages make. The core asks these, and knows no package by name but in one table.
+"""Kinds of views that other packages make.
+
+The core asks these, and knows no package by name but in one table.
 
 A kind lies in `contrib/`. It is loaded once its package is; without our folder it is not there.
 """
@@ -34,13 +36,16 @@ Function = Callable[..., Any]
 #: What decorators above ours have set on a function: its `__dict__`.
 Marks = dict[str, Any]
 Answer = TypeVar("Answer")
-#: How many answers are remembered. Only tests, and projects that make a view for each request, have more.
+#: How many answers are remembered. Only tests, and projects that make a view for each request, have
+#: more.
 LARGEST = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a request is not guarded: a stable code, and a sentence. A decision of the project is not a warning."""
+    """Why a request is not guarded: a stable code, and a sentence. A decision of the project is not
+    a warning.
+    """
 
     code: str
     sentence: str
@@ -64,18 +69,22 @@ class ViewKind:
         return False
 
     def operations_of(self, callback: Any) -> Sequence[Any]:
-        """Return what lies below a callback and carries marks: objects with `methods` and `view_func`."""
+        """Return what lies below a callback and carries marks: objects with `methods` and
+        `view_func`.
+        """
         return ()
 
     def refusal(self, callback: Any, method: str) -> str:
-        """Say why the middleware cannot guard a view that it leaves, and what to type, for "REQUIRED"."""
+        """Say why the middleware cannot guard a view that it leaves, and what to type, for
+        "REQUIRED".
+        """
         return ""
 
     def problems(self, view: str) -> Iterator[CheckMessage]:
         """Yield what `manage.py check` says about a view that the middleware leaves."""
         yield from ()
 
-    # ------------------------------------------------------------------------------------------------- the decorator
+    # -------------------------------------------------------------------------------- the decorator
 
     def refuse(self, view: Any) -> None:
         """Raise `ImproperlyConfigured` where `@idempotent()` is in the wrong place."""
@@ -86,17 +95,25 @@ class ViewKind:
     def guard_class(self, cls: type[Any], policy: Policy) -> type[Any] | None:
         """Return one of its classes under guard; `None`: its handlers are to be guarded."""
 
-    def guard_method(self, method: Function, marks: Marks, policy: Policy, guard: Function, owner: type[Any]) -> bool:
-        """Guard a method if its class, or `marks`, which decorators above ours have set, say that it is of this kind. Was it?"""
+    def guard_method(
+        self, method: Function, marks: Marks, policy: Policy, guard: Function, owner: type[Any]
+    ) -> bool:
+        """Guard a method if its class, or `marks`, which decorators above ours have set, say that
+        it is of this kind. Was it?
+        """
         return False
 
-    # ---------------------------------------------------------------------------------------------------- the request
+    # ---------------------------------------------------------------------------------- the request
 
     def refuse_call(self, request: HttpRequest, policy: Policy) -> None:
-        """Raise `ConfigurationError` if a guarded function cannot be guarded inside a view of this kind."""
+        """Raise `ConfigurationError` if a guarded function cannot be guarded inside a view of this
+        kind.
+        """
 
     def dispatch(self, view: Any, request: HttpRequest, terms: Any, run: Callable[[], Any]) -> Any:
-        """Return what guards the dispatch of a REST framework view; `None`: the ordinary guard does."""
+        """Return what guards the dispatch of a REST framework view; `None`: the ordinary guard
+        does.
+        """
 
     def arun_inside(
         self, request: Any, policy: Policy, function: Callable[[], Awaitable[Any]]
@@ -115,7 +132,8 @@ def is_there(module: str) -> bool:
 def kinds(*, to_come: bool = False) -> list[ViewKind]:
     """Return the kinds that a view may be of: those whose package is loaded.
 
-    `to_come`: also those whose package is only installed, which may make a view of a function later.
+    `to_come`: also those whose package is only installed, which may make a view of a function
+    later.
     """
     is_used = _is_installed if to_come else sys.modules.__contains__
     found = (_shipped(path) for path, packages in SHIPPED.items() if any(map(is_used, packages)))
@@ -144,7 +162,11 @@ def asked_once(question: Callable[..., Answer]) -> Callable[..., Answer]:
         if (known := answers.get(asked)) is None:
             if len(answers) >= LARGEST:
                 answers.clear()
-            known = answers[asked] = view, question(view, *others)  # with the view, so that no other gets its id
+            # With the view, so that no other gets its id.
+            known = answers[asked] = (
+                view,
+                question(view, *others),
+            )
         return known[1]
 
     setting_changed.connect(lambda **_: answers.clear(), weak=False)
@@ -153,7 +175,9 @@ def asked_once(question: Callable[..., Answer]) -> Callable[..., Answer]:
 
 @asked_once
 def kind_of(view: Any) -> ViewKind | None:
-    """Return the kind of a callback of the URLconf, or of a class; `None`: it is Django's or REST framework's."""
+    """Return the kind of a callback of the URLconf, or of a class; `None`: it is Django's or REST
+    framework's.
+    """
     owned = view_class(view) or view
     return next((kind for kind in kinds() if kind.owns(owned)), None)
 

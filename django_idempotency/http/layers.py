@@ -1,4 +1,6 @@
-"""The layers of a view: what its wrappers and partials are around, and what each has closed over."""
+"""The layers of a view: what its wrappers and partials are around, and what each has closed
+over.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,13 @@ from typing import Any
 
 
 def layers_of(callback: Any) -> Iterator[Any]:
-    """Yield a callback and what it wraps, the outermost first, each once: a view may wrap itself, `wraps(view)(view)`.
+    """Yield a callback and what it wraps, the outermost first, each once: a view may wrap itself,
+    `wraps(view)(view)`.
 
     The wrappers of a tracer are left out.
     """
-    seen: dict[int, Any] = {}  # the layers themselves too, so that no other object gets the id of one
+    # The layers themselves too, so that no other object gets the id of one.
+    seen: dict[int, Any] = {}
     waiting = [callback]
     while waiting:
         layer = untraced(waiting.pop())
@@ -40,14 +44,20 @@ def untraced(layer: Any) -> Any:
 def _is_tracers(layer: Any) -> bool:
     """Is it a function wrapper of wrapt, and the function that it calls a tracer's?
 
-    What such an object says about itself is true of its target. So its classes are asked whose `__call__` it has.
+    What such an object says about itself is true of its target. So its classes are asked whose
+    `__call__` it has.
     """
     bases = type(layer).__mro__
     wraps = next((base for base in bases if base.__name__ == "_FunctionWrapperBase"), None)
-    if wraps is None or next(base for base in bases if "__call__" in vars(base)).__module__ != wraps.__module__:
+    if (
+        wraps is None
+        or next(base for base in bases if "__call__" in vars(base)).__module__ != wraps.__module__
+    ):
         return False
     wrapper = layer._self_wrapper  # noqa: SLF001 - wrapt's documentation names it
-    return type(wrapper) is FunctionType and wrapper.__globals__.get("__name__", "").startswith(_TRACERS)
+    return type(wrapper) is FunctionType and wrapper.__globals__.get("__name__", "").startswith(
+        _TRACERS
+    )
 
 
 #: Where code is written: its file, its name, and the names that it has closed over.
@@ -55,7 +65,8 @@ Origin = tuple[str, str, tuple[str, ...]]
 
 
 def origin_of(function: Any) -> Origin | None:
-    """Say where a function is written; `None` for anything else, since a proxy has the code of its target.
+    """Say where a function is written; `None` for anything else, since a proxy has the code of its
+    target.
 
     The code object itself does not tell: Datadog replaces that of each view.
     """

@@ -1,4 +1,6 @@
-"""A view that logs a person in under an idempotency key: it works once, and not for who taps twice or goes back."""
+"""A view that logs a person in under an idempotency key: it works once, and not for who taps twice
+or goes back.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,10 @@ def report_login(request: HttpRequest) -> None:
     _TOLD.add(view)
     path = escape_uri_path(request.path)
     logger.warning(
-        "%s %s logs a person in under an idempotency key. A replay sends no cookie, so a second tap ends logged out; and after "
-        "the login the key is another person's, so that Back makes a second account. Log in behind another address, whose view "
+        "%s %s logs a person in under an idempotency key. A replay sends no cookie, so a "
+        "second tap ends logged out; and after "
+        "the login the key is another person's, so that Back makes a second account. Log "
+        "in behind another address, whose view "
         "has @idempotency_exempt. This is said once for each view.",
         request.method,
         path,

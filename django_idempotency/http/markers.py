@@ -1,4 +1,6 @@
-"""The one attribute that entry points set on a view, so that each recognizes the others, and where views carry it."""
+"""The one attribute that entry points set on a view, so that each recognizes the others, and where
+views carry it.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ class Mark:
     placed: bool = False
     #: Does the middleware leave it unguarded?
     exempt: bool = False
-    #: Why a decorated handler cannot be guarded: found when its class was made, raised when it is used.
+    #: Why a decorated handler cannot be guarded: found when its class was made, raised when it is
+    #: used.
     refusal: str = ""
 
 
@@ -38,7 +41,10 @@ UNSAFE_HANDLERS = ("post", "put", "patch", "delete")
 
 
 def mark(view: Any, **facts: Any) -> None:
-    """Note facts on a view, beside those that are noted on it. Raises `AttributeError` if it takes no attributes."""
+    """Note facts on a view, beside those that are noted on it.
+
+    Raises `AttributeError` if it takes no attributes.
+    """
     setattr(view, MARK, replace(mark_of(view), **facts))
 
 
@@ -49,7 +55,9 @@ def mark_of(view: Any) -> Mark:
 
 
 def view_class(callback: Any) -> Any:
-    """Return the class behind an `as_view()`, Django's or DRF's; `None` for other objects with such an attribute."""
+    """Return the class behind an `as_view()`, Django's or DRF's; `None` for other objects with such
+    an attribute.
+    """
     return rest_class(callback) or _class_at(callback, "view_class")
 
 
@@ -73,7 +81,10 @@ def handler_of(callback: Any, method: str) -> Any:
 
 
 def attribute_of(cls: Any, name: str) -> Any:
-    """Return a handler of a class, or `None`. Finds also one that cannot be guarded, which raises when accessed."""
+    """Return a handler of a class, or `None`.
+
+    Finds also one that cannot be guarded, which raises when accessed.
+    """
     try:
         return getattr(cls, name, None)
     except ImproperlyConfigured:
@@ -81,13 +92,23 @@ def attribute_of(cls: Any, name: str) -> Any:
 
 
 def carriers(callback: Any) -> list[Any]:
-    """Return what may carry our marks: a view, its handlers of unsafe methods, the functions below `@api_view`."""
-    handlers = [handler for name in UNSAFE_HANDLERS if (handler := handler_of(callback, name)) is not None]
-    return [callback, *handlers, *(below for each in handlers if (below := below_api_view(each)) is not None)]
+    """Return what may carry our marks: a view, its handlers of unsafe methods, the functions below
+    `@api_view`.
+    """
+    handlers = [
+        handler for name in UNSAFE_HANDLERS if (handler := handler_of(callback, name)) is not None
+    ]
+    return [
+        callback,
+        *handlers,
+        *(below for each in handlers if (below := below_api_view(each)) is not None),
+    ]
 
 
 def is_unawaited(cls: Any, actions: dict[str, str] | None = None) -> bool:
-    """Does a REST framework class have an async handler of an unsafe method, which only adrf awaits?"""
+    """Does a REST framework class have an async handler of an unsafe method, which only adrf
+    awaits?
+    """
     if hasattr(cls, "async_dispatch"):
         return False
     names = [(actions or {}).get(name, name) for name in UNSAFE_HANDLERS]
@@ -100,7 +121,9 @@ def below_api_view(handler: Any) -> Any:
 
 
 def required_methods(callback: Any) -> set[str] | None:
-    """Return the methods that `require_http_methods` and similar decorators allow, read from their closure."""
+    """Return the methods that `require_http_methods` and similar decorators allow, read from their
+    closure.
+    """
     for layer in layers_of(callback):
         if "request_method_list" in (cells := cells_of(layer)):
             return set(cells["request_method_list"])
@@ -117,7 +140,9 @@ def decorated_by(cls: type[Any]) -> Policy | None:
 
 
 def own_methods(cls: type[Any], name: str) -> Iterator[tuple[type[Any], Any]]:
-    """Yield a view's classes that have a method of their own, neither Django's nor ours, and that without its decorators."""
+    """Yield a view's classes that have a method of their own, neither Django's nor ours, and that
+    without its decorators.
+    """
     for base in cls.__mro__[: cls.__mro__.index(View)]:
         if (found := vars(base).get(name)) is not None:
             method = inspect.unwrap(getattr(found, "__func__", found))
@@ -126,7 +151,9 @@ def own_methods(cls: type[Any], name: str) -> Iterator[tuple[type[Any], Any]]:
 
 
 def names_used(cls: type[Any], method: Any) -> set[str]:
-    """Return the names that a method uses, with those of the methods of its class and of the functions it has closed over."""
+    """Return the names that a method uses, with those of the methods of its class and of the
+    functions it has closed over.
+    """
     found = set[str]()
     seen = set[int]()
     waiting = [method]
@@ -139,7 +166,11 @@ def names_used(cls: type[Any], method: Any) -> set[str]:
         found |= new
         members = [getattr(cls, name, None) for name in new - {*View.http_method_names}]
         further = [*members, *cells_of(function).values()]
-        waiting += [each for each in further if inspect.isfunction(each) and each.__module__ != View.__module__]
+        waiting += [
+            each
+            for each in further
+            if inspect.isfunction(each) and each.__module__ != View.__module__
+        ]
     return found
 
 
@@ -154,7 +185,8 @@ def _names(code: Any) -> Iterator[str]:
 def next_method(cls: type[Any], name: str) -> Callable[..., Any]:
     """Return a class's method to wrap.
 
-    An inherited one is looked up at each call: a subclass may insert a mixin such as LoginRequiredMixin before it.
+    An inherited one is looked up at each call: a subclass may insert a mixin such as
+    LoginRequiredMixin before it.
     """
     found = getattr(cls, name)
     function: Callable[..., Any] = getattr(found, "__func__", found)  # as_view's

@@ -1,10 +1,12 @@
 """A route's plan: all that its policy and the settings say about a request, compiled once.
 
-A request only executes it: it reads no setting. A plan is kept with its policy, and compiled again when the settings are
-others: `settings.IDEMPOTENCY` is compared, so that an entry which is set in place counts from the next request, too;
-for what else may change in tests, Django's signal `setting_changed` is enough.
+A request only executes it: it reads no setting. A plan is kept with its policy, and compiled again
+when the settings are others: `settings.IDEMPOTENCY` is compared, so that an entry which is set in
+place counts from the next request, too; for what else may change in tests, Django's signal
+`setting_changed` is enough.
 
-The last part says how a key is spelled: what a plan's profile and its policy's format accept, and what of that is the key.
+The last part says how a key is spelled: what a plan's profile and its policy's format accept, and
+what of that is the key.
 """
 
 from __future__ import annotations
@@ -44,19 +46,20 @@ _PLAN = "_plan"
 class Plan:
     """The plan of the routes that have one policy.
 
-    What decides whether a request asks for a guard is compiled at once. The rest is compiled for the first request that does,
-    or by `manage.py check`: it raises `ConfigurationError` for a policy that contradicts the settings, and
-    `ImproperlyConfigured` for settings that are wrong.
+    What decides whether a request asks for a guard is compiled at once. The rest is compiled for
+    the first request that does, or by `manage.py check`: it raises `ConfigurationError` for a
+    policy that contradicts the settings, and `ImproperlyConfigured` for settings that are wrong.
     """
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        #: Id of a callback, and method → what the middleware knows of it: `views.PlannedRoute`. By identity: a proxy is equal to
-        #: what it is around.
+        #: Id of a callback, and method → what the middleware knows of it: `views.PlannedRoute`. By
+        #: identity: a proxy is equal to what it is around.
         self.routes: dict[tuple[int, str], Any] = {}
         self.epoch = conf.EPOCH
         self.settings = _copy(getattr(django_settings, conf.NAME, None))
-        #: The entries of ROUTES, with the policies of other plans: each request to be asked about by `at()`.
+        #: The entries of ROUTES, with the policies of other plans: each request to be asked about
+        #: by `at()`.
         self.routed: Sequence[tuple[Pattern, Policy]] = ()
         if policy is EVERY_VIEW and conf.get("ROUTES"):
             self.routed = wing("by_route").policies()
@@ -76,7 +79,7 @@ class Plan:
             self.required or self.selects or profile.first_sent_field or self.routed
         )
 
-    # ------------------------------------------------------------------------------------------ of a keyed request only
+    # ---------------------------------------------------------------------- of a keyed request only
 
     @cached_property
     def terms(self) -> Resolved:
@@ -104,14 +107,21 @@ class Plan:
 
     @cached_property
     def takeovers(self) -> Any:
-        """What asks `on_takeover`; `None`: nobody does. In `atomic` nothing of a crashed owner is left to ask about."""
+        """What asks `on_takeover`; `None`: nobody does.
+
+        In `atomic` nothing of a crashed owner is left to ask about.
+        """
         return wing("takeovers") if self.leases and self.terms.on_takeover is not None else None
 
     @cached_property
     def listeners(self) -> tuple[Listens, ...]:
         """What screens its requests: each makes a listener for a call."""
         terms = self.terms
-        return (wing("screening").screening_of,) if (terms.fresh_keys or terms.suspect) is not None else ()
+        return (
+            (wing("screening").screening_of,)
+            if (terms.fresh_keys or terms.suspect) is not None
+            else ()
+        )
 
     @cached_property
     def issue(self) -> Callable[..., Ticket]:
@@ -144,16 +154,20 @@ class Plan:
             if isinstance(value, cached_property):
                 getattr(self, name)
 
-    # ---------------------------------------------------------------------------------------------------- what is sent
+    # --------------------------------------------------------------------------------- what is sent
 
     def at(self, request: HttpRequest, callback: Any) -> Plan | None:
         """Return the plan of a request to a view, by ROUTES, if it asks for its guard."""
-        policy = next((policy for pattern, policy in self.routed if pattern.covers(request, callback)), None)
+        policy = next(
+            (policy for pattern, policy in self.routed if pattern.covers(request, callback)), None
+        )
         plan = self if policy is None else plan_of(policy)
         return plan if plan.asks(request.META) else None
 
     def asks(self, meta: Mapping[str, Any]) -> bool:
-        """Does a request carry a key, or may one be selected for it, or is it refused without one?"""
+        """Does a request carry a key, or may one be selected for it, or is it refused without
+        one?
+        """
         return bool(self.required) or self.may_have_key(meta)
 
     def may_have_key(self, meta: Mapping[str, Any]) -> bool:
@@ -171,7 +185,11 @@ class Plan:
         """Return what a client has sent as its key; `None`: nothing, or it would be in the body."""
         if self.header:
             return meta.get(self.header)
-        return None if self.in_body else _parameter(str(meta.get("QUERY_STRING", "")), self.profile.field)
+        return (
+            None
+            if self.in_body
+            else _parameter(str(meta.get("QUERY_STRING", "")), self.profile.field)
+        )
 
     def read_key(self, meta: Mapping[str, Any]) -> UnprintedText | None:
         """Return the key that a client has sent, or `None` without one in the header or the query.
@@ -186,33 +204,48 @@ class Plan:
         return UnprintedText(parse_key(sent, profile) if self.header else plain_key(sent, profile))
 
     def respelled(self, key: UnprintedText, meta: Mapping[str, Any]) -> UnprintedText:
-        """Return a key in the spelling of the policy's format, under the name of its client if it has one.
+        """Return a key in the spelling of the policy's format, under the name of its client if it
+        has one.
 
         Raises what `formatted()` and `of_client()` raise.
         """
         key = UnprintedText(formatted(key, self.policy))
         if (client := self.profile.client_field) is not None:
-            key = UnprintedText(wing("dialects").of_client(key, meta.get(conf.meta_name(client)), self.profile))
+            key = UnprintedText(
+                wing("dialects").of_client(key, meta.get(conf.meta_name(client)), self.profile)
+            )
         return key
 
 
 def plan_of(policy: Policy = ANY_POLICY) -> Plan:
-    """Return the plan of a policy under the current settings. Raises `ImproperlyConfigured` for settings of no use."""
+    """Return the plan of a policy under the current settings.
+
+    Raises `ImproperlyConfigured` for settings of no use.
+    """
     plan: Plan | None = policy.__dict__.get(_PLAN)
-    if plan is None or plan.epoch is not conf.EPOCH or plan.settings != getattr(django_settings, conf.NAME, None):
+    if (
+        plan is None
+        or plan.epoch is not conf.EPOCH
+        or plan.settings != getattr(django_settings, conf.NAME, None)
+    ):
         plan = policy.__dict__[_PLAN] = Plan(policy)
     return plan
 
 
 def asking(policy: Policy, request: HttpRequest) -> Plan | None:
-    """Return the plan of a policy if a request asks for its guard: see `Plan.asks()`, or `at()` if it has routes.
+    """Return the plan of a policy if a request asks for its guard: see `Plan.asks()`, or `at()` if
+    it has routes.
 
     `None`, too, for a safe method.
     """
     if request.method in SAFE_METHODS:
         return None
     plan: Plan | None = policy.__dict__.get(_PLAN)
-    if plan is None or plan.epoch is not conf.EPOCH or plan.settings != getattr(django_settings, conf.NAME, None):
+    if (
+        plan is None
+        or plan.epoch is not conf.EPOCH
+        or plan.settings != getattr(django_settings, conf.NAME, None)
+    ):
         plan = policy.__dict__[_PLAN] = Plan(policy)
     if plan._asks_by_header:  # noqa: SLF001 - each keyless request comes here
         return plan if request.META.get(plan.header) is not None else None
@@ -220,13 +253,19 @@ def asking(policy: Policy, request: HttpRequest) -> Plan | None:
 
 
 def may_refuse(policy: Policy, request: HttpRequest) -> bool:
-    """Is there a key, or is one required? A request that is only warned about needs no guard inside its view."""
+    """Is there a key, or is one required?
+
+    A request that is only warned about needs no guard inside its view.
+    """
     plan = plan_of(policy)
     return plan.may_have_key(request.META) or plan.required is True
 
 
 def resolve_policy(policy: Policy) -> Resolved:
-    """Return a policy with all its fields. Raises `ConfigurationError` if it contradicts the settings."""
+    """Return a policy with all its fields.
+
+    Raises `ConfigurationError` if it contradicts the settings.
+    """
     try:
         terms = conf.resolve(policy)
     except ValueError as error:
@@ -241,21 +280,28 @@ def _copy(settings: Any) -> Any:
 
 
 def _parameter(query: str, name: str) -> object:
-    """Return the value of a parameter of the query; `None`: it is not there. A list of several is not a key."""
+    """Return the value of a parameter of the query; `None`: it is not there.
+
+    A list of several is not a key.
+    """
     values = [value for key, value in parse_qsl(query, keep_blank_values=True) if key == name]
     return values[0] if len(values) == 1 else values or None
 
 
-# -------------------------------------------------------------------------------------------------- how a key is spelled
+# ----------------------------------------------------------------------------- how a key is spelled
 
-# A bare key: visible ASCII and inner spaces, no quote; no comma either, since servers join two headers with one.
+# A bare key: visible ASCII and inner spaces, no quote; no comma either, since servers join two
+# headers with one.
 _BARE = re.compile(r"[!#-+\--~](?:[ !#-+\--~]*[!#-+\--~])?")
-# RFC 9651 section 3.3.3, as the IETF draft (section 2.1) has it: printable ASCII, only \" and \\ escaped.
+# RFC 9651 section 3.3.3, as the IETF draft (section 2.1) has it: printable ASCII, in which only
+# \" and \\ are escaped.
 _QUOTED = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\])*)"')
-# An item of RFC 9651 (section 4.2.3) that is a string. Nothing defines its parameters, so they do not count.
+# An item of RFC 9651 (section 4.2.3) that is a string. Nothing defines its parameters, so they do
+# not count.
 _VALUE = (
     r"-?\d{1,12}\.\d{1,3}|-?\d{1,15}|@-?\d{1,15}|\?[01]|:[A-Za-z0-9+/]*={0,2}:"
-    r'|"(?:[ !#-\[\]-~]|\\["\\])*"|%"(?:[ !#-$&-~]|%[0-9a-f]{2})*"|[A-Za-z*][!#$%&\'*+\-.^_`|~:/0-9A-Za-z]*'
+    r'|"(?:[ !#-\[\]-~]|\\["\\])*"|%"(?:[ '
+    r'!#-$&-~]|%[0-9a-f]{2})*"|[A-Za-z*][!#$%&\'*+\-.^_`|~:/0-9A-Za-z]*'
 )
 _ITEM = re.compile(rf"{_QUOTED.pattern}(?:; *[a-z*][a-z0-9_\-.*]*(?:=(?:{_VALUE}))?)*")
 # Any visible ASCII with inner spaces; in a header no comma.
@@ -266,8 +312,8 @@ _MEMBER = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 def parse_key(sent: object, profile: Profile) -> str:
     """Return the key in the value of a header, as a profile spells it.
 
-    Raises `KeyMalformed`. With "either", `"k"` and `k` are one key. Official Stripe clients send unquoted keys that are
-    not valid UUIDs: they are accepted.
+    Raises `KeyMalformed`. With "either", `"k"` and `k` are one key. Official Stripe clients send
+    unquoted keys that are not valid UUIDs: they are accepted.
     """
     text = str(sent)  # a test client, or a middleware, may set a UUID
     quoted: re.Match[str] | None = None
@@ -287,18 +333,30 @@ def parse_key(sent: object, profile: Profile) -> str:
 
 
 def plain_key(sent: object, profile: Profile) -> str:
-    """Return a key that may hold any printable ASCII, as in a member of a body or in a parameter. Raises `KeyMalformed`."""
+    """Return a key that may hold any printable ASCII, as in a member of a body or in a parameter.
+
+    Raises `KeyMalformed`.
+    """
     return _fitting(sent if isinstance(sent, str) and _MEMBER.fullmatch(sent) else None, profile)
 
 
 def _fitting(key: str | None, profile: Profile) -> str:
-    if not key or len(key) > profile.max_length or (profile.pattern and not re.fullmatch(profile.pattern, key)):
-        raise KeyMalformed("" if replace(profile, field=DEFAULT.field) == DEFAULT else expectation(profile))
+    if (
+        not key
+        or len(key) > profile.max_length
+        or (profile.pattern and not re.fullmatch(profile.pattern, key))
+    ):
+        raise KeyMalformed(
+            "" if replace(profile, field=DEFAULT.field) == DEFAULT else expectation(profile)
+        )
     return key
 
 
 def formatted(key: str, policy: Policy) -> str:
-    """Return a key in the one spelling of the policy's format. Raises `KeyMalformed`, `KeyExpired` and `KeyAhead`."""
+    """Return a key in the one spelling of the policy's format.
+
+    Raises `KeyMalformed`, `KeyExpired` and `KeyAhead`.
+    """
     key_format = conf.field(policy, "key_format")
     if key_format == ANY:
         return key
@@ -325,8 +383,11 @@ def expectation(profile: Profile) -> str:
     """Say what a key must be, which one is not."""
     quoted = " in double quotes" if profile.spelling == "quoted" else ""
     shape = f" that match {profile.pattern}" if profile.pattern else ""
-    where = {"header": "the header", "body": "the member", "query": "the parameter"}[profile.carrier]
+    where = {"header": "the header", "body": "the member", "query": "the parameter"}[
+        profile.carrier
+    ]
     return (
-        f"The idempotency key is malformed. Send 1 to {profile.max_length} printable ASCII characters{quoted}{shape} in "
+        f"The idempotency key is malformed. Send 1 to {profile.max_length} printable ASCII "
+        f"characters{quoted}{shape} in "
         f"{where} {profile.field}."
     )

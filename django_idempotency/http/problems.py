@@ -23,9 +23,11 @@ from .counting import count_problem
 from .exchange import ORIGINAL, headers_of, note, noted_of, said_of, spoken_to
 from .responses import StoredResponse
 
-#: Begins the `type` of a problem while PROBLEM_DOCS names no page. A name, not an address: it resolves to nothing.
+#: Begins the `type` of a problem while PROBLEM_DOCS names no page. A name, not an address: it
+#: resolves to nothing.
 NAMESPACE = "urn:django-idempotency:problem:"
-#: The names in a profile's `errors` under which a program gets a problem document; what is a page otherwise, too: see contrib.forms.pages.
+#: The names in a profile's `errors` under which a program gets a problem document; what is a page
+#: otherwise, too: see contrib.forms.pages.
 DOCUMENTS = ("problem", "page")
 
 
@@ -51,7 +53,9 @@ def status_of(problem: Problem | type[Problem], profile: Profile) -> int:
 
 
 def docs_url(problem: Problem) -> str | None:
-    """Return the address of the section about a problem; `None`: the project has not set PROBLEM_DOCS."""
+    """Return the address of the section about a problem; `None`: the project has not set
+    PROBLEM_DOCS.
+    """
     page = conf.get("PROBLEM_DOCS")
     return None if page is None else f"{page}#{problem.code}"
 
@@ -75,13 +79,18 @@ def problem_document(problem: Problem, status: int, _request: object = None) -> 
 
 
 def document(problem: Problem, profile: Profile, request: HttpRequest | None) -> Mapping[str, Any]:
-    """Return the body of a problem's response. No key, no stored body, no stack. `None`: it is an example."""
+    """Return the body of a problem's response.
+
+    No key, no stored body, no stack. `None`: it is an example.
+    """
     shape = problem_document if isinstance(profile.errors, str) else profile.errors
     return shape(problem, status_of(problem, profile), request)
 
 
 def headers(problem: Problem, request: HttpRequest) -> dict[str, str]:
-    """Return the headers of a problem's response, once that is noted on its request, with the links that the IETF draft (2.7) asks for, if there are any."""
+    """Return the headers of a problem's response, once that is noted on its request, with the links
+    that the IETF draft (2.7) asks for, if there are any.
+    """
     spoken = spoken_to(request)
     profile = spoken.profile
     pages = [url for url in (docs_url(problem), _policy_url()) if url]
@@ -94,10 +103,15 @@ def headers(problem: Problem, request: HttpRequest) -> dict[str, str]:
 
 
 def _policy_url() -> str | None:
-    """Return the address of the published policies, if the project has routed them under that name."""
+    """Return the address of the published policies, if the project has routed them under that
+    name.
+    """
     try:
         return reverse("idempotency-policy")
-    except (NoReverseMatch, ValueError):  # not routed; or any of the project's patterns cannot be reversed
+    except (
+        NoReverseMatch,
+        ValueError,
+    ):  # not routed; or any of the project's patterns cannot be reversed
         return None
 
 
@@ -117,7 +131,9 @@ def _of_retry(problem: Problem, profile: Profile) -> dict[str, str]:
 
 
 def note_problem(request: HttpRequest, problem: Problem) -> None:
-    """Note on a request that its response is a problem, and on the problem what it says about the request's operation."""
+    """Note on a request that its response is a problem, and on the problem what it says about the
+    request's operation.
+    """
     describe(problem, request)
     count_problem(request, problem)
     note(request, said_of(problem, request), original=problem.headers.get(ORIGINAL, ""))
@@ -135,13 +151,18 @@ def problem_response(problem: Problem, request: HttpRequest) -> HttpResponse:
     return StoredResponse(
         json.dumps(document(problem, profile, request)),
         status=code,
-        content_type="application/problem+json" if profile.errors in DOCUMENTS else "application/json",
+        content_type="application/problem+json"
+        if profile.errors in DOCUMENTS
+        else "application/json",
         headers=about,
     )
 
 
 async def aproblem_response(problem: Problem, request: HttpRequest) -> HttpResponse:
-    """See problem_response(). A page is rendered in a thread: its context may query a database, such as for the user."""
+    """See problem_response().
+
+    A page is rendered in a thread: its context may query a database, such as for the user.
+    """
     return await in_thread(
         problem_response,
         problem,
@@ -151,11 +172,14 @@ async def aproblem_response(problem: Problem, request: HttpRequest) -> HttpRespo
     )
 
 
-# ---------------------------------------------------------------------------------------- which operation it is about
+# ---------------------------------------------------------------------- which operation it is about
 
 
 def describe(problem: Problem, request: HttpRequest) -> None:
-    """Add to a problem what it says about the operation of a request, if that is known. Computed for problems only."""
+    """Add to a problem what it says about the operation of a request, if that is known.
+
+    Computed for problems only.
+    """
     exchange = noted_of(request)
     if exchange is None or exchange.record is None:
         return
@@ -166,7 +190,10 @@ def describe(problem: Problem, request: HttpRequest) -> None:
 
 
 def members(reference: str, state: OperationState) -> dict[str, str | int]:
-    """Return what a problem says about an operation. Nothing proves that a new key is safe: see `core.standings`."""
+    """Return what a problem says about an operation.
+
+    Nothing proves that a new key is safe: see `core.standings`.
+    """
     return {"operation_ref": reference, "operation_state": state.value, "safe_new_key": False}
 
 

@@ -1,8 +1,9 @@
 """Stores a response, and rebuilds it for a replay.
 
-The last part is about exceptions that leave a view: Django responds to some below 500, and a `Raising` lets it handle any other.
-Django makes the response of an exception where no view and no decorator sees it, so the headers about its key cannot be set
-there. Where nobody but Django would see a raised `Http404`, `answer_to()` finds what was made to be remembered.
+The last part is about exceptions that leave a view: Django responds to some below 500, and a
+`Raising` lets it handle any other. Django makes the response of an exception where no view and no
+decorator sees it, so the headers about its key cannot be set there. Where nobody but Django would
+see a raised `Http404`, `answer_to()` finds what was made to be remembered.
 """
 
 from __future__ import annotations
@@ -37,7 +38,13 @@ from ..core.policy import Policy, Resolved
 from ..core.profiles import DEFAULT
 from ..core.records import CANCELLATIONS, HELD, MISSING, REASON, TRACE, UNDONE, Missing, Outcome
 from ..core.statuses import HeaderStatus
-from ..errors import OperationCancelled, OperationHeld, OperationUndone, RecordUnreadable, ResponseNotStored
+from ..errors import (
+    OperationCancelled,
+    OperationHeld,
+    OperationUndone,
+    RecordUnreadable,
+    ResponseNotStored,
+)
 from ..runtime.wings import wing
 from .bodies import is_json
 from .exchange import DEGRADED, HEADER, ORIGINAL, REPLAYED, Spoken, noted_of, set_headers
@@ -45,28 +52,55 @@ from .exchange import DEGRADED, HEADER, ORIGINAL, REPLAYED, Spoken, noted_of, se
 #: Never stored: they belong to one connection (RFC 9110 section 7.6.1), one moment or one client.
 UNSAFE_HEADERS = frozenset(
     {
-        *("connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"),
+        *(
+            "connection",
+            "keep-alive",
+            "proxy-connection",
+            "te",
+            "trailer",
+            "transfer-encoding",
+            "upgrade",
+        ),
         *("date", "content-length", "server", "server-timing"),
         *(REPLAYED.lower(), DEGRADED.lower(), HEADER.lower(), ORIGINAL.lower()),
-        *("set-cookie", "set-cookie2", "authorization", "proxy-authorization", "authentication-info"),
+        *(
+            "set-cookie",
+            "set-cookie2",
+            "authorization",
+            "proxy-authorization",
+            "authentication-info",
+        ),
         *("www-authenticate", "proxy-authenticate", "x-csrftoken", "x-csrf-token", "x-xsrf-token"),
     }
 )
 
 
-#: Stored only where the policy's `headers` names them: they trace or time one exchange, count against a rate limit, admit one origin, ...
+#: Stored only where the policy's `headers` names them: they trace or time one exchange, count
+#: against a rate limit, admit one origin, ...
 _ONE_EXCHANGE = re.compile(
     r"(x-)?(request|correlation|trace|amzn-trace|amzn-request)-?id|trace(parent|state|response)|baggage|sentry-trace|cf-ray"
     r"|b3|x-b3-.+|x-cloud-trace-context|x-(runtime|response-time|process-time|cache)|age|via|alt-svc"
     r"|(x-)?rate-?limit(-.+)?|access-control-.+"
 )
 #: ... or hand the client a secret.
-_SECRET = re.compile(r"(.+[-_])?(access-?key|api-?key|jwt|otp|password|secret|session(-?id)?|token)s?([-_].+)?")
+_SECRET = re.compile(
+    r"(.+[-_])?(access-?key|api-?key|jwt|otp|password|secret|session(-?id)?|token)s?([-_].+)?"
+)
 #: Official Stripe clients retry a 409 unless this forbids it.
 FINAL = {"Stripe-Should-Retry": "false"}
 
 #: They say something of the bytes of a body, which is not true of others.
-OF_BYTES = frozenset({"etag", "content-md5", "digest", "content-digest", "repr-digest", "signature", "signature-input"})
+OF_BYTES = frozenset(
+    {
+        "etag",
+        "content-md5",
+        "digest",
+        "content-digest",
+        "repr-digest",
+        "signature",
+        "signature-input",
+    }
+)
 
 _DEFAULT = Spoken(DEFAULT)
 
@@ -84,14 +118,20 @@ def wanted_by(policy: Policy, response: HttpResponseBase) -> bool | WorkResult |
 
 
 def capture(response: Any, policy: Resolved, limit: int) -> Outcome:
-    """Return what is stored of a response. A body of more than `limit` bytes is not stored; of `no-store`, only an empty one.
+    """Return what is stored of a response.
+
+    A body of more than `limit` bytes is not stored; of `no-store`, only an empty one.
 
     It is `MISSING` then: the work counts as done.
     """
     if not policy.store_body:
-        return Outcome(status=response.status_code, headers=tuple(_named(response, policy)), body=MISSING)
+        return Outcome(
+            status=response.status_code, headers=tuple(_named(response, policy)), body=MISSING
+        )
     limit = 0 if is_private(response) else limit
-    body: bytes | Missing = _stream(response, policy, limit) if response.streaming else response.content
+    body: bytes | Missing = (
+        _stream(response, policy, limit) if response.streaming else response.content
+    )
     plain = None
     if body is not MISSING and "Content-Encoding" in response.headers:
         plain = _without_coding(response, body, limit)
@@ -107,9 +147,10 @@ def capture(response: Any, policy: Resolved, limit: int) -> Outcome:
         and not (plain is not None and lower == "content-encoding")
         and keeps(lower)
     ]
+    # That would set the language of the retry on a replay.
     if "django.middleware.locale.LocaleMiddleware" in settings.MIDDLEWARE and (
         "Content-Language" not in response.headers and keeps("content-language")
-    ):  # that would set the language of the retry on a replay
+    ):
         headers.append(("Content-Language", get_language() or settings.LANGUAGE_CODE))
     if response.reason_phrase != standard_reasons.get(response.status_code, "Unknown Status Code"):
         headers.append((REASON, response.reason_phrase))
@@ -117,11 +158,15 @@ def capture(response: Any, policy: Resolved, limit: int) -> Outcome:
 
 
 def _without_coding(response: HttpResponseBase, body: bytes, limit: int) -> bytes | None:
-    """Return the body without a coding that was negotiated with the first client: a replay may have another one.
+    """Return the body without a coding that was negotiated with the first client: a replay may have
+    another one.
 
-    `None`: it has none, or one that cannot be undone, or it is too long without; then both are stored as they are.
+    `None`: it has none, or one that cannot be undone, or it is too long without; then both are
+    stored as they are.
     """
-    if response.headers.get("Content-Encoding") != "gzip" or not has_vary_header(response, "Accept-Encoding"):
+    if response.headers.get("Content-Encoding") != "gzip" or not has_vary_header(
+        response, "Accept-Encoding"
+    ):
         return None
     inflater = zlib.decompressobj(wbits=31)
     with suppress(zlib.error):
@@ -151,7 +196,9 @@ def _keeping(policy: Policy) -> Callable[[str], bool]:
     if wanted is None:
         return partial(_is_of_response, csrf=csrf)
     if callable(wanted):
-        return lambda name: name == "content-type" or (_is_of_response(name, csrf=csrf) and wanted(name))
+        return lambda name: (
+            name == "content-type" or (_is_of_response(name, csrf=csrf) and wanted(name))
+        )
     names = {name.lower() for name in wanted}
     return lambda name: name == "content-type" or (name in names and not _is_unsafe(name, csrf))
 
@@ -162,13 +209,18 @@ def _is_unsafe(name: str, csrf: str) -> bool:
 
 @lru_cache(maxsize=512)
 def _is_of_response(name: str, *, csrf: str) -> bool:
-    """Is a header part of what was done, by its name alone? Then it is stored unless the policy says otherwise."""
+    """Is a header part of what was done, by its name alone?
+
+    Then it is stored unless the policy says otherwise.
+    """
     ours = _is_unsafe(name, csrf) or _ONE_EXCHANGE.fullmatch(name) or _SECRET.fullmatch(name)
     return not ours
 
 
 def _stream(response: Any, policy: Policy, limit: int) -> bytes | Missing:
-    """Buffer a file of known, small length, or any stream if the policy says so; otherwise leave it alone."""
+    """Buffer a file of known, small length, or any stream if the policy says so; otherwise leave it
+    alone.
+    """
     if not is_buffered(response, policy, limit):
         return MISSING
     chunks = iter(response.streaming_content)
@@ -195,28 +247,48 @@ def is_buffered(response: Any, policy: Policy, limit: int) -> bool:
 _TOLD = set[tuple[str | None, str]]()
 
 
-def report_not_stored(request: HttpRequest, response: HttpResponseBase, policy: Resolved, limit: int) -> None:
-    """Log that the body of a response is not stored, once for each view: else only a retry would tell."""
+def report_not_stored(
+    request: HttpRequest, response: HttpResponseBase, policy: Resolved, limit: int
+) -> None:
+    """Log that the body of a response is not stored, once for each view: else only a retry would
+    tell.
+    """
     match = request.resolver_match
     view = (request.method, "" if match is None else match.route)
     if view in _TOLD:
         return
     _TOLD.add(view)
     if is_private(response):
-        why = 'it says "no-store". Leave that out, or type store_body=False in the policy if it is a secret'
+        why = (
+            'it says "no-store". Leave that out, or type store_body=False in the policy if it '
+            "is a secret"
+        )
     elif response.streaming and getattr(response, "is_async", False):
         why = "it is an async stream. Return an HttpResponse"
     elif response.streaming and not is_buffered(response, policy, limit):
-        why = "it is a stream. Type buffer_stream=True in the policy if it fits into memory, or return an HttpResponse"
+        why = (
+            "it is a stream. Type buffer_stream=True in the policy if it fits into memory, or "
+            "return an HttpResponse"
+        )
     else:
-        why = f"it is longer than {limit:,} bytes. Return less, or type a larger max_body in the policy"
+        why = (
+            f"it is longer than {limit:,} bytes. Return less, or type a larger max_body in the "
+            "policy"
+        )
     logger.warning(
-        "The response of %s %s is not stored: %s. The work was done once, and a retry gets 409 response-not-stored. This is "
+        "The response of %s %s is not stored: %s. The work was done once, and a retry gets "
+        "409 response-not-stored. This is "
         "said once for each view.",
         request.method,
         escape_uri_path(request.path),
         why,
-        extra={"idempotency": {"event": "not_stored", "method": request.method, "path": escape_uri_path(request.path)}},
+        extra={
+            "idempotency": {
+                "event": "not_stored",
+                "method": request.method,
+                "path": escape_uri_path(request.path),
+            }
+        },
     )
 
 
@@ -226,11 +298,12 @@ def _declared_length(response: StreamingHttpResponse) -> float:
 
 
 def rebuild(outcome: Outcome, *, spoken: Spoken = _DEFAULT, original: str = "") -> HttpResponse:
-    """Return the stored response, marked as a replay of the request `original`, with the status that its profile gives.
+    """Return the stored response, marked as a replay of the request `original`, with the status
+    that its profile gives.
 
-    Raises `ResponseNotStored` when its body was not stored, `OperationCancelled` when the work was cancelled, and
-    `OperationHeld` when its effect is unknown.
-    HttpResponse refuses line breaks in headers and invalid statuses: then `RecordUnreadable`.
+    Raises `ResponseNotStored` when its body was not stored, `OperationCancelled` when the work was
+    cancelled, and `OperationHeld` when its effect is unknown. HttpResponse refuses line breaks in
+    headers and invalid statuses: then `RecordUnreadable`.
     """
     if outcome in CANCELLATIONS:
         raise (OperationUndone if outcome == UNDONE else OperationCancelled)(headers=FINAL)
@@ -240,7 +313,9 @@ def rebuild(outcome: Outcome, *, spoken: Spoken = _DEFAULT, original: str = "") 
         kept = {name: value for name, value in outcome.headers if name.lower() == "location"}
         if original:
             kept[ORIGINAL] = original
-        raise ResponseNotStored(headers={**kept, **FINAL}, extensions={"original_status": outcome.status})
+        raise ResponseNotStored(
+            headers={**kept, **FINAL}, extensions={"original_status": outcome.status}
+        )
     headers = dict(outcome.headers)
     try:
         status_code = dict(spoken.profile.replays_as).get(outcome.status, outcome.status)
@@ -248,7 +323,9 @@ def rebuild(outcome: Outcome, *, spoken: Spoken = _DEFAULT, original: str = "") 
         headers.pop(TRACE, None)
         member = spoken.profile.marker_member
         body = outcome.body if member is None else wing("dialects").marked(outcome, member)
-        response = StoredResponse(body, status=status_code, reason=reason if status_code == outcome.status else None)
+        response = StoredResponse(
+            body, status=status_code, reason=reason if status_code == outcome.status else None
+        )
         del response["Content-Type"]
         for name, value in headers.items():
             response[name] = value
@@ -256,12 +333,16 @@ def rebuild(outcome: Outcome, *, spoken: Spoken = _DEFAULT, original: str = "") 
             describe_bytes(response, outcome)
     except (TypeError, ValueError) as error:  # BadHeaderError is a ValueError
         raise RecordUnreadable from error
-    set_headers(HeaderStatus.REPLAYED, response.headers, spoken, response.status_code, original=original)
+    set_headers(
+        HeaderStatus.REPLAYED, response.headers, spoken, response.status_code, original=original
+    )
     return response
 
 
 def describe_bytes(response: HttpResponse, outcome: Outcome) -> None:
-    """Take the stored headers that are about the stored bytes away from a replay that was rewritten, and sends others."""
+    """Take the stored headers that are about the stored bytes away from a replay that was
+    rewritten, and sends others.
+    """
     if response.content == outcome.body:
         return
     for name, value in outcome.headers:
@@ -290,9 +371,10 @@ def render(response: HttpResponseBase) -> None:
         response.render()  # type: ignore[attr-defined]
 
 
-# ---------------------------------------------------------------- exceptions that leave a view: Django responds to some below 500
+# ---------------------------------- exceptions that leave a view: Django responds to some below 500
 
-#: The exceptions that Django handles itself, and how (`django.core.handlers.exception.response_for_exception`).
+#: The exceptions that Django handles itself, and how
+#: (`django.core.handlers.exception.response_for_exception`).
 STATUSES: dict[type[Exception], int] = {
     Http404: 404,
     PermissionDenied: 403,
@@ -308,20 +390,27 @@ def status_of(error: BaseException) -> int | None:
 
 
 def response_to(request: HttpRequest, error: Exception, status: int) -> HttpResponseBase:
-    """Return the response that Django makes of one of them, by the project's own handler if it has one."""
-    response: HttpResponseBase = get_exception_response(request, get_resolver(get_urlconf()), status, error)
+    """Return the response that Django makes of one of them, by the project's own handler if it has
+    one.
+    """
+    response: HttpResponseBase = get_exception_response(
+        request, get_resolver(get_urlconf()), status, error
+    )
     render(response)
     return response
 
 
 def answer_to(request: HttpRequest, error: Http404, view: Any) -> HttpResponseBase | None:
-    """Return the response that was remembered of an exception which is about to leave a URL's `view`; `None`: raise it.
+    """Return the response that was remembered of an exception which is about to leave a URL's
+    `view`; `None`: raise it.
 
-    It is raised if somebody else may see it: a decorator around the view, or a middleware's `process_exception`; and with DEBUG,
-    where Django shows more.
+    It is raised if somebody else may see it: a decorator around the view, or a middleware's
+    `process_exception`; and with DEBUG, where Django shows more.
     """
     exchange = noted_of(request)
-    raised, response = (None, None) if exchange is None or exchange.answer is None else exchange.answer
+    raised, response = (
+        (None, None) if exchange is None or exchange.answer is None else exchange.answer
+    )
     if raised is None or raised() is not error or settings.DEBUG:
         return None
     if getattr(getattr(request, "resolver_match", None), "func", None) is not view:
@@ -331,16 +420,22 @@ def answer_to(request: HttpRequest, error: Http404, view: Any) -> HttpResponseBa
 
 @lru_cache(maxsize=4)
 def _sees_exceptions(middleware: tuple[str, ...]) -> bool:
-    """May a middleware have a `process_exception`? What a factory that is a function makes is not known."""
+    """May a middleware have a `process_exception`?
+
+    What a factory that is a function makes is not known.
+    """
     found = [import_string(name) for name in middleware]
     return any(not isinstance(each, type) or hasattr(each, "process_exception") for each in found)
 
 
 class Raising(SimpleTemplateResponse):
-    """Raises when Django renders it: then Django calls `process_exception`, as it does not after a `process_view`."""
+    """Raises when Django renders it: then Django calls `process_exception`, as it does not after a
+    `process_view`.
+    """
 
     def __init__(self, error: Exception) -> None:
-        super().__init__("", {})  # the process_template_response of a middleware may add to its context
+        # The process_template_response of a middleware may add to its context.
+        super().__init__("", {})
         self.error: Exception | None = error
 
     def render(self) -> NoReturn:

@@ -1,7 +1,8 @@
 """The way of a request: `run()`, and `arun()` for async views, the same for all entry points.
 
-An entry point hands over the work, and says what only it knows. Where a framework calls a handler deep inside of its own
-work, as REST framework does, it opens the call there, and `finish()` is around all of it.
+An entry point hands over the work, and says what only it knows. Where a framework calls a handler
+deep inside of its own work, as REST framework does, it opens the call there, and `finish()` is
+around all of it.
 """
 
 from __future__ import annotations
@@ -43,12 +44,17 @@ def run(
     respond: Respond = problem_response,
     **facts: Any,
 ) -> HttpResponseBase:
-    """Run a sync view under guard if the request carries a key. Claim, work and COMMIT happen in this one call.
+    """Run a sync view under guard if the request carries a key.
 
-    `source` is the request that the view sees (DRF's, or Django's), which parses the body as the view would.
-    `non_atomic` are the databases that the view excludes from ATOMIC_REQUESTS. `facts`: see `Call`.
+    Claim, work and COMMIT happen in this one call.
+
+    `source` is the request that the view sees (DRF's, or Django's), which parses the body as the
+    view would. `non_atomic` are the databases that the view excludes from ATOMIC_REQUESTS. `facts`:
+    see `Call`.
     """
-    facts.update(user=getattr(source, "user", None), source=source, by=by, strict=True, non_atomic=non_atomic)
+    facts.update(
+        user=getattr(source, "user", None), source=source, by=by, strict=True, non_atomic=non_atomic
+    )
     try:
         call = admit(request, policy, **facts)
     except Problem as problem:
@@ -63,9 +69,17 @@ def run(
 
 
 def run_call(
-    call: Call, request: HttpRequest, work: Work, *, non_atomic: AbstractSet[str], respond: Respond = problem_response
+    call: Call,
+    request: HttpRequest,
+    work: Work,
+    *,
+    non_atomic: AbstractSet[str],
+    respond: Respond = problem_response,
 ) -> HttpResponseBase:
-    """Run a view under its call. Who calls this closes the call where anything leaves it, such as a time limit."""
+    """Run a view under its call.
+
+    Who calls this closes the call where anything leaves it, such as a time limit.
+    """
     returned = None
     try:
         if (replay := call.open()) is not None:
@@ -79,7 +93,9 @@ def run_call(
             returned = checked_response(work())
         render(returned)
     except BaseException as error:  # noqa: BLE001 - fail() raises it again
-        return respond(call.fail(error, committed=lambda: returned if call.within.committed else None), request)
+        return respond(
+            call.fail(error, committed=lambda: returned if call.within.committed else None), request
+        )
     try:
         return call.settle(returned)
     except Problem as problem:
@@ -119,9 +135,12 @@ async def arun_call(call: Call, request: HttpRequest, work: AsyncWork) -> HttpRe
 
 
 async def aended(
-    opened: Callable[[], Call | None], work: AsyncWork, respond: Callable[[Problem], Awaitable[HttpResponseBase]]
+    opened: Callable[[], Call | None],
+    work: AsyncWork,
+    respond: Callable[[Problem], Awaitable[HttpResponseBase]],
 ) -> HttpResponseBase:
-    """Await async work, and end the call that has been opened by then: its response is rendered and settled.
+    """Await async work, and end the call that has been opened by then: its response is rendered and
+    settled.
 
     Without a call, the response of the work is returned, and its exception raised.
     """
@@ -129,7 +148,9 @@ async def aended(
         response = await work()
         if opened() is not None and not getattr(response, "is_rendered", True):
             await in_thread(render, response, close=connections.close_all)
-    except GeneratorExit as closed:  # nothing can be awaited any more, and an aborted run writes nothing
+    except (
+        GeneratorExit
+    ) as closed:  # nothing can be awaited any more, and an aborted run writes nothing
         if (call := opened()) is not None:
             call.fail(closed)
         raise
@@ -145,16 +166,22 @@ async def aended(
         return await respond(problem)
 
 
-def require_lease(call: Call, name: str = "This view", *, fix: str = 'Type guarantee="lease".') -> None:
-    """Raise `ConfigurationError` for async work under `atomic`: the settings have changed since it was declared."""
+def require_lease(
+    call: Call, name: str = "This view", *, fix: str = 'Type guarantee="lease".'
+) -> None:
+    """Raise `ConfigurationError` for async work under `atomic`: the settings have changed since it
+    was declared.
+    """
     if not call.plan.leases:
         raise ConfigurationError(async_contradiction(name, fix=fix))
 
 
-# ------------------------------------------------------------------------------------------------- without a guard
+# ---------------------------------------------------------------------------------- without a guard
 
 
-def run_unguarded(request: HttpRequest, work: Work, non_atomic: AbstractSet[str]) -> HttpResponseBase:
+def run_unguarded(
+    request: HttpRequest, work: Work, non_atomic: AbstractSet[str]
+) -> HttpResponseBase:
     """Run a view that no guard is around, as Django would, and report it if it asked for one."""
     report_unguarded(request)
     with atomic_requests(non_atomic):
@@ -172,7 +199,9 @@ async def arun_unguarded(request: HttpRequest, work: AsyncWork) -> HttpResponseB
 
 
 def conclude(request: HttpRequest, response: Any) -> None:
-    """Let what only observes a request see the response of its view, outside the view's transaction. Never raises."""
+    """Let what only observes a request see the response of its view, outside the view's
+    transaction. Never raises.
+    """
     if (observe := _observing(request, response)) is not None:
         observe(request, response)
 
@@ -183,7 +212,9 @@ async def aconclude(request: HttpRequest, response: Any) -> None:
         await in_thread(observe, request, response)
 
 
-def _observing(request: HttpRequest, response: Any) -> Callable[[HttpRequest, HttpResponseBase], None] | None:
+def _observing(
+    request: HttpRequest, response: Any
+) -> Callable[[HttpRequest, HttpResponseBase], None] | None:
     exchange = noted_of(request)
     if exchange is None or exchange.concluding is None:
         return None
@@ -200,10 +231,12 @@ def checked_response(returned: Any) -> HttpResponseBase:
     if inspect.iscoroutine(returned):
         returned.close()
         raise ConfigurationError(
-            "A guarded view returned a coroutine, which would not be awaited under the guard: nothing has run. Make it "
+            "A guarded view returned a coroutine, which would not be awaited under the "
+            "guard: nothing has run. Make it "
             'an async function, and type @idempotent(guarantee="lease").'
         )
     raise ConfigurationError(
-        f"A guarded view returned a value of type {type(returned).__name__}, not a response, so there is nothing to "
+        f"A guarded view returned a value of type {type(returned).__name__}, not a "
+        "response, so there is nothing to "
         "store. Put @idempotent() on the function that returns the response."
     )

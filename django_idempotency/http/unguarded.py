@@ -1,6 +1,8 @@
-"""A request that asked to be guarded and is not: always reported, by a header, a log record and a signal.
+"""A request that asked to be guarded and is not: always reported, by a header, a log record and a
+signal.
 
-The code that finds out notes the reason on the request; the entry point that handles its response reports it, once.
+The code that finds out notes the reason on the request; the entry point that handles its response
+reports it, once.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from .markers import mark_of
 from .plan import plan_of
 from .responses import answer_to
 
-#: From this status on, a response means that the request was not carried out here, such as a redirect to a login page.
+#: From this status on, a response means that the request was not carried out here, such as a
+#: redirect to a login page.
 REDIRECTS = 300
 
 
@@ -43,7 +46,9 @@ REASONS = (NOBODY, NO_KEY, KEYLESS, METHOD, NOT_REACHED, EXEMPT)
 
 def leave_unguarded(request: HttpRequest, reason: Reason, sentence: str = "") -> None:
     """Note why a request is not guarded, for the entry point that lets it run."""
-    exchange_of(request).reason = replace(reason, sentence=sentence.rstrip(".")) if sentence else reason
+    exchange_of(request).reason = (
+        replace(reason, sentence=sentence.rstrip(".")) if sentence else reason
+    )
 
 
 def is_left_unguarded(request: HttpRequest) -> bool:
@@ -61,7 +66,9 @@ def report_unguarded(request: HttpRequest) -> None:
 async def areport_unguarded(request: HttpRequest) -> None:
     """See report_unguarded()."""
     if (reason := _taken(request)) is not None:
-        await anotify_unguarded(request, reason.code, reason.sentence, reason.level, readable_key(request))
+        await anotify_unguarded(
+            request, reason.code, reason.sentence, reason.level, readable_key(request)
+        )
 
 
 def note_unreached(request: HttpRequest, response: HttpResponseBase) -> None:
@@ -73,9 +80,11 @@ def note_unreached(request: HttpRequest, response: HttpResponseBase) -> None:
 
 
 def watched(view: Callable[..., Any], cls: type[Any], policy: Policy) -> Callable[..., Any]:
-    """Wrap the view of a class with guarded handlers, to notice when `dispatch()` responds without reaching one.
+    """Wrap the view of a class with guarded handlers, to notice when `dispatch()` responds without
+    reaching one.
 
-    A refusal is reported. A response that says more was made without the guard: raises `ConfigurationError`.
+    A refusal is reported. A response that says more was made without the guard: raises
+    `ConfigurationError`.
     """
     if iscoroutinefunction(view):
 
@@ -112,7 +121,11 @@ def watched(view: Callable[..., Any], cls: type[Any], policy: Policy) -> Callabl
 
 def _is_passed_by(request: HttpRequest, response: Any, cls: type[Any], policy: Policy) -> bool:
     """Has a keyed request been answered without the guard of its handler? Then it is noted why."""
-    if noted(request) is not None or not isinstance(response, HttpResponseBase) or request.method in SAFE_METHODS:
+    if (
+        noted(request) is not None
+        or not isinstance(response, HttpResponseBase)
+        or request.method in SAFE_METHODS
+    ):
         return False
     if not plan_of(policy).carries_key(request.META):
         return False
@@ -123,8 +136,10 @@ def _is_passed_by(request: HttpRequest, response: Any, cls: type[Any], policy: P
         return True
     if response.status_code < REDIRECTS and marked.policy:
         raise ConfigurationError(
-            f"{cls.__name__} responded without calling {name}(), where @idempotent() guards it: nothing has guarded this "
-            f"request. Let dispatch() call super().dispatch(), or put @idempotent() on a function that calls "
+            f"{cls.__name__} responded without calling {name}(), where @idempotent() "
+            "guards it: nothing has guarded this "
+            "request. Let dispatch() call super().dispatch(), or put @idempotent() on a "
+            "function that calls "
             f"{cls.__name__}.as_view()(request), below what authenticates the client."
         )
     note_unreached(request, response)
@@ -132,7 +147,9 @@ def _is_passed_by(request: HttpRequest, response: Any, cls: type[Any], policy: P
 
 
 def show_handle(request: Any) -> None:
-    """Let a handler that is not guarded, such as `get()`, ask `if request.idempotency:`, as a guarded one may."""
+    """Let a handler that is not guarded, such as `get()`, ask `if request.idempotency:`, as a
+    guarded one may.
+    """
     if not hasattr(request, "idempotency"):
         request.idempotency = without_key()
 
@@ -148,7 +165,9 @@ def _taken(request: HttpRequest) -> Reason | None:
 
 
 def readable_key(request: HttpRequest) -> str | None:
-    """Return the key that the client has sent, for the log; `None` if there is none, or a malformed one."""
+    """Return the key that the client has sent, for the log; `None` if there is none, or a malformed
+    one.
+    """
     with suppress(KeyMalformed, KeyAhead, KeyExpired):
         exchange = noted_of(request)
         plan = None if exchange is None else exchange.plan

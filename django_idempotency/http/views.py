@@ -1,4 +1,6 @@
-"""What is known about a view before any request: whether it is exempt, guards itself, and with which policy."""
+"""What is known about a view before any request: whether it is exempt, guards itself, and with
+which policy.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from .plan import Plan
 class Route:
     """What is known about a callback of the URLconf and a method."""
 
-    #: Has `@idempotency_exempt` been put on the view, its class, or its handler, or is it of a kind that is exempt?
+    #: Has `@idempotency_exempt` been put on the view, its class, or its handler, or is it of a kind
+    #: that is exempt?
     exempt: bool
     #: Does it guard this method itself, by the mixin or the decorator?
     guards_itself: bool
@@ -60,7 +63,13 @@ def route_of(callback: Any, method: str) -> Route:
     marked = (callback, handler, below_api_view(handler), operation)
     policy = next((found for each in marked if (found := mark_of(each).policy) is not None), None)
     itself = policy is not None or hasattr(cls, "get_idempotency_policy")
-    exempted = (callback, cls, handler, below_api_view(handler), getattr(operation, "view_func", None))
+    exempted = (
+        callback,
+        cls,
+        handler,
+        below_api_view(handler),
+        getattr(operation, "view_func", None),
+    )
     exempt = any(mark_of(each).exempt for each in exempted)
     return Route(
         exempt=exempt or (kind is not None and bool(kind.exempt) and not itself),
@@ -77,13 +86,20 @@ def planned_route(plan: Plan, callback: Any, method: str) -> PlannedRoute:
         plan.routes.clear()
     known, asynchronous = route_of(callback, method), iscoroutinefunction(callback)
     route = plan.routes[id(callback), method] = PlannedRoute(
-        plan, callback, method, known, is_async=asynchronous, non_atomic=non_atomic_aliases(callback)
+        plan,
+        callback,
+        method,
+        known,
+        is_async=asynchronous,
+        non_atomic=non_atomic_aliases(callback),
     )
     return route
 
 
 def own_policy(callback: Any, method: str) -> Policy | None:
-    """Return the policy of a view that guards itself; `None`: it depends on more than the method and its action."""
+    """Return the policy of a view that guards itself; `None`: it depends on more than the method
+    and its action.
+    """
     marked, cls = route_of(callback, method).policy, view_class(callback)
     if not hasattr(cls, "get_idempotency_policy"):
         return marked
@@ -104,13 +120,16 @@ class _Method:
         self.method = method
 
     def __getattr__(self, name: str) -> Any:
-        raise LookupError(name)  # not AttributeError, which getattr(request, name, default) would hide
+        # Not AttributeError, which getattr(request, name, default) would hide.
+        raise LookupError(name)
 
 
 def call_around(request: HttpRequest, policy: Policy) -> Any:
-    """Return the call of the operation that a guarded function runs in; `None` if it is not an operation's.
+    """Return the call of the operation that a guarded function runs in; `None` if it is not an
+    operation's.
 
-    Raises `ConfigurationError` if it is called inside a package's view, and not by its own operation.
+    Raises `ConfigurationError` if it is called inside a package's view, and not by its own
+    operation.
     """
     exchange = noted_of(request)
     call = None if exchange is None else exchange.entry

@@ -22,12 +22,17 @@ def beginning(text: str) -> str:
 
 
 def begins(digits: str) -> Q:
-    """Return what is true of the records whose ids begin so. It reads each row that nothing else rules out."""
+    """Return what is true of the records whose ids begin so.
+
+    It reads each row that nothing else rules out.
+    """
     groups = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
     return Q(pk__startswith="-".join(group for group in groups if group))
 
 
-def by_primary_key(rows: QuerySet[IdempotencyRecord], digits: str) -> QuerySet[IdempotencyRecord] | None:
+def by_primary_key(
+    rows: QuerySet[IdempotencyRecord], digits: str
+) -> QuerySet[IdempotencyRecord] | None:
     """Return the rows whose ids begin so, found in the index of the primary key.
 
     `None`: MariaDB orders a UUID by its last digits, so its index cannot tell.

@@ -1,4 +1,6 @@
-"""Why work failed, and why a store did not respond or cannot be used: for an operator, never for a client."""
+"""Why work failed, and why a store did not respond or cannot be used: for an operator, never for a
+client.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ MISCONFIGURED = (ImproperlyConfigured, ConfigurationError, ConnectionDoesNotExis
 
 
 def reason(error: StoreUnavailable | OutcomeUnknown) -> str:
-    """Return the store's message, if more than the default, and the driver's message, on one line."""
+    """Return the store's message, if more than the default, and the driver's message, on one
+    line.
+    """
     own = str(error) if str(error) != str(type(error)()) else ""
     cause = error.__cause__
     theirs = "" if cause is None else " ".join(str(cause).split()) or type(cause).__name__
@@ -28,7 +32,13 @@ def described(failure: Failure) -> str:
 
 
 def advice(error: Exception, alias: str, known: Collection[str]) -> str:
-    """Return what is wrong with the settings, and what to type. The error of an unknown alias needs no addition."""
+    """Return what is wrong with the settings, and what to type.
+
+    The error of an unknown alias needs no addition.
+    """
     if alias not in known:
         return str(error)
-    return f"The store {alias!r} cannot be used: {error}\nType: manage.py check, which shows what to change."
+    return (
+        f"The store {alias!r} cannot be used: {error}\nType: manage.py check, which shows what "
+        "to change."
+    )

@@ -1,4 +1,6 @@
-"""An operator changes a record by hand: one table of what there is, for the admin and the command, and one way to do it."""
+"""An operator changes a record by hand: one table of what there is, for the admin and the command,
+and one way to do it.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ from .failures import described
 logger = logging.getLogger("django_idempotency")
 
 _ALREADY = ngettext_lazy(
-    "%d record was already free, expired or erased.", "%d records were already free, expired or erased."
+    "%d record was already free, expired or erased.",
+    "%d records were already free, expired or erased.",
 )
 
 
@@ -35,8 +38,8 @@ _ALREADY = ngettext_lazy(
 class Verb:
     """One change by hand. What the admin shows is translated; what the command prints is not.
 
-    `name` is that of the store's method, of the admin's permission and of the command's option. An app that adds a verb
-    to the admin overrides `act()` and `permission`.
+    `name` is that of the store's method, of the admin's permission and of the command's option. An
+    app that adds a verb to the admin overrides `act()` and `permission`.
     """
 
     name: str
@@ -82,10 +85,13 @@ def intervene(
     act: Callable[..., Intervention] | None = None,
     note: Audit | None = None,
 ) -> tuple[Intervention, Record | None]:
-    """Change a record, through all layers of the store, so that no copy is left in a front. Return the record as it was.
+    """Change a record, through all layers of the store, so that no copy is left in a front.
 
-    What is done is written to the audit trail, with `note(record)`: in the transaction of the change, where a store has
-    one. It is logged after that. `act` does it in place of the verb. Raises what the store raises.
+    Return the record as it was.
+
+    What is done is written to the audit trail, with `note(record)`: in the transaction of the
+    change, where a store has one. It is logged after that. `act` does it in place of the verb.
+    Raises what the store raises.
     """
     before: list[Record] = []
 
@@ -100,7 +106,8 @@ def intervene(
     try:
         outcome = (act or verb.act)(store, record_id, audit=audit)
     except IdempotencyError as error:
-        if before and not isinstance(error, (LostRace, OwnershipLost)):  # by those nothing was written
+        # By those nothing was written.
+        if before and not isinstance(error, (LostRace, OwnershipLost)):
             sure = not isinstance(error, (StoreUnavailable, OutcomeUnknown))
             _log(verb, before[0], alias=alias, actor=actor, sure=sure)
         raise
@@ -112,19 +119,26 @@ def intervene(
 
 
 def erase_beside(store: BaseStore, record_id: UUID) -> None:
-    """Erase what wings store of a record that was erased. Raises `StoreUnavailable` if their database is away."""
+    """Erase what wings store of a record that was erased.
+
+    Raises `StoreUnavailable` if their database is away.
+    """
     try:
         for extension in extensions():
             extension.erase_record(store, record_id, erased=True)
     except DatabaseError as error:
         raise StoreUnavailable(
-            "The response is erased, and what is stored beside it (results of steps) is not. Type idempotency_erase, the "
+            "The response is erased, and what is stored beside it (results of steps) is "
+            "not. Type idempotency_erase, the "
             'command of "django_idempotency.contrib.erasing".'
         ) from error
 
 
 def _log(verb: Verb, record: Record, *, alias: str, actor: str, sure: bool) -> None:
-    """Log who changed a record, and its state before. Not `sure`: the outcome of the change is unknown."""
+    """Log who changed a record, and its state before.
+
+    Not `sure`: the outcome of the change is unknown.
+    """
     facts: dict[str, Any] = {
         "event": verb.event,
         "sure": sure,
@@ -148,9 +162,11 @@ def _log(verb: Verb, record: Record, *, alias: str, actor: str, sure: bool) -> N
 
 
 def evidence(record: Record, *, erased: bool = False) -> str:
-    """Describe a record and its response on one line: status, size, SHA-256 and the address of what it made.
+    """Describe a record and its response on one line: status, size, SHA-256 and the address of what
+    it made.
 
-    Of a record that is `erased` no trace of the response's content is noted: its hash could be compared with a guess.
+    Of a record that is `erased` no trace of the response's content is noted: its hash could be
+    compared with a guess.
     """
     return ", ".join(_facts(record, erased=erased))
 
@@ -184,13 +200,16 @@ VERBS = {
         button=_("Release…"),
         title=_("Release idempotency keys"),
         warning=_(
-            "The stored response is forgotten, and the next request with the key runs the work again. First make sure "
-            "that its effect has not happened: a charge would be made again. A different body under the key still gets "
+            "The stored response is forgotten, and the next request with the key runs the "
+            "work again. First make sure "
+            "that its effect has not happened: a charge would be made again. A different "
+            "body under the key still gets "
             "422."
         ),
         counted=ngettext_lazy("%d record was released.", "%d records were released."),
         logged=_("Released. It was %(evidence)s. Reason: %(reason)s"),
-        help="Forget the response: the same request again runs the work, and one with a different body still gets 422. First "
+        help="Forget the response: the same request again runs the work, and one with a "
+        "different body still gets 422. First "
         "make sure that it had no effect.",
         done="Released",
         already="There is nothing to release: it is %(status)s",
@@ -201,7 +220,8 @@ VERBS = {
         button=_("Expire…"),
         title=_("Expire idempotency records"),
         warning=_(
-            "The record counts as expired from now on. The next request with the key, whatever its body, runs the work "
+            "The record counts as expired from now on. The next request with the key, "
+            "whatever its body, runs the work "
             "as if it were the first; a purge deletes the record."
         ),
         counted=ngettext_lazy("%d record has expired.", "%d records have expired."),
@@ -216,13 +236,16 @@ VERBS = {
         button=_("Erase…"),
         title=_("Erase idempotency records"),
         warning=_(
-            "The stored response and the request's digest are deleted, in the table and in every cached copy. The rest of "
-            "the record stays until its retention ends. The next request with the key runs the work as if it were the "
+            "The stored response and the request's digest are deleted, in the table and in "
+            "every cached copy. The rest of "
+            "the record stays until its retention ends. The next request with the key runs "
+            "the work as if it were the "
             "first: a charge would be made again."
         ),
         counted=ngettext_lazy("%d record was erased.", "%d records were erased."),
         logged=_("Erased. It was %(evidence)s, kept until %(expires)s. Reason: %(reason)s"),
-        help="Delete the response and the request's digest, in the store and in every cache before it.",
+        help="Delete the response and the request's digest, in the store and in every cache "
+        "before it.",
         done="Erased",
         already="It is erased already",
     ),

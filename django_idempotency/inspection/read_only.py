@@ -16,7 +16,9 @@ else:
 
 
 class ReadOnlyAdmin(ModelAdmin):
-    """Shows rows. A manipulated form or URL gets no traceback, and finds nothing by a lookup that is not allowed."""
+    """Shows rows. A manipulated form or URL gets no traceback, and finds nothing by a lookup that
+    is not allowed.
+    """
 
     show_full_result_count = False
     #: The lookups of the filters. Any other might scan the table, or reveal what is masked.

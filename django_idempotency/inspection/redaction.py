@@ -1,7 +1,7 @@
 """Masks secrets in displayed text, recognized by name or by format.
 
-A stored response may hold a token or a card number. Everything that displays one passes through here. Hiding too much
-is a nuisance, hiding too little is an incident; in doubt, this hides.
+A stored response may hold a token or a card number. Everything that displays one passes through
+here. Hiding too much is a nuisance, hiding too little is an incident; in doubt, this hides.
 """
 
 from __future__ import annotations
@@ -17,19 +17,51 @@ MARGIN = 40
 
 #: Parts of a name, without its punctuation: `client_secret`, `clientSecret`, `X-Client-Secret`.
 _PARTS = (
-    *("password", "passwd", "passphrase", "passcode", "secret", "token", "credential", "authorization", "cookie"),
-    *("apikey", "privatekey", "accesskey", "authkey", "signingkey", "encryptionkey", "sessionid", "sessionkey"),
-    *("cardnumber", "cardno", "ccnumber", "accountnumber", "accountno", "routingnumber", "securitycode"),
+    *(
+        "password",
+        "passwd",
+        "passphrase",
+        "passcode",
+        "secret",
+        "token",
+        "credential",
+        "authorization",
+        "cookie",
+    ),
+    *(
+        "apikey",
+        "privatekey",
+        "accesskey",
+        "authkey",
+        "signingkey",
+        "encryptionkey",
+        "sessionid",
+        "sessionkey",
+    ),
+    *(
+        "cardnumber",
+        "cardno",
+        "ccnumber",
+        "accountnumber",
+        "accountno",
+        "routingnumber",
+        "securitycode",
+    ),
 )
 #: Whole words of a name: `pin` but not `shipping`.
-_WORDS = frozenset({"pin", "pan", "cvv", "cvc", "csc", "iban", "otp", "totp", "pwd", "ssn", "jwt", "csrf", "xsrf"})
+_WORDS = frozenset(
+    {"pin", "pan", "cvv", "cvc", "csc", "iban", "otp", "totp", "pwd", "ssn", "jwt", "csrf", "xsrf"}
+)
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 #: Secret headers whose names contain none of the above.
-_HEADERS = frozenset({"authentication-info", "www-authenticate", "proxy-authenticate", "x-auth", "x-session"})
+_HEADERS = frozenset(
+    {"authentication-info", "www-authenticate", "proxy-authenticate", "x-auth", "x-session"}
+)
 
 _BEARER = re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=-]{6,}", re.IGNORECASE)
-#: A JSON web token, or its beginning: matched as a whole, since searching its end from each word would be quadratic.
+#: A JSON web token, or its beginning: matched as a whole, since searching its end from each word
+#: would be quadratic.
 _TOKEN = re.compile(r"\beyJ[\w-]{8,}(\.[\w-]{8,}(?:\.[\w-]*)?)?")
 #: Keys with a known prefix, a PEM block.
 _TELLING = re.compile(
@@ -52,20 +84,30 @@ _IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]){11,30}")
 def secret_name(name: str) -> bool:
     """Does a field or a header of this name hold a secret?"""
     joined = "".join(filter(str.isalnum, name)).lower()
-    return any(part in joined for part in _PARTS) or any(word.lower() in _WORDS for word in _WORD.findall(name))
+    return any(part in joined for part in _PARTS) or any(
+        word.lower() in _WORDS for word in _WORD.findall(name)
+    )
 
 
 def headers(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return response headers, the secret ones masked. What is stored beside them has a colon in its name."""
+    """Return response headers, the secret ones masked.
+
+    What is stored beside them has a colon in its name.
+    """
     return [
-        (_whole(name), MASK if name.lower() in _HEADERS or secret_name(name) else text(_whole(value)))
+        (
+            _whole(name),
+            MASK if name.lower() in _HEADERS or secret_name(name) else text(_whole(value)),
+        )
         for name, value in pairs
         if not name.startswith(":")
     ]
 
 
 def _whole(value: str) -> str:
-    """Return a text in which half of a character, which no page can be encoded with, is written out."""
+    """Return a text in which half of a character, which no page can be encoded with, is written
+    out.
+    """
     return value.encode(errors="backslashreplace").decode()
 
 
@@ -84,7 +126,11 @@ def text(value: str) -> str:
 def _pair(match: re.Match[str]) -> str:
     name, joint, value = match.groups()
     quote = value[0] if value[0] in "\"'" else ""
-    return f"{name}{joint}{quote}{MASK}{quote}" if secret_name(name) and value.strip("\"'") else match[0]
+    return (
+        f"{name}{joint}{quote}{MASK}{quote}"
+        if secret_name(name) and value.strip("\"'")
+        else match[0]
+    )
 
 
 def _element(match: re.Match[str]) -> str:
@@ -98,7 +144,9 @@ def _input(match: re.Match[str]) -> str:
 
 
 def _card(match: re.Match[str]) -> str:
-    """Mask a number that passes the check of card numbers (Luhn); UnionPay's, which begin with 62, need not pass."""
+    """Mask a number that passes the check of card numbers (Luhn); UnionPay's, which begin with 62,
+    need not pass.
+    """
     digits = [int(digit) for digit in match[0] if digit.isdigit()]
     doubled = [sum(divmod(2 * digit, 10)) for digit in digits[-2::-2]]
     if (sum(digits[-1::-2]) + sum(doubled)) % 10 and digits[:2] != [6, 2]:
@@ -107,7 +155,9 @@ def _card(match: re.Match[str]) -> str:
 
 
 def _iban(match: re.Match[str]) -> str:
-    """Mask a bank account (ISO 13616: the whole, turned, is 1 modulo 97); capitals may follow it."""
+    """Mask a bank account (ISO 13616: the whole, turned, is 1 modulo 97); capitals may follow
+    it.
+    """
     for end in range(len(match[0]), 14, -1):
         compact = match[0][:end].replace(" ", "")
         if int("".join(str(int(sign, 36)) for sign in compact[4:] + compact[:4])) % 97 == 1:
@@ -115,7 +165,7 @@ def _iban(match: re.Match[str]) -> str:
     return match[0]
 
 
-# -------------------------------------------------------------------------------------------------------------- JSON
+# --------------------------------------------------------------------------------------------- JSON
 
 
 class _Number(str):
@@ -129,10 +179,16 @@ class _Pairs(list[tuple[str, Any]]):
 
 
 def json_text(value: str) -> str | None:
-    """Return JSON, indented and masked, or `None` for text that is not JSON (or nested too deep to show)."""
+    """Return JSON, indented and masked, or `None` for text that is not JSON (or nested too deep to
+    show).
+    """
     try:
         parsed = json.loads(
-            value, parse_float=_Number, parse_int=_Number, parse_constant=_Number, object_pairs_hook=_Pairs
+            value,
+            parse_float=_Number,
+            parse_int=_Number,
+            parse_constant=_Number,
+            object_pairs_hook=_Pairs,
         )
         written: list[str] = []
         _render(parsed, "\n", written.append)
@@ -142,7 +198,9 @@ def json_text(value: str) -> str | None:
 
 
 def _render(value: Any, margin: str, write: Callable[[str], None]) -> None:
-    """Write a value, piece by piece: joined at each level, one that is nested deeply would be copied as often."""
+    """Write a value, piece by piece: joined at each level, one that is nested deeply would be
+    copied as often.
+    """
     inner = margin + "  " if len(margin) < MARGIN else margin
     match value:
         case _Number():

@@ -18,12 +18,16 @@ MAX_IMAGE = 1 << 20
 #: The most characters shown of a text, after masking; the most bytes unpacked of a compressed one.
 MAX_TEXT = 100_000
 MAX_UNPACKED = 1 << 20
-_TEXTS = frozenset({"application/xml", "application/x-www-form-urlencoded", "application/javascript"})
+_TEXTS = frozenset(
+    {"application/xml", "application/x-www-form-urlencoded", "application/javascript"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownResponse:
-    """A response as a page or a terminal shows it. `kind` is how the body is shown, or why it is not."""
+    """A response as a page or a terminal shows it. `kind` is how the body is shown, or why it is
+    not.
+    """
 
     status: int
     kind: str  # absent, sealed, empty, hidden, json, text, image, binary
@@ -36,7 +40,10 @@ class ShownResponse:
 
 
 def shown(outcome: Outcome | None, *, body_allowed: bool) -> ShownResponse | None:
-    """Prepare a record's response, or return `None` if it has none. Without permission, it has no byte of the body."""
+    """Prepare a record's response, or return `None` if it has none.
+
+    Without permission, it has no byte of the body.
+    """
     if outcome is None:
         return None
     if is_sealed(outcome):

@@ -1,4 +1,7 @@
-"""A record in a terminal: the admin's page as lines. Nothing stored may move the cursor or colour a line."""
+"""A record in a terminal: the admin's page as lines.
+
+Nothing stored may move the cursor or colour a line.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +34,18 @@ _BODIES = {
 
 
 def lines(
-    record: Record, *, store: str, reference: str, purged: bool, body_allowed: bool, repeats: Repeats | None = None
+    record: Record,
+    *,
+    store: str,
+    reference: str,
+    purged: bool,
+    body_allowed: bool,
+    repeats: Repeats | None = None,
 ) -> Iterator[str]:
     """Yield the facts of a record, each on its line, and its response.
 
-    `store` is its location, `reference` its `operation_ref`, and `repeats` what was counted (COUNT_REPLAYS).
+    `store` is its location, `reference` its `operation_ref`, and `repeats` what was counted
+    (COUNT_REPLAYS).
     """
     status = display_status(record)
     yield _fact("status", f"{status.label}. {status.meaning}")
@@ -54,13 +64,17 @@ def lines(
     yield _fact("operation", record.operation)
     yield _fact("created", _instant(record.created_at, record.read_at))
     yield _fact(
-        "leased until", _instant(record.lease_until if record.status is Status.RUNNING else None, record.read_at)
+        "leased until",
+        _instant(record.lease_until if record.status is Status.RUNNING else None, record.read_at),
     )
     yield _fact("completed", _instant(record.completed_at, record.read_at))
     if (failure := failure_of(record)) is not None:
         yield _fact("failed", f"{_instant(failure.at, record.read_at)}, {described(failure)}")
     if repeats is not None:
-        counted = f"{repeats.replays:,} replays, {repeats.mismatches:,} refused as another request, or more"
+        counted = (
+            f"{repeats.replays:,} replays, {repeats.mismatches:,} refused as another request, "
+            "or more"
+        )
         yield _fact("came again", f"{counted}; last {_instant(repeats.last_seen, record.read_at)}")
     yield _fact("expires", _instant(record.expires_at, record.read_at))
     yield _fact("kept until", _instant(record.purge_at, record.read_at))
@@ -121,5 +135,6 @@ def span(length: timedelta) -> str:
 def plain(value: str) -> str:
     r"""Return text on one line, with unprintable characters escaped, such as `\x1b`."""
     return "".join(
-        char if char.isprintable() or char == "\t" else char.encode("unicode_escape").decode() for char in value
+        char if char.isprintable() or char == "\t" else char.encode("unicode_escape").decode()
+        for char in value
     )

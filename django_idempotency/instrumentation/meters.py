@@ -1,7 +1,9 @@
-"""Hands every figure to the meters of the setting METRICS. Without one, nothing is imported and nothing is measured.
+"""Hands every figure to the meters of the setting METRICS.
 
-A figure is a `Metric`, declared where it is recorded. On the way of a request `meters.active` is asked first, so that a
-project without metrics pays for one attribute.
+Without one, nothing is imported and nothing is measured.
+
+A figure is a `Metric`, declared where it is recorded. On the way of a request `meters.active` is
+asked first, so that a project without metrics pays for one attribute.
 """
 
 from __future__ import annotations
@@ -24,11 +26,14 @@ CHOSEN = "django_idempotency.contrib.metrics.choosing.meters_of"
 
 
 class Source(NamedTuple):
-    """Where a request or a call came in: the labels of its figures. Never a key, a user, or a path with an id in it."""
+    """Where a request or a call came in: the labels of its figures. Never a key, a user, or a path
+    with an id in it.
+    """
 
     #: "decorator", "middleware", "rest_framework", "ninja", or "function".
     entry_point: str
-    #: The pattern of the URL, as Django's `resolver_match.route` has it, or the function's name; "": no URL matched.
+    #: The pattern of the URL, as Django's `resolver_match.route` has it, or the function's name;
+    #: "": no URL matched.
     route: str
     #: The alias of the store; "": refused before its policy was asked.
     store: str
@@ -40,13 +45,15 @@ class Facts(NamedTuple):
     #: See `short_id()`.
     key_hash: str
     attempt: int
-    #: The trace context (W3C `traceparent`) of the request that did the work, on a replay; "": it is not known.
+    #: The trace context (W3C `traceparent`) of the request that did the work, on a replay; "": it
+    #: is not known.
     first_trace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A counter, or a histogram if it has buckets. Declare it once, where it is recorded: each meter exports it by this.
+    """A counter, or a histogram if it has buckets. Declare it once, where it is recorded: each
+    meter exports it by this.
 
     No label has a key, a user, or more values than the project has routes.
     """
@@ -73,7 +80,8 @@ METRICS: list[Metric] = []
 
 
 class Meter:
-    """Receives figures. Override what you export; every method may be called from any thread, inside a transaction.
+    """Receives figures. Override what you export; every method may be called from any thread,
+    inside a transaction.
 
     It must not use a database, block, or raise. An error is logged, and the request continues.
     """
@@ -85,13 +93,17 @@ class Meter:
         """Add `value` to a counter, or observe it in a histogram."""
 
     def request(self, source: Source, outcome: str, facts: Facts | None) -> None:
-        """Describe a request or a call, for a trace; it is also recorded as `REQUESTS`. Called once for each.
+        """Describe a request or a call, for a trace; it is also recorded as `REQUESTS`.
+
+        Called once for each.
 
         `outcome` is one of `outcomes.OUTCOMES`; `facts`: `None` without a record.
         """
 
     def current_trace(self) -> str:
-        """Return the trace context (W3C `traceparent`) of the running request; "": there is none."""
+        """Return the trace context (W3C `traceparent`) of the running request; "": there is
+        none.
+        """
         return ""
 
 
@@ -105,14 +117,18 @@ class Meters:
         self.problem = ""
 
     def install(self) -> None:
-        """Make the meters of METRICS. What cannot be made is logged, and is an error of `manage.py check`."""
+        """Make the meters of METRICS.
+
+        What cannot be made is logged, and is an error of `manage.py check`.
+        """
         made, self.problem = list[Meter](), ""
         try:
             if (chosen := conf.get("METRICS")) is not None:
                 made.extend(import_string(CHOSEN)(chosen))
         except Exception as error:  # noqa: BLE001 - the constructor may be the project's
             self.problem = " ".join(str(error).split()) or type(error).__name__
-            logger.error("Metrics are off: %s", self.problem)  # noqa: TRY400 - the message says what to do
+            # The message says what to do.
+            logger.error("Metrics are off: %s", self.problem)  # noqa: TRY400
         self.active = tuple(made)
         for metric in METRICS:
             self.declare(metric)
@@ -155,9 +171,19 @@ meters = Meters()
 SLOW = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
 
 REQUESTS = Metric(
-    "requests", "Requests and calls by what became of them.", (*Source._fields, "outcome"), unit="{request}"
+    "requests",
+    "Requests and calls by what became of them.",
+    (*Source._fields, "outcome"),
+    unit="{request}",
 )
-WAIT = Metric("wait.duration", "How long duplicates waited.", Source._fields, unit="s", buckets=SLOW)
-LEASE_LOST = Metric("lease.lost", "Records that their owner could not settle in time.", Source._fields, unit="{record}")
+WAIT = Metric(
+    "wait.duration", "How long duplicates waited.", Source._fields, unit="s", buckets=SLOW
+)
+LEASE_LOST = Metric(
+    "lease.lost",
+    "Records that their owner could not settle in time.",
+    Source._fields,
+    unit="{record}",
+)
 
 setting_changed.connect(meters.reload)

@@ -18,20 +18,24 @@ from .trail import trail
 
 logger = logging.getLogger("django_idempotency")
 
-#: The events of a key that comes again after its work (see COUNT_REPLAYS), and that of a lost lease.
+#: The events of a key that comes again after its work (see COUNT_REPLAYS), and that of a lost
+#: lease.
 _MEASURED = ("replayed", "mismatched", "lost")
 
 
 class Observer:
     """Reports the events of one request, or of a call without a request."""
 
-    def __init__(self, request: Any = None, *, source: Source | None = None, counter: Any = None) -> None:
+    def __init__(
+        self, request: Any = None, *, source: Source | None = None, counter: Any = None
+    ) -> None:
         #: The labels of its figures; `None`: nothing is measured.
         self._source = source
         #: What counts replays and mismatches (COUNT_REPLAYS); `None`: nothing does.
         self._counter = counter
         self.commits = trail.active is not None
-        # The request refers to us: a strong reference would keep the request and its uploads until garbage collection.
+        # The request refers to us: a strong reference would keep the request and its uploads until
+        # garbage collection.
         self._request = None if request is None else weakref.ref(request)
 
     @property
@@ -39,8 +43,13 @@ class Observer:
         """The request, if it is still alive."""
         return None if self._request is None else self._request()
 
-    def __call__(self, event: str, operation: Operation, error: BaseException | None = None) -> None:
-        """Log an event and send its signal. The failure of a receiver or a log filter changes nothing."""
+    def __call__(
+        self, event: str, operation: Operation, error: BaseException | None = None
+    ) -> None:
+        """Log an event and send its signal.
+
+        The failure of a receiver or a log filter changes nothing.
+        """
         signal = EVENTS[event]
         if event in _MEASURED and (self._source is not None or self._counter is not None):
             self._measure(event, operation)
@@ -50,9 +59,13 @@ class Observer:
             trail.active.event(event, operation, self.request)
         if signal.receivers:
             with operation.savepoint():
-                signal.send_robust(sender=Operation, operation=operation, request=self.request, error=error)
+                signal.send_robust(
+                    sender=Operation, operation=operation, request=self.request, error=error
+                )
 
-    async def asend(self, event: str, operation: Operation, error: BaseException | None = None) -> None:
+    async def asend(
+        self, event: str, operation: Operation, error: BaseException | None = None
+    ) -> None:
         """See __call__(). Receivers may be sync or async, and use the database."""
         signal = EVENTS[event]
         if event in _MEASURED and (self._source is not None or self._counter is not None):
@@ -63,14 +76,21 @@ class Observer:
             await trail.active.aevent(event, operation, self.request)
         if signal.receivers:
             try:
-                await signal.asend_robust(sender=Operation, operation=operation, request=self.request, error=error)
-            except (
-                RuntimeError
-            ):  # asend_robust catches receivers' errors: the ending interpreter starts no thread for sync ones
-                logger.warning("The interpreter is shutting down: sync receivers of %s were not called.", event)
+                await signal.asend_robust(
+                    sender=Operation, operation=operation, request=self.request, error=error
+                )
+            # asend_robust catches receivers' errors: the ending interpreter starts no thread for
+            # sync ones
+            except RuntimeError:
+                logger.warning(
+                    "The interpreter is shutting down: sync receivers of %s were not called.", event
+                )
 
     def committing(self, event: str, operation: Operation) -> None:
-        """Write the event of a settle in its transaction. Raises `StoreUnavailable`: then nothing is committed."""
+        """Write the event of a settle in its transaction.
+
+        Raises `StoreUnavailable`: then nothing is committed.
+        """
         if trail.active is not None:
             trail.active.committing(event, operation, self.request)
 
@@ -88,11 +108,13 @@ def route_of(request: Any) -> str | None:
     return None if match is None else match.route
 
 
-def log(event: Event, operation: Operation, error: BaseException | None, *, route: str | None = None) -> None:
+def log(
+    event: Event, operation: Operation, error: BaseException | None, *, route: str | None = None
+) -> None:
     """Write one structured record. The key is shortened; everything in the record was validated.
 
-    The message itself names the method, the route (without one: the path, or the function), the key's hash, and what the
-    store's driver said. An ERROR has its traceback.
+    The message itself names the method, the route (without one: the path, or the function), the
+    key's hash, and what the store's driver said. An ERROR has its traceback.
     """
     ticket, cause = operation.ticket, _cause(error)
     where = ticket.path if route is None else route
@@ -111,11 +133,19 @@ def log(event: Event, operation: Operation, error: BaseException | None, *, rout
     }
     facts = (ticket.method, where, short_id(operation), *((cause,) if cause else ()))
     traceback = error if event.level >= logging.ERROR else None
-    _write(event.level, f"{event.sentence} %s %s, key %s" + (": %s" if cause else ""), extra, *facts, error=traceback)
+    _write(
+        event.level,
+        f"{event.sentence} %s %s, key %s" + (": %s" if cause else ""),
+        extra,
+        *facts,
+        error=traceback,
+    )
 
 
 def _cause(error: BaseException | None) -> str | None:
-    """Return the class and the first line of the error behind ours, and what to type; `None`: there is none."""
+    """Return the class and the first line of the error behind ours, and what to type; `None`: there
+    is none.
+    """
     cause = error
     while cause is not None and cause.__cause__ is not None:
         cause = cause.__cause__
@@ -131,28 +161,48 @@ def notify_unguarded(request: Any, reason: str, why: str, level: int, key: str |
     signal = EVENTS["unguarded"]
     log_request(signal, level, request, reason, why, key)
     if signal.receivers:
-        signal.send_robust(sender=Operation, operation=None, request=request, error=None, reason=reason)
+        signal.send_robust(
+            sender=Operation, operation=None, request=request, error=None, reason=reason
+        )
 
 
-async def anotify_unguarded(request: Any, reason: str, why: str, level: int, key: str | None) -> None:
+async def anotify_unguarded(
+    request: Any, reason: str, why: str, level: int, key: str | None
+) -> None:
     """See notify_unguarded()."""
     signal = EVENTS["unguarded"]
     log_request(signal, level, request, reason, why, key)
     if signal.receivers:
-        await signal.asend_robust(sender=Operation, operation=None, request=request, error=None, reason=reason)
+        await signal.asend_robust(
+            sender=Operation, operation=None, request=request, error=None, reason=reason
+        )
 
 
 def log_request(  # noqa: PLR0917 - ours alone
-    event: Event, level: int, request: Any, reason: str, why: str, key: str | None, error: BaseException | None = None
+    event: Event,
+    level: int,
+    request: Any,
+    reason: str,
+    why: str,
+    key: str | None,
+    error: BaseException | None = None,
 ) -> None:
     """Write one structured record about a request without an operation."""
     if logger.isEnabledFor(level):
         method, path = str(request.method), escape_uri_path(request.path)
-        extra = {"event": event.name, "key": shortened(key or ""), "method": method, "path": path, "reason": reason}
+        extra = {
+            "event": event.name,
+            "key": shortened(key or ""),
+            "method": method,
+            "path": path,
+            "reason": reason,
+        }
         _write(level, event.sentence, extra, method, path, why, error=error)
 
 
-def _write(level: int, sentence: str, facts: dict[str, Any], *args: str, error: BaseException | None = None) -> None:
+def _write(
+    level: int, sentence: str, facts: dict[str, Any], *args: str, error: BaseException | None = None
+) -> None:
     try:
         logger.log(level, sentence, *args, extra={"idempotency": facts}, exc_info=error)
     except Exception:  # noqa: BLE001 - a filter's: logging catches only handlers' errors, which it prints like this

@@ -1,4 +1,7 @@
-"""What became of a request or a call, as metrics count it: one word, counted once. A problem says its own."""
+"""What became of a request or a call, as metrics count it: one word, counted once.
+
+A problem says its own.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ from ..core.rules import Execute, Replay, Verdict
 from ..engine.operation import Operation
 from .meters import WAIT, Facts, Source, meters
 
-EXECUTED: Final = "executed"  # the work runs, for the first time or after a failure that left the key free
+EXECUTED: Final = (
+    "executed"  # the work runs, for the first time or after a failure that left the key free
+)
 RESUMED: Final = "resumed"  # the work runs on: a durable execution resumes it
 TAKEN_OVER: Final = "taken_over"  # the work runs again: an earlier owner did not finish
 REPLAYED: Final = "replayed"  # the stored response was returned
@@ -18,7 +23,9 @@ RUNNING: Final = "running"  # another request with this key is running
 CONTENDED: Final = "contended"  # other transactions were in its way, so it was refused
 MISMATCH: Final = "mismatch"  # the key was used for a different request
 MISSING: Final = "missing"  # no key where one is required
-INVALID: Final = "invalid"  # a key that cannot be one: malformed, dated ahead, on a method without support
+INVALID: Final = (
+    "invalid"  # a key that cannot be one: malformed, dated ahead, on a method without support
+)
 LATE: Final = "late"  # the key is older than its record would be
 HELD: Final = "held"  # a person decides what happens to this key
 NOT_STORED: Final = "not_stored"  # it ran before, and its response was not stored
@@ -33,8 +40,32 @@ OBSERVED: Final = "observed"  # it runs without a guard, whose mode is "observe"
 UNKEYED: Final = "unkeyed"  # it has no key, needs none, and runs
 
 OUTCOMES: Final = (
-    *(EXECUTED, RESUMED, TAKEN_OVER, REPLAYED, WAITED, RUNNING, MISMATCH, MISSING, INVALID, LATE, HELD, NOT_STORED),
-    *(CONTENDED, FLOODED, SUSPECTED, REFUSED, UNREADABLE, STORE_ERROR, DEGRADED, UNGUARDED, OBSERVED, UNKEYED),
+    *(
+        EXECUTED,
+        RESUMED,
+        TAKEN_OVER,
+        REPLAYED,
+        WAITED,
+        RUNNING,
+        MISMATCH,
+        MISSING,
+        INVALID,
+        LATE,
+        HELD,
+        NOT_STORED,
+    ),
+    *(
+        CONTENDED,
+        FLOODED,
+        SUSPECTED,
+        REFUSED,
+        UNREADABLE,
+        STORE_ERROR,
+        DEGRADED,
+        UNGUARDED,
+        OBSERVED,
+        UNKEYED,
+    ),
 )
 
 #: Characters of `short_id()`: 48 bits, so that two keys of one log are not confused.
@@ -42,7 +73,9 @@ ID_LENGTH = 12
 
 
 def short_id(operation: Operation) -> str:
-    """Return the beginning of the record's id: a hash of scope and key, by which the admin finds the record."""
+    """Return the beginning of the record's id: a hash of scope and key, by which the admin finds
+    the record.
+    """
     return operation.ticket.id.hex[:ID_LENGTH]
 
 
@@ -52,12 +85,16 @@ def facts_of(operation: Operation) -> Facts:
     return Facts(
         key_hash=short_id(operation),
         attempt=operation.attempt,
-        first_trace=trace_of(operation.record.outcome) if replayed and operation.record is not None else "",
+        first_trace=trace_of(operation.record.outcome)
+        if replayed and operation.record is not None
+        else "",
     )
 
 
 def outcome_of_verdict(verdict: Verdict, operation: Operation) -> str | None:
-    """Return the outcome of a verdict by which the work runs, or its response is returned; `None`: of any other."""
+    """Return the outcome of a verdict by which the work runs, or its response is returned; `None`:
+    of any other.
+    """
     match verdict:
         case Execute(takeover=takeover, resumed=resumed):
             return TAKEN_OVER if takeover else RESUMED if resumed else EXECUTED
@@ -74,7 +111,9 @@ def count(source: Source, outcome: str, operation: Operation | None) -> None:
 
 
 def traced(outcome: Outcome) -> Outcome:
-    """Return an outcome with the trace context of the running request, if a meter knows one: a replay's span links to it."""
+    """Return an outcome with the trace context of the running request, if a meter knows one: a
+    replay's span links to it.
+    """
     if not meters.active or not (trace := meters.current_trace()):
         return outcome
     return outcome._replace(headers=(*outcome.headers, (TRACE, trace)))
@@ -82,4 +121,8 @@ def traced(outcome: Outcome) -> Outcome:
 
 def trace_of(outcome: Outcome | None) -> str:
     """Return the trace context that is remembered with an outcome, or ""."""
-    return "" if outcome is None else next((value for name, value in outcome.headers if name == TRACE), "")
+    return (
+        ""
+        if outcome is None
+        else next((value for name, value in outcome.headers if name == TRACE), "")
+    )

@@ -1,6 +1,9 @@
-"""Where the audit trail is attached. Without the setting AUDIT, nothing is imported and nothing is written.
+"""Where the audit trail is attached.
 
-Code that has something to write asks `trail.active` first, so that a project without an audit pays for one attribute.
+Without the setting AUDIT, nothing is imported and nothing is written.
+
+Code that has something to write asks `trail.active` first, so that a project without an audit pays
+for one attribute.
 """
 
 from __future__ import annotations
@@ -13,13 +16,16 @@ from ..errors import ConfigurationError
 
 #: What `refer()` raises without a trail.
 NOT_INSTALLED = (
-    'refer() writes to the audit trail, which is off. Add "django_idempotency.contrib.audit" to INSTALLED_APPS and '
+    "refer() writes to the audit trail, which is off. Add "
+    '"django_idempotency.contrib.audit" to INSTALLED_APPS and '
     '"AUDIT": True to settings.IDEMPOTENCY, and type: manage.py migrate.'
 )
 
 
 class Trail:
-    """Receives what happens to a key. `django_idempotency.contrib.audit` has the one that is shipped."""
+    """Receives what happens to a key. `django_idempotency.contrib.audit` has the one that is
+    shipped.
+    """
 
     def event(self, event: str, operation: Operation, request: Any) -> None:
         """Write an event that has happened. Never raises."""
@@ -37,7 +43,10 @@ class Trail:
         """Write what an operator did to a record, as it was before. Never raises."""
 
     def refer(self, operation: Operation, kind: str, value: Any) -> None:
-        """Tie a business id to the key of an operation. Raises `ValueError` for one that cannot be kept."""
+        """Tie a business id to the key of an operation.
+
+        Raises `ValueError` for one that cannot be kept.
+        """
 
 
 class Seam:

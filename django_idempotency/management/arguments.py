@@ -29,15 +29,23 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def add_record(parser: Any, **of_scope: Any) -> None:
-    """Add what names one record, which `sought()` reads. `of_scope` is what else is said of the first argument."""
+    """Add what names one record, which `sought()` reads.
+
+    `of_scope` is what else is said of the first argument.
+    """
     parser.add_argument(
         "scope",
-        help='Whose key it is, exactly, such as "user:auth.user:7"; or alone the operation_ref of a problem document, the '
+        help='Whose key it is, exactly, such as "user:auth.user:7"; or alone the operation_ref '
+        "of a problem document, the "
         "key_hash of a log line, or a record's id.",
         **of_scope,
     )
-    parser.add_argument("key", nargs="?", help="The key, exactly, without the quotes of its header.")
-    parser.add_argument("--realm", metavar="NAME", help="The realm of the scope, if the scope does not name it.")
+    parser.add_argument(
+        "key", nargs="?", help="The key, exactly, without the quotes of its header."
+    )
+    parser.add_argument(
+        "--realm", metavar="NAME", help="The realm of the scope, if the scope does not name it."
+    )
 
 
 def add_store(parser: Any) -> None:
@@ -62,7 +70,9 @@ def duration(text: str) -> float:
     try:
         return not_negative(number) * _UNITS[unit]
     except ArgumentTypeError as error:
-        raise ArgumentTypeError(f"{text!r} is not a span of time, such as 90s, 5m, 2h or 1d.") from error
+        raise ArgumentTypeError(
+            f"{text!r} is not a span of time, such as 90s, 5m, 2h or 1d."
+        ) from error
 
 
 def _number(kind: Any, text: str, *, least: int, most: int, words: str) -> float:
@@ -76,7 +86,7 @@ def _number(kind: Any, text: str, *, least: int, most: int, words: str) -> float
     return float(value) if kind is float else int(value)
 
 
-# ----------------------------------------------------------------------------------------------------------- a record
+# ----------------------------------------------------------------------------------------- a record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,30 +114,44 @@ class Sought:
         store, alias = innermost(self.store), self.alias
         if store.in_process:
             return CommandError(
-                f"The store {alias!r} is a {type(store).__name__}: its records are in the memory of the server process."
+                f"The store {alias!r} is a {type(store).__name__}: its records are in the "
+                "memory of the server process."
             )
         if not self.key:
             return CommandError(
-                f"The store {alias!r} has no such record: it has expired and been deleted, or is in another store."
+                f"The store {alias!r} has no such record: it has expired and been deleted, "
+                "or is in another store."
             )
         others = [other for other in conf.get("STORES") if other != alias]
-        elsewhere = f", or be in another store: type --store and one of {', '.join(others)}" if others else ""
+        elsewhere = (
+            f", or be in another store: type --store and one of {', '.join(others)}"
+            if others
+            else ""
+        )
         user = settings.AUTH_USER_MODEL.lower()
         return CommandError(
-            f"The store {alias!r} has no record of the scope {self.scope!r} and the key {self.key!r}.\n"
-            "Both must be exact, and the key is without the quotes of its header. A scope is one of\n"
+            f"The store {alias!r} has no record of the scope {self.scope!r} and the key "
+            f"{self.key!r}.\n"
+            "Both must be exact, and the key is without the quotes of its header. A scope "
+            "is one of\n"
             f"  user:<app.model>:<pk>  of a user, such as user:{user}:7\n"
-            "  scope:<name>           where a policy's scope function returned that name, which may be stored as its hash\n"
-            "  call:<name>            of a guarded function: its key_prefix, or its module and qualified name\n"
+            "  scope:<name>           where a policy's scope function returned that name, "
+            "which may be stored as its hash\n"
+            "  call:<name>            of a guarded function: its key_prefix, or its module "
+            "and qualified name\n"
             f'  {ANONYMOUS:<21}  where a policy says anonymous="shared"\n'
-            "with realm:<name>/ before it, or --realm <name>, where a realm is set, and with database:<alias>/ before the\n"
+            "with realm:<name>/ before it, or --realm <name>, where a realm is set, and "
+            "with database:<alias>/ before the\n"
             "user: of a database other than the default one.\n"
             f"The record may also have expired and been deleted{elsewhere}."
         )
 
 
 def sought(alias: str, scope: str, key: str | None, *, realm: str | None) -> Sought:
-    """Return the record that is meant. A `scope` alone is an operation_ref, a key_hash or an id. Raises `CommandError`."""
+    """Return the record that is meant.
+
+    A `scope` alone is an operation_ref, a key_hash or an id. Raises `CommandError`.
+    """
     store = stores.outermost(stores[alias])
     ids = {_referred(store, scope): ""} if key is None else _spelled(scope, key, realm=realm)
     found = next((name for name in ids if len(ids) > 1 and _exists(store, name)), next(iter(ids)))
@@ -147,7 +171,9 @@ def _spelled(typed: str, key: str, *, realm: str | None) -> dict[UUID, str]:
     try:
         return {record_id(scope, key): scope for scope in scopes}
     except UnicodeEncodeError as error:
-        raise CommandError(f"The key {key!r} is not UTF-8, and no record has such a key.") from error
+        raise CommandError(
+            f"The key {key!r} is not UTF-8, and no record has such a key."
+        ) from error
 
 
 def _referred(store: BaseStore, ref: str) -> UUID:
@@ -159,26 +185,36 @@ def _referred(store: BaseStore, ref: str) -> UUID:
     digits = beginning(ref)
     if not digits:
         raise CommandError(
-            f"{ref!r} is not an operation_ref that a secret of this project has signed. Type one, or a key_hash of the log, or "
+            f"{ref!r} is not an operation_ref that a secret of this project has signed. "
+            "Type one, or a key_hash of the log, or "
             "a scope and a key."
         )
     ids = _begun(store, digits)
     if len(ids) > 1:
         raise CommandError(
-            f"Several records have ids that begin with {ref}: {', '.join(map(str, ids))}. Type one of them."
+            f"Several records have ids that begin with {ref}: {', '.join(map(str, ids))}. "
+            "Type one of them."
         )
     if not ids:
         raise CommandError(
-            f"No record has an id that begins with {ref}: it has expired and been deleted, or is in another store."
+            f"No record has an id that begins with {ref}: it has expired and been deleted, "
+            "or is in another store."
         )
     return ids[0]
 
 
 def _begun(store: BaseStore, digits: str) -> list[UUID]:
-    """Return the ids that begin so: by the primary key of a database where that can tell, else all records are read."""
+    """Return the ids that begin so: by the primary key of a database where that can tell, else all
+    records are read.
+    """
     if (using := store.rows_in) is not None:
         rows = by_primary_key(IdempotencyRecord.objects.using(using), digits)
         if rows is not None:
             return list(rows.values_list("pk", flat=True)[:3])
     batches = store.scan()
-    return [record.id for batch in batches for record in batch.records if record.id.hex.startswith(digits)]
+    return [
+        record.id
+        for batch in batches
+        for record in batch.records
+        if record.id.hex.startswith(digits)
+    ]

@@ -22,7 +22,8 @@ from .arguments import add_store, positive
 PACE = 5.0
 #: Tries of a change that loses a race.
 TRIES = 5
-#: Changes that lose all their tries, one after the other, until no more are begun: then it is no matter of one record.
+#: Changes that lose all their tries, one after the other, until no more are begun: then it is no
+#: matter of one record.
 MOST_LOST = 5
 T = TypeVar("T")
 
@@ -46,7 +47,10 @@ class ProgressCommand(BaseCommand):
         raise NotImplementedError
 
     def on_terminal(self) -> str:
-        """Say it on a terminal, over what was said before. Clear that first if this may be shorter."""
+        """Say it on a terminal, over what was said before.
+
+        Clear that first if this may be shorter.
+        """
         return f"\033[K{self.so_far()}"
 
     def per_second(self, count: int) -> str:
@@ -60,7 +64,9 @@ class ProgressCommand(BaseCommand):
         return self.verbosity > 1
 
     def progress(self) -> None:
-        """Show progress: on a terminal one line, overwritten; elsewhere one every few seconds, at --verbosity 2."""
+        """Show progress: on a terminal one line, overwritten; elsewhere one every few seconds, at
+        --verbosity 2.
+        """
         now = time.monotonic()
         if self.verbosity > 0 and self.stderr.isatty():
             self._shown = True
@@ -85,7 +91,8 @@ class ProgressCommand(BaseCommand):
 class StoreCommand(ProgressCommand):
     """A command on a store, and on what apps keep beside it."""
 
-    #: It is needed most when something is wrong, perhaps with a route that has nothing to do with it.
+    #: It is needed most when something is wrong, perhaps with a route that has nothing to do with
+    #: it.
     requires_system_checks: Any = ()
     alias: str
     store: BaseStore
@@ -113,7 +120,9 @@ class StoreCommand(ProgressCommand):
         return ""
 
     def patiently(self, act: Callable[[], T]) -> T:
-        """Call it again if it loses a race (a deadlock, a lock of SQLite), each time after a longer pause."""
+        """Call it again if it loses a race (a deadlock, a lock of SQLite), each time after a longer
+        pause.
+        """
         for attempt in range(1, TRIES):
             try:
                 return act()
@@ -122,7 +131,9 @@ class StoreCommand(ProgressCommand):
         return act()
 
     def patiently_or(self, left: T, act: Callable[[], T]) -> T:
-        """Call it as `patiently()` does. Return `left` for one that loses each race: the others are not concerned.
+        """Call it as `patiently()` does.
+
+        Return `left` for one that loses each race: the others are not concerned.
 
         Raises `LostRace` if several do so in a row.
         """
@@ -138,7 +149,9 @@ class StoreCommand(ProgressCommand):
 
     @contextmanager
     def going_on(self) -> Iterator[None]:
-        """Note what goes wrong with one part, and go on with the others; `require_all()` raises it."""
+        """Note what goes wrong with one part, and go on with the others; `require_all()` raises
+        it.
+        """
         try:
             with self.explained():
                 yield
@@ -154,23 +167,31 @@ class StoreCommand(ProgressCommand):
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Turn what the store raises, and an interruption, into an error that says so, and how far it came."""
+        """Turn what the store raises, and an interruption, into an error that says so, and how far
+        it came.
+        """
         try:
             yield
         except MISCONFIGURED as error:
             raise CommandError(advice(error, self.alias, conf.get("STORES"))) from error
         except (StoreUnavailable, OutcomeUnknown) as error:
-            raise CommandError(f"The store {self.alias!r} did not respond: {reason(error)}{self.changed()}") from error
+            raise CommandError(
+                f"The store {self.alias!r} did not respond: {reason(error)}{self.changed()}"
+            ) from error
         except LostRace as error:
             self.end_progress()
-            raise CommandError(f"Lost the race for a {self.unit} {TRIES} times in a row.{self.changed()}") from error
+            raise CommandError(
+                f"Lost the race for a {self.unit} {TRIES} times in a row.{self.changed()}"
+            ) from error
         except KeyboardInterrupt:
             self.end_progress()
             raise CommandError(f"Interrupted. {self.so_far()}", returncode=130) from None
 
     @contextmanager
     def table_explained(self, sentence: str) -> Iterator[None]:
-        """Turn what a table raises into an error that begins with a sentence, and says how far it came."""
+        """Turn what a table raises into an error that begins with a sentence, and says how far it
+        came.
+        """
         try:
             yield
         except DatabaseError as error:
@@ -186,7 +207,11 @@ class ScanningCommand(StoreCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         add_store(parser)
         parser.add_argument(
-            "--batch-size", type=positive, default=1000, metavar="ROWS", help="How many are read at a time: 1000."
+            "--batch-size",
+            type=positive,
+            default=1000,
+            metavar="ROWS",
+            help="How many are read at a time: 1000.",
         )
 
     def records(self, size: int) -> Iterator[Record]:

@@ -21,7 +21,9 @@ def write_whole(path: Path, text: str, *, mode: int = 0o600) -> None:
     try:
         if path.exists() and not path.is_file():
             raise CommandError(f"{path} is not a file.")
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8", newline="") as new:
+        with tempfile.NamedTemporaryFile(
+            "w", dir=path.parent, delete=False, encoding="utf-8", newline=""
+        ) as new:
             made = Path(new.name)
             new.write(text)
         made.chmod(mode)

@@ -14,11 +14,18 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="IdempotencyRecord",
             fields=[
-                ("id", models.UUIDField(editable=False, primary_key=True, serialize=False, verbose_name="id")),
+                (
+                    "id",
+                    models.UUIDField(
+                        editable=False, primary_key=True, serialize=False, verbose_name="id"
+                    ),
+                ),
                 (
                     "scope",
                     models.CharField(
-                        help_text="The principal that the key belongs to.", max_length=255, verbose_name="scope"
+                        help_text="The principal that the key belongs to.",
+                        max_length=255,
+                        verbose_name="scope",
                     ),
                 ),
                 ("key", models.CharField(max_length=255, verbose_name="key")),
@@ -27,27 +34,44 @@ class Migration(migrations.Migration):
                 (
                     "guarantee",
                     models.CharField(
-                        choices=[("atomic", "atomic"), ("lease", "lease")], max_length=8, verbose_name="guarantee"
+                        choices=[("atomic", "atomic"), ("lease", "lease")],
+                        max_length=8,
+                        verbose_name="guarantee",
                     ),
                 ),
                 ("digest", models.BinaryField(max_length=32, verbose_name="request digest")),
                 (
                     "status",
                     models.SmallIntegerField(
-                        choices=[(0, "free"), (1, "running"), (2, "completed")], verbose_name="status"
+                        choices=[(0, "free"), (1, "running"), (2, "completed")],
+                        verbose_name="status",
                     ),
                 ),
                 ("owner", models.UUIDField(verbose_name="owner token")),
                 ("operation", models.UUIDField(verbose_name="operation")),
                 ("attempt", models.PositiveIntegerField(verbose_name="attempt")),
-                ("lease_until", django_idempotency.models.InstantField(verbose_name="leased until")),
+                (
+                    "lease_until",
+                    django_idempotency.models.InstantField(verbose_name="leased until"),
+                ),
                 ("created_at", django_idempotency.models.InstantField(verbose_name="created")),
-                ("completed_at", django_idempotency.models.InstantField(null=True, verbose_name="completed")),
+                (
+                    "completed_at",
+                    django_idempotency.models.InstantField(null=True, verbose_name="completed"),
+                ),
                 ("expires_at", django_idempotency.models.InstantField(verbose_name="expires")),
-                ("purge_at", django_idempotency.models.InstantField(db_index=True, verbose_name="kept until")),
+                (
+                    "purge_at",
+                    django_idempotency.models.InstantField(
+                        db_index=True, verbose_name="kept until"
+                    ),
+                ),
                 ("secret_id", models.CharField(max_length=8, verbose_name="derive-secret id")),
                 ("request_id", models.CharField(max_length=128, verbose_name="request id")),
-                ("response_status", models.SmallIntegerField(null=True, verbose_name="response status")),
+                (
+                    "response_status",
+                    models.SmallIntegerField(null=True, verbose_name="response status"),
+                ),
                 ("response_headers", models.TextField(verbose_name="response headers")),
                 ("response_body", models.BinaryField(null=True, verbose_name="response body")),
             ],
@@ -67,12 +91,25 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="RepeatCount",
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
                 ("record_id", models.UUIDField(db_index=True, verbose_name="record")),
                 ("replays", models.PositiveIntegerField(verbose_name="replays")),
-                ("mismatches", models.PositiveIntegerField(verbose_name="refused as another request")),
+                (
+                    "mismatches",
+                    models.PositiveIntegerField(verbose_name="refused as another request"),
+                ),
                 ("last_seen", django_idempotency.models.InstantField(verbose_name="last seen")),
-                ("purge_at", django_idempotency.models.InstantField(db_index=True, verbose_name="kept until")),
+                (
+                    "purge_at",
+                    django_idempotency.models.InstantField(
+                        db_index=True, verbose_name="kept until"
+                    ),
+                ),
             ],
             options={
                 "verbose_name": "repeats",

@@ -1,9 +1,11 @@
-"""The guard of a DRF view: where DRF calls the handler, behind authentication, permissions and throttles.
+"""The guard of a DRF view: where DRF calls the handler, behind authentication, permissions and
+throttles.
 
-The URLconf's callback of a guarded view opens the transactions of ATOMIC_REQUESTS in place of Django. A request runs in them
-from before the view exists until its response is rendered, with a key and without. If it turns out to be guarded, the guard
-takes over the one of its record: what a permission has locked stays locked, and what authentication has written is rolled
-back with the work.
+The URLconf's callback of a guarded view opens the transactions of ATOMIC_REQUESTS in place of
+Django. A request runs in them from before the view exists until its response is rendered, with a
+key and without. If it turns out to be guarded, the guard takes over the one of its record: what a
+permission has locked stays locked, and what authentication has written is rolled back with the
+work.
 """
 
 from __future__ import annotations
@@ -61,21 +63,24 @@ Run = Callable[[], HttpResponseBase]
 
 
 class IdempotentViewMixin(Base):
-    # Makes the unsafe methods of an APIView or ViewSet safe to retry. Put it before them in the bases.
+    # Makes the unsafe methods of an APIView or ViewSet safe to retry. Put it before them in the
+    # bases.
     #
-    # The guard opens when DRF calls the handler, so a replay repeats authentication, permissions and throttles, and it
-    # closes around the rendered response, so that an exception which DRF turns into a response ends as that response.
+    # The guard opens when DRF calls the handler, so a replay repeats authentication, permissions
+    # and throttles, and it closes around the rendered response, so that an exception which DRF
+    # turns into a response ends as that response.
     #
     # Not a docstring: schema generators would show it as the description of a view that has none.
 
-    #: The policy of every action without one: `@action(idempotency=Policy(…))`; or override `get_idempotency_policy()`.
+    #: The policy of every action without one: `@action(idempotency=Policy(…))`; or override
+    #: `get_idempotency_policy()`.
     idempotency: Policy = Policy()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Compile the expressions of the class's policy.
 
-        Raises `ValueError` for an invalid one, and `ImproperlyConfigured` for a class whose requests would pass the guard
-        by, or whose policy nobody reads.
+        Raises `ValueError` for an invalid one, and `ImproperlyConfigured` for a class whose
+        requests would pass the guard by, or whose policy nobody reads.
         """
         require_installed()
         super().__init_subclass__(**kwargs)
@@ -86,11 +91,16 @@ class IdempotentViewMixin(Base):
 
     @classmethod
     def as_view(cls, *args: Any, **kwargs: Any) -> Any:
-        """Return the view. It opens ATOMIC_REQUESTS itself, so that a guard may take a transaction over."""
+        """Return the view.
+
+        It opens ATOMIC_REQUESTS itself, so that a guard may take a transaction over.
+        """
         return guarded_view(super().as_view(*args, **kwargs), view_terms_of(cls, kwargs))
 
     def get_idempotency_policy(self) -> Policy:
-        """Return the policy of this request; `self.action`, `self.request` and `self.kwargs` are set."""
+        """Return the policy of this request; `self.action`, `self.request` and `self.kwargs` are
+        set.
+        """
         return self.idempotency
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -98,7 +108,9 @@ class IdempotentViewMixin(Base):
         terms = view_terms_of(type(self), vars(self))
         if is_keyless(request, terms):
             return super().dispatch(request, *args, **kwargs)
-        return dispatch(self, request, terms, functools.partial(super().dispatch, request, *args, **kwargs))
+        return dispatch(
+            self, request, terms, functools.partial(super().dispatch, request, *args, **kwargs)
+        )
 
 
 def passes_the_guard_by(cls: type[Any]) -> str:
@@ -111,11 +123,13 @@ def passes_the_guard_by(cls: type[Any]) -> str:
                 continue
             if base is cls or issubclass(base, IdempotentViewMixin):
                 return (
-                    f"{base.__name__}.{name}() does not call super().{name}(), which guards its requests. Call it there, or "
+                    f"{base.__name__}.{name}() does not call super().{name}(), which "
+                    "guards its requests. Call it there, or "
                     f"take IdempotentViewMixin out of the bases of {base.__name__}."
                 )
             return (
-                f"{cls.__name__} has IdempotentViewMixin after {base.__name__} in its bases, where it guards nothing: "
+                f"{cls.__name__} has IdempotentViewMixin after {base.__name__} in its "
+                "bases, where it guards nothing: "
                 f"{base.__name__}.{name}() does not call super().{name}(). Put the mixin first: "
                 f"class {cls.__name__}(IdempotentViewMixin, …)."
             )
@@ -123,7 +137,8 @@ def passes_the_guard_by(cls: type[Any]) -> str:
 
 
 def has_an_unread_policy(cls: type[Any]) -> str:
-    """Say which attribute of a class is a policy that nobody reads, and what to type; "" if each is read.
+    """Say which attribute of a class is a policy that nobody reads, and what to type; "" if each is
+    read.
 
     What `get_idempotency_policy()` and each `@action` read is not known by name.
     """
@@ -131,19 +146,25 @@ def has_an_unread_policy(cls: type[Any]) -> str:
         return ""
     read = {id(cls.idempotency)}
     read |= {
-        id(getattr(each, "kwargs", {}).get("idempotency")) for each in vars(cls).values() if inspect.isfunction(each)
+        id(getattr(each, "kwargs", {}).get("idempotency"))
+        for each in vars(cls).values()
+        if inspect.isfunction(each)
     }
     for name, value in vars(cls).items():
         if isinstance(value, Policy) and id(value) not in read:
             return (
-                f"{cls.__name__}.{name} is a Policy that nobody reads, so it guards nothing. Type idempotency = Policy(…); or, "
+                f"{cls.__name__}.{name} is a Policy that nobody reads, so it guards "
+                "nothing. Type idempotency = Policy(…); or, "
                 "for a policy that several classes share, name it outside of the class."
             )
     return ""
 
 
 def view_terms_of(cls: type[Any], given: Mapping[str, Any]) -> ViewTerms:
-    """Return the terms of a class that has the mixin's attributes. `given` may have one of its own, as an `@action` has."""
+    """Return the terms of a class that has the mixin's attributes.
+
+    `given` may have one of its own, as an `@action` has.
+    """
     decides = cls.get_idempotency_policy is not IdempotentViewMixin.get_idempotency_policy
     policy = given.get("idempotency", cls.idempotency)
     fixed = None if decides or not isinstance(policy, Policy) else policy
@@ -151,15 +172,18 @@ def view_terms_of(cls: type[Any], given: Mapping[str, Any]) -> ViewTerms:
 
 
 def guarded_view(view: Callable[..., Any], terms: ViewTerms) -> Any:
-    """Return the callback of a view that guards itself. Django itself refuses ATOMIC_REQUESTS for an async one."""
+    """Return the callback of a view that guards itself.
+
+    Django itself refuses ATOMIC_REQUESTS for an async one.
+    """
     return view if iscoroutinefunction(view) else GuardedView(view, terms)
 
 
 class GuardedView:
     """A view, as `as_view()` returns it, with the attributes that the project has set on it.
 
-    That it opens the transactions itself is kept in a slot, so no decorator copies it: around a decorator Django opens
-    them, as without us, and nothing is left to open here.
+    That it opens the transactions itself is kept in a slot, so no decorator copies it: around a
+    decorator Django opens them, as without us, and nothing is left to open here.
     """
 
     __slots__ = ("__dict__", "__weakref__", NON_ATOMIC, "_terms", "_view")
@@ -173,8 +197,12 @@ class GuardedView:
 
     def __call__(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Run the view."""
-        # What Django has called may be a proxy of this, such as a tracer's. By our set it has left the transactions to us.
-        called, ours = getattr(getattr(request, "resolver_match", None), "func", None), getattr(self, NON_ATOMIC)
+        # What Django has called may be a proxy of this, such as a tracer's. By our set it has left
+        # the transactions to us.
+        called, ours = (
+            getattr(getattr(request, "resolver_match", None), "func", None),
+            getattr(self, NON_ATOMIC),
+        )
         non_atomic = set(ours) if getattr(called, NON_ATOMIC, ()) is ours else ALL_ALIASES
         if is_keyless(request, self._terms):
             with atomic_requests(non_atomic, noted=False):
@@ -189,14 +217,18 @@ class GuardedView:
 
 
 def is_keyless(request: HttpRequest, terms: ViewTerms) -> bool:
-    """Is it known, before the view decides, that a request has no key and needs none? Then nothing happens to it.
+    """Is it known, before the view decides, that a request has no key and needs none?
+
+    Then nothing happens to it.
 
     One that is counted, or of which something is noted, comes as far as the handler.
     """
     handle = getattr(request, "idempotency", None)
     if getattr(handle, "_exchange", None) is not None:
         return False
-    if request.method not in SAFE_METHODS and (terms.fixed is None or asking(terms.fixed, request) is not None):
+    if request.method not in SAFE_METHODS and (
+        terms.fixed is None or asking(terms.fixed, request) is not None
+    ):
         return False
     if handle is None:
         request.idempotency = without_key()  # type: ignore[attr-defined]
@@ -213,12 +245,16 @@ class ViewTerms:
     strict: bool = True
 
     def policy_of(self, view: Any) -> Policy:
-        """Return the policy of a view that is about to call its handler. Raises `ConfigurationError` for what is not one."""
+        """Return the policy of a view that is about to call its handler.
+
+        Raises `ConfigurationError` for what is not one.
+        """
         policy = self.fixed or view.get_idempotency_policy()
         if isinstance(policy, Policy):
             return policy
         raise ConfigurationError(
-            f"The idempotency policy of {type(view).__name__} is a value of type {type(policy).__name__}. "
+            f"The idempotency policy of {type(view).__name__} is a value of type "
+            f"{type(policy).__name__}. "
             "Type idempotency = Policy(required=True, …) in the class."
         )
 
@@ -227,7 +263,7 @@ class ViewTerms:
         return plan_of(ANY_POLICY if self.fixed is None else self.fixed).carries_key(request.META)
 
 
-# ---------------------------------------------------------------------------------------------- the way of a request
+# ----------------------------------------------------------------------------- the way of a request
 
 
 @dataclass(slots=True, eq=False)
@@ -251,7 +287,10 @@ class ViewEntry:
     outer: Any = None
 
     def close(self) -> None:
-        """Leave nothing behind, wherever an interrupt has cut the request. After its end it does nothing."""
+        """Leave nothing behind, wherever an interrupt has cut the request.
+
+        After its end it does nothing.
+        """
         try:
             if self.begun is not None:
                 self.begun.close()
@@ -264,26 +303,44 @@ class ViewEntry:
                 self.exchange.entry = self.outer
 
     def respond_to(self, problem: Problem) -> HttpResponseBase:
-        """Return the response to a problem: from the project's exception handler, or a problem document."""
+        """Return the response to a problem: from the project's exception handler, or a problem
+        document.
+        """
         own = problems.has_own_handler(self.view)
-        response = handled(self.view, problem) if own else problem_response(problem, self.view.request._request)
+        response = (
+            handled(self.view, problem)
+            if own
+            else problem_response(problem, self.view.request._request)
+        )
         render(response)
         return response
 
 
 def finished(view: Any, response: Any) -> HttpResponseBase:
-    """Return a response as the view's own `dispatch()` would finish it: one of REST framework gets its renderer."""
-    return cast("HttpResponseBase", view.finalize_response(view.request, response, *view.args, **view.kwargs))
+    """Return a response as the view's own `dispatch()` would finish it: one of REST framework gets
+    its renderer.
+    """
+    return cast(
+        "HttpResponseBase",
+        view.finalize_response(view.request, response, *view.args, **view.kwargs),
+    )
 
 
 def handled(view: Any, problem: Problem) -> HttpResponseBase:
-    """Return what the project's own exception handler responds to a problem. It is not rendered yet."""
+    """Return what the project's own exception handler responds to a problem.
+
+    It is not rendered yet.
+    """
     http = view.request._request
     note_problem(http, problem)
-    return headed(finished(view, view.handle_exception(IdempotencyException(problem, http))), problem, http)
+    return headed(
+        finished(view, view.handle_exception(IdempotencyException(problem, http))), problem, http
+    )
 
 
-def judge(request: HttpRequest, response: HttpResponseBase, terms: ViewTerms, *, reached: bool) -> None:
+def judge(
+    request: HttpRequest, response: HttpResponseBase, terms: ViewTerms, *, reached: bool
+) -> None:
     """Note the status of a keyed request whose handler was never called."""
     if not reached and terms.carries_key(request) and call_on(request) is None:
         note_unreached(request, response)
@@ -297,7 +354,8 @@ def headed(response: HttpResponseBase, problem: Problem, request: HttpRequest) -
 
 
 def enter(request: HttpRequest, run: Run, entry: ViewEntry) -> HttpResponseBase:
-    """Run a view as Django would under ATOMIC_REQUESTS, and settle the call if its guard has opened one.
+    """Run a view as Django would under ATOMIC_REQUESTS, and settle the call if its guard has opened
+    one.
 
     Who calls this closes the entry where anything leaves it, such as a time limit.
     """
@@ -307,7 +365,10 @@ def enter(request: HttpRequest, run: Run, entry: ViewEntry) -> HttpResponseBase:
     exchange.entry = entry
     try:
         with atomic_requests(entry.non_atomic) as entry.opened:
-            entry.depths = {each.alias: len(each.atomic_blocks) for each in connections.all(initialized_only=True)}
+            entry.depths = {
+                each.alias: len(each.atomic_blocks)
+                for each in connections.all(initialized_only=True)
+            }
             response = run()
             if entry.call is not None and not entry.ended:
                 render(response)
@@ -315,10 +376,13 @@ def enter(request: HttpRequest, run: Run, entry: ViewEntry) -> HttpResponseBase:
         if entry.call is None:
             raise
         if entry.ended:
-            if entry.call.operation.left_as is SettledState.COMPLETED:  # and its COMMIT is the project's
+            # And its COMMIT is the project's.
+            if entry.call.operation.left_as is SettledState.COMPLETED:
                 note(request, HeaderStatus.UNKNOWN)
             raise
-        return entry.respond_to(entry.call.fail(error, committed=lambda: response if entry.opened.committed else None))
+        return entry.respond_to(
+            entry.call.fail(error, committed=lambda: response if entry.opened.committed else None)
+        )
     finally:
         exchange.entry = entry.outer
     if entry.call is None or entry.ended:
@@ -342,13 +406,17 @@ def _enter_anew(request: HttpRequest, run: Run) -> HttpResponseBase:
 
 
 def dispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run) -> HttpResponseBase:
-    """Guard the handler of an unsafe method, if the request has a key. `run` is the dispatch of the view's class."""
+    """Guard the handler of an unsafe method, if the request has a key.
+
+    `run` is the dispatch of the view's class.
+    """
     kind = kind_of(type(view)) if hasattr(view, "async_dispatch") else None
     if kind is not None and (begun := kind.dispatch(view, request, terms, run)) is not None:
         return cast("HttpResponseBase", begun)  # a coroutine, as adrf returns one
     exchange = getattr(getattr(request, "idempotency", None), "_exchange", None)
     entry = None if exchange is None else exchange.entry
-    if not isinstance(entry, ViewEntry) or entry.view is not None:  # not by as_view(), or the request's second view
+    # Not by as_view(), or the request's second view.
+    if not isinstance(entry, ViewEntry) or entry.view is not None:
         again = functools.partial(dispatch, view, request, terms, run)
         return _enter_anew(request, again)
     entry.view = view
@@ -360,7 +428,8 @@ def dispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run) -> Htt
         return stamp(request, run())
     if iscoroutinefunction(handler):
         _refuse_async(view, request, terms)
-    if terms.fixed is not None or terms.carries_key(request):  # may its body be compared, as far as is known by now?
+    # May its body be compared, as far as is known by now?
+    if terms.fixed is not None or terms.carries_key(request):
         keep(request)
     guard = entry.guard = _GuardedHandler(entry, terms, handler, view, name, name in vars(view))
     try:
@@ -384,7 +453,8 @@ def _with_guard(guard: _GuardedHandler, run: Run) -> HttpResponseBase:
         setattr(view, guard.name, functools.wraps(guard.handler)(guard))
         response = run()
     except BaseException:
-        if guard.joins and guard.entry.begun is not None:  # the transaction of the project ends next
+        # The transaction of the project ends next.
+        if guard.joins and guard.entry.begun is not None:
             guard.entry.begun.close()
         raise
     finally:  # as guard.leave(), which costs a call
@@ -394,19 +464,27 @@ def _with_guard(guard: _GuardedHandler, run: Run) -> HttpResponseBase:
             setattr(view, guard.name, guard.handler)
         else:
             vars(view).pop(guard.name, None)
-    return response if guard.problem is None else headed(response, guard.problem, view.request._request)
+    return (
+        response
+        if guard.problem is None
+        else headed(response, guard.problem, view.request._request)
+    )
 
 
 def asynchronous(cls: type[Any]) -> str:
     """Return the error text for a class with async handlers."""
     return (
-        f"{cls.__name__} has async handlers, which REST framework does not await: the guard would close before they have "
-        'run. Take the APIView of adrf and type idempotency = Policy(guarantee="lease"), or make the handlers sync.'
+        f"{cls.__name__} has async handlers, which REST framework does not await: the "
+        "guard would close before they have "
+        'run. Take the APIView of adrf and type idempotency = Policy(guarantee="lease"), '
+        "or make the handlers sync."
     )
 
 
 def _refuse_async(view: Any, request: HttpRequest, terms: ViewTerms, begun: Any = None) -> None:
-    """Refuse a view that is still to be awaited when the guard closes, unless the request needs no guard."""
+    """Refuse a view that is still to be awaited when the guard closes, unless the request needs no
+    guard.
+    """
     if terms.fixed is None or may_refuse(terms.fixed, request):
         if begun is not None:
             begun.close()
@@ -429,7 +507,8 @@ class _GuardedHandler:
     entry: ViewEntry
     _terms: ViewTerms
     handler: Any
-    #: The view, the name of its handler, and whether the view itself has that, as a ViewSet does, and not its class.
+    #: The view, the name of its handler, and whether the view itself has that, as a ViewSet does,
+    #: and not its class.
     view: Any
     name: str
     of_instance: bool
@@ -446,7 +525,8 @@ class _GuardedHandler:
         """Give the view back what was replaced. May be called any number of times."""
         if self.inside is not None:
             self.inside.leave()
-        if self.of_instance:  # the response is not rendered yet, and renderers read it from the view
+        # The response is not rendered yet, and renderers read it from the view.
+        if self.of_instance:
             setattr(self.view, self.name, self.handler)
         else:
             vars(self.view).pop(self.name, None)  # the guard leads back to the view
@@ -472,7 +552,10 @@ class _GuardedHandler:
             raise
 
     def _respond(self, problem: Problem, request: Any) -> Any:
-        """Return the response to a problem. The project's own exception handler makes it, if there is one."""
+        """Return the response to a problem.
+
+        The project's own exception handler makes it, if there is one.
+        """
         if not problems.has_own_handler(self.entry.view):
             return problem_response(problem, request._request)
         note_problem(request._request, problem)
@@ -494,9 +577,12 @@ class _GuardedHandler:
         if call is None:
             report_unguarded(http)
             return
-        # Has a transaction been opened on the database of an atomic guard since the view was entered?
+        # Has a transaction been opened on the database of an atomic guard since the view was
+        # entered?
         alias = call.atomic_alias
-        inside = alias is not None and len(connections[alias].atomic_blocks) > entry.depths.get(alias, 0)
+        inside = alias is not None and len(connections[alias].atomic_blocks) > entry.depths.get(
+            alias, 0
+        )
         self.joins = inside
         entry.begun = call
         if (replay := call.open(NONE_OPENED if inside else entry.opened)) is not None:

@@ -1,9 +1,11 @@
-"""A transaction that the project has opened around `dispatch()`: the guard joins it, and ends before it does.
+"""A transaction that the project has opened around `dispatch()`: the guard joins it, and ends
+before it does.
 
     enter ─ BEGIN ─ dispatch ─ permissions ─┬ claim ─ handler ─ finalize_response ─ store response ┬─ COMMIT ─ enter
                                             └──────────────────── savepoint ───────────────────────┘
 
-The response is rendered there. Changes that the project's `dispatch()` makes to it afterwards are not stored.
+The response is rendered there. Changes that the project's `dispatch()` makes to it afterwards are
+not stored.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from ..http.responses import render
 
 
 class DispatchFinished(BaseException):
-    """Leaves DRF's dispatch with a finished response, past its exception handler and finalize_response.
+    """Leaves DRF's dispatch with a finished response, past its exception handler and
+    finalize_response.
 
     The response is its argument, which no error report prints.
     """
@@ -49,7 +52,10 @@ class Inside:
         self._replaced: dict[str, Any] | None = None
 
     def call(self, handler: Callable[[], Any]) -> Any:
-        """Call the handler. Our methods replace the view's only after it, since the handler may call those itself."""
+        """Call the handler.
+
+        Our methods replace the view's only after it, since the handler may call those itself.
+        """
         try:
             response = handler()
         except Exception:
@@ -101,7 +107,11 @@ class Inside:
             raise DispatchFinished(self._entry.respond_to(problem)) from problem
         alias = self._call.atomic_alias
         assert alias is not None, "see is_inside()"
-        if needs_rollback and operation.left_as is not SettledState.COMPLETED and connections[alias].in_atomic_block:
+        if (
+            needs_rollback
+            and operation.left_as is not SettledState.COMPLETED
+            and connections[alias].in_atomic_block
+        ):
             transaction.set_rollback(True, using=alias)  # all of it, as DRF has requested
         return response
 

@@ -1,4 +1,7 @@
-"""Our errors as exceptions of DRF. A project's own exception handler wins over the problem document."""
+"""Our errors as exceptions of DRF.
+
+A project's own exception handler wins over the problem document.
+"""
 
 from __future__ import annotations
 

@@ -35,9 +35,14 @@ from .guarding import (
 
 def guard_class(cls: type[Any], policy: Policy) -> type[Any]:
     """Guard a decorated DRF view class, as the mixin would. No new class is made."""
-    ours, chosen = IdempotentViewMixin.get_idempotency_policy, getattr(cls, "get_idempotency_policy", None)
+    ours, chosen = (
+        IdempotentViewMixin.get_idempotency_policy,
+        getattr(cls, "get_idempotency_policy", None),
+    )
     if issubclass(cls, IdempotentViewMixin) or chosen is ours:
-        raise ImproperlyConfigured(f"{cls.__name__} has IdempotentViewMixin already. Set its `idempotency` attribute.")
+        raise ImproperlyConfigured(
+            f"{cls.__name__} has IdempotentViewMixin already. Set its `idempotency` attribute."
+        )
     if is_unawaited(cls):
         raise ImproperlyConfigured(asynchronous(cls))
     through, as_view = next_method(cls, "dispatch"), next_method(cls, "as_view")
@@ -61,10 +66,13 @@ def guard_class(cls: type[Any], policy: Policy) -> type[Any]:
 
 
 def with_mixin(callback: Any, policy: Policy) -> Any:
-    """Return the callback of a view class with a guard inside. The class is not changed, and no new one is made.
+    """Return the callback of a view class with a guard inside.
 
-    Raises `ImproperlyConfigured` unless the callback is provably what `as_view()` returned: a decorator around it
-    copies `.cls` upward, and making the view from that would skip the decorator.
+    The class is not changed, and no new one is made.
+
+    Raises `ImproperlyConfigured` unless the callback is provably what `as_view()` returned: a
+    decorator around it copies `.cls` upward, and making the view from that would skip the
+    decorator.
     """
     terms = ViewTerms(policy)
     adapted = guarded_view(functools.wraps(callback)(_adapted(callback, terms)), terms)
@@ -77,18 +85,22 @@ def _adapted(callback: Any, terms: ViewTerms) -> Callable[..., HttpResponseBase]
         raise ImproperlyConfigured(asynchronous(callback.cls))
     if not is_undecorated(callback):
         raise ImproperlyConfigured(
-            f"{callback.cls.__name__}.as_view() is inside another decorator, which idempotency must not skip. "
+            f"{callback.cls.__name__}.as_view() is inside another decorator, which "
+            "idempotency must not skip. "
             "Put IdempotentViewMixin first in the bases of the class."
         )
     if hasattr(callback.cls, "get_idempotency_policy"):
         raise ImproperlyConfigured(
-            f"{callback.cls.__name__} has IdempotentViewMixin already. Set its `idempotency` attribute."
+            f"{callback.cls.__name__} has IdempotentViewMixin already. Set its "
+            "`idempotency` attribute."
         )
     return _made(callback, terms)
 
 
 def _made(callback: Any, terms: ViewTerms) -> Callable[..., HttpResponseBase]:
-    """Return a function that makes and calls the view, as DRF's `as_view()` does, with a guard before the handler."""
+    """Return a function that makes and calls the view, as DRF's `as_view()` does, with a guard
+    before the handler.
+    """
     cls, actions = callback.cls, getattr(callback, "actions", None)
 
     def view(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -102,21 +114,32 @@ def _made(callback: Any, terms: ViewTerms) -> Callable[..., HttpResponseBase]:
             for method, action in actions.items():
                 setattr(self, method, getattr(self, action))
             self.request, self.args, self.kwargs = request, args, kwargs
-        return dispatch(self, request, terms, functools.partial(self.dispatch, request, *args, **kwargs))
+        return dispatch(
+            self, request, terms, functools.partial(self.dispatch, request, *args, **kwargs)
+        )
 
     return markcoroutinefunction(view) if iscoroutinefunction(callback) else view
 
 
 def run_with_mixin(
-    callback: Any, request: HttpRequest, args: tuple[Any, ...], kwargs: dict[str, Any], policy: Policy
+    callback: Any,
+    request: HttpRequest,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    policy: Policy,
 ) -> Any:
-    """Return the response for process_view of the middleware. An exception reaches every process_exception.
+    """Return the response for process_view of the middleware.
+
+    An exception reaches every process_exception.
 
     The view knows nothing of keys, so a request without a principal passes.
     """
     if handler_of(callback, request.method or "") is None and not is_undecorated(callback):
-        return None  # such as cache_page(…)(ListView.as_view()): nothing to guard, it responds with 405
-    run = functools.partial(_adapted(callback, ViewTerms(policy, strict=False)), request, *args, **kwargs)
+        # such as cache_page(…)(ListView.as_view()): nothing to guard, it responds with 405
+        return None
+    run = functools.partial(
+        _adapted(callback, ViewTerms(policy, strict=False)), request, *args, **kwargs
+    )
     entry = ViewEntry(non_atomic_aliases(callback))
     try:
         return enter(request, run, entry)
@@ -130,8 +153,8 @@ def run_with_mixin(
 def is_undecorated(callback: Any) -> bool:
     """Is this exactly what `as_view()` returned? Compares where its outermost layers are written.
 
-    Deeper layers are the `dispatch` of its class and that method's decorators, which `as_view()` copies; those remain
-    inside the view.
+    Deeper layers are the `dispatch` of its class and that method's decorators, which `as_view()`
+    copies; those remain inside the view.
     """
     layers = _layers(callback)
     # csrf_exempt() around it is harmless: `as_view()` has done that already.
@@ -162,7 +185,9 @@ def _references(adrf: bool) -> tuple[Any, ...]:
 
 
 def _before_dispatch(reference: Any) -> list[Origin | None]:
-    """Return the layers that `as_view()` itself makes: that of a ViewSet names `dispatch` as what it wraps."""
+    """Return the layers that `as_view()` itself makes: that of a ViewSet names `dispatch` as what
+    it wraps.
+    """
     layers, dispatch = _layers(reference), origin_of(untraced(reference.cls.dispatch))
     return layers[: layers.index(dispatch)] if dispatch in layers else layers
 

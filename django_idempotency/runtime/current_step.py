@@ -6,8 +6,8 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-#: Closes the calls of an operation's steps for good, given `RunningStep.operation`: the client half adds itself. Returns
-#: whether none of them may be on its way.
+#: Closes the calls of an operation's steps for good, given `RunningStep.operation`: the client half
+#: adds itself. Returns whether none of them may be on its way.
 CLOSERS: list[Callable[[str], bool]] = []
 
 
@@ -19,15 +19,20 @@ class RunningStep:
     name: str
     #: 64 hex digits, the same on every attempt and takeover. An undo has its own.
     key: str
-    #: Names the operation: the same on every attempt of one request, and another one while it is undone.
+    #: Names the operation: the same on every attempt of one request, and another one while it is
+    #: undone.
     operation: str
     #: Does it run in a transaction of the database, which its calls elsewhere would not share?
     transactional: bool
-    #: May its calls still be sent? A ledger asks when it has written down an attempt, before it sends that. `None`: they may.
+    #: May its calls still be sent? A ledger asks when it has written down an attempt, before it
+    #: sends that. `None`: they may.
     may_send: Callable[[], bool] | None = field(default=None, compare=False, repr=False)
-    #: Outgoing calls that took its name and have ended: a second one is another call, and needs a name of its own.
+    #: Outgoing calls that took its name and have ended: a second one is another call, and needs a
+    #: name of its own.
     answered: list[str] = field(default_factory=list, compare=False, repr=False)
 
 
 #: The step whose body runs here.
-CURRENT_STEP: ContextVar[RunningStep | None] = ContextVar("django_idempotency_current_step", default=None)
+CURRENT_STEP: ContextVar[RunningStep | None] = ContextVar(
+    "django_idempotency_current_step", default=None
+)

@@ -1,4 +1,6 @@
-"""Stable keys for downstream calls: the same on every attempt of an operation, and not guessable."""
+"""Stable keys for downstream calls: the same on every attempt of an operation, and not
+guessable.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from ..errors import OperationUnknown, SecretUnknown
 
 
 class Unstored(Operation):
-    """What a work runs under while nothing is stored, such as while idempotency is off: always a first attempt."""
+    """What a work runs under while nothing is stored, such as while idempotency is off: always a
+    first attempt.
+    """
 
     def __init__(self, scope: str, key: str) -> None:
         self._scope = scope
@@ -36,9 +40,16 @@ class Unstored(Operation):
         return self._scope
 
     def derived(self, label: str) -> str:
-        """Return 64 hex digits, the same for this label and this key, but other than those of a stored run."""
+        """Return 64 hex digits, the same for this label and this key, but other than those of a
+        stored run.
+        """
         return derived_key(
-            conf.derive_secret(), label, scope=self.scope, key=self.key, operation=_NO_OPERATION, request=b""
+            conf.derive_secret(),
+            label,
+            scope=self.scope,
+            key=self.key,
+            operation=_NO_OPERATION,
+            request=b"",
         )
 
 
@@ -47,10 +58,11 @@ _NO_OPERATION = UUID(int=0)
 
 
 def derive(operation: Operation, label: str) -> str:
-    """Return the downstream key of a label, 64 hex digits: HMAC over scope, key, operation, request and label.
+    """Return the downstream key of a label, 64 hex digits: HMAC over scope, key, operation, request
+    and label.
 
-    Raises `SecretUnknown` when the secret of attempt 1 is gone, and `OperationUnknown` when the call runs without its
-    store: another key could repeat an effect that has already happened.
+    Raises `SecretUnknown` when the secret of attempt 1 is gone, and `OperationUnknown` when the
+    call runs without its store: another key could repeat an effect that has already happened.
     """
     if isinstance(operation, Unstored):
         return operation.derived(label)
@@ -60,7 +72,9 @@ def derive(operation: Operation, label: str) -> str:
     first = ticket.secret_id if run.new_life else record.secret_id
     # The ticket's digest: after a refusal the record has none, and this request counts.
     request, which = ticket.digest, rules.operation_of(record, run)
-    return derived_key(_secret(first), label, scope=ticket.scope, key=ticket.key, operation=which, request=request)
+    return derived_key(
+        _secret(first), label, scope=ticket.scope, key=ticket.key, operation=which, request=request
+    )
 
 
 def is_usable(operation: Operation, label: str) -> bool:
@@ -77,9 +91,9 @@ def is_usable(operation: Operation, label: str) -> bool:
 def derived_by(record: Record, label: str, *, next_life: bool = False) -> str:
     """Return what the operation of a record has derived for a label, for an operator.
 
-    `next_life`: what the same request derives after the record has expired, if the secret is the same. Raises
-    `SecretUnknown`, and `OperationUnknown` for a record without a digest: the request was refused, and another body
-    would derive another key.
+    `next_life`: what the same request derives after the record has expired, if the secret is the
+    same. Raises `SecretUnknown`, and `OperationUnknown` for a record without a digest: the request
+    was refused, and another body would derive another key.
     """
     if not record.digest:
         raise OperationUnknown

@@ -1,4 +1,5 @@
-"""The running work's view of its own operation: `request.idempotency` in a view, `current_operation()` elsewhere.
+"""The running work's view of its own operation: `request.idempotency` in a view,
+`current_operation()` elsewhere.
 
 An app that is optional may add to it, and say how its work ends: see `wings`.
 """
@@ -20,7 +21,9 @@ from .derivation import Unstored, derive, is_usable
 logger = logging.getLogger("django_idempotency")
 
 #: What an app that is optional adds to a handle: see `wings.Extension.handle`.
-OF_APPS = dict.fromkeys(("step", "astep", "undo_steps", "aundo_steps"), "django_idempotency.contrib.steps")
+OF_APPS = dict.fromkeys(
+    ("step", "astep", "undo_steps", "aundo_steps"), "django_idempotency.contrib.steps"
+)
 
 #: How long a record waits for a person (seconds): the longest duration.
 HELD_FOR = 3650 * 86400.0
@@ -35,14 +38,20 @@ class WorkEnding(NamedTuple):
 
     @property
     def is_final(self) -> bool:
-        """Is its response not stored, whatever it is? Otherwise the work has given up, and that is its last word."""
+        """Is its response not stored, whatever it is?
+
+        Otherwise the work has given up, and that is its last word.
+        """
         return self.outcome not in CANCELLATIONS
 
 
 class Course:
-    """The course of one work. A work without steps ends as its response or its exception says, unless it is held."""
+    """The course of one work. A work without steps ends as its response or its exception says,
+    unless it is held.
+    """
 
-    #: What `derive()` or a step raised that has left the work: the client gets that, whatever is made of the exception.
+    #: What `derive()` or a step raised that has left the work: the client gets that, whatever is
+    #: made of the exception.
     problem: Problem | None = None
 
     def __init__(self, handle: OperationHandle) -> None:
@@ -57,15 +66,24 @@ class Course:
         return WorkEnding(WorkResult.KEPT, OutcomeKind.HELD.outcome(), HELD_FOR)
 
     def is_unfinished(self) -> bool:
-        """Must a retry go on with the work, whatever it has returned or raised? Then no response may be kept."""
+        """Must a retry go on with the work, whatever it has returned or raised?
+
+        Then no response may be kept.
+        """
         return False
 
     def can_be_undone(self) -> bool:
-        """May the work still be undone? Then nobody may learn that it is done before its record says so."""
+        """May the work still be undone?
+
+        Then nobody may learn that it is done before its record says so.
+        """
         return False
 
     def have_begun(self) -> bool:
-        """Has a step been done or begun, by this attempt or an earlier one? Then the key must not be free for another request."""
+        """Has a step been done or begun, by this attempt or an earlier one?
+
+        Then the key must not be free for another request.
+        """
         return False
 
     async def ahave_begun(self) -> bool:
@@ -73,7 +91,10 @@ class Course:
         return False
 
     def left_by(self, error: BaseException) -> Problem | None:
-        """Note the exception that has left the work. Return the problem that the client gets for it, if any. Raises nothing."""
+        """Note the exception that has left the work.
+
+        Return the problem that the client gets for it, if any. Raises nothing.
+        """
         if (self.handle.is_held and isinstance(error, OperationHeld)) or (
             isinstance(error, Problem) and error.ends_work
         ):
@@ -110,9 +131,12 @@ class OperationHandle:
         """Raise `ConfigurationError` for what an app adds that is not installed."""
         if name in OF_APPS:
             raise ConfigurationError(
-                f'{name}() needs a table. Add "{OF_APPS[name]}" to INSTALLED_APPS, and run manage.py migrate.'
+                f'{name}() needs a table. Add "{OF_APPS[name]}" to INSTALLED_APPS, and run '
+                "manage.py migrate."
             )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        raise AttributeError(
+            f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self
+        )
 
     @property
     def _is_running(self) -> bool:
@@ -126,7 +150,9 @@ class OperationHandle:
 
     @property
     def attempt(self) -> int:
-        """The number of this run. Above 1, an earlier one failed, was refused or crashed; 0: the store is down.
+        """The number of this run.
+
+        Above 1, an earlier one failed, was refused or crashed; 0: the store is down.
 
         To decide whether to act, ask `may_have_acted`.
         """
@@ -136,9 +162,11 @@ class OperationHandle:
     def may_have_acted(self) -> bool:
         """May an earlier attempt have acted elsewhere? Then ask the other side before you act.
 
-        Also `True` where nothing is known of earlier attempts: the store is down (`on_store_failure="open"`), idempotency
-        is off, or there is no key. Raises `ConfigurationError` where a crash may take back that this attempt was made, so
-        that the next one would be told `False`: a claim in an open transaction, or with `durable_claims` off.
+        Also `True` where nothing is known of earlier attempts: the store is down
+        (`on_store_failure="open"`), idempotency is off, or there is no key. Raises
+        `ConfigurationError` where a crash may take back that this attempt was made, so that the
+        next one would be told `False`: a claim in an open transaction, or with `durable_claims`
+        off.
         """
         operation = self._operation
         if operation.claim_is_durable:
@@ -147,47 +175,59 @@ class OperationHandle:
         name = ticket.path if ticket.method == CALL_METHOD else f"{ticket.method} {ticket.path}"
         if not operation.claimed_inside:
             raise ConfigurationError(
-                f"may_have_acted of {name} is not known: a crash of the database may forget its claim, since its store has "
-                '"durable_claims": False. Take that out of its OPTIONS in IDEMPOTENCY["STORES"], or name another store in '
+                f"may_have_acted of {name} is not known: a crash of the database may "
+                "forget its claim, since its store has "
+                '"durable_claims": False. Take that out of its OPTIONS in '
+                'IDEMPOTENCY["STORES"], or name another store in '
                 "this policy: it is for work that writes in that database only."
             )
         raise ConfigurationError(
-            f"may_have_acted of {name} is not known: its claim is in an open transaction, of ATOMIC_REQUESTS or of a "
-            'caller, and a crash takes both back. Type guarantee="lease"; or take the view out of ATOMIC_REQUESTS with '
+            f"may_have_acted of {name} is not known: its claim is in an open transaction, "
+            "of ATOMIC_REQUESTS or of a "
+            'caller, and a crash takes both back. Type guarantee="lease"; or take the view '
+            "out of ATOMIC_REQUESTS with "
             "@transaction.non_atomic_requests, and call a function outside atomic()."
         )
 
     def derive(self, label: str) -> str:
-        """Return a key to pass on to a provider: 64 hex digits, the same for this label on every attempt and takeover.
+        """Return a key to pass on to a provider: 64 hex digits, the same for this label on every
+        attempt and takeover.
 
-        A corrected request and a request after expiry get another. Raises `KeyTooOld` where the provider may have forgotten
-        it since an earlier attempt (`LIFETIME`), and leaves the operation to a person: what was written here is rolled
-        back. Raises `SecretUnknown`, and `OperationUnknown` where `on_store_failure="open"` lets the work run while the
-        store is down.
+        A corrected request and a request after expiry get another. Raises `KeyTooOld` where the
+        provider may have forgotten it since an earlier attempt (`LIFETIME`), and leaves the
+        operation to a person: what was written here is rolled back. Raises `SecretUnknown`, and
+        `OperationUnknown` where `on_store_failure="open"` lets the work run while the store is
+        down.
         """
         key = self._derive(label)
         if not is_usable(self._operation, label):
             self.is_held = True
             self._operation.set_rollback()
             logger.error(
-                "Held: the key for %r may have been used by an earlier attempt, and is older than its LIFETIME. Look there for "
-                "the effect of the key that idempotency_record --derive prints; if there is none, release the record.",
+                "Held: the key for %r may have been used by an earlier attempt, and is "
+                "older than its LIFETIME. Look there for "
+                "the effect of the key that idempotency_record --derive prints; if there "
+                "is none, release the record.",
                 label,
             )
             raise KeyTooOld
         return key
 
     def _derive(self, label: str) -> str:
-        """Derive a key, however old it is: the name of something here, or of what notes itself when it was used."""
+        """Derive a key, however old it is: the name of something here, or of what notes itself when
+        it was used.
+        """
         return derive(self._operation, label)
 
     def refer(self, kind: str, value: Any) -> None:
-        """Tie a business id to this key in the audit trail, such as ("payment", charge.pk) or ("shop.charge", charge.pk).
+        """Tie a business id to this key in the audit trail, such as ("payment", charge.pk) or
+        ("shop.charge", charge.pk).
 
-        It is committed with the work's transaction; with `lease`, or where the trail is in another database, at once.
-        The same twice is kept once. `kind` is up to 64 letters, digits, `_`, `.` and `-`; `str(value)` has 1 to 255
-        characters. Raises `ValueError` for others, `ConfigurationError` without the app `django_idempotency.contrib.audit`, and
-        the database's errors.
+        It is committed with the work's transaction; with `lease`, or where the trail is in another
+        database, at once. The same twice is kept once. `kind` is up to 64 letters, digits, `_`, `.`
+        and `-`; `str(value)` has 1 to 255 characters. Raises `ValueError` for others,
+        `ConfigurationError` without the app `django_idempotency.contrib.audit`, and the database's
+        errors.
         """
         if not isinstance(self._operation, Unstored):
             trail.required().refer(self._operation, kind, value)
@@ -198,12 +238,17 @@ class OperationHandle:
 
     @property
     def lost(self) -> bool:
-        """Has the `lease` of this run ended? Another may be running by now: stop if that still helps."""
+        """Has the `lease` of this run ended?
+
+        Another may be running by now: stop if that still helps.
+        """
         return self._operation.is_lost()
 
     @property
     def ttl(self) -> Duration | None:
-        """How long this response is kept, from its completion; `None`: as declared, from the claim."""
+        """How long this response is kept, from its completion; `None`: as declared, from the
+        claim.
+        """
         return self.seconds
 
     @ttl.setter

@@ -1,4 +1,7 @@
-"""Alias → store, like CACHES. One instance per process: stores are thread safe and keep no state of a call."""
+"""Alias → store, like CACHES.
+
+One instance per process: stores are thread safe and keep no state of a call.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,8 @@ LOCAL_CACHE = 256
 LAYERED = "django_idempotency.stores.layered"
 
 
-#: Setting → what each store goes through while it is set: the dotted path of a function that returns it, or one around it.
+#: Setting → what each store goes through while it is set: the dotted path of a function that
+#: returns it, or one around it.
 WRAPPERS = {
     "ENCRYPTION_KEYS": "django_idempotency.contrib.at_rest.encryption.sealed",
     "HASH_KEYS": "django_idempotency.contrib.at_rest.encryption.hashed",
@@ -47,18 +51,27 @@ class Stores:
     def __getitem__(self, alias: str) -> BaseStore:
         """Return the store. Raises `ImproperlyConfigured` for an unknown alias or backend."""
         store = self._built.get(alias)
-        return self._built.setdefault(alias, protected(self._get(alias, ()))) if store is None else store
+        return (
+            self._built.setdefault(alias, protected(self._get(alias, ())))
+            if store is None
+            else store
+        )
 
     def _get(self, alias: str, above: tuple[str, ...]) -> BaseStore:
         store, chain = self._bare.get(alias), (*above, alias)
         if alias in above:
-            raise ImproperlyConfigured(f'IDEMPOTENCY["STORES"]: {" → ".join(map(repr, chain))} contains itself.')
+            raise ImproperlyConfigured(
+                f'IDEMPOTENCY["STORES"]: {" → ".join(map(repr, chain))} contains itself.'
+            )
         if store is None:
-            store = self._bare.setdefault(alias, build(alias, lambda nested: self._get(nested, chain)))
+            store = self._bare.setdefault(
+                alias, build(alias, lambda nested: self._get(nested, chain))
+            )
         return store
 
     def outermost(self, store: BaseStore) -> BaseStore:
-        """Return the store with the most layers over the same records, so that a change reaches every layer.
+        """Return the store with the most layers over the same records, so that a change reaches
+        every layer.
 
         Stores that cannot be built are ignored; `check` reports them.
         """
@@ -90,7 +103,9 @@ class Stores:
 
 
 def protected(store: BaseStore) -> BaseStore:
-    """Return a store that keeps the records of `store` as the settings ask for; the same one if they ask for nothing."""
+    """Return a store that keeps the records of `store` as the settings ask for; the same one if
+    they ask for nothing.
+    """
     for path in (path for name, path in WRAPPERS.items() if conf.get(name)):
         store = import_string(path)(store)
     return store
@@ -117,9 +132,13 @@ def build(alias: str, nested: Callable[[str], BaseStore]) -> BaseStore:
                 front=import_string(f"{LAYERED}.caches.LocalCache")(size), authority=store
             )
     except (ImportError, KeyError, TypeError, ValueError) as error:
-        raise ImproperlyConfigured(f'IDEMPOTENCY["STORES"][{alias!r}] cannot be built: {error!r}') from error
+        raise ImproperlyConfigured(
+            f'IDEMPOTENCY["STORES"][{alias!r}] cannot be built: {error!r}'
+        ) from error
     if not isinstance(store, BaseStore):
-        raise ImproperlyConfigured(f'IDEMPOTENCY["STORES"][{alias!r}]: {backend!r} is not a subclass of BaseStore.')
+        raise ImproperlyConfigured(
+            f'IDEMPOTENCY["STORES"][{alias!r}]: {backend!r} is not a subclass of BaseStore.'
+        )
     store.configure(claim_lease=conf.claim_lease)
     return store
 
@@ -129,28 +148,40 @@ def _local_cache(value: Any) -> int:
     if value is True:
         return LOCAL_CACHE
     if not isinstance(value, int) or value < 0:
-        raise ValueError(f'"local_cache" is True, False or how many records, such as {LOCAL_CACHE}; not {value!r}.')
+        raise ValueError(
+            f'"local_cache" is True, False or how many records, such as {LOCAL_CACHE}; not '
+            f"{value!r}."
+        )
     return int(value)
 
 
 def store_of(policy: Resolved) -> BaseStore:
-    """Return the store of a resolved policy. Raises `ConfigurationError` if it cannot keep the guarantee."""
+    """Return the store of a resolved policy.
+
+    Raises `ConfigurationError` if it cannot keep the guarantee.
+    """
     store = stores[policy.store]
     if policy.guarantee is Guarantee.ATOMIC and not store.supports_atomic:
         raise ConfigurationError(
-            f'The store {policy.store!r} cannot keep "atomic": it joins no transaction. Name an ORM store, or type '
-            'guarantee="lease": then what a killed worker has written is not rolled back, and the retry writes it again.'
+            f'The store {policy.store!r} cannot keep "atomic": it joins no transaction. '
+            "Name an ORM store, or type "
+            'guarantee="lease": then what a killed worker has written is not rolled back, '
+            "and the retry writes it again."
         )
     return wing("metrics").metered(policy.store, store) if meters.active else store
 
 
 def body_limit(policy: Resolved, store: BaseStore) -> int:
-    """Return the longest body that a record may hold (bytes): the policy's limit, or else the store's."""
+    """Return the longest body that a record may hold (bytes): the policy's limit, or else the
+    store's.
+    """
     return store.max_body if policy.max_body is None else policy.max_body
 
 
 def issuing(policy: Resolved, **given: Any) -> Callable[..., Ticket]:
-    """Return what makes the tickets of all calls under a resolved policy: it takes the fields that differ, and not `given`."""
+    """Return what makes the tickets of all calls under a resolved policy: it takes the fields that
+    differ, and not `given`.
+    """
     return partial(
         Ticket,
         lease=policy.claim_lease,

@@ -1,6 +1,7 @@
 """On or off: the environment variable IDEMPOTENCY_DISABLED, and what a test overrides it with.
 
-Off means that the work runs as if we were not there: no key is validated, no store is used, nothing is stored.
+Off means that the work runs as if we were not there: no key is validated, no store is used, nothing
+is stored.
 """
 
 from __future__ import annotations
@@ -21,26 +22,36 @@ NO = frozenset({"0", "n", "no", "f", "false", "off", ""})
 
 
 def enabled() -> bool:
-    """Is idempotency on? The innermost override decides, or else the current environment: see of_environment()."""
+    """Is idempotency on?
+
+    The innermost override decides, or else the current environment: see of_environment().
+    """
     if innermost := overrides:
         return innermost[-1].enabled
     return of_environment()
 
 
 def of_environment() -> bool:
-    """Is idempotency on by the environment? Raises `ConfigurationError` for a value that means neither yes nor no."""
+    """Is idempotency on by the environment?
+
+    Raises `ConfigurationError` for a value that means neither yes nor no.
+    """
     raw = os.environ.get(VARIABLE, "")
     word = raw.lower()
     if word in YES or word in NO:
         return word in NO
     raise ConfigurationError(
-        f"{VARIABLE}={raw[:80]!r} means neither yes nor no. Type {VARIABLE}=1 to disable idempotency, "
+        f"{VARIABLE}={raw[:80]!r} means neither yes nor no. Type {VARIABLE}=1 to disable "
+        "idempotency, "
         f"{VARIABLE}=0 or nothing to enable it."
     )
 
 
 def warn_once() -> None:
-    """Warn once per process that the environment disables idempotency. Overrides are deliberate and do not warn."""
+    """Warn once per process that the environment disables idempotency.
+
+    Overrides are deliberate and do not warn.
+    """
     global _warned
     if overrides:
         return
@@ -48,7 +59,8 @@ def warn_once() -> None:
         first, _warned = not _warned, True
     if first:
         logger.warning(
-            "Idempotency is off: %s=%s is set, so retries run again. It is meant for tests and development.",
+            "Idempotency is off: %s=%s is set, so retries run again. It is meant for tests "
+            "and development.",
             VARIABLE,
             os.environ.get(VARIABLE, ""),
         )
@@ -61,7 +73,7 @@ class Override(Protocol):
 
 
 _changing = new_lock()
-#: Those in force, the innermost last. The tuple is replaced, never changed, so that readers need no lock. Code that wants no
-#: call asks these and the environment's variable first.
+#: Those in force, the innermost last. The tuple is replaced, never changed, so that readers need no
+#: lock. Code that wants no call asks these and the environment's variable first.
 overrides: tuple[Override, ...] = ()
 _warned = False

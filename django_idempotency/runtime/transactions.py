@@ -17,15 +17,24 @@ if TYPE_CHECKING:
 
 
 def in_open_transaction(using: str) -> bool:
-    """Has the project opened a transaction of this database? That of a test case does not count: production has none."""
+    """Has the project opened a transaction of this database?
+
+    That of a test case does not count: production has none.
+    """
     connection = connections[using]
-    return in_transaction(connection) if connection.in_atomic_block else not connection.get_autocommit()
+    return (
+        in_transaction(connection)
+        if connection.in_atomic_block
+        else not connection.get_autocommit()
+    )
 
 
 def refuse_open_transactions(*, but: str | None = None, ours: Sequence[Block] = ()) -> None:
-    """Raise `LeaseInTransaction` inside a transaction that is not a test's, as `atomic(durable=True)` would.
+    """Raise `LeaseInTransaction` inside a transaction that is not a test's, as
+    `atomic(durable=True)` would.
 
-    `but` names a database whose rollback includes the record. `ours` end before the record is settled.
+    `but` names a database whose rollback includes the record. `ours` end before the record is
+    settled.
     """
     for connection in connections.all(initialized_only=True):  # of this thread, or task
         if connection.alias == but:
@@ -36,16 +45,21 @@ def refuse_open_transactions(*, but: str | None = None, ours: Sequence[Block] = 
                 if isinstance(guard, Guard):
                     guard.refuse(refusal)
             raise refusal
-        if connection.connection is not None and not (connection.autocommit or connection.in_atomic_block):
+        if connection.connection is not None and not (
+            connection.autocommit or connection.in_atomic_block
+        ):
             raise LeaseInTransaction(
-                f'The connection {connection.alias!r} is not in autocommit: a call with guarantee="lease" would be recorded '
-                'although its writes there may be rolled back. Take "AUTOCOMMIT": False out of DATABASES, and leave '
+                f"The connection {connection.alias!r} is not in autocommit: a call with "
+                'guarantee="lease" would be recorded '
+                'although its writes there may be rolled back. Take "AUTOCOMMIT": False '
+                "out of DATABASES, and leave "
                 "set_autocommit(False) to atomic()."
             )
 
 
 def refuse_left_open(operation: LeaseOperation, *, but: str | None) -> None:
-    """Raise `TransactionLeftOpen` if the work of a lease has left a transaction open, which is rolled back then.
+    """Raise `TransactionLeftOpen` if the work of a lease has left a transaction open, which is
+    rolled back then.
 
     Asked of each database of this thread except `but`, that of the record: its settle asks itself.
     """
@@ -63,6 +77,9 @@ def refuse_left_open(operation: LeaseOperation, *, but: str | None) -> None:
 
 
 async def arefuse_open_transactions(*, but: str | None = None) -> None:
-    """See refuse_open_transactions(). Transactions are per thread: one of sync code that waits is checked there."""
+    """See refuse_open_transactions().
+
+    Transactions are per thread: one of sync code that waits is checked there.
+    """
     if getattr(AsyncToSync.executors, "current", None) is not None:  # what sync_to_async() looks at
         await sync_to_async(refuse_open_transactions)(but=but)

@@ -1,9 +1,11 @@
 """Wings: what folders of `contrib/` add. The core imports none of them at its top.
 
-A wing that is an app has an `Extension` as its app config's `extension`, and the core knows none of those by name. Without the
-app nothing is asked. A wing that an option asks for, of a policy, a function, a setting or a command, is in `WINGS`: what asks
-for one gets it by `wing()`, which raises without its folder. The plan of a view or a function gets what screens, decides and
-keeps before anything is claimed, and `manage.py check` makes the plan; what only a replay needs, the replay gets.
+A wing that is an app has an `Extension` as its app config's `extension`, and the core knows none of
+those by name. Without the app nothing is asked. A wing that an option asks for, of a policy, a
+function, a setting or a command, is in `WINGS`: what asks for one gets it by `wing()`, which raises
+without its folder. The plan of a view or a function gets what screens, decides and keeps before
+anything is claimed, and `manage.py check` makes the plan; what only a replay needs, the replay
+gets.
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ H = TypeVar("H")
 class Purging:
     """Rows that `purge_idempotency` deletes after the records.
 
-    `purge(limit=…)` deletes up to so many and returns how many; it raises `LostRace`, and the database's errors.
-    `due(limit=…)` counts them, up to so many.
+    `purge(limit=…)` deletes up to so many and returns how many; it raises `LostRace`, and the
+    database's errors. `due(limit=…)` counts them, up to so many.
     """
 
     #: In the singular: "step".
@@ -52,7 +54,9 @@ class Extension:
     """
 
     def handle(self, handle: type[OperationHandle]) -> type[OperationHandle]:
-        """Return the class of a work's handle, such as `request.idempotency`: the given one, or one with more methods."""
+        """Return the class of a work's handle, such as `request.idempotency`: the given one, or one
+        with more methods.
+        """
         return handle
 
     def purging(self, alias: str, store: BaseStore) -> Iterable[Purging]:
@@ -60,9 +64,12 @@ class Extension:
         return ()
 
     def erase_record(self, store: BaseStore, record: UUID, *, erased: bool) -> int:
-        """Erase what is stored of a record elsewhere. Return how many things stay, since something is owed.
+        """Erase what is stored of a record elsewhere.
 
-        `erased`: the record itself was erased, so no attempt needs them any more. Otherwise that is to follow.
+        Return how many things stay, since something is owed.
+
+        `erased`: the record itself was erased, so no attempt needs them any more. Otherwise that is
+        to follow.
         """
         return 0
 
@@ -90,15 +97,21 @@ def _forget(*, setting: str, **_: Any) -> None:
 setting_changed.connect(_forget)
 
 
-# ------------------------------------------------------------------ of an option of a policy, a setting or a command
+# ------------------------------------------------- of an option of a policy, a setting or a command
 
 #: What asks for a wing, in words, and the wing's module.
 WINGS = {
-    "selecting": ("Selecting a key or a fingerprint", "django_idempotency.contrib.selecting.selection"),
+    "selecting": (
+        "Selecting a key or a fingerprint",
+        "django_idempotency.contrib.selecting.selection",
+    ),
     "expressions": ("A JMESPath expression", "django_idempotency.contrib.selecting.expressions"),
     "forms": ('profile="form"', "django_idempotency.contrib.forms.pages"),
     "kept_exceptions": ("keep_exceptions", "django_idempotency.contrib.kept_exceptions.storing"),
-    "below_api_view": ("@idempotent() below @api_view", "django_idempotency.contrib.below_api_view.running"),
+    "below_api_view": (
+        "@idempotent() below @api_view",
+        "django_idempotency.contrib.below_api_view.running",
+    ),
     "monitoring": ("--format textfile", "django_idempotency.contrib.monitoring.textfile"),
     "replay_through": ('"REPLAY_THROUGH"', "django_idempotency.contrib.replay_through.following"),
     "screening": ("fresh_keys or suspect", "django_idempotency.contrib.screening.screening"),
@@ -121,13 +134,17 @@ def wing(name: str) -> Any:
     except ModuleNotFoundError as error:
         if not f"{module}.".startswith(f"{error.name}."):
             raise
-        raise ConfigurationError(f"{option} needs {module}, which this package does not have.") from error
+        raise ConfigurationError(
+            f"{option} needs {module}, which this package does not have."
+        ) from error
 
 
 class Listener(Protocol):
-    """What listens to one call. Its methods ask a cache or a database: an async call runs them in a thread.
+    """What listens to one call. Its methods ask a cache or a database: an async call runs them in a
+    thread.
 
-    A problem that `arrived()` or `claimed()` raises is the response, and the listener has ended the call's operation.
+    A problem that `arrived()` or `claimed()` raises is the response, and the listener has ended the
+    call's operation.
     """
 
     def arrived(self, call: Any) -> None:

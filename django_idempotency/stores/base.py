@@ -34,11 +34,14 @@ class Guard:
     record: Record | None = None
     #: The id of the work's transaction, so that a settle can compare it; `None`: it has none.
     transaction_id: str | None = None
-    #: Does the settle or the end of the guard find out by itself that the transaction is another one? If not, call `lost()`.
+    #: Does the settle or the end of the guard find out by itself that the transaction is another
+    #: one? If not, call `lost()`.
     finds_loss = False
-    #: Are the work's writes committed? Read after the guard; one that joins their transaction begins with `False`.
+    #: Are the work's writes committed? Read after the guard; one that joins their transaction
+    #: begins with `False`.
     committed = True
-    #: What the work tried and a guard makes impossible. It may have handled the error, so its response is not kept.
+    #: What the work tried and a guard makes impossible. It may have handled the error, so its
+    #: response is not kept.
     refused: IdempotencyError | None = None
     #: The error behind `Rollback.ERROR`; `None`: it is not known.
     error: BaseException | None = None
@@ -47,12 +50,18 @@ class Guard:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         pass
 
     def restore(self) -> None:
-        """Leave nothing of the guard behind, wherever an interrupt has cut it. Does nothing after its end."""
+        """Leave nothing of the guard behind, wherever an interrupt has cut it.
+
+        Does nothing after its end.
+        """
 
     def mark(self) -> None:
         """Mark the transaction before the work begins, if it has no identity of its own."""
@@ -66,14 +75,19 @@ class Guard:
         return Rollback.ERROR if self.needs_rollback() else Rollback.NONE
 
     def lost(self) -> bool:
-        """Has the work's transaction ended or been replaced, other than by an error or `set_rollback()`? Asks the database."""
+        """Has the work's transaction ended or been replaced, other than by an error or
+        `set_rollback()`? Asks the database.
+        """
         return False
 
     def count_writes(self) -> None:
         """Note how much this connection has written so far, if `wrote()` compares with that."""
 
     def wrote(self) -> bool:
-        """Has the work written in its database, in a transaction that will be committed? Asks the database; in doubt it has."""
+        """Has the work written in its database, in a transaction that will be committed?
+
+        Asks the database; in doubt it has.
+        """
         return True
 
     def set_rollback(self) -> None:
@@ -99,12 +113,18 @@ class Scanned:
 
 def without_body(record: Record) -> Record:
     """Return a record whose outcome has no body, for a scan."""
-    return record if record.outcome is None else record._replace(outcome=record.outcome._replace(body=MISSING))
+    return (
+        record
+        if record.outcome is None
+        else record._replace(outcome=record.outcome._replace(body=MISSING))
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purged:
-    """One batch of a purge: the number of rows deleted, and the deadline to resume from (`None`: nothing is left)."""
+    """One batch of a purge: the number of rows deleted, and the deadline to resume from (`None`:
+    nothing is left).
+    """
 
     count: int
     resume: datetime | None
@@ -115,17 +135,18 @@ def utcnow() -> datetime:
     return datetime.now(timezone.utc)
 
 
-#: Called with the record as it was before an operator's change, to write an audit. If `StoreUnavailable` follows, the
-#: change was tried, and its outcome is unknown.
+#: Called with the record as it was before an operator's change, to write an audit. If
+#: `StoreUnavailable` follows, the change was tried, and its outcome is unknown.
 Audit = Callable[[Record], None]
 
 
 class BaseStore(ABC):
     """Keeps records by key. Thread safe: it holds no state of a single call.
 
-    Every verb raises `LostRace` if another transaction was in its way, whosever that is, and `StoreUnavailable` if the
-    store did not respond. claim() raises `InProgress` if an owner of its key is certainly in the way, whose record cannot be
-    read yet. In all cases nothing of ours was written.
+    Every verb raises `LostRace` if another transaction was in its way, whosever that is, and
+    `StoreUnavailable` if the store did not respond. claim() raises `InProgress` if an owner of its
+    key is certainly in the way, whose record cannot be read yet. In all cases nothing of ours was
+    written.
     """
 
     #: Can `guard` hold a record inside the work's own transaction?
@@ -151,35 +172,47 @@ class BaseStore(ABC):
     #: Which of its OPTIONS are aliases of other stores? Those stores are passed instead.
     nested: ClassVar[tuple[str, ...]] = ()
 
-    # -------------------------------------------------------------------------------------- for a project that uses it
+    # ------------------------------------------------------------------- for a project that uses it
 
-    def check(self, alias: str, *, deploy: bool = False, copies_only: bool = False) -> Iterable[CheckMessage]:
-        """Check the store's options, for `manage.py check`. With `deploy`, query its server instead.
+    def check(
+        self, alias: str, *, deploy: bool = False, copies_only: bool = False
+    ) -> Iterable[CheckMessage]:
+        """Check the store's options, for `manage.py check`.
 
-        `alias` is its name in STORES. `copies_only`: it is only the front of other stores. With `deploy` it may raise.
-        A database is asked by `checks.databases`, once for all that use it.
+        With `deploy`, query its server instead.
+
+        `alias` is its name in STORES. `copies_only`: it is only the front of other stores. With
+        `deploy` it may raise. A database is asked by `checks.databases`, once for all that use it.
         """
         from .database_checks import check_database  # not above: a server needs no check
 
         return check_database(alias, self.using) if self.using is not None and not deploy else ()
 
     @classmethod
-    def nested_error(cls, option: str, store: BaseStore) -> str | None:  # noqa: ARG003 - most stores are around none
+    # Most stores are around none.
+    def nested_error(cls, option: str, store: BaseStore) -> str | None:  # noqa: ARG003
         """Return why a store cannot be what an option of `nested` names, or `None`."""
         return None
 
-    def configure(self, *, claim_lease: Callable[[], float]) -> None:  # noqa: B027 - most stores need none of it
-        """Accept the project's settings once the store is built. `claim_lease` reads CLAIM_LEASE, in seconds."""
+    # Most stores need none of it.
+    def configure(self, *, claim_lease: Callable[[], float]) -> None:  # noqa: B027
+        """Accept the project's settings once the store is built.
+
+        `claim_lease` reads CLAIM_LEASE, in seconds.
+        """
 
     def count_due(self, *, limit: int) -> int | None:
         """Count what a purge would delete, up to `limit`; `None`: this store cannot count."""
         return None
 
     def create_table(self, *, dry_run: bool = False) -> Iterator[str]:
-        """Create the missing parts of the store's table, and yield a sentence about each step. See `creates_table`."""
+        """Create the missing parts of the store's table, and yield a sentence about each step.
+
+        See `creates_table`.
+        """
         raise NotImplementedError
 
-    # -------------------------------------------------------------------------------------------------------- the verbs
+    # ------------------------------------------------------------------------------------ the verbs
 
     @property
     def location(self) -> Hashable:
@@ -190,7 +223,8 @@ class BaseStore(ABC):
     def claim(self, ticket: Ticket) -> Record:
         """Insert the ticket's record if its key is new, and return the current record.
 
-        A takeable record is taken over here, unless the ticket asks for `atomic`: then the guard's lock decides.
+        A takeable record is taken over here, unless the ticket asks for `atomic`: then the guard's
+        lock decides.
         """
 
     async def aclaim(self, ticket: Ticket) -> Record:
@@ -199,11 +233,16 @@ class BaseStore(ABC):
 
     @abstractmethod
     def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
-        """Write how the work ended, if the record is still owned by `settlement.fence`. Return whether it was."""
+        """Write how the work ended, if the record is still owned by `settlement.fence`.
+
+        Return whether it was.
+        """
 
     async def asettle(self, ticket: Ticket, settlement: Settlement) -> bool:
         """Run settle() in a thread."""
-        return await in_thread(self.settle, ticket, settlement, thread_sensitive=False, close=self.close)
+        return await in_thread(
+            self.settle, ticket, settlement, thread_sensitive=False, close=self.close
+        )
 
     @abstractmethod
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
@@ -212,11 +251,18 @@ class BaseStore(ABC):
         Raises if some renewals fail; the error's `renewed` has the tokens of those that succeeded.
         """
 
-    def wait(self, ticket: Ticket, *, seconds: float) -> None:  # noqa: B027 - most stores are polled
-        """Block while another owner holds the ticket's record, at most `seconds`. Return at once if that is unknown."""
+    # Most stores are polled.
+    def wait(self, ticket: Ticket, *, seconds: float) -> None:  # noqa: B027
+        """Block while another owner holds the ticket's record, at most `seconds`.
+
+        Return at once if that is unknown.
+        """
 
     def apart(self) -> AbstractContextManager[None]:
-        """Use the store over connections that no request can hold, and release them at the end. For our own threads."""
+        """Use the store over connections that no request can hold, and release them at the end.
+
+        For our own threads.
+        """
         return _given_back(self)
 
     def close(self) -> None:  # noqa: B027 - most stores hold nothing
@@ -224,26 +270,38 @@ class BaseStore(ABC):
 
     @abstractmethod
     def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
-        """Delete up to `limit` records whose `rules.keep_until()` has passed, by `purge_at`, starting at `since`."""
+        """Delete up to `limit` records whose `rules.keep_until()` has passed, by `purge_at`,
+        starting at `since`.
+        """
 
     @abstractmethod
     def get(self, record_id: UUID) -> Record | None:
-        """Return the current record, for people and tools; `None` when there is none. Changes nothing."""
+        """Return the current record, for people and tools; `None` when there is none.
+
+        Changes nothing.
+        """
 
     def scan(self, *, size: int = 1000, bodies: bool = False) -> Iterator[Scanned]:
-        """Yield all records in batches of about `size`, for people and tools. Each batch is one bounded request.
+        """Yield all records in batches of about `size`, for people and tools.
 
-        A record that is written meanwhile may come twice, or not at all. Without `bodies`, no outcome has its body.
-        Raises `ConfigurationError` if the store cannot list its records.
+        Each batch is one bounded request.
+
+        A record that is written meanwhile may come twice, or not at all. Without `bodies`, no
+        outcome has its body. Raises `ConfigurationError` if the store cannot list its records.
         """
         raise ConfigurationError(f"{type(self).__name__} cannot list its records.")
 
     def size(self) -> int | None:
-        """Return how much room the records take on the server, indexes included (bytes); `None`: it cannot say."""
+        """Return how much room the records take on the server, indexes included (bytes); `None`: it
+        cannot say.
+        """
         return None
 
     def add_repeats(self, batch: Sequence[Counted]) -> None:  # noqa: B027 - most stores count none
-        """Add what was counted since the last batch. Called by a thread of ours, never by a request."""
+        """Add what was counted since the last batch.
+
+        Called by a thread of ours, never by a request.
+        """
 
     def repeats(self, record_id: UUID) -> Repeats | None:
         """Return how often a key came again, for people and tools; `None`: nothing was counted."""
@@ -254,27 +312,34 @@ class BaseStore(ABC):
     ) -> AbstractContextManager[Guard]:
         """Hold the record while the work runs. With `takeover`, do not wait for a current holder.
 
-        For `atomic` its `record` is the row as it was locked: `None` says that another holds it, and the work does not
-        run. `claimed` is the record that the ticket owns, as its claim returned it: then only what could have changed is
-        read, and `record` is that one; `None` if it has changed.
+        For `atomic` its `record` is the row as it was locked: `None` says that another holds it,
+        and the work does not run. `claimed` is the record that the ticket owns, as its claim
+        returned it: then only what could have changed is read, and `record` is that one; `None` if
+        it has changed.
         """
         return Guard()
 
     def after_commit(self, call: Callable[[], None]) -> None:
-        """Call it once this thread's writes are committed: at once if each write is committed separately."""
+        """Call it once this thread's writes are committed: at once if each write is committed
+        separately.
+        """
         call()
 
-    # ----------------------------------------------------------------------------------------------- for an operator
+    # ------------------------------------------------------------------------------ for an operator
 
     def change(self, record_id: UUID, wanted: Wanted, *, audit: Audit) -> Intervention:
-        """Change a record by hand, unless it is held. `wanted` is one of `core.interventions`, such as `released`."""
+        """Change a record by hand, unless it is held.
+
+        `wanted` is one of `core.interventions`, such as `released`.
+        """
         decided = interventions.intervention(self.get(record_id), wanted)
         if isinstance(decided, Intervention):
             return decided
         return audited(lambda: self._change_by_hand(decided), decided.record, audit)
 
     def _change_by_hand(self, change: interventions.Change) -> Intervention:
-        # A new owner token: an owner that lost the record with its lease must not settle it after this.
+        # A new owner token: an owner that lost the record with its lease must not settle it after
+        # this.
         ticket = interventions.ticket_by_hand(change, uuid4())
         if change.record.status is Status.RUNNING:
             decided = interventions.taken_by_hand(change, self.claim(ticket), ticket)

@@ -1,11 +1,15 @@
-"""A request's transaction that was opened before the request was known to be guarded. Its guard takes it over.
+"""A request's transaction that was opened before the request was known to be guarded.
 
-DRF authenticates and checks permissions inside the transaction of ATOMIC_REQUESTS. The owner of the key is known only
-after that. Rows locked by then must stay locked, so the guard cannot begin a transaction of its own:
+Its guard takes it over.
+
+DRF authenticates and checks permissions inside the transaction of ATOMIC_REQUESTS. The owner of the
+key is known only after that. Rows locked by then must stay locked, so the guard cannot begin a
+transaction of its own:
 
     BEGIN ─ permissions ─ claim ─ lock row ─ handler ─ store response ─ COMMIT
 
-The claim joins that transaction: a duplicate waits for it, for at most a second, and a crash leaves no trace of it.
+The claim joins that transaction: a duplicate waits for it, for at most a second, and a crash leaves
+no trace of it.
 """
 
 from __future__ import annotations
@@ -25,7 +29,8 @@ from .marks import RollbackMarks
 
 
 class Before(NamedTuple):
-    """What was open on a connection before a call of ours, so that an interrupt leaves nothing of the call behind.
+    """What was open on a connection before a call of ours, so that an interrupt leaves nothing of
+    the call behind.
 
     A time limit may raise at any line, also between a change of the connection and what undoes it.
     """
@@ -36,24 +41,35 @@ class Before(NamedTuple):
     savepoints: int
 
     def restore(self) -> None:
-        """Make the connection as it was. Does nothing if it is so, and may be called any number of times.
+        """Make the connection as it was.
 
-        A transaction that the call has left open is rolled back by closing its connection, since nobody knows what the
-        interrupt has cut. A caller's transaction is marked for rollback instead, and the caller ends it.
+        Does nothing if it is so, and may be called any number of times.
+
+        A transaction that the call has left open is rolled back by closing its connection, since
+        nobody knows what the interrupt has cut. A caller's transaction is marked for rollback
+        instead, and the caller ends it.
         """
         connection = self.connection
         if not self.in_atomic_block:
             if _is_open(connection):
                 drop(connection)
-        elif len(connection.atomic_blocks) > self.blocks or len(connection.savepoint_ids) > self.savepoints:
+        elif (
+            len(connection.atomic_blocks) > self.blocks
+            or len(connection.savepoint_ids) > self.savepoints
+        ):
             del connection.atomic_blocks[self.blocks :]
             del connection.savepoint_ids[self.savepoints :]
             connection.needs_rollback = True
 
 
 def drop(connection: BaseDatabaseWrapper) -> None:
-    """Close a connection whatever is open on it: its server rolls that back. The next statement connects anew."""
-    connection.in_atomic_block = False  # otherwise it would stay until the end of a block that nobody ends
+    """Close a connection whatever is open on it: its server rolls that back.
+
+    The next statement connects anew.
+    """
+    connection.in_atomic_block = (
+        False  # otherwise it would stay until the end of a block that nobody ends
+    )
     connection.closed_in_transaction = False
     connection.needs_rollback = False
     connection.run_commit_hooks_on_set_autocommit_on = False
@@ -67,29 +83,38 @@ def drop(connection: BaseDatabaseWrapper) -> None:
 
 
 def drop_if_cut(connection: BaseDatabaseWrapper) -> None:
-    """Close a connection outside a transaction if an interrupt has cut a statement on it: no other could be executed.
+    """Close a connection outside a transaction if an interrupt has cut a statement on it: no other
+    could be executed.
 
-    The drivers of MariaDB and MySQL do not say whether one was cut, so theirs is closed in any case.
+    The drivers of MariaDB and MySQL do not say whether one was cut, so theirs is closed in any
+    case.
     """
     if not connection.in_atomic_block and (connection.vendor == "mysql" or _is_open(connection)):
         drop(connection)
 
 
 def _is_open(connection: BaseDatabaseWrapper) -> bool:
-    """Has a connection an open transaction, or what remains of one? Nothing is asked of its server."""
+    """Has a connection an open transaction, or what remains of one?
+
+    Nothing is asked of its server.
+    """
     if connection.in_atomic_block or connection.run_on_commit:
         return True
     driver: Any = connection.connection
     if driver is None:
         return False
-    if connection.autocommit != connection.settings_dict["AUTOCOMMIT"] or getattr(driver, "in_transaction", False):
+    if connection.autocommit != connection.settings_dict["AUTOCOMMIT"] or getattr(
+        driver, "in_transaction", False
+    ):
         return True
     status = getattr(getattr(driver, "info", None), "transaction_status", None)
     return status is not None and int(status) != 0
 
 
 class Block:
-    """The transaction on one database. Its own context ends it, unless a guard has taken it over."""
+    """The transaction on one database. Its own context ends it, unless a guard has taken it
+    over.
+    """
 
     def __init__(self, using: str, *, noted: bool) -> None:
         self.using = using
@@ -98,7 +123,9 @@ class Block:
         connection = connections[using]
         #: Is it inside another one, such as a test case's? Then it is a savepoint.
         self.joined = connection.in_atomic_block
-        self._before = Before(connection, self.joined, len(connection.atomic_blocks), len(connection.savepoint_ids))
+        self._before = Before(
+            connection, self.joined, len(connection.atomic_blocks), len(connection.savepoint_ids)
+        )
         #: Has a guard taken it over? Then the guard ends it, and not its own context.
         self.taken = False
         #: Are its writes committed? Known only if `noted`, or after take().
@@ -119,7 +146,10 @@ class Block:
             transaction.on_commit(self._note, using=self.using)
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if not self.taken:
             self._end(kind, error, trace)
@@ -136,11 +166,16 @@ class Block:
         atomic.__exit__(*raised)
 
     def guard(self) -> None:
-        """Note that the request is guarded: what follows an error that undoes its writes must not be committed alone."""
+        """Note that the request is guarded: what follows an error that undoes its writes must not
+        be committed alone.
+        """
         self._marks.refuses = True
 
     def restore(self) -> None:
-        """Leave nothing of it behind, wherever an interrupt has cut its end. Does nothing to one that a guard ends."""
+        """Leave nothing of it behind, wherever an interrupt has cut its end.
+
+        Does nothing to one that a guard ends.
+        """
         if not self.taken:
             self.drop()
 
@@ -161,8 +196,9 @@ class Block:
     def room(self, *, leases: bool) -> AbstractContextManager[None]:
         """Return the context in which a claim is made in a store whose rows are on this database.
 
-        A lease's claim must be committed before this transaction ends, so what this transaction has written so far is
-        committed. Inside an outer transaction the claim joins: a rollback there undoes both.
+        A lease's claim must be committed before this transaction ends, so what this transaction has
+        written so far is committed. Inside an outer transaction the claim joins: a rollback there
+        undoes both.
         """
         return self._paused() if leases and not self.joined else self._offered()
 
@@ -212,10 +248,16 @@ def offered(using: str) -> Block | None:
 
 
 def in_transaction(connection: BaseDatabaseWrapper, *, ours: Sequence[Block] = ()) -> bool:
-    """Is a transaction open that is neither a test's nor one of `ours`? `atomic(durable=True)` looks at the same."""
+    """Is a transaction open that is neither a test's nor one of `ours`?
+
+    `atomic(durable=True)` looks at the same.
+    """
     blocks: Sequence[Any] = connection.atomic_blocks
     return any(
         isinstance(block, Guard)
-        or (not getattr(block, "_from_testcase", False) and not any(own.is_made_by(block) for own in ours))
+        or (
+            not getattr(block, "_from_testcase", False)
+            and not any(own.is_made_by(block) for own in ours)
+        )
         for block in blocks
     )

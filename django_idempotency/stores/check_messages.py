@@ -1,7 +1,10 @@
-"""How checks speak. Each message is a class, named by its code; its docstring is what it says, and then what to type.
+"""How checks speak.
 
-E: the configuration cannot work. W: it works, but may surprise. I: it is worth knowing. The classes are beside what
-finds them: those of our stores in `stores`, the others in `checks` and in the apps. `docs/reference/checks.md` lists them.
+Each message is a class, named by its code; its docstring is what it says, and then what to type.
+
+E: the configuration cannot work. W: it works, but may surprise. I: it is worth knowing. The classes
+are beside what finds them: those of our stores in `stores`, the others in `checks` and in the apps.
+`docs/reference/checks.md` lists them.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ PREFIX = "django_idempotency"
 
 
 class Finding(CheckMessage):
-    """The message of a check. Make it with the facts that its docstring names: `E001(found="a list")`.
+    """The message of a check. Make it with the facts that its docstring names: `E001(found="a
+    list")`.
 
     `%(silence)s` is what silences it.
     """

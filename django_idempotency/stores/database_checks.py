@@ -12,7 +12,8 @@ from .check_messages import Finding, closest, shown
 
 
 class E014(Finding):
-    """IDEMPOTENCY["STORES"]["%(alias)s"] uses the database %(using)s, which DATABASES does not have.
+    """IDEMPOTENCY["STORES"]["%(alias)s"] uses the database %(using)s, which DATABASES does not
+    have.
 
     Type "OPTIONS": {"using": "%(close)s"}, or add the database.
     """
@@ -25,7 +26,9 @@ def check_database(alias: str, using: Any) -> Iterator[CheckMessage]:
 
 
 def vendor_of(using: Any) -> str | None:
-    """Return a database's vendor without connecting; `None` if there is no such alias, or its driver is missing."""
+    """Return a database's vendor without connecting; `None` if there is no such alias, or its
+    driver is missing.
+    """
     try:
         return connections[using].vendor
     except Exception:  # noqa: BLE001 - a third-party backend

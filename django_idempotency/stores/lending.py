@@ -1,14 +1,15 @@
 """Blocking calls from async code, which give back the database connections that they open.
 
-A thread of an async request keeps its connection until the request ends. What awaits a provider would hold it for nothing,
-and a pool has few. So each call of ours that comes before the work, or in the middle of it, closes what it has opened, or
-what `keep` has left open for it:
+A thread of an async request keeps its connection until the request ends. What awaits a provider
+would hold it for nothing, and a pool has few. So each call of ours that comes before the work, or
+in the middle of it, closes what it has opened, or what `keep` has left open for it:
 
     admission ── claim ┐        the work        ┌ settle ┐
     opens, keeps       └ gives back             └ opens  └ gives back
 
-What the project has opened stays open: the session of a connection may have settings of the project's own. So does a
-connection inside a transaction, and that of sync work, which belongs to its thread until the request ends.
+What the project has opened stays open: the session of a connection may have settings of the
+project's own. So does a connection inside a transaction, and that of sync work, which belongs to
+its thread until the request ends.
 """
 
 from __future__ import annotations
@@ -29,24 +30,37 @@ T = TypeVar("T")
 
 #: A connection of Django's → the driver's that a call has opened and kept for the next one.
 _KEPT: WeakKeyDictionary[BaseDatabaseWrapper, Any] = WeakKeyDictionary()
-#: In place of the driver's: it was closed, and what opens it before the next call keeps it for that.
+#: In place of the driver's: it was closed, and what opens it before the next call keeps it for
+#: that.
 _CLOSED = object()
 
 
 async def in_database_thread(
-    call: Callable[..., T], *given: Any, keep: bool = False, thread_sensitive: bool = True, when: bool = True
+    call: Callable[..., T],
+    *given: Any,
+    keep: bool = False,
+    thread_sensitive: bool = True,
+    when: bool = True,
 ) -> T:
-    """Make a call in a thread, see `in_thread`. The connections that it opens there are given back, however it ends.
+    """Make a call in a thread, see `in_thread`.
 
-    `keep`: if it returns something, they are left to the next such call, which follows before anything of the project's.
+    The connections that it opens there are given back, however it ends.
+
+    `keep`: if it returns something, they are left to the next such call, which follows before
+    anything of the project's.
     """
     if not when:
         return call(*given)
-    return await in_thread(_lent, call, given, keep, thread_sensitive=thread_sensitive, close=connections.close_all)
+    return await in_thread(
+        _lent, call, given, keep, thread_sensitive=thread_sensitive, close=connections.close_all
+    )
 
 
 async def keep_opened(work: Callable[[], Awaitable[T]]) -> T:
-    """Await what makes such calls of its own. What they open is left to the next call of ours, as with `keep`."""
+    """Await what makes such calls of its own.
+
+    What they open is left to the next call of ours, as with `keep`.
+    """
     await in_thread(_note_closed, close=connections.close_all)
     return await work()
 
@@ -58,7 +72,11 @@ def _note_closed() -> None:
 
 
 def _lent(call: Callable[..., T], given: tuple[Any, ...], keep: bool) -> T:
-    before = {each: each.connection for each in connections.all(initialized_only=True) if not _is_kept(each)}
+    before = {
+        each: each.connection
+        for each in connections.all(initialized_only=True)
+        if not _is_kept(each)
+    }
     result: T | None = None
     try:
         result = call(*given)

@@ -16,8 +16,9 @@ from .base import BaseStore, Purged, Scanned, utcnow, without_body
 class MemoryStore(BaseStore):
     """Records in this process.
 
-    Other processes do not see them, and a restart loses them all: for tests and single-process development. It is the
-    reference for every other store, so it does nothing but apply the rules. `clock` returns an aware datetime.
+    Other processes do not see them, and a restart loses them all: for tests and single-process
+    development. It is the reference for every other store, so it does nothing but apply the rules.
+    `clock` returns an aware datetime.
     """
 
     in_process = True
@@ -76,7 +77,9 @@ class MemoryStore(BaseStore):
             now, known = self._clock(), list(self._records.values())
         for start in range(0, len(known), size):
             records = [record._replace(read_at=now) for record in known[start : start + size]]
-            yield Scanned(records=records if bodies else [without_body(record) for record in records])
+            yield Scanned(
+                records=records if bodies else [without_body(record) for record in records]
+            )
 
     def purge(self, *, limit: int, since: datetime | None = None) -> Purged:
         with self._lock:

@@ -35,7 +35,9 @@ class WrappedStore(BaseStore):
         self.rows_in = store.rows_in
         self.counts_repeats = store.counts_repeats
 
-    def check(self, alias: str, *, deploy: bool = False, copies_only: bool = False) -> Iterable[CheckMessage]:
+    def check(
+        self, alias: str, *, deploy: bool = False, copies_only: bool = False
+    ) -> Iterable[CheckMessage]:
         """See BaseStore.check(). `store` is checked as well, after this one."""
         return ()
 
@@ -112,7 +114,9 @@ class WrappedStore(BaseStore):
 
 
 @contextmanager
-def _reading(guard: AbstractContextManager[Guard], read: Callable[[Record], Record]) -> Iterator[Guard]:
+def _reading(
+    guard: AbstractContextManager[Guard], read: Callable[[Record], Record]
+) -> Iterator[Guard]:
     """Enter a guard whose locked record is read by `read` before anyone sees it."""
     with guard as entered:
         if entered.record is not None:

@@ -1,4 +1,6 @@
-"""Makes many calls at one moment, and records the guard events of each; a request is sent as fresh copies of itself."""
+"""Makes many calls at one moment, and records the guard events of each; a request is sent as fresh
+copies of itself.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """What must be equal for all calls: status and body of a response, or type and value of anything else."""
+    """What must be equal for all calls: status and body of a response, or type and value of
+    anything else.
+    """
 
     kind: type[Any]
     value: Any
@@ -79,7 +83,11 @@ class CallResult:
         return cls(type(error), error.args)
 
     def __str__(self) -> str:
-        shown = repr(self.value) if self.status is None else f"{self.status} {self.value.decode(errors='replace')}"
+        shown = (
+            repr(self.value)
+            if self.status is None
+            else f"{self.status} {self.value.decode(errors='replace')}"
+        )
         return shown if len(shown) <= 200 else f"{shown[:200]}…"
 
 
@@ -140,11 +148,17 @@ class ConcurrentCall:
 
 
 def refuse_transaction(*, who: str, otherwise: str = "") -> None:
-    """Raise `RuntimeError` inside a transaction of the test, into which other threads and processes cannot look."""
-    if inside := [each.alias for each in connections.all(initialized_only=True) if each.in_atomic_block]:
+    """Raise `RuntimeError` inside a transaction of the test, into which other threads and processes
+    cannot look.
+    """
+    if inside := [
+        each.alias for each in connections.all(initialized_only=True) if each.in_atomic_block
+    ]:
         raise RuntimeError(
-            f"This test runs in a transaction on {', '.join(map(repr, inside))}, into which other {who} cannot look. "
-            f"Type @pytest.mark.django_db(transaction=True), or make the class a TransactionTestCase.{otherwise}"
+            f"This test runs in a transaction on {', '.join(map(repr, inside))}, into "
+            f"which other {who} cannot look. "
+            "Type @pytest.mark.django_db(transaction=True), or make the class a "
+            f"TransactionTestCase.{otherwise}"
         )
 
 
@@ -152,7 +166,9 @@ def refused_database(*, who: str) -> str:
     """Return why others cannot use a database that this thread uses; "": they can."""
     used: Any = connections.all(initialized_only=True)
     if any(each.vendor == "sqlite" and each.is_in_memory_db() for each in used):
-        return f'{who} cannot share a SQLite database in memory: give its "TEST" a "NAME", of a file.'
+        return (
+            f'{who} cannot share a SQLite database in memory: give its "TEST" a "NAME", of a file.'
+        )
     return ""
 
 
@@ -171,7 +187,9 @@ def listening() -> Iterator[None]:
 
     def hear(*, signal: Signal, operation: Operation, **_: Any) -> None:
         if (call := _calling.get()) is not None:
-            call.events.append(Event(_NAMES[signal], operation.ticket.id, operation.ticket.guarantee))
+            call.events.append(
+                Event(_NAMES[signal], operation.ticket.id, operation.ticket.guarantee)
+            )
 
     for signal in _NAMES:
         signal.connect(hear)
@@ -183,7 +201,9 @@ def listening() -> Iterator[None]:
 
 
 def together(act: Callable[[], Any], calls: list[ConcurrentCall], deadline: float) -> None:
-    """Make each call in its own thread with its own connections; release all of them at the same moment."""
+    """Make each call in its own thread with its own connections; release all of them at the same
+    moment.
+    """
     barrier = threading.Barrier(len(calls))
 
     def run(call: ConcurrentCall) -> None:
@@ -206,7 +226,9 @@ def one_by_one(act: Callable[[], Any], calls: list[ConcurrentCall], deadline: fl
         call.make(act, deadline)
 
 
-def gathered(act: Callable[[], Awaitable[Any]], calls: list[ConcurrentCall], deadline: float) -> None:
+def gathered(
+    act: Callable[[], Awaitable[Any]], calls: list[ConcurrentCall], deadline: float
+) -> None:
     """Make each call in its own task, in one event loop."""
 
     async def gather() -> None:
@@ -222,17 +244,21 @@ def gathered(act: Callable[[], Awaitable[Any]], calls: list[ConcurrentCall], dea
     async_to_sync(gather)()
 
 
-# ------------------------------------------------------------------------------------------------------------- requests
+# ----------------------------------------------------------------------------------------- requests
 
 
 def carried(request: HttpRequest) -> Callable[[], Any]:
-    """Return a function that sends a fresh copy of the request each time: a coroutine function for an async request.
+    """Return a function that sends a fresh copy of the request each time: a coroutine function for
+    an async request.
 
-    The copy keeps the user and the one that DRF was forced to use; the project's middleware sets everything else again.
-    Raises `TypeError` for a request that was not made by a RequestFactory.
+    The copy keeps the user and the one that DRF was forced to use; the project's middleware sets
+    everything else again. Raises `TypeError` for a request that was not made by a RequestFactory.
     """
     if not isinstance(request, (ASGIRequest, WSGIRequest)):
-        raise TypeError("A request comes from RequestFactory or AsyncRequestFactory: a bare HttpRequest has no body.")
+        raise TypeError(
+            "A request comes from RequestFactory or AsyncRequestFactory: a bare "
+            "HttpRequest has no body."
+        )
     body, handler = request.body, BaseHandler()
     if isinstance(request, ASGIRequest):
         handler.load_middleware(is_async=True)
@@ -254,8 +280,9 @@ def carried(request: HttpRequest) -> Callable[[], Any]:
 def _as(request: Any, copy: Any) -> Any:
     """Give the copy the original's user.
 
-    Uses private names because there is no public way: AuthenticationMiddleware sets its own user unless its cache has
-    one, and DRF's `force_authenticate()` sets a forced user but cannot read the original's.
+    Uses private names because there is no public way: AuthenticationMiddleware sets its own user
+    unless its cache has one, and DRF's `force_authenticate()` sets a forced user but cannot read
+    the original's.
     """
     copy._dont_enforce_csrf_checks = True  # noqa: SLF001 - as the test client does
     user = getattr(request, "user", None)
@@ -270,7 +297,9 @@ def _as(request: Any, copy: Any) -> Any:
 
 
 def _closed(response: HttpResponseBase) -> HttpResponseBase:
-    """Read a stream and close the response, without closing the database connections, which a TestCase still needs."""
+    """Read a stream and close the response, without closing the database connections, which a
+    TestCase still needs.
+    """
     streamed = b"".join(response) if response.streaming else None
     request_finished.disconnect(close_old_connections)
     try:

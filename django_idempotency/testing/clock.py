@@ -22,11 +22,17 @@ def elapse(duration: Duration, *, using: str = DEFAULT_DB_ALIAS) -> None:
     passed = timedelta(seconds=seconds(duration))
     records = IdempotencyRecord.objects.using(using)
     for record in records.only("pk", *MOMENTS):
-        moments = {name: moment - passed for name in MOMENTS if (moment := getattr(record, name)) is not None}
+        moments = {
+            name: moment - passed
+            for name in MOMENTS
+            if (moment := getattr(record, name)) is not None
+        }
         records.filter(pk=record.pk).update(**moments)
 
 
 def end_leases(*, using: str = DEFAULT_DB_ALIAS) -> None:
-    """End the lease of every record of the ORM store whose work is under way, as if its owner had died long ago."""
+    """End the lease of every record of the ORM store whose work is under way, as if its owner had
+    died long ago.
+    """
     running = IdempotencyRecord.objects.using(using).filter(status=Status.RUNNING.value)
     running.update(lease_until=F("created_at"))

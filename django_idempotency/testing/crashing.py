@@ -1,4 +1,6 @@
-"""Attempts that break off: interrupt_at() raises at one step, and crash_matrix() kills a process at each statement and step."""
+"""Attempts that break off: interrupt_at() raises at one step, and crash_matrix() kills a process at
+each statement and step.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +26,24 @@ from .clock import end_leases
 
 
 class Interrupted(BaseException):
-    """The attempt breaks off here. No `except Exception` catches it, so the record is left as by a crash."""
+    """The attempt breaks off here. No `except Exception` catches it, so the record is left as by a
+    crash.
+    """
 
 
 @contextmanager
-def interrupt_at(step: str, /, *, when: Literal["before", "during", "after"] = "during") -> Iterator[None]:
-    """Raise `Interrupted` wherever an attempt reaches that place of the step, in every thread, until the block ends.
+def interrupt_at(
+    step: str, /, *, when: Literal["before", "during", "after"] = "during"
+) -> Iterator[None]:
+    """Raise `Interrupted` wherever an attempt reaches that place of the step, in every thread,
+    until the block ends.
 
-    `when` is "before" (its body has not begun; its start is committed, if it has one), "during" (its body has ended, and
-    its result is not stored) or "after" (its result is committed). "undo charge" is the undo of the step "charge".
+    `when` is "before" (its body has not begun; its start is committed, if it has one), "during"
+    (its body has ended, and its result is not stored) or "after" (its result is committed). "undo
+    charge" is the undo of the step "charge".
 
-    Raises `ValueError` for another `when`, and `AssertionError` at the end of the block if nothing came to the place.
+    Raises `ValueError` for another `when`, and `AssertionError` at the end of the block if nothing
+    came to the place.
     """
     try:
         border = Border(when)
@@ -57,10 +66,12 @@ def interrupt_at(step: str, /, *, when: Literal["before", "during", "after"] = "
         raise AssertionError(f"{border} the step {step!r}: this place was not reached. {seen}")
 
 
-# --------------------------------------------------------------------------------------------------------- crash points
+# ------------------------------------------------------------------------------------- crash points
 
 #: The verb of a statement, and its table.
-_SUBJECT = re.compile(r"\s*(\w+)(?:(?:(?<=UPDATE)|.*?\b(?:INTO|FROM)\b)\s+[\"`]?(\w+))?", re.IGNORECASE | re.DOTALL)
+_SUBJECT = re.compile(
+    r"\s*(\w+)(?:(?:(?<=UPDATE)|.*?\b(?:INTO|FROM)\b)\s+[\"`]?(\w+))?", re.IGNORECASE | re.DOTALL
+)
 
 #: The exceptions that are a result.
 Results = tuple[type[Exception], ...]
@@ -83,13 +94,19 @@ class CrashPoint:
         return f"point {self.number}, {place}"
 
 
-def run_until(act: Callable[[str], Any], key: str, raises: Results, last: int | None = None) -> list[CrashPoint] | None:
-    """Call it in a forked process. Return the points that it passed; `None`: it was killed at the last one."""
+def run_until(
+    act: Callable[[str], Any], key: str, raises: Results, last: int | None = None
+) -> list[CrashPoint] | None:
+    """Call it in a forked process.
+
+    Return the points that it passed; `None`: it was killed at the last one.
+    """
     used = [each.alias for each in connections.all(initialized_only=True)]
     connections.close_all()  # two processes must not share one
     reading, writing = os.pipe()
     with warnings.catch_warnings():
-        # Threads of this process do not exist in the child, which resets what the package has in them.
+        # Threads of this process do not exist in the child, which resets what the package has in
+        # them.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
@@ -113,7 +130,10 @@ def run_until(act: Callable[[str], Any], key: str, raises: Results, last: int | 
 def _report(
     act: Callable[[str], Any], key: str, raises: Results, last: int | None, used: list[str]
 ) -> tuple[list[dict[str, Any]], str]:
-    """Call it and pass its points. Return them, and the traceback of an exception that is not a result."""
+    """Call it and pass its points.
+
+    Return them, and the traceback of an exception that is not a result.
+    """
     points: list[CrashPoint] = []
 
     def passing(at: Any, when: Any, name: str = "") -> None:
@@ -121,7 +141,9 @@ def _report(
         if len(points) == last:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def executed(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
+    def executed(
+        execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any
+    ) -> Any:
         name = _named(sql)
         passing("statement", "before", name)
         result = execute(sql, params, many, context)
@@ -152,9 +174,10 @@ def _named(sql: str) -> str:
     return " ".join(filter(None, match.groups())) if match else ""
 
 
-# ----------------------------------------------------------------------------------------------------------- the matrix
+# --------------------------------------------------------------------------------------- the matrix
 
-#: How often a retry that is busy comes again, and the pause (seconds): a server may not have noticed yet who is dead.
+#: How often a retry that is busy comes again, and the pause (seconds): a server may not have
+#: noticed yet who is dead.
 TRIES, PAUSE = 40, 0.05
 
 
@@ -178,17 +201,20 @@ def crash_matrix(
     only: Callable[[CrashPoint], bool] | None = None,
     wait: Callable[[], Any] = end_leases,
 ) -> Iterator[Crash]:
-    """Kill a process at each point of `act(key)`, let a retry finish it, and yield what there is to check.
+    """Kill a process at each point of `act(key)`, let a retry finish it, and yield what there is to
+    check.
 
-    A first run lists the points: before and after each statement of its thread on any database; before, during and after
-    each step and undo; and the end, where nobody has the result yet. Then, for each point, a forked process calls `act`
-    with a new key and is killed there by SIGKILL, `wait()` lets the leases of the dead end, and `act` is called again in
-    this process until it is not busy. `deaths` is the number of processes that are killed in a row: each later one is a
-    retry, and is killed at the point of the same number on its own way, if it comes that far. `only(point)` says at which points.
+    A first run lists the points: before and after each statement of its thread on any database;
+    before, during and after each step and undo; and the end, where nobody has the result yet. Then,
+    for each point, a forked process calls `act` with a new key and is killed there by SIGKILL,
+    `wait()` lets the leases of the dead end, and `act` is called again in this process until it is
+    not busy. `deaths` is the number of processes that are killed in a row: each later one is a
+    retry, and is killed at the point of the same number on its own way, if it comes that far.
+    `only(point)` says at which points.
 
-    An exception listed in `raises` is a result. Raises `AssertionError` with the point if a retry raises another one or
-    stays busy, and if two runs differ; `RuntimeError` where it cannot work: without `os.fork`, inside a transaction, or
-    with a database in memory.
+    An exception listed in `raises` is a result. Raises `AssertionError` with the point if a retry
+    raises another one or stays busy, and if two runs differ; `RuntimeError` where it cannot work:
+    without `os.fork`, inside a transaction, or with a database in memory.
     """
     _refuse()
     raises = raises if isinstance(raises, tuple) else (raises,)
@@ -208,13 +234,17 @@ def _new_key() -> str:
 def _refuse() -> None:
     """Raise `RuntimeError` where a forked process could not see what this one has written."""
     if not hasattr(os, "fork"):
-        raise RuntimeError("This system has no os.fork(), with which crash_matrix() starts what it kills.")
+        raise RuntimeError(
+            "This system has no os.fork(), with which crash_matrix() starts what it kills."
+        )
     refuse_transaction(who="processes")
     if why := refused_database(who="Processes"):
         raise RuntimeError(why)
 
 
-def _finish(act: Callable[[str], Any], key: str, raises: Results, wait: Callable[[], Any], point: CrashPoint) -> Any:
+def _finish(
+    act: Callable[[str], Any], key: str, raises: Results, wait: Callable[[], Any], point: CrashPoint
+) -> Any:
     for _ in range(TRIES):
         try:
             result = act(key)

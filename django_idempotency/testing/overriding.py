@@ -23,11 +23,12 @@ _WANTED = "_overridden_idempotency"
 
 
 class override_idempotency(ContextDecorator):  # noqa: N801 - named like override_settings
-    """Switch idempotency off or on: a context manager, and a decorator of functions, coroutine functions and TestCases.
+    """Switch idempotency off or on: a context manager, and a decorator of functions, coroutine
+    functions and TestCases.
 
-    With `enabled=False`, requests with a key and guarded functions run unguarded. It affects the whole process,
-    including the threads of a live server. The innermost override counts, and takes precedence over
-    IDEMPOTENCY_DISABLED.
+    With `enabled=False`, requests with a key and guarded functions run unguarded. It affects the
+    whole process, including the threads of a live server. The innermost override counts, and takes
+    precedence over IDEMPOTENCY_DISABLED.
     """
 
     def __init__(self, *, enabled: bool) -> None:
@@ -38,25 +39,36 @@ class override_idempotency(ContextDecorator):  # noqa: N801 - named like overrid
             switch.overrides = (*switch.overrides, self)
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
-        with _changing:  # one of several calls may have entered it: all are equal, so any of them is left
+        # One of several calls may have entered it: all are equal, so any of them is left.
+        with _changing:
             last = max(place for place, each in enumerate(switch.overrides) if each is self)
             switch.overrides = switch.overrides[:last] + switch.overrides[last + 1 :]
 
     def __call__(self, decorated: Decorated) -> Decorated:
-        """Decorate. Raises `TypeError` for a generator or a class that is not a TestCase: they would run outside."""
+        """Decorate.
+
+        Raises `TypeError` for a generator or a class that is not a TestCase: they would run
+        outside.
+        """
         name = getattr(decorated, "__qualname__", repr(decorated))
         if inspect.isclass(decorated):
             if not issubclass(decorated, TestCase):
                 raise TypeError(
-                    f"override_idempotency() on {name}, which is not a TestCase. Put it on the methods, or type "
+                    f"override_idempotency() on {name}, which is not a TestCase. Put it on "
+                    "the methods, or type "
                     '@pytest.mark.usefixtures("idempotency_disabled").'
                 )
             _on_class(decorated, enabled=self.enabled)
             return decorated
         if inspect.isgeneratorfunction(decorated) or inspect.isasyncgenfunction(decorated):
-            raise TypeError(f"override_idempotency() on {name}, a generator. Open it inside, by `with`.")
+            raise TypeError(
+                f"override_idempotency() on {name}, a generator. Open it inside, by `with`."
+            )
         if not iscoroutinefunction(decorated):
             return super().__call__(decorated)
 
@@ -69,16 +81,20 @@ class override_idempotency(ContextDecorator):  # noqa: N801 - named like overrid
 
 
 def _on_class(cls: type[TestCase], *, enabled: bool) -> None:
-    """Open an override before setUpClass(), and so before setUpTestData(), and close it after the last test."""
+    """Open an override before setUpClass(), and so before setUpTestData(), and close it after the
+    last test.
+    """
     setattr(cls, _WANTED, enabled)
     own, decorated = vars(cls).get("setUpClass"), cls
 
     def set_up_class(cls: type[TestCase]) -> None:
-        override = override_idempotency(enabled=getattr(cls, _WANTED))  # a base's setUpClass() reads its subclass's
+        # A base's setUpClass() reads its subclass's.
+        override = override_idempotency(enabled=getattr(cls, _WANTED))
         override.__enter__()
         cls.addClassCleanup(override.__exit__, None, None, None)
         if own is None:
-            above: Any = super(decorated, cls)  # a subclass may have other bases between itself and ours
+            # A subclass may have other bases between itself and ours.
+            above: Any = super(decorated, cls)
             above.setUpClass()
         else:
             own.__get__(None, cls)()

@@ -1,4 +1,7 @@
-"""Fixtures for pytest, which finds them when the package is installed. Nothing is loaded until one is requested."""
+"""Fixtures for pytest, which finds them when the package is installed.
+
+Nothing is loaded until one is requested.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,10 @@ def assert_idempotent() -> Callable[..., Any]:
 
 @pytest.fixture
 def recording_store(request: pytest.FixtureRequest) -> Iterator[RecordingStore]:
-    """Return the default store, which records its calls in `verbs`. For another store, parametrize with its alias."""
+    """Return the default store, which records its calls in `verbs`.
+
+    For another store, parametrize with its alias.
+    """
     from .. import conf
     from ..runtime.registry import stores
     from .recording import RecordingStore

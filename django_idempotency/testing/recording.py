@@ -9,7 +9,10 @@ from ..stores.wrapper import WrappedStore
 
 
 def recorded(verb: str) -> Any:
-    """Return a method that records a verb, and passes its call on. An async variant counts as its verb."""
+    """Return a method that records a verb, and passes its call on.
+
+    An async variant counts as its verb.
+    """
 
     def call(self: RecordingStore, *given: Any, **named: Any) -> Any:
         self.verbs.append(verb.removeprefix("a"))

@@ -4,8 +4,8 @@ Importing this module registers it, as `idempotency`:
 
     case.call_and_validate(checks=[idempotency])
 
-It also registers a hook that gives each generated request a key of its own: schemathesis sends the same one with
-different requests, which an API rightly refuses.
+It also registers a hook that gives each generated request a key of its own: schemathesis sends the
+same one with different requests, which an API rightly refuses.
 """
 
 from __future__ import annotations
@@ -51,9 +51,12 @@ Send = Callable[..., Answer]
 
 
 def hold(terms: Mapping[str, Any], send: Send) -> None:
-    """Send a request that the API accepts, and its retries. Raises `AssertionError` for what is not as published.
+    """Send a request that the API accepts, and its retries.
 
-    A request that is refused before it is guarded, because of its credentials or its contents, says nothing.
+    Raises `AssertionError` for what is not as published.
+
+    A request that is refused before it is guarded, because of its credentials or its contents, says
+    nothing.
     """
     key = new_key(terms["format"])
     if key is None:
@@ -62,10 +65,14 @@ def hold(terms: Mapping[str, Any], send: Send) -> None:
     accepted = 200 <= first.status < 300
     if not accepted and first.said not in (HeaderStatus.CREATED.value, HeaderStatus.RELEASED.value):
         return
-    _require(not _is_marked(terms, first), f"the first response, {first.status}, is marked as a replay")
+    _require(
+        not _is_marked(terms, first), f"the first response, {first.status}, is marked as a replay"
+    )
     stored = _retried(terms, first, send(key))
     if stored and terms.get("compared", "request") != "selected":
-        _refused(terms, "request-mismatch", send(key, changed=True), "another request under the same key")
+        _refused(
+            terms, "request-mismatch", send(key, changed=True), "another request under the same key"
+        )
     if accepted:
         _refused(terms, "key-malformed", send(malformed_key(terms["format"])), "a malformed key")
         if terms["required"] and not terms["derived"]:
@@ -76,17 +83,28 @@ def _retried(terms: Mapping[str, Any], first: Answer, retry: Answer) -> bool:
     """Judge a retry. Return whether the response is stored."""
     replayed = _is_marked(terms, retry)
     remembered = terms["remembered"]
-    expected = f"{first.status // 100}XX" in remembered["statuses"] and first.status not in remembered["except"]
+    expected = (
+        f"{first.status // 100}XX" in remembered["statuses"]
+        and first.status not in remembered["except"]
+    )
     if not remembered["chosen"]:
         not_stored = terms["problems"].get("response-not-stored")
         if expected and retry.said == HeaderStatus.NOT_STORED.value and retry.status == not_stored:
             return False
-        _require(replayed or not expected, f"a retry of {first.status} is not a replay, but {_shown(retry)}")
-        _require(expected or not replayed, f"{first.status} is not remembered, but a retry is a replay of it")
+        _require(
+            replayed or not expected,
+            f"a retry of {first.status} is not a replay, but {_shown(retry)}",
+        )
+        _require(
+            expected or not replayed,
+            f"{first.status} is not remembered, but a retry is a replay of it",
+        )
     if replayed:
         replays = terms.get("replays", {})
         status = replays.get("statuses", {}).get(str(first.status), first.status)
-        _require(retry.status == status, f"a replay of {first.status} has {retry.status}, not {status}")
+        _require(
+            retry.status == status, f"a replay of {first.status} has {retry.status}, not {status}"
+        )
         same = replays.get("body", "first") != "first" or retry.body == first.body
         _require(same, f"a replay has another body: {retry.body[:200]!r}, not {first.body[:200]!r}")
     return replayed
@@ -115,7 +133,9 @@ def _require(holds: bool, complaint: str) -> None:
 
 
 def new_key(wanted: Mapping[str, Any]) -> str | None:
-    """Return a key of a published format that was never used; `None`: only the API, or the project, can make one."""
+    """Return a key of a published format that was never used; `None`: only the API, or the project,
+    can make one.
+    """
     if wanted.get("x-issued"):
         return None
     if wanted.get("x-uuid-version") == 7:
@@ -133,7 +153,11 @@ def malformed_key(wanted: Mapping[str, Any]) -> str:
 
 def is_well_formed(sent: Any, terms: Mapping[str, Any]) -> bool:
     """Is what a request has in place of a key one, as far as that is published?"""
-    if not isinstance(sent, str) or not _PLAIN.fullmatch(sent) or ("," in sent and terms["carrier"]["in"] == "header"):
+    if (
+        not isinstance(sent, str)
+        or not _PLAIN.fullmatch(sent)
+        or ("," in sent and terms["carrier"]["in"] == "header")
+    ):
         return False
     wanted, key = terms["format"], sent
     if terms["carrier"].get("spelling") == "quoted":
@@ -156,12 +180,19 @@ def uuid7() -> UUID:
     return UUID(int=(time.time_ns() // 1_000_000) << 80 | 7 << 76 | high << 64 | 2 << 62 | low)
 
 
-# --------------------------------------------------------------------------------------------------------- schemathesis
+# ------------------------------------------------------------------------------------- schemathesis
 
 #: Headers of one request, which its retries get anew.
 _OWN = frozenset(
     {
-        *("accept-encoding", "connection", "content-length", "content-type", "host", "transfer-encoding"),
+        *(
+            "accept-encoding",
+            "connection",
+            "content-length",
+            "content-type",
+            "host",
+            "transfer-encoding",
+        ),
         "x-schemathesis-testcaseid",
     }
 )
@@ -174,7 +205,11 @@ _CHECKING: ContextVar[bool] = ContextVar("django_idempotency_checking", default=
 
 
 @schemathesis.hook("before_call")
-def fresh_key(ctx: schemathesis.HookContext, case: schemathesis.Case[Any], kwargs: dict[str, Any]) -> None:  # noqa: ARG001
+def fresh_key(
+    ctx: schemathesis.HookContext,  # noqa: ARG001
+    case: schemathesis.Case[Any],
+    kwargs: dict[str, Any],  # noqa: ARG001
+) -> None:
     """Replace a generated key by one that was never used, if it is well-formed."""
     terms = case.operation.definition.raw.get("x-idempotency")
     if terms is None or _CHECKING.get():
@@ -192,9 +227,11 @@ def idempotency(
     response: schemathesis.Response,
     case: schemathesis.Case[Any],
 ) -> None:
-    """Send the request of a case again, under keys of its own, and compare the responses with `x-idempotency`.
+    """Send the request of a case again, under keys of its own, and compare the responses with
+    `x-idempotency`.
 
-    It makes up to five requests. Credentials are those of the response's own request. Raises `AssertionError`.
+    It makes up to five requests. Credentials are those of the response's own request. Raises
+    `AssertionError`.
     """
     terms = case.operation.definition.raw.get("x-idempotency")
     if terms is None or case.method.lower() != case.operation.method.lower():
@@ -207,7 +244,8 @@ def idempotency(
         headers = {
             name: value
             for name, value in response.request.headers.items()
-            if name.lower() not in _OWN and (carrier["in"] != "header" or name.lower() != carrier["name"].lower())
+            if name.lower() not in _OWN
+            and (carrier["in"] != "header" or name.lower() != carrier["name"].lower())
         }
         query: dict[str, Any] = {**case.query, **(_CHANGE if changed else {})}
         body = deepcopy(case.body)
@@ -222,7 +260,9 @@ def idempotency(
             if "first_sent" in terms:
                 headers[terms["first_sent"]["name"]] = http_date()
         path, media = deepcopy(case.path_parameters), case.media_type
-        again = case.operation.Case(method=case.method, path_parameters=path, query=query, body=body, media_type=media)
+        again = case.operation.Case(
+            method=case.method, path_parameters=path, query=query, body=body, media_type=media
+        )
         checking = _CHECKING.set(True)
         try:
             answer = again.call(headers=headers)

@@ -12,7 +12,9 @@ from ..core.records import Guarantee, Ticket
 NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 
 
-def make_ticket(*, key: str = "key-1", scope: str = "user:1", body: bytes = b"{}", **fields: Any) -> Ticket:
+def make_ticket(
+    *, key: str = "key-1", scope: str = "user:1", body: bytes = b"{}", **fields: Any
+) -> Ticket:
     """Create a ticket with a new owner. The same key, scope and body are the same request."""
     ticket = Ticket(
         id=hashing.record_id(scope, key),

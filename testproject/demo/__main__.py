@@ -2,7 +2,8 @@
 
     python -m testproject.demo
 
-Exits with 1 if any result differs from its promise. With DEMO_EXIT=1 it always exits after the table.
+Exits with 1 if any result differs from its promise. With DEMO_EXIT=1 it always exits after the
+table.
 """
 
 from __future__ import annotations
@@ -27,11 +28,17 @@ from .stage import Cast, prepare
 
 def main() -> int:
     """Return the exit code of the process."""
-    for ending in (signal.SIGTERM, signal.SIGHUP):  # treated like Ctrl-C: the server must not outlive this process
+    # Treated like Ctrl-C: the server must not outlive this process.
+    for ending in (
+        signal.SIGTERM,
+        signal.SIGHUP,
+    ):
         signal.signal(ending, signal.default_int_handler)
     os.environ.setdefault("AUDIT", "1")  # for a timeline on the page of each record
     console = table.console()
-    with tempfile.TemporaryDirectory(prefix="idempotency-demo-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(
+        prefix="idempotency-demo-", ignore_cleanup_errors=True
+    ) as folder:
         cast = prepare(Path(folder) / "demo.sqlite3")
         with serving(Path(folder) / "gunicorn.log") as server:
             try:
@@ -39,7 +46,9 @@ def main() -> int:
                 if code == 0 and os.environ.get("DEMO_EXIT") != "1":
                     serve(console, server, cast)
             except (ServerDied, HTTPException, OSError) as error:
-                console.print(f"The server did not answer: {error!r}", style="bold red", markup=False)
+                console.print(
+                    f"The server did not answer: {error!r}", style="bold red", markup=False
+                )
                 code = 1
             if code:
                 console.print("\nThe end of the server's log:")
@@ -50,7 +59,8 @@ def main() -> int:
 def play(console: Console, server: Server, cast: Cast) -> int:
     """Run every journey, print the table, and return the exit code."""
     console.print(
-        f"A payments API on SQLite, behind gunicorn, {WORKERS} processes of {THREADS} threads, {server.address}",
+        f"A payments API on SQLite, behind gunicorn, {WORKERS} processes of {THREADS} "
+        f"threads, {server.address}",
         soft_wrap=True,
     )
     client = partial(Client, host=HOST, port=server.port)
@@ -59,7 +69,9 @@ def play(console: Console, server: Server, cast: Cast) -> int:
     with console.status("Starting the server"):
         server.wait_until(lambda: admin.get("/api/effects/"))
     with console.status("Sending requests") as status:
-        for row in journeys(Players(alice=alice, bob=bob, admin=admin, claim_lease=cast.claim_lease)):
+        for row in journeys(
+            Players(alice=alice, bob=bob, admin=admin, claim_lease=cast.claim_lease)
+        ):
             rows.append(row)
             status.update(f"Sending requests: {row.journey} is done")
     console.print()
@@ -75,8 +87,11 @@ def play(console: Console, server: Server, cast: Cast) -> int:
 
 
 def serve(console: Console, server: Server, cast: Cast) -> None:
-    """Explain how to continue, in the admin and with requests of your own, and serve until Ctrl-C."""
-    bob = Client(host=HOST, port=server.port, token=cast.bob)  # what is left to look at: each status of the list
+    """Explain how to continue, in the admin and with requests of your own, and serve until
+    Ctrl-C.
+    """
+    # What is left to look at: each status of the list.
+    bob = Client(host=HOST, port=server.port, token=cast.bob)
     bob.charge(PRICE, key="order-6", card="tok_declined")
     bob.charge(PRICE, key="order-7", card="tok_down")
     bob.charge(0, key="order-8")

@@ -34,14 +34,21 @@ class Client:
         return self._post("/api/payouts/", {"amount": amount, "currency": "inr"}, key)
 
     def call_tool(self, amount: int, *, key: str, call: int, breaks: bool = False) -> Answer:
-        """Call the tool `charge`, as an agent does. `call` is the id of this call; `breaks`: its stream breaks."""
+        """Call the tool `charge`, as an agent does.
+
+        `call` is the id of this call; `breaks`: its stream breaks.
+        """
         params = {"name": "charge", "arguments": {"amount": amount, "currency": "inr"}}
         params["_meta"] = {"idempotency-key": key}
         wanted = {"jsonrpc": "2.0", "id": call, "method": "tools/call", "params": params}
         return self._post("/mcp/", wanted, None, breaks=breaks)
 
-    def _post(self, path: str, wanted: dict[str, Any], key: str | None, *, breaks: bool = False) -> Answer:
-        headers = {"Content-Type": "application/json"} | ({} if key is None else {"Idempotency-Key": key})
+    def _post(
+        self, path: str, wanted: dict[str, Any], key: str | None, *, breaks: bool = False
+    ) -> Answer:
+        headers = {"Content-Type": "application/json"} | (
+            {} if key is None else {"Idempotency-Key": key}
+        )
         body = json.dumps(wanted)
         try:
             status, answered, content = self._send("POST", path, body, headers, breaks=breaks)
@@ -64,11 +71,19 @@ class Client:
         return json.loads(content)
 
     def _send(
-        self, method: str, path: str, body: str | None, headers: dict[str, str], *, breaks: bool = False
+        self,
+        method: str,
+        path: str,
+        body: str | None,
+        headers: dict[str, str],
+        *,
+        breaks: bool = False,
     ) -> tuple[int, HTTPMessage, bytes]:
         connection = HTTPConnection(self.host, self.port, timeout=TIMEOUT)
         try:
-            connection.request(method, path, body, {"Authorization": f"Token {self.token}", **headers})
+            connection.request(
+                method, path, body, {"Authorization": f"Token {self.token}", **headers}
+            )
             if breaks:
                 connection.sock.recv(1)  # the response is on its way, so the work is done
                 raise ConnectionResetError

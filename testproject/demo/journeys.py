@@ -1,4 +1,7 @@
-"""The journeys, in order. Each step sends real requests and reports what was promised and what was seen."""
+"""The journeys, in order.
+
+Each step sends real requests and reports what was promised and what was seen.
+"""
 
 from __future__ import annotations
 
@@ -44,42 +47,68 @@ def _charges(players: Players, watched: _Watched) -> Iterator[Row]:
 
     # One key, one charge.
     first, effects = watched(lambda: alice.charge(PRICE, key="order-1"))
-    yield _row("first", "alice: order-1, 24.99", Promise(answers=(NEW,), effects=(1,)), [first], effects)
+    yield _row(
+        "first", "alice: order-1, 24.99", Promise(answers=(NEW,), effects=(1,)), [first], effects
+    )
 
     retry, effects = watched(lambda: alice.charge(PRICE, key="order-1"))
     said = _unequal(first, retry)
-    yield _row("retry", "the same again", Promise(answers=(REPLAYED,)), [retry], effects, complaints=said)
+    yield _row(
+        "retry", "the same again", Promise(answers=(REPLAYED,)), [retry], effects, complaints=said
+    )
 
     changed, effects = watched(lambda: alice.charge(OTHER_PRICE, key="order-1"))
     promise = Promise(answers=("422 request-mismatch",))
     yield _row("changed body", "alice: order-1, 99.00", promise, [changed], effects)
 
     # Many requests at once, while the card network takes its time.
-    answers, effects = watched(lambda: _at_once(lambda: alice.charge(PRICE, key="order-2", card="tok_slow")))
+    answers, effects = watched(
+        lambda: _at_once(lambda: alice.charge(PRICE, key="order-2", card="tok_slow"))
+    )
     answers.sort(key=lambda answer: answer.label)
     promise = Promise(answers=(NEW,), besides=(REPLAYED, BUSY), effects=(1,))
-    yield _row(f"{AT_ONCE} at once", f"alice: order-2, {AT_ONCE} x\na card that takes 2 s", promise, answers, effects)
+    yield _row(
+        f"{AT_ONCE} at once",
+        f"alice: order-2, {AT_ONCE} x\na card that takes 2 s",
+        promise,
+        answers,
+        effects,
+    )
 
-    patient, effects = watched(lambda: _at_once(lambda: _patiently(alice, key="order-2", card="tok_slow")[-1]))
+    patient, effects = watched(
+        lambda: _at_once(lambda: _patiently(alice, key="order-2", card="tok_slow")[-1])
+    )
     said = _unequal(*answers[:1], *patient)  # the label of the one that did the work sorts first
     promise = Promise(answers=(REPLAYED,) * AT_ONCE)
-    yield _row("and once more", f"the same {AT_ONCE} again", promise, patient, effects, complaints=said)
+    yield _row(
+        "and once more", f"the same {AT_ONCE} again", promise, patient, effects, complaints=said
+    )
 
     # The worker is killed between its first write and its response: `kill -9`, from inside.
     killed, effects = watched(lambda: alice.charge(PRICE, key="order-3", card="tok_kill_once"))
     began = time.monotonic()
     promise = Promise(answers=(NO_ANSWER,))
-    yield _row("killed worker", "alice: order-3, 24.99\nkilled after its write", promise, [killed], effects)
+    yield _row(
+        "killed worker", "alice: order-3, 24.99\nkilled after its write", promise, [killed], effects
+    )
 
     takeover, effects = watched(lambda: _patiently(alice, key="order-3", card="tok_kill_once"))
     took = f"after {time.monotonic() - began:.1f} s"
     promise = Promise(answers=(NEW,), besides=(BUSY,), effects=(2,))
     said = _impatient(takeover, players.claim_lease)
-    yield _row("takeover", "the same again", promise, takeover, effects, remark=took, complaints=said)
+    yield _row(
+        "takeover", "the same again", promise, takeover, effects, remark=took, complaints=said
+    )
 
     # Invalid keys.
     missing, effects = watched(lambda: alice.charge(PRICE, key=None))
-    yield _row("missing key", "alice: no key, 24.99", Promise(answers=("400 key-missing",)), [missing], effects)
+    yield _row(
+        "missing key",
+        "alice: no key, 24.99",
+        Promise(answers=("400 key-missing",)),
+        [missing],
+        effects,
+    )
 
     malformed, effects = watched(lambda: alice.charge(PRICE, key='"order-4'))
     promise = Promise(answers=("400 key-malformed",))
@@ -93,14 +122,24 @@ def _charges(players: Players, watched: _Watched) -> Iterator[Row]:
 
     still, effects = watched(lambda: alice.charge(PRICE, key="order-1"))
     said = _unequal(first, still)
-    yield _row("and alice", "alice: order-1, 24.99", Promise(answers=(REPLAYED,)), [still], effects, complaints=said)
+    yield _row(
+        "and alice",
+        "alice: order-1, 24.99",
+        Promise(answers=(REPLAYED,)),
+        [still],
+        effects,
+        complaints=said,
+    )
 
 
 def _elsewhere(alice: Client, watched: _Watched) -> Iterator[Row]:
-    # A bank over HTTP. The worker is killed when the bank has sent the money, and before anybody knows.
+    # A bank over HTTP. The worker is killed when the bank has sent the money, and before anybody
+    # knows.
     lost, effects = watched(lambda: alice.transfer(UNLUCKY, key="order-5"))
     promise = Promise(answers=(NO_ANSWER,), effects=(1,))
-    yield _row("bank, killed", "alice: order-5 to a bank\nkilled after it paid", promise, [lost], effects)
+    yield _row(
+        "bank, killed", "alice: order-5 to a bank\nkilled after it paid", promise, [lost], effects
+    )
 
     paid, effects = watched(lambda: _until_done(lambda: alice.transfer(UNLUCKY, key="order-5")))
     promise = Promise(answers=(NEW,), besides=(BUSY,))
@@ -109,7 +148,13 @@ def _elsewhere(alice: Client, watched: _Watched) -> Iterator[Row]:
     # An agent whose stream breaks after the charge must call its tool again, under another id.
     broken, effects = watched(lambda: alice.call_tool(PRICE, key="order-6", call=1, breaks=True))
     promise = Promise(answers=(NO_ANSWER,), effects=(1,))
-    yield _row("agent's tool", "alice's agent: order-6, 24.99\nits stream breaks", promise, [broken], effects)
+    yield _row(
+        "agent's tool",
+        "alice's agent: order-6, 24.99\nits stream breaks",
+        promise,
+        [broken],
+        effects,
+    )
 
     again, effects = watched(lambda: alice.call_tool(PRICE, key="order-6", call=2))
     said = () if json.loads(again.body)["id"] == 2 else ("the result of another call",)
@@ -118,7 +163,9 @@ def _elsewhere(alice: Client, watched: _Watched) -> Iterator[Row]:
 
 
 class _Watched:
-    """Makes a call, and returns with its response the attempt numbers of the effects that it left."""
+    """Makes a call, and returns with its response the attempt numbers of the effects that it
+    left.
+    """
 
     def __init__(self, admin: Client) -> None:
         self._admin = admin
@@ -126,7 +173,9 @@ class _Watched:
 
     def __call__(self, call: Callable[[], Any]) -> tuple[Any, tuple[int, ...]]:
         answer = call()
-        new = [effect for effect in self._admin.get("/api/effects/") if effect["id"] not in self._known]
+        new = [
+            effect for effect in self._admin.get("/api/effects/") if effect["id"] not in self._known
+        ]
         self._known |= {effect["id"] for effect in new}
         return answer, tuple(sorted(effect["attempt"] for effect in new))
 
@@ -153,13 +202,21 @@ def _row(
 
 
 def _unequal(first: Answer, *others: Answer) -> tuple[str, ...]:
-    return () if all(other.body == first.body for other in others) else ("other bytes than the first answer",)
+    return (
+        ()
+        if all(other.body == first.body for other in others)
+        else ("other bytes than the first answer",)
+    )
 
 
 def _impatient(answers: list[Answer], claim_lease: float) -> tuple[str, ...]:
-    """Check how long a takeover made us wait. The requested wait does not depend on the speed of this machine."""
+    """Check how long a takeover made us wait.
+
+    The requested wait does not depend on the speed of this machine.
+    """
     asked = sum(answer.retry_after or 0 for answer in answers)
-    allowed = math.ceil(claim_lease) + 1  # one more second for the row lock of the dead worker to go
+    # One more second for the row lock of the dead worker to go.
+    allowed = math.ceil(claim_lease) + 1
     return (f"asked to wait {asked} s",) if asked > allowed else ()
 
 
@@ -181,7 +238,10 @@ def _patiently(client: Client, *, key: str, card: str) -> list[Answer]:
 
 
 def _until_done(send: Callable[[], Answer]) -> list[Answer]:
-    """Send until the response is not a 409, waiting as long as each one asks for. Return all responses."""
+    """Send until the response is not a 409, waiting as long as each one asks for.
+
+    Return all responses.
+    """
     answers: list[Answer] = []
     deadline = time.monotonic() + TIMEOUT
     while True:

@@ -22,10 +22,16 @@ class Answer:
 
     @property
     def label(self) -> str:
-        """The response in words, including what the IETF draft requires of a 409 and what is missing from it."""
+        """The response in words, including what the IETF draft requires of a 409 and what is
+        missing from it.
+        """
         if self.status is None:
             return NO_ANSWER
-        words = [str(self.status), *(["replayed"] if self.replayed else []), *([self.code] if self.code else [])]
+        words = [
+            str(self.status),
+            *(["replayed"] if self.replayed else []),
+            *([self.code] if self.code else []),
+        ]
         if self.status == 409 and not self.retry_after:
             words.append("without Retry-After")
         return " ".join(words)
@@ -74,9 +80,18 @@ class Row:
 
     @property
     def seen(self) -> str:
-        """The results: responses, the attempt that worked if it was not the first, and everything else."""
+        """The results: responses, the attempt that worked if it was not the first, and everything
+        else.
+        """
         later = (f"as attempt {attempt}" for attempt in sorted(set(self.effects) - {0, 1}))
-        return "\n".join([in_words(self.answers), *later, *([self.remark] if self.remark else []), *self.complaints])
+        return "\n".join(
+            [
+                in_words(self.answers),
+                *later,
+                *([self.remark] if self.remark else []),
+                *self.complaints,
+            ]
+        )
 
     @property
     def counted(self) -> str:
@@ -86,7 +101,9 @@ class Row:
 
 def in_words(labels: Iterable[str]) -> str:
     """Count equal labels, one line each: "19 x 409 in-progress"."""
-    return "\n".join(label if count == 1 else f"{count} x {label}" for label, count in Counter(labels).items())
+    return "\n".join(
+        label if count == 1 else f"{count} x {label}" for label, count in Counter(labels).items()
+    )
 
 
 def exit_code(rows: Collection[Row]) -> int:

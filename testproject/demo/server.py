@@ -30,13 +30,19 @@ class Server:
 
     def __init__(self, log: Path) -> None:
         self._log = log
-        # Bound here and inherited: no other program can take the port in between, and early requests queue.
+        # Bound here and inherited: no other program can take the port in between, and early
+        # requests queue.
         with socket.create_server((HOST, 0)) as listener, log.open("wb") as output:
             self.port: int = listener.getsockname()[1]
             self._process = subprocess.Popen(
                 [*command(), f"--bind=fd://{listener.fileno()}"],
                 cwd=ROOT,
-                env={**os.environ, "GUNICORN_CMD_ARGS": "", "BANK_URL": self.address},  # no arguments except ours
+                # No arguments except ours.
+                env={
+                    **os.environ,
+                    "GUNICORN_CMD_ARGS": "",
+                    "BANK_URL": self.address,
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -95,6 +101,11 @@ def command() -> list[str]:
     newer = ["--no-control-socket"] if "control_socket_disable" in Config().settings else []
     return [
         *(sys.executable, "-m", "gunicorn", "testproject.wsgi", "--worker-class=gthread"),
-        *(f"--workers={WORKERS}", f"--threads={THREADS}", "--timeout=120", f"--graceful-timeout={GRACE}"),
+        *(
+            f"--workers={WORKERS}",
+            f"--threads={THREADS}",
+            "--timeout=120",
+            f"--graceful-timeout={GRACE}",
+        ),
         *newer,
     ]

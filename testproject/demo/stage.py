@@ -23,10 +23,17 @@ class Cast:
 
 
 def prepare(database: Path) -> Cast:
-    """Create the database and its users. From then on the environment names it, for the server too."""
+    """Create the database and its users.
+
+    From then on the environment names it, for the server too.
+    """
     figures = database.with_suffix(".metrics")  # a file for each worker
     figures.mkdir()
-    os.environ.update(DJANGO_SETTINGS_MODULE="testproject.settings", DATABASE="sqlite", DATABASE_NAME=str(database))
+    os.environ.update(
+        DJANGO_SETTINGS_MODULE="testproject.settings",
+        DATABASE="sqlite",
+        DATABASE_NAME=str(database),
+    )
     os.environ.update(METRICS="prometheus", PROMETHEUS_MULTIPROC_DIR=str(figures))
     import django
 

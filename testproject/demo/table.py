@@ -39,5 +39,12 @@ def table(rows: Iterable[Row], *, ascii_only: bool = False) -> Table:
     for row in rows:
         mark = Text(kept, "green") if row.kept else Text(broken, "bold red")
         seen = "" if row.kept else "red"
-        made.add_row(row.journey, Text(row.sent), str(row.promise), Text(row.seen, seen), Text(row.counted, seen), mark)
+        made.add_row(
+            row.journey,
+            Text(row.sent),
+            str(row.promise),
+            Text(row.seen, seen),
+            Text(row.counted, seen),
+            mark,
+        )
     return made

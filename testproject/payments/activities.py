@@ -20,8 +20,12 @@ def attempted(_arguments: Any) -> list[str | None]:
 
 
 @activity.defn
-@idempotent_function(key=attempted, validate="[amount, currency]", required=True, keep_exceptions=Declined)
+@idempotent_function(
+    key=attempted, validate="[amount, currency]", required=True, keep_exceptions=Declined
+)
 def charge_order(user_id: int, amount: int, currency: str = "eur", card: str = "tok_visa") -> int:
     """Charge once, however often the activity is attempted. Returns the charge's number."""
-    charge = work.charge(user_id=user_id, attempt=Attempt.of_call(), amount=amount, currency=currency, card=card)
+    charge = work.charge(
+        user_id=user_id, attempt=Attempt.of_call(), amount=amount, currency=currency, card=card
+    )
     return charge.pk

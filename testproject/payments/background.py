@@ -15,16 +15,26 @@ except ImportError:  # Django 5.2: the package django-tasks
 
 
 @task()
-@idempotent_function(key="order_id", validate="[amount, currency]", keep_exceptions=Declined, on_busy="wait")
-def charge_order(order_id: str, user_id: int, amount: int, currency: str = "eur", card: str = "tok_visa") -> int:
+@idempotent_function(
+    key="order_id", validate="[amount, currency]", keep_exceptions=Declined, on_busy="wait"
+)
+def charge_order(
+    order_id: str, user_id: int, amount: int, currency: str = "eur", card: str = "tok_visa"
+) -> int:
     """Charge for an order, once, however often the task runs. Returns the charge's number."""
-    charge = work.charge(user_id=user_id, attempt=Attempt.of_call(), amount=amount, currency=currency, card=card)
+    charge = work.charge(
+        user_id=user_id, attempt=Attempt.of_call(), amount=amount, currency=currency, card=card
+    )
     return charge.pk
 
 
 @task()
 @idempotent_function(key="order_id", guarantee="lease", keep_exceptions=Declined, on_busy="wait")
-async def acharge_order(order_id: str, user_id: int, amount: int, currency: str = "eur", card: str = "tok_visa") -> int:
+async def acharge_order(
+    order_id: str, user_id: int, amount: int, currency: str = "eur", card: str = "tok_visa"
+) -> int:
     """See charge_order(). No transaction can cover an async task: the guarantee is a lease."""
-    charge = await work.acharge(user_id=user_id, attempt=Attempt.of_call(), amount=amount, currency=currency, card=card)
+    charge = await work.acharge(
+        user_id=user_id, attempt=Attempt.of_call(), amount=amount, currency=currency, card=card
+    )
     return charge.pk

@@ -1,4 +1,6 @@
-"""A bank that is called over HTTP, through the client half; and the bank itself, which is a view here."""
+"""A bank that is called over HTTP, through the client half; and the bank itself, which is a view
+here.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def bank_client() -> httpx.Client:
 def transfer(*, name: str, amount: int, attempt: int) -> dict[str, Any]:
     """Let the bank send money. Under one name it does so once, whoever dies in between."""
     with bank_client() as bank:
-        response = bank.post("/bank/transfers/", json={"amount": amount}, extensions={"idempotency": name})
+        response = bank.post(
+            "/bank/transfers/", json={"amount": amount}, extensions={"idempotency": name}
+        )
     response.raise_for_status()
     if amount == UNLUCKY and attempt == 1:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -47,4 +51,6 @@ def transfers(request: HttpRequest) -> JsonResponse:
     """The bank: it moves money once for each key."""
     effect = Attempt.of(request).effect("bank")
     effect.save()
-    return JsonResponse({"transfer": effect.pk, "amount": json.loads(request.body)["amount"]}, status=201)
+    return JsonResponse(
+        {"transfer": effect.pk, "amount": json.loads(request.body)["amount"]}, status=201
+    )

@@ -1,4 +1,6 @@
-"""Publish the outbox to RabbitMQ: `manage.py relay_outbox --publisher testproject.payments.broker.RabbitMQ`."""
+"""Publish the outbox to RabbitMQ: `manage.py relay_outbox --publisher
+testproject.payments.broker.RabbitMQ`.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +9,21 @@ import os
 from typing import Any
 
 import pika
-from pika.exceptions import AMQPError, NackError, ShortStringTooLong, UnroutableError, UnsupportedAMQPFieldException
+from pika.exceptions import (
+    AMQPError,
+    NackError,
+    ShortStringTooLong,
+    UnroutableError,
+    UnsupportedAMQPFieldException,
+)
 
 from django_idempotency.contrib.outbox import BrokerUnavailable
 from django_idempotency.contrib.outbox.models import Message
 
 #: Topics are its routing keys.
 EXCHANGE = "payments"
-#: Errors that concern one message: refused, without a queue, or not AMQP (a topic over 255 bytes, a float in a header).
+#: Errors that concern one message: refused, without a queue, or not AMQP (a topic over 255 bytes, a
+#: float in a header).
 REFUSED = (NackError, UnroutableError, ShortStringTooLong, UnsupportedAMQPFieldException)
 
 
@@ -26,7 +35,10 @@ class RabbitMQ:
         self._connect()
 
     def publish(self, message: Message) -> None:
-        """Return when the broker has confirmed. Raises `UnroutableError` if no queue takes the topic."""
+        """Return when the broker has confirmed.
+
+        Raises `UnroutableError` if no queue takes the topic.
+        """
         if not self._is_alive():
             self._connect()
         try:
@@ -52,7 +64,9 @@ class RabbitMQ:
 
     def _connect(self) -> None:
         try:
-            self._connection = pika.BlockingConnection(pika.URLParameters(os.environ["RABBITMQ_URL"]))
+            self._connection = pika.BlockingConnection(
+                pika.URLParameters(os.environ["RABBITMQ_URL"])
+            )
             self._channel = self._connection.channel()
             self._channel.exchange_declare(EXCHANGE, "topic", durable=True)
             self._channel.confirm_delivery()

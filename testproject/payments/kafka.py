@@ -1,8 +1,10 @@
-"""A Kafka consumer that knows nothing of payments: an offset is committed once its message has settled, never before.
+"""A Kafka consumer that knows nothing of payments: an offset is committed once its message has
+settled, never before.
 
-If a consumer dies, or loses its partition, the next one gets what was not committed again, and the key recognises it. Kafka
-does not count that. So who takes up a partition notes beside its offset that its first record is tried: a record that kills its
-consumers is a dead letter after `LIMIT` of those.
+If a consumer dies, or loses its partition, the next one gets what was not committed again, and the
+key recognises it. Kafka does not count that. So who takes up a partition notes beside its offset
+that its first record is tried: a record that kills its consumers is a dead letter after `LIMIT` of
+those.
 """
 
 from __future__ import annotations
@@ -27,9 +29,15 @@ Handler = Callable[[str, Any], object]
 
 
 def message_id(record: Message) -> str:
-    """Return the header `id`, as our outbox and Debezium write it; else the place, which a second publishing changes."""
+    """Return the header `id`, as our outbox and Debezium write it; else the place, which a second
+    publishing changes.
+    """
     name = dict(record.headers() or ()).get("id")
-    return name.decode() if isinstance(name, bytes) else f"{record.topic()}-{record.partition()}-{record.offset()}"
+    return (
+        name.decode()
+        if isinstance(name, bytes)
+        else f"{record.topic()}-{record.partition()}-{record.offset()}"
+    )
 
 
 def consume(
@@ -41,7 +49,10 @@ def consume(
     stopping: Callable[[], bool] = lambda: False,
     sleep: Callable[[float], object] = time.sleep,
 ) -> None:
-    """Take records one by one, with `enable.auto.commit` off. Dead letters go to the topic `….dead`, in order."""
+    """Take records one by one, with `enable.auto.commit` off.
+
+    Dead letters go to the topic `….dead`, in order.
+    """
     failed = defaultdict[tuple[str, int], int](int)
     begun = set[tuple[str, int]]()
     while not stopping():
@@ -49,10 +60,15 @@ def consume(
         if record is None or record.error():
             continue
         place = str(record.topic()), int(record.partition() or 0)
-        deaths = 0 if place in begun else noted(consumer, record)  # what killed the last consumer is the first record
+        # What killed the last consumer is the first record.
+        deaths = 0 if place in begun else noted(consumer, record)
         begun.add(place)
         error = attempted(handler, record) if deaths < LIMIT else None
-        match DeadLetter() if deaths >= LIMIT else disposition(error, failures=failed[place], answers=answers):
+        match (
+            DeadLetter()
+            if deaths >= LIMIT
+            else disposition(error, failures=failed[place], answers=answers)
+        ):
             case Redeliver(after=after, failures=failures):
                 failed[place] = failures
                 sleep(after)  # a minute at most: less than max.poll.interval.ms
@@ -66,18 +82,25 @@ def consume(
 
 
 def noted(consumer: Consumer, record: Message) -> int:
-    """Note, before it is made, that a record is tried by who takes up its partition. Return how often that was noted before."""
+    """Note, before it is made, that a record is tried by who takes up its partition.
+
+    Return how often that was noted before.
+    """
     place = TopicPartition(str(record.topic()), int(record.partition() or 0))
     try:
         (known,) = consumer.committed([place], timeout=10)
         before = int(known.metadata or 0) if known.offset == record.offset() else 0
-        place = TopicPartition(place.topic, place.partition, int(record.offset() or 0), str(before + 1))
+        place = TopicPartition(
+            place.topic, place.partition, int(record.offset() or 0), str(before + 1)
+        )
         consumer.commit(offsets=[place], asynchronous=False)
     except KafkaException:  # another has the partition now
         return 0
     if before >= LIMIT:
         logger.error(
-            "Message %s is a dead letter: consumers died when they tried it, %d times.", message_id(record), before
+            "Message %s is a dead letter: consumers died when they tried it, %d times.",
+            message_id(record),
+            before,
         )
     return before
 
@@ -96,7 +119,10 @@ def attempted(handler: Handler, record: Message) -> Exception | None:
 
 
 def bury(dead: Producer, record: Message) -> None:
-    """Copy a record to the dead letters, and return when it is there. Raises `KafkaException` if it is not."""
+    """Copy a record to the dead letters, and return when it is there.
+
+    Raises `KafkaException` if it is not.
+    """
     errors: list[Any] = []
     headers = {**dict(record.headers() or ()), "id": message_id(record).encode()}
     dead.produce(

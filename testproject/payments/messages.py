@@ -16,7 +16,8 @@ from .work import Attempt
     key="message_id",
     validate="payload",
     required=True,  # without an id, nothing could recognise a duplicate: refused
-    expires_after=timedelta(days=7),  # longer than a message may lie anywhere, the dead letters included
+    # Longer than a message may lie anywhere, the dead letters included.
+    expires_after=timedelta(days=7),
     keep_exceptions=Declined,  # an answer: the same for every delivery
 )
 def charge(message_id: str | None, payload: dict[str, Any]) -> int:

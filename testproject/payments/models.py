@@ -10,7 +10,9 @@ from django_idempotency.contrib.business_key.models import OncePerKey
 
 
 class Charge(models.Model):
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="charges")
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="charges"
+    )
     amount = models.PositiveIntegerField(help_text="In the smallest unit: 2499 is 24.99.")
     currency = models.CharField(max_length=3)
     refunded = models.PositiveIntegerField(default=0, help_text="How much of the amount went back.")
@@ -36,7 +38,9 @@ class Refund(models.Model):
 
 
 class Effect(models.Model):
-    """One row each time the work ran. Two rows with one idempotency key mean one charge too many."""
+    """One row each time the work ran. Two rows with one idempotency key mean one charge too
+    many.
+    """
 
     label = models.CharField(max_length=50)
     idempotency_key = models.CharField(max_length=255, blank=True)
@@ -69,7 +73,9 @@ class InvoiceLine(models.Model):
     line = models.PositiveIntegerField()
 
     class Meta:
-        constraints = (models.UniqueConstraint(fields=("idempotency_key", "line"), name="one_row_per_line"),)
+        constraints = (
+            models.UniqueConstraint(fields=("idempotency_key", "line"), name="one_row_per_line"),
+        )
 
     def __str__(self) -> str:
         return f"line {self.line}"

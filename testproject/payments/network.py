@@ -1,4 +1,7 @@
-"""A simulated card network. Its behaviour depends only on the card, so a test or a demo can choose."""
+"""A simulated card network.
+
+Its behaviour depends only on the card, so a test or a demo can choose.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,8 @@ class Card:
     kill_until: int = -1
 
 
-#: An amount whose transfer by the bank kills our process once the bank has responded, the first time.
+#: An amount whose transfer by the bank kills our process once the bank has responded, the first
+#: time.
 UNLUCKY = 6666
 
 CARDS = {

@@ -16,10 +16,15 @@ from .work import Attempt
 @idempotent_function(
     key="order_id",
     validate="[amount, currency]",
-    expires_after=timedelta(days=7),  # longer than a message may lie anywhere, the dead letters included
+    # Longer than a message may lie anywhere, the dead letters included.
+    expires_after=timedelta(days=7),
     keep_exceptions=Declined,
 )
-def charge_order(order_id: str, user_id: int, amount: int, currency: str = "eur", card: str = "tok_visa") -> int:
+def charge_order(
+    order_id: str, user_id: int, amount: int, currency: str = "eur", card: str = "tok_visa"
+) -> int:
     """Charge for an order, once, however often the message comes. Returns the charge's number."""
-    charge = work.charge(user_id=user_id, attempt=Attempt.of_call(), amount=amount, currency=currency, card=card)
+    charge = work.charge(
+        user_id=user_id, attempt=Attempt.of_call(), amount=amount, currency=currency, card=card
+    )
     return charge.pk

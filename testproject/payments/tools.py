@@ -1,4 +1,7 @@
-"""A tool for agents, over MCP's JSON-RPC. A project would take it from a package; here it is short enough to read."""
+"""A tool for agents, over MCP's JSON-RPC.
+
+A project would take it from a package; here it is short enough to read.
+"""
 
 from __future__ import annotations
 
@@ -24,5 +27,8 @@ def mcp(request: Request) -> Response:
     serializer = ChargeSerializer(data=message["params"]["arguments"])
     serializer.is_valid(raise_exception=True)
     serializer.save(user_id=request.user.pk, attempt=Attempt.of(request))
-    result = {"content": [{"type": "text", "text": "Charged."}], "structuredContent": serializer.data}
+    result = {
+        "content": [{"type": "text", "text": "Charged."}],
+        "structuredContent": serializer.data,
+    }
     return Response({"jsonrpc": "2.0", "id": message["id"], "result": result})

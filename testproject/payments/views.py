@@ -1,4 +1,6 @@
-"""The same charge as a DRF ViewSet, a DRF class view, a plain view and an async view; and a payout."""
+"""The same charge as a DRF ViewSet, a DRF class view, a plain view and an async view; and a
+payout.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ if TYPE_CHECKING:
     from rest_framework.request import Request
     from rest_framework.serializers import BaseSerializer
 
-# ---- Django REST framework -------------------------------------------------------------------------------------------
+# ---- Django REST framework
+# -------------------------------------------------------------------------------------------
 
 
 class CardDeclined(APIException):
@@ -91,7 +94,9 @@ def payout(request: Request) -> Response:
     idempotency = cast("Any", request).idempotency
     effect = work.payout(Attempt.of(request))
     bank_key = idempotency.derive("bank") if idempotency else None
-    return Response({"id": effect.pk, **serializer.data, "bank_key": bank_key}, status=status.HTTP_201_CREATED)
+    return Response(
+        {"id": effect.pk, **serializer.data, "bank_key": bank_key}, status=status.HTTP_201_CREATED
+    )
 
 
 @idempotent(guarantee="lease", lease=2)
@@ -120,11 +125,17 @@ class EffectList(generics.ListAPIView):
         return Effect.objects.all() if key is None else Effect.objects.filter(idempotency_key=key)
 
 
-# ---- Plain Django ----------------------------------------------------------------------------------------------------
+# ---- Plain Django
+# --------------------------------------------------------------------------------------------------
 
 
 def shown(charge: Charge) -> dict[str, object]:
-    return {"id": charge.pk, "amount": charge.amount, "currency": charge.currency, "refunded": charge.refunded}
+    return {
+        "id": charge.pk,
+        "amount": charge.amount,
+        "currency": charge.currency,
+        "refunded": charge.refunded,
+    }
 
 
 def declined(error: Declined) -> JsonResponse:
@@ -137,12 +148,16 @@ def bare_charges(request: HttpRequest) -> JsonResponse:
     """Without a decorator: the middleware guards it."""
     assert request.user.is_authenticated
     if request.method == "GET":
-        return JsonResponse([shown(charge) for charge in Charge.objects.filter(user=request.user.pk)], safe=False)
+        return JsonResponse(
+            [shown(charge) for charge in Charge.objects.filter(user=request.user.pk)], safe=False
+        )
     form = ChargeForm.of(request)
     if not form.is_valid():
         return JsonResponse(form.errors, status=400)
     try:
-        charge = work.charge(user_id=request.user.pk, attempt=Attempt.of(request), **form.cleaned_data)
+        charge = work.charge(
+            user_id=request.user.pk, attempt=Attempt.of(request), **form.cleaned_data
+        )
     except Declined as error:
         return declined(error)
     return JsonResponse(shown(charge), status=201)
@@ -159,16 +174,23 @@ def plain_charges(request: HttpRequest) -> JsonResponse:
 @login_required
 @idempotent(guarantee="lease")
 async def async_charges(request: HttpRequest) -> JsonResponse:
-    """Guarded by the decorator, as an async view. No transaction can cover it, so the guarantee is a lease."""
+    """Guarded by the decorator, as an async view.
+
+    No transaction can cover it, so the guarantee is a lease.
+    """
     user = await request.auser()
     assert user.is_authenticated
     if request.method == "GET":
-        return JsonResponse([shown(charge) async for charge in Charge.objects.filter(user=user.pk)], safe=False)
+        return JsonResponse(
+            [shown(charge) async for charge in Charge.objects.filter(user=user.pk)], safe=False
+        )
     form = ChargeForm.of(request)
     if not form.is_valid():
         return JsonResponse(form.errors, status=400)
     try:
-        charge = await work.acharge(user_id=user.pk, attempt=Attempt.of(request), **form.cleaned_data)
+        charge = await work.acharge(
+            user_id=user.pk, attempt=Attempt.of(request), **form.cleaned_data
+        )
     except Declined as error:
         return declined(error)
     return JsonResponse(shown(charge), status=201)

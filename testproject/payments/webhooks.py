@@ -1,4 +1,6 @@
-"""A signed webhook (Standard Webhooks): verified, then carried out once, then answered so that the sender stops."""
+"""A signed webhook (Standard Webhooks): verified, then carried out once, then answered so that the
+sender stops.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +38,19 @@ def webhook(request: HttpRequest) -> HttpResponse:
     try:
         signed.verify(request.body, dict(request.headers), json_parse=False)  # signature and age
         event = json.loads(request.body)
-    except (WebhookVerificationError, ValueError):  # a signature that is no base64 is a ValueError, too
+    except (
+        WebhookVerificationError,
+        ValueError,
+    ):  # a signature that is no base64 is a ValueError, too
         return HttpResponse(status=400)
     return received(request.path, request.headers["Webhook-Id"], event)
 
 
 def received(endpoint: str, message_id: str, event: Any) -> HttpResponse:
-    """Carry a message out and answer. What the handler raises is a 500, and the sender tries again."""
+    """Carry a message out and answer.
+
+    What the handler raises is a 500, and the sender tries again.
+    """
     try:
         handle(endpoint, message_id, event)
     except (IdempotencyError, Declined) as error:
@@ -58,8 +66,10 @@ def received(endpoint: str, message_id: str, event: Any) -> HttpResponse:
 
 
 @idempotent_function(
-    key="[endpoint, message_id]",  # each sender has ids of its own, and may have one that another has, too
-    validate="event.[type, data]",  # what must not change; the rest may, from one delivery to the next
+    # each sender has ids of its own, and may have one that another has, too
+    key="[endpoint, message_id]",
+    # what must not change; the rest may, from one delivery to the next
+    validate="event.[type, data]",
     expires_after=timedelta(days=7),  # longer than the sender tries
     keep_exceptions=Declined,
 )

@@ -1,7 +1,7 @@
 """The work that must happen once. The views only translate.
 
-Each piece of work leaves its `Effect` first, then talks to the card network, then writes its own row. So any failure on
-the way shows as an effect without a charge.
+Each piece of work leaves its `Effect` first, then talks to the card network, then writes its own
+row. So any failure on the way shows as an effect without a charge.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ def charge(*, user_id: int, attempt: Attempt, amount: int, currency: str, card: 
     return Charge.objects.create(user_id=user_id, amount=amount, currency=currency)
 
 
-async def acharge(*, user_id: int, attempt: Attempt, amount: int, currency: str, card: str) -> Charge:
+async def acharge(
+    *, user_id: int, attempt: Attempt, amount: int, currency: str, card: str
+) -> Charge:
     """See charge()."""
     logger.info("Charging: attempt %s, card key %s", attempt.number, attempt.card_key)
     await attempt.effect("charge").asave()

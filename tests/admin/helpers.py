@@ -30,7 +30,9 @@ def completed(body: Any = b"{}", headers: Any = JSON, **fields: Any) -> Ticket:
     ticket = atomic_ticket(**{"key": uuid4().hex, **fields})
     operation = Call(ticket=ticket).operation
     operation.open()
-    operation.settle(WorkResult.KEPT, Outcome(status=201, headers=headers, body=body), succeeded=True)
+    operation.settle(
+        WorkResult.KEPT, Outcome(status=201, headers=headers, body=body), succeeded=True
+    )
     return ticket
 
 

@@ -1,4 +1,6 @@
-"""WCAG 2.2 AA, as far as a test can tell without a browser: contrast, headings in order, names for what is focused."""
+"""WCAG 2.2 AA, as far as a test can tell without a browser: contrast, headings in order, names for
+what is focused.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,11 @@ def variables(name: str, theme: str) -> dict[str, str]:
 
 LIGHT = variables("base.css", "light")
 #: theme → its variables; in an admin without Django's, the colours that our own rules fall back on.
-THEMES = {"light": LIGHT, "dark": LIGHT | variables("dark_mode.css", "dark"), "without variables": {}}
+THEMES = {
+    "light": LIGHT,
+    "dark": LIGHT | variables("dark_mode.css", "dark"),
+    "without variables": {},
+}
 LABELS = ("free", "completed", "running", "abandoned", "failed", "expired")
 
 
@@ -53,7 +59,9 @@ def contrast(first: str, second: str) -> float:
 
 def luminance(digits: str) -> float:
     parts = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
@@ -75,7 +83,9 @@ def test_labels_can_be_read(label: str, theme: str) -> None:
 @pytest.mark.parametrize("kind", ["", ".of-2", ".of-4", ".of-5"])
 def test_lines_and_marks_can_be_seen(kind: str, theme: str) -> None:
     """Section 1.4.11 asks 3 of graphics: on the page, and on every other row, which is darker."""
-    drawn = colour((rules(".idempotency-spark") | rules(f".idempotency-spark{kind}"))["color"], THEMES[theme])
+    drawn = colour(
+        (rules(".idempotency-spark") | rules(f".idempotency-spark{kind}"))["color"], THEMES[theme]
+    )
     for ground in ("--body-bg", "--darkened-bg"):
         assert contrast(drawn, colour(THEMES[theme][ground], THEMES[theme])) >= 3
 
@@ -98,7 +108,11 @@ class Outline(HTMLParser):
         self.inside += tag == "label"
         if re.fullmatch(r"h[1-6]", tag):
             self.levels.append(int(tag[1]))
-        if tag in {"input", "select", "textarea"} and given.get("type") not in {"hidden", "submit", "button"}:
+        if tag in {"input", "select", "textarea"} and given.get("type") not in {
+            "hidden",
+            "submit",
+            "button",
+        }:
             self.fields.append({**given, "aria-label": "its label"} if self.inside else given)
         if tag == "label" and given.get("for"):
             self.labelled.add(str(given["for"]))
@@ -115,14 +129,19 @@ PAGES = ["list", "record", "release", "statistics", "suspects"]
 @pytest.mark.django_db
 @pytest.mark.parametrize("page", PAGES)
 def test_outline(boss: Client, page: str) -> None:
-    """Headings skip no level, each field has a label, each scrolling region a name, and no id is used twice."""
+    """Headings skip no level, each field has a label, each scrolling region a name, and no id is
+    used twice.
+    """
     ticket, _, _ = completed(), released(), running()
     urls = {"list": LIST, "record": page_of(ticket), "release": page_of(ticket, "release")}
     text = text_of(boss.get(urls.get(page, f"{LIST}{page}/")))
     outline = Outline()
     outline.feed(text.partition('<main id="content-start"')[2].partition("</main>")[0])
     assert outline.levels[:1] == [1]
-    assert all(after <= before + 1 for before, after in zip(outline.levels, outline.levels[1:], strict=False))
+    assert all(
+        after <= before + 1
+        for before, after in zip(outline.levels, outline.levels[1:], strict=False)
+    )
     for each in outline.fields:
         assert each.get("id") in outline.labelled or each.get("aria-label"), each
     for each in outline.regions:
@@ -132,7 +151,9 @@ def test_outline(boss: Client, page: str) -> None:
 
 
 def test_no_column_of_the_list_is_cut_off() -> None:
-    """Each cell may be broken into lines: one that may not would cut the last column off on a screen of 1280 pixels."""
+    """Each cell may be broken into lines: one that may not would cut the last column off on a
+    screen of 1280 pixels.
+    """
     rules = re.findall(r"([^{}]*#result_list[^{}]*)\{([^}]*)\}", CSS.read_text(encoding="utf-8"))
     assert rules
     assert [cells for cells, declared in rules if "nowrap" in declared] == []

@@ -32,14 +32,21 @@ def held() -> Call:
     """Store the result that on_takeover has held."""
     key = charge.idempotency.key_for("held")
     scope = charge.idempotency.scope
-    call = Call(atomic_ticket(id=record_id(scope, key), scope=scope, key=key, method="CALL", path="shop.charge"))
+    call = Call(
+        atomic_ticket(
+            id=record_id(scope, key), scope=scope, key=key, method="CALL", path="shop.charge"
+        )
+    )
     call.open()
     call.operation.settle(WorkResult.KEPT, OutcomeKind.HELD.outcome(), succeeded=True)
     return call
 
 
 def test_the_list_shows_how_they_ended() -> None:
-    """A call's outcome is one word, where a request has a status. Calls can be filtered by method."""
+    """A call's outcome is one word, where a request has a status.
+
+    Calls can be filtered by method.
+    """
     charge("o-1")
     with pytest.raises(Declined):
         charge("declined")

@@ -21,7 +21,16 @@ from django_idempotency.errors import StoreUnavailable
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.testing.tickets import make_ticket
-from tests.admin.helpers import LIST, completed, held, make_again, page_of, released, running, text_of
+from tests.admin.helpers import (
+    LIST,
+    completed,
+    held,
+    make_again,
+    page_of,
+    released,
+    running,
+    text_of,
+)
 from tests.stores.helpers import Call, elsewhere, row
 from tests.support.factories import AdminFactory, UserFactory
 
@@ -41,8 +50,15 @@ class TestInterventions:
         response = boss.post(page_of(ticket, "release"), WHY, follow=True)
         assert "1 record was released." in text_of(response)
         record = row(ticket)
-        assert (record.status, record.response_status, record.response_body) == (Status.FREE, None, None)
-        again, other = Call(ticket=make_again(ticket)), Call(ticket=make_again(ticket, digest=b"other"))
+        assert (record.status, record.response_status, record.response_body) == (
+            Status.FREE,
+            None,
+            None,
+        )
+        again, other = (
+            Call(ticket=make_again(ticket)),
+            Call(ticket=make_again(ticket, digest=b"other")),
+        )
         assert type(other.open()).__name__ == "Mismatch"
         assert again.run() is not None
         assert again.operation.attempt == 2
@@ -63,7 +79,9 @@ class TestInterventions:
         page = text_of(boss.get(page_of(ticket, "release")))
         assert "csrfmiddlewaretoken" in page
         assert "made again" in page
-        page = text_of(boss.post(LIST, {"action": "expire_records", "_selected_action": [str(ticket.id)]}))
+        page = text_of(
+            boss.post(LIST, {"action": "expire_records", "_selected_action": [str(ticket.id)]})
+        )
         assert f'value="{ticket.id}"' in page
         assert row(ticket).status == Status.COMPLETED
         assert LogEntry.objects.count() == 0
@@ -73,13 +91,20 @@ class TestInterventions:
         tickets = [completed(), completed(), running(lease=60), released()]
         chosen = [str(ticket.id) for ticket in tickets]
         response = boss.post(
-            LIST, {"action": "release_records", "_selected_action": chosen, "confirmed": "yes", **WHY}, follow=True
+            LIST,
+            {"action": "release_records", "_selected_action": chosen, "confirmed": "yes", **WHY},
+            follow=True,
         )
         text = text_of(response)
         assert "2 records were released." in text
         assert "1 record was refused: a request with its key is running" in text
         assert "1 record was already free, expired or erased." in text
-        assert [row(ticket).status for ticket in tickets] == [Status.FREE, Status.FREE, Status.RUNNING, Status.FREE]
+        assert [row(ticket).status for ticket in tickets] == [
+            Status.FREE,
+            Status.FREE,
+            Status.RUNNING,
+            Status.FREE,
+        ]
 
     def test_never_across_pages(self, boss: Client) -> None:
         """A crafted "select all" acts on the ticked rows only."""
@@ -96,7 +121,9 @@ class TestInterventions:
         assert "idempotency-label expired" in text_of(boss.get(page_of(ticked)))
 
     def test_erase(self, boss: Client) -> None:
-        """Erase deletes response and digest; the next request starts afresh, and the log names the user."""
+        """Erase deletes response and digest; the next request starts afresh, and the log names the
+        user.
+        """
         ticket, expired = completed(key="order-42"), completed(key="order-43", ttl=-60)
         response = boss.post(page_of(ticket, "erase"), WHY, follow=True)
         assert "1 record was erased." in text_of(response)
@@ -107,18 +134,25 @@ class TestInterventions:
             **WHY,
         }
         assert "1 record was erased." in text_of(boss.post(LIST, both, follow=True))
-        left = IdempotencyRecord.objects.values_list("status", "digest", "response_status", "response_body")
+        left = IdempotencyRecord.objects.values_list(
+            "status", "digest", "response_status", "response_body"
+        )
         assert {(status, bytes(digest), *answer) for status, digest, *answer in left} == {
             (Status.FREE, b"", None, None)
         }
-        assert {entry.object_id for entry in LogEntry.objects.all()} == {str(ticket.id), str(expired.id)}
+        assert {entry.object_id for entry in LogEntry.objects.all()} == {
+            str(ticket.id),
+            str(expired.id),
+        }
         assert "Erased. It was completed, attempt 1" in LogEntry.objects.latest("pk").change_message
         other = Call(ticket=make_again(ticket, digest=b"other"))
         other.run()
         assert other.operation.attempt == 1
 
     def test_a_reason_is_required(self, boss: Client) -> None:
-        """Without one the page asks again, and nothing is changed; it is on one line of the log, and not endless."""
+        """Without one the page asks again, and nothing is changed; it is on one line of the log,
+        and not endless.
+        """
         ticket = completed()
         for reason in ({}, {"reason": " \n "}):
             page = text_of(boss.post(page_of(ticket, "release"), {"confirmed": "yes", **reason}))
@@ -130,12 +164,20 @@ class TestInterventions:
         assert message.count("x") < 600
 
     def test_the_log_keeps_what_was_there(self, boss: Client) -> None:
-        """After a release the log has the response's status, size, hash and address, and no byte of its body."""
+        """After a release the log has the response's status, size, hash and address, and no byte of
+        its body.
+        """
         headers = (("Content-Type", "application/json"), ("Location", "/api/charges/17/"))
         ticket = completed(b'{"card": "swordfish"}', headers)
         boss.post(page_of(ticket, "release"), WHY)
         message = LogEntry.objects.get().change_message
-        for fact in ("response 201", "application/json", "Location /api/charges/17/", "21 bytes", WHY["reason"]):
+        for fact in (
+            "response 201",
+            "application/json",
+            "Location /api/charges/17/",
+            "21 bytes",
+            WHY["reason"],
+        ):
             assert fact in message
         assert sha256(b'{"card": "swordfish"}').hexdigest() in message
         assert "swordfish" not in message
@@ -153,8 +195,14 @@ class TestInterventions:
     def test_the_confirmation_shows_what_is_confirmed(self, boss: Client) -> None:
         """Keys that begin alike are told apart, with scope, status and response of each."""
         user = UserFactory()
-        tickets = [completed(key=f"order-{number}", scope=f"user:auth.user:{user.pk}") for number in (1, 10)]
-        chosen = {"action": "release_records", "_selected_action": [str(ticket.id) for ticket in tickets]}
+        tickets = [
+            completed(key=f"order-{number}", scope=f"user:auth.user:{user.pk}")
+            for number in (1, 10)
+        ]
+        chosen = {
+            "action": "release_records",
+            "_selected_action": [str(ticket.id) for ticket in tickets],
+        }
         page = text_of(boss.post(LIST, chosen))
         assert "<code>order-1</code>" in page
         assert "<code>order-10</code>" in page
@@ -188,9 +236,11 @@ class TestInterventions:
     def test_outcomes(self, verb: str) -> None:
         act = partial(ORMStore().change, wanted=CHANGES[verb])
         assert act(completed().id, audit=nothing) is Intervention.DONE
-        assert act(running().id, audit=nothing) is Intervention.DONE  # the lease has lapsed, and the row is not locked
+        # The lease has lapsed, and the row is not locked.
+        assert act(running().id, audit=nothing) is Intervention.DONE
         assert act(running(lease=60).id, audit=nothing) is Intervention.BUSY
-        assert act(running(lease=60, ttl=-60).id, audit=nothing) is Intervention.BUSY  # its work still runs
+        # Its work still runs.
+        assert act(running(lease=60, ttl=-60).id, audit=nothing) is Intervention.BUSY
         already = Intervention.DONE if verb == "erase" else Intervention.ALREADY
         assert act(completed(ttl=-60).id, audit=nothing) is already
         assert act(make_ticket().id, audit=nothing) is Intervention.GONE
@@ -206,7 +256,10 @@ class TestInterventions:
 
     def test_release_keeps_a_dropped_fingerprint_open(self) -> None:
         ticket = released(WorkResult.DROPPED)
-        assert ORMStore().change(ticket.id, interventions.released, audit=nothing) is Intervention.ALREADY
+        assert (
+            ORMStore().change(ticket.id, interventions.released, audit=nothing)
+            is Intervention.ALREADY
+        )
         assert bytes(row(ticket).digest) == b""
 
     def test_the_store_is_gone(self, boss: Client, monkeypatch: Any) -> None:
@@ -219,7 +272,12 @@ class TestInterventions:
         monkeypatch.setattr(ORMStore, "change", gone)
         response = boss.post(
             LIST,
-            {"action": "release_records", "_selected_action": [str(ticket.id)], "confirmed": "yes", **WHY},
+            {
+                "action": "release_records",
+                "_selected_action": [str(ticket.id)],
+                "confirmed": "yes",
+                **WHY,
+            },
             follow=True,
         )
         assert "cannot be reached" in text_of(response)
@@ -231,8 +289,14 @@ def test_a_held_record_is_refused_at_once(verb: str) -> None:
     """A live worker's row lock is reported whatever its lease, and nothing waits for it."""
     ticket = running()
     with held(ticket):
-        assert elsewhere(lambda: ORMStore().change(ticket.id, CHANGES[verb], audit=nothing)) is Intervention.BUSY
-    assert elsewhere(lambda: ORMStore().change(ticket.id, CHANGES[verb], audit=nothing)) is Intervention.DONE
+        assert (
+            elsewhere(lambda: ORMStore().change(ticket.id, CHANGES[verb], audit=nothing))
+            is Intervention.BUSY
+        )
+    assert (
+        elsewhere(lambda: ORMStore().change(ticket.id, CHANGES[verb], audit=nothing))
+        is Intervention.DONE
+    )
 
 
 @pytest.mark.django_db(transaction=True)

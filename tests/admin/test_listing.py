@@ -30,7 +30,9 @@ def keys(response: Any) -> list[str]:
 @pytest.mark.django_db
 class TestList:
     def test_nothing_is_counted(self, boss: Client) -> None:
-        """The list is one statement on our table, by expiry, with a limit, and without the response."""
+        """The list is one statement on our table, by expiry, with a limit, and without the
+        response.
+        """
         completed()
         with CaptureQueriesContext(connection) as queries:
             boss.get(LIST)
@@ -42,10 +44,13 @@ class TestList:
         assert "response_body" not in ours[0]
 
     @pytest.mark.parametrize(
-        "query", ["?status__exact=2", "?method=POST", "?response=2", "?guarantee__exact=atomic", "?q=k"]
+        "query",
+        ["?status__exact=2", "?method=POST", "?response=2", "?guarantee__exact=atomic", "?q=k"],
     )
     def test_a_filter_costs_one_statement_more(self, boss: Client, query: str) -> None:
-        """A filter adds one statement, which asks the index where the first 20,000 rows of the window end."""
+        """A filter adds one statement, which asks the index where the first 20,000 rows of the
+        window end.
+        """
         completed()
         with CaptureQueriesContext(connection) as queries:
             assert boss.get(f"{LIST}{query}").status_code == 200
@@ -53,7 +58,9 @@ class TestList:
         assert len(ours) == 2
         assert not [sql for sql in ours if "COUNT(" in sql.upper()]
 
-    def test_a_filter_reads_part_of_the_window_and_reports_it(self, boss: Client, monkeypatch: Any) -> None:
+    def test_a_filter_reads_part_of_the_window_and_reports_it(
+        self, boss: Client, monkeypatch: Any
+    ) -> None:
         """Rows after the first SCANNED are not examined."""
         first, *_ = [completed(ttl=ttl) for ttl in (1000, 2000, 3000)]
         monkeypatch.setattr(listing, "SCANNED", 2)
@@ -82,14 +89,24 @@ class TestList:
     def test_the_window(self, boss: Client) -> None:
         """The list shows unexpired records, unless another window is chosen."""
         soon, later, past = completed(ttl=600), completed(ttl=86400 * 3), completed(ttl=-60)
-        windows = {"": {soon, later}, "hour": {soon}, "week": {soon, later}, "past": {past}, "all": {soon, later, past}}
+        windows = {
+            "": {soon, later},
+            "hour": {soon},
+            "week": {soon, later},
+            "past": {past},
+            "all": {soon, later, past},
+        }
         for window, tickets in windows.items():
-            assert set(keys(boss.get(f"{LIST}?kept={window}"))) == {ticket.key for ticket in tickets}, window
+            assert set(keys(boss.get(f"{LIST}?kept={window}"))) == {
+                ticket.key for ticket in tickets
+            }, window
 
     @pytest.mark.parametrize("order", ["1", "-3", "2.1", "x"])
     def test_no_other_order(self, boss: Client, order: str) -> None:
         """The list has no other order: it would have to sort the table."""
-        tickets = [completed(ttl=ttl, key=key) for ttl, key in [(3000, "b"), (2000, "a"), (1000, "c")]]
+        tickets = [
+            completed(ttl=ttl, key=key) for ttl, key in [(3000, "b"), (2000, "a"), (1000, "c")]
+        ]
         assert keys(boss.get(f"{LIST}?o={order}")) == [ticket.key for ticket in tickets]
 
     @pytest.mark.parametrize(
@@ -99,7 +116,9 @@ class TestList:
         """No other lookup is allowed: the number of hits would reveal hidden data."""
         assert boss.get(f"{LIST}?{lookup}").status_code == 400
 
-    @pytest.mark.parametrize("query", ["kept=x", "method=x%00", "response=9", "status__exact=x", "q=%00", "q=a%00+b"])
+    @pytest.mark.parametrize(
+        "query", ["kept=x", "method=x%00", "response=9", "status__exact=x", "q=%00", "q=a%00+b"]
+    )
     def test_odd_filters(self, boss: Client, query: str) -> None:
         assert boss.get(f"{LIST}?{query}", follow=True).status_code == 200
 
@@ -114,10 +133,14 @@ class TestList:
         completed(ttl=-60)
         labels = set(re.findall(r'idempotency-label (\w+)"', text_of(boss.get(f"{LIST}?kept=all"))))
         assert labels == {"completed", "failed", "free", "running", "abandoned", "expired"}
-        assert re.search(r"for \d", text_of(boss.get(f"{LIST}?q={abandoned.scope}+{abandoned.key}")))
+        assert re.search(
+            r"for \d", text_of(boss.get(f"{LIST}?q={abandoned.scope}+{abandoned.key}"))
+        )
 
     def test_users_are_named(self, boss: Client) -> None:
-        """By one query per page; linked where the viewer may see users; a scope of nobody stays as it is."""
+        """By one query per page; linked where the viewer may see users; a scope of nobody stays as
+        it is.
+        """
         users = [UserFactory(), UserFactory()]
         for user in users:
             completed(scope=f"user:auth.user:{user.pk}")
@@ -143,7 +166,9 @@ class TestList:
 @pytest.mark.django_db
 class TestSearch:
     def test_scope_and_key_go_to_the_primary_key(self, boss: Client) -> None:
-        """A search by scope and key finds the record inside or outside of the window and of the filters."""
+        """A search by scope and key finds the record inside or outside of the window and of the
+        filters.
+        """
         ticket = completed(scope="user:auth.user:7", key="order-42", ttl=-60)
         completed()
         with CaptureQueriesContext(connection) as queries:
@@ -161,7 +186,9 @@ class TestSearch:
         assert keys(boss.get(f"{LIST}?q={ticket.id}")) == [ticket.key]
 
     def test_the_key_hash_of_a_log_line(self, boss: Client) -> None:
-        """It finds its record outside of the window, too, by the primary key; on MariaDB in the window."""
+        """It finds its record outside of the window, too, by the primary key; on MariaDB in the
+        window.
+        """
         ticket, gone = completed(), completed(ttl=-60)
         completed()
         assert keys(boss.get(f"{LIST}?q={ticket.id.hex[:12]}")) == [ticket.key]
@@ -171,33 +198,46 @@ class TestSearch:
             with CaptureQueriesContext(connection) as queries:
                 assert keys(boss.get(f"{LIST}?q={gone.id.hex[:12]}")) == [gone.key]
             assert not [query["sql"] for query in queries if "LIKE" in query["sql"]]
-        assert keys(boss.get(f"{LIST}?q={ticket.id.hex[:11]}")) == []  # too short: it would find others'
+        # Too short: it would find others'.
+        assert keys(boss.get(f"{LIST}?q={ticket.id.hex[:11]}")) == []
 
     def test_a_key_that_looks_like_a_key_hash(self, boss: Client) -> None:
         completed(key="912278e8a313")
         assert keys(boss.get(f"{LIST}?q=912278e8a313")) == ["912278e8a313"]
 
     def test_the_id_of_a_request(self, boss: Client) -> None:
-        """What a response names in `Original-Request` finds its record, whether the client gave it or we did."""
+        """What a response names in `Original-Request` finds its record, whether the client gave it
+        or we did.
+        """
         theirs, ours, _ = completed(request_id="req_1"), completed(), completed()
         assert keys(boss.get(f"{LIST}?q=req_1")) == [theirs.key]
         assert keys(boss.get(f"{LIST}?q={ours.owner}")) == [ours.key]
         assert keys(boss.get(f"{LIST}?q={theirs.owner}")) == []
 
     @pytest.mark.parametrize("key", ["", "+order-42"])
-    def test_a_scope_that_is_stored_as_its_hash_is_found_by_its_name(self, boss: Client, key: str) -> None:
-        """A hashed scope is found by its name, with or without a key, in a realm or in none; no table has the name."""
+    def test_a_scope_that_is_stored_as_its_hash_is_found_by_its_name(
+        self, boss: Client, key: str
+    ) -> None:
+        """A hashed scope is found by its name, with or without a key, in a realm or in none; no
+        table has the name.
+        """
         for realm in (None, "acme"):
-            stored = completed(key="order-42", scope=qualified(hashed("scope:guest 7"), realm=realm)).scope
+            stored = completed(
+                key="order-42", scope=qualified(hashed("scope:guest 7"), realm=realm)
+            ).scope
             typed = qualified("scope:guest 7", realm=realm).replace(" ", "+")
             found = boss.get(f"{LIST}?q={typed}{key}").context["cl"].result_list
             assert [record.scope for record in found] == [stored]
 
     def test_the_name_of_a_user(self, boss: Client) -> None:
-        """A user's name finds their records, in any realm; with a key it goes to the primary key."""
+        """A user's name finds their records, in any realm; with a key it goes to the primary
+        key.
+        """
         alice, bob = UserFactory(username="alice o'hara"), UserFactory(username="bob")
         mine = completed(key="order-1", scope=f"user:auth.user:{alice.pk}")
-        theirs = completed(key="order-2", scope=qualified(f"user:auth.user:{alice.pk}", realm="acme"))
+        theirs = completed(
+            key="order-2", scope=qualified(f"user:auth.user:{alice.pk}", realm="acme")
+        )
         completed(key="order-1", scope=f"user:auth.user:{bob.pk}")
         gone = completed(key="order-9", scope=f"user:auth.user:{alice.pk}", ttl=-60)
         found = boss.get(f"{LIST}?q=alice+o'hara")
@@ -237,9 +277,13 @@ class TestSearch:
         ],
     )
     def test_what_became_of_it(self, boss: Client, term: str, found: set[str]) -> None:
-        """A status, the class of an error and the address of what was made are searched in the window, with any name."""
+        """A status, the class of an error and the address of what was made are searched in the
+        window, with any name.
+        """
         completed(key="made")
-        completed(key="redirected", headers=(("Content-Type", "text/html"), ("Location", "/charges/7/")))
+        completed(
+            key="redirected", headers=(("Content-Type", "text/html"), ("Location", "/charges/7/"))
+        )
         operation = Call(ticket=atomic_ticket(key="failed")).operation
         operation.open()
         operation.settle(WorkResult.FAILED, failed_with(TimeoutError(), at=NOW), succeeded=False)
@@ -255,7 +299,10 @@ class TestSearch:
         assert says not in text_of(boss.get(LIST))
 
     def test_a_key_or_a_scope_alone_stays_in_the_window(self, boss: Client) -> None:
-        alive, dead = completed(key="order-42", scope="a"), completed(key="order-42", scope="b", ttl=-60)
+        alive, dead = (
+            completed(key="order-42", scope="a"),
+            completed(key="order-42", scope="b", ttl=-60),
+        )
         for term in ("order-42", "a"):
             assert keys(boss.get(f"{LIST}?q={term}")) == [alive.key]
         found = boss.get(f"{LIST}?q=order-42&kept=all").context["cl"].result_list
@@ -276,19 +323,33 @@ class TestScale:
             cursor.execute("ANALYZE django_idempotency_record")
 
     @pytest.mark.parametrize(
-        "query", ["", "?kept=all", "?kept=hour", "?p=40", "?method=POST", "?q=key-19999", "?status__exact=0"]
+        "query",
+        [
+            "",
+            "?kept=all",
+            "?kept=hour",
+            "?p=40",
+            "?method=POST",
+            "?q=key-19999",
+            "?status__exact=0",
+        ],
     )
-    def test_the_list_walks_the_index(self, many_rows: None, boss: Client, monkeypatch: Any, query: str) -> None:
+    def test_the_list_walks_the_index(
+        self, many_rows: None, boss: Client, monkeypatch: Any, query: str
+    ) -> None:
         """The list neither scans nor sorts the table."""
         monkeypatch.setattr(listing, "SCANNED", 1000)  # the table is twenty times that
         with CaptureQueriesContext(connection) as queries:
             boss.get(f"{LIST}{query}")
-        for statement in [query["sql"] for query in queries if "idempotency_record" in query["sql"]]:
+        for statement in [
+            query["sql"] for query in queries if "idempotency_record" in query["sql"]
+        ]:
             with connection.cursor() as cursor:
                 cursor.execute("EXPLAIN " + statement.replace("%", "%%"))
                 plan = "\n".join(line for (line,) in cursor.fetchall())
             assert "purge_at" in plan, plan
             assert re.search(r"Index (Only )?Scan", plan), plan
             assert "Seq Scan" not in plan, plan
-            if not re.search("method|q=|status", query):  # a filter leaves so few rows that they may be sorted
+            # A filter leaves so few rows that they may be sorted.
+            if not re.search("method|q=|status", query):
                 assert "->  Sort" not in plan, plan

@@ -18,7 +18,16 @@ from django_idempotency.runtime.registry import stores
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.stores.wrapper import WrappedStore
 from django_idempotency.testing.tickets import NOW, make_ticket
-from tests.admin.helpers import LIST, admin_of, completed, page_of, released, running, staff, text_of
+from tests.admin.helpers import (
+    LIST,
+    admin_of,
+    completed,
+    page_of,
+    released,
+    running,
+    staff,
+    text_of,
+)
 from tests.stores.helpers import Call, atomic_ticket, row
 from tests.support.factories import AdminFactory, UserFactory, grant
 
@@ -36,7 +45,9 @@ class Reversing(WrappedStore):
 @pytest.mark.django_db
 class TestRecordPage:
     def test_facts(self, boss: Client) -> None:
-        ticket = completed(b'{"amount": 2499.10}', key="order-42", scope="user:auth.user:7", path="/api/charges/")
+        ticket = completed(
+            b'{"amount": 2499.10}', key="order-42", scope="user:auth.user:7", path="/api/charges/"
+        )
         text = text_of(boss.get(page_of(ticket)))
         for fact in (
             "order-42",
@@ -69,22 +80,33 @@ class TestRecordPage:
         operation = Call(ticket=ticket).operation
         operation.open()
         operation.settle(
-            WorkResult.FAILED, failed_with(TimeoutError("no answer from 10.0.0.7"), at=NOW), succeeded=False
+            WorkResult.FAILED,
+            failed_with(TimeoutError("no answer from 10.0.0.7"), at=NOW),
+            succeeded=False,
         )
         text = text_of(boss.get(page_of(ticket)))
-        for fact in ("<code>TimeoutError</code>", "Jan 2 2030", "<code>req-1</code>", "There is none."):
+        for fact in (
+            "<code>TimeoutError</code>",
+            "Jan 2 2030",
+            "<code>req-1</code>",
+            "There is none.",
+        ):
             assert fact in text
         listed = text_of(boss.get(LIST))
         assert ">TimeoutError</span>" in listed
         assert "10.0.0.7" not in text + listed
 
     def test_repeats(self, boss: Client, settings: Any) -> None:
-        """With COUNT_REPLAYS the page says how often the key came again; without, it does not mention it."""
+        """With COUNT_REPLAYS the page says how often the key came again; without, it does not
+        mention it.
+        """
         settings.IDEMPOTENCY = {"COUNT_REPLAYS": True}
         ticket = completed()
         assert "came again" in text_of(boss.get(page_of(ticket))).lower()
         ORMStore().add_repeats([Counted(ticket.id, Repeats(2, 1, NOW), NOW)])
-        assert "2 replays, 1 refused as another request; last seen" in text_of(boss.get(page_of(ticket)))
+        assert "2 replays, 1 refused as another request; last seen" in text_of(
+            boss.get(page_of(ticket))
+        )
         settings.IDEMPOTENCY = {}
         assert "came again" not in text_of(boss.get(page_of(ticket))).lower()
 
@@ -92,23 +114,33 @@ class TestRecordPage:
     def test_no_such_record(self, boss: Client, verb: str) -> None:
         assert boss.get(page_of(make_ticket(), verb)).status_code in (302, 404)
 
-    @pytest.mark.parametrize("evil", ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>'])
+    @pytest.mark.parametrize(
+        "evil", ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>']
+    )
     def test_nothing_stored_becomes_markup(self, boss: Client, evil: str) -> None:
         """Keys, scopes, paths, headers and bodies are shown as text on every page."""
         html = (("Content-Type", "text/html"), (evil, evil), ("X-A", evil))
-        ticket = completed(evil.encode(), html, key=evil, scope=evil, path=f"/{evil}", method="POST")
+        ticket = completed(
+            evil.encode(), html, key=evil, scope=evil, path=f"/{evil}", method="POST"
+        )
         weird = completed(evil.encode(), (("Content-Type", evil),), key="2")
         as_json = completed(json.dumps({evil: [evil]}).encode(), key="3")
         pages = [LIST, f"{LIST}?q={evil}", page_of(weird), page_of(as_json)]
-        pages += [page_of(ticket, verb) for verb in ("change", "release", "expire", "erase", "history")]
+        pages += [
+            page_of(ticket, verb) for verb in ("change", "release", "expire", "erase", "history")
+        ]
         for page in pages:
             assert evil not in text_of(boss.get(page)), page
         confirm = {"action": "release_records", "_selected_action": [str(ticket.id)]}
         assert evil not in text_of(boss.post(LIST, confirm))
-        assert evil not in text_of(boss.post(page_of(ticket, "release"), {"reason": evil}, follow=True))
+        assert evil not in text_of(
+            boss.post(page_of(ticket, "release"), {"reason": evil}, follow=True)
+        )
 
     def test_half_a_character(self, boss: Client) -> None:
-        """Half a surrogate pair, which JSON can carry in and out but no page can encode, breaks no page."""
+        """Half a surrogate pair, which JSON can carry in and out but no page can encode, breaks no
+        page.
+        """
         assert r"\ud83d" in text_of(boss.get(page_of(completed(rb'{"name": "\ud83d"}'))))
 
     @pytest.mark.parametrize("verb", ["change", "release", "expire", "erase"])
@@ -116,15 +148,23 @@ class TestRecordPage:
         ticket = completed(path="/cards/4242424242424242/")
         assert "/cards/[redacted …4242]/" in text_of(boss.get(page_of(ticket, verb)))
 
-    def test_the_page_reads_through_the_store(self, boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A store that keeps bodies in another form shows what it would replay, not what the table has."""
+    def test_the_page_reads_through_the_store(
+        self, boss: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A store that keeps bodies in another form shows what it would replay, not what the table
+        has.
+        """
         ticket = completed(b'{"paid": "2499"}'[::-1])
         admin_of(boss, monkeypatch, get_store=lambda: Reversing(ORMStore()))
         assert "&quot;paid&quot;: &quot;2499&quot;" in text_of(boss.get(page_of(ticket)))
 
-    @pytest.mark.parametrize("headers", ["", "nonsense", "[1]", '[["a"]]', "null", "[" * 20_000 + "]" * 20_000])
+    @pytest.mark.parametrize(
+        "headers", ["", "nonsense", "[1]", '[["a"]]', "null", "[" * 20_000 + "]" * 20_000]
+    )
     def test_a_damaged_response(self, boss: Client, headers: str) -> None:
-        """The page says that the stored response cannot be read, as a request with the key would."""
+        """The page says that the stored response cannot be read, as a request with the key
+        would.
+        """
         ticket = completed()
         IdempotencyRecord.objects.update(response_headers=headers)
         text = text_of(boss.get(page_of(ticket)))
@@ -147,7 +187,9 @@ class TestRecordPage:
         for page in (text, text_of(boss.get(LIST))):
             assert ">unreadable<" in page
 
-    def test_deleted_since_the_row_was_read(self, boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_deleted_since_the_row_was_read(
+        self, boss: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """A record that is deleted while its page is made is reported as missing."""
         ticket = completed()
         monkeypatch.setattr(ORMStore, "get", lambda *_: None)
@@ -180,7 +222,9 @@ class TestPermissions:
             assert client.get(page).status_code == 403
             assert Client().get(page).status_code == 302
 
-    @pytest.mark.parametrize(("mine", "other"), [("release", "expire"), ("expire", "release"), ("erase", "release")])
+    @pytest.mark.parametrize(
+        ("mine", "other"), [("release", "expire"), ("expire", "release"), ("erase", "release")]
+    )
     def test_each_intervention_needs_its_own(self, mine: str, other: str) -> None:
         client = staff(f"{mine}_record")
         ticket = completed()
@@ -224,8 +268,14 @@ def test_another_database(settings: Any) -> None:
 
     settings.IDEMPOTENCY = {
         "STORES": {
-            "default": {"BACKEND": "django_idempotency.stores.orm.ORMStore", "OPTIONS": {"using": "default"}},
-            "other": {"BACKEND": "django_idempotency.stores.orm.ORMStore", "OPTIONS": {"using": "elsewhere"}},
+            "default": {
+                "BACKEND": "django_idempotency.stores.orm.ORMStore",
+                "OPTIONS": {"using": "default"},
+            },
+            "other": {
+                "BACKEND": "django_idempotency.stores.orm.ORMStore",
+                "OPTIONS": {"using": "elsewhere"},
+            },
         }
     }
 

@@ -16,7 +16,9 @@ def test_each_chart_is_drawn_from_the_kept_results() -> None:
     for name, lines in KEPT["charts"].items():
         drawn = (PICTURES / f"{name}.svg").read_text(encoding="utf-8")
         assert drawn == draw(name, lines), "Draw it again: python -m benchmarks.charts"
-        assert len(ElementTree.fromstring(drawn).findall("{http://www.w3.org/2000/svg}polyline")) == len(lines)
+        assert len(
+            ElementTree.fromstring(drawn).findall("{http://www.w3.org/2000/svg}polyline")
+        ) == len(lines)
 
 
 def test_an_axis_has_round_ticks() -> None:

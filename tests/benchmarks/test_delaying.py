@@ -33,8 +33,13 @@ def echo() -> Iterator[int]:
 
 
 def test_a_trip_takes_its_time_and_is_counted(echo: int) -> None:
-    """Each wait for an answer takes two delays and counts as one trip; what is sent together shares them."""
-    with delayed("127.0.0.1", echo, DELAY) as proxy, socket.create_connection(("127.0.0.1", proxy.port)) as client:
+    """Each wait for an answer takes two delays and counts as one trip; what is sent together shares
+    them.
+    """
+    with (
+        delayed("127.0.0.1", echo, DELAY) as proxy,
+        socket.create_connection(("127.0.0.1", proxy.port)) as client,
+    ):
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for _ in range(2):
             began = time.perf_counter()
@@ -48,5 +53,7 @@ def test_a_trip_takes_its_time_and_is_counted(echo: int) -> None:
             time.sleep(DELAY / CHUNKS)
         while len(received) < CHUNKS:
             received += client.recv(100)
-        assert time.perf_counter() - began < CHUNKS * DELAY, "a chunk has waited for the arrival of the one before"
+        assert time.perf_counter() - began < CHUNKS * DELAY, (
+            "a chunk has waited for the arrival of the one before"
+        )
         assert proxy.trips() == 3

@@ -1,4 +1,6 @@
-"""A key is unique in partitions by day if its day follows from the key itself, and not if it follows from the claim."""
+"""A key is unique in partitions by day if its day follows from the key itself, and not if it
+follows from the claim.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ pytestmark = [
 ]
 
 #: Partitioned by the day of the claim. A primary key without that day is refused.
-BY_CLAIM = "CREATE TABLE by_claim (id int, claimed_at timestamptz, {}) PARTITION BY RANGE (claimed_at)"
+BY_CLAIM = (
+    "CREATE TABLE by_claim (id int, claimed_at timestamptz, {}) PARTITION BY RANGE (claimed_at)"
+)
 MIDNIGHT = datetime(2026, 11, 23, tzinfo=timezone.utc)
 BEFORE, AFTER = MIDNIGHT - timedelta(milliseconds=1), MIDNIGHT
 CLAIM = "INSERT INTO by_claim (id, claimed_at) VALUES (1, %s) ON CONFLICT DO NOTHING RETURNING id"
@@ -53,8 +57,14 @@ def claimed(sql: str, at: datetime) -> bool:
 
 
 def test_no_index_makes_an_id_unique_without_the_day(db: None) -> None:
-    """PostgreSQL has no index over all partitions: a unique one must contain what they are made by."""
-    with pytest.raises(DatabaseError, match="claimed_at"), transaction.atomic(), connection.cursor() as cursor:
+    """PostgreSQL has no index over all partitions: a unique one must contain what they are made
+    by.
+    """
+    with (
+        pytest.raises(DatabaseError, match="claimed_at"),
+        transaction.atomic(),
+        connection.cursor() as cursor,
+    ):
         cursor.execute(BY_CLAIM.format("PRIMARY KEY (id)"))
 
 
@@ -80,7 +90,9 @@ def days(db: None) -> Iterator[ORMStore]:
 
 
 def test_by_the_day_of_the_key_one_claim_of_many_wins(days: ORMStore) -> None:
-    """Wherever midnight is: the key says its day, so all claims meet in one partition, and in one unique index."""
+    """Wherever midnight is: the key says its day, so all claims meet in one partition, and in one
+    unique index.
+    """
     for moment in (-1, 0, 1):
         key = uuid7(midnight(today()) + timedelta(milliseconds=moment))
         owners = [dated(key)._replace(owner=uuid7()) for _ in range(8)]
@@ -93,7 +105,9 @@ def test_by_the_day_of_the_key_one_claim_of_many_wins(days: ORMStore) -> None:
 
 
 def test_a_key_dated_outside_the_partitions_has_no_place(days: ORMStore) -> None:
-    """Clients choose the date, so each key would have to be checked before it reaches the database."""
+    """Clients choose the date, so each key would have to be checked before it reaches the
+    database.
+    """
     with pytest.raises(StoreUnavailable) as raised:
         days.claim(dated(uuid7(datetime(2020, 1, 1, tzinfo=timezone.utc))))
     assert "no partition" in str(raised.value.__cause__)

@@ -97,9 +97,25 @@ STORES = {
 
 def bench(*arguments: str, **environment: str) -> str:
     """Run the benchmark at its shortest, and return what it prints."""
-    command = [sys.executable, "-m", "benchmarks", "--rounds", "1", "--samples", "2", "--rows", "100", *arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks",
+        "--rounds",
+        "1",
+        "--samples",
+        "2",
+        "--rows",
+        "100",
+        *arguments,
+    ]
     done = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, encoding="utf-8", check=False
+        command,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -137,18 +153,28 @@ def test_partitions_have_a_table() -> None:
     assert "NOT REACHED" in table or missing(PARTITIONED, table) == []
 
 
-@pytest.mark.skipif(not is_built("load"), reason="make bench BENCH_FLAGS=--throughput installs k6 first")
+@pytest.mark.skipif(
+    not is_built("load"), reason="make bench BENCH_FLAGS=--throughput installs k6 first"
+)
 def test_servers_under_load_have_a_table() -> None:
     """Both servers answer every request of the load as its case expects."""
     table = bench("--throughput", "--samples", "1", TEST_DATABASE_SUFFIX=f"_smoke{os.getpid()}")
-    assert "NOT REACHED" in table or missing(("gunicorn", "uvicorn", "bare view", "fresh keys", "replays"), table) == []
+    assert (
+        "NOT REACHED" in table
+        or missing(("gunicorn", "uvicorn", "bare view", "fresh keys", "replays"), table) == []
+    )
 
 
-@pytest.mark.skipif(not is_built("peers"), reason="make bench BENCH_FLAGS=--peers installs them first")
+@pytest.mark.skipif(
+    not is_built("peers"), reason="make bench BENCH_FLAGS=--peers installs them first"
+)
 def test_other_packages_have_a_table() -> None:
     """Each package responds as its case expects, and each accident has its outcome."""
     table = bench("--peers", TEST_DATABASE_SUFFIX=f"_smoke{os.getpid()}")
-    assert "NOT REACHED" in table or missing(("First request", "Replay", "idemkit", "A known key"), table) == []
+    assert (
+        "NOT REACHED" in table
+        or missing(("First request", "Replay", "idemkit", "A known key"), table) == []
+    )
 
 
 def test_every_other_store_has_a_table() -> None:

@@ -161,8 +161,9 @@ def main(*more: str) -> None:
 
 
 if __name__ == "__main__":
+    # The URLconf and the middleware are this module, not __main__.
     from tests.budgets.project import (
         main as once,
-    )  # the URLconf and the middleware are this module, not __main__
+    )
 
     once()

@@ -35,8 +35,14 @@ class WrappingStore(WrappedStore):
         super().__init__(OutsideStore())
         self.server = server
 
-    def check(self, alias: str, *, deploy: bool = False, copies_only: bool = False) -> list[CheckMessage]:
-        return [Warning(alias, hint="Wrap it in paper.", id="backends.W1")] if deploy is self.server else []
+    def check(
+        self, alias: str, *, deploy: bool = False, copies_only: bool = False
+    ) -> list[CheckMessage]:
+        return (
+            [Warning(alias, hint="Wrap it in paper.", id="backends.W1")]
+            if deploy is self.server
+            else []
+        )
 
 
 class AroundStore(WrappedStore):

@@ -18,7 +18,9 @@ Configure = Callable[..., None]
 def declared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Register the project's guarded functions, and none left behind by another test."""
     ours = {
-        known for known in terms.declared() if str(getattr(known.function, "__module__", "")).startswith("testproject.")
+        known
+        for known in terms.declared()
+        if str(getattr(known.function, "__module__", "")).startswith("testproject.")
     }
     monkeypatch.setattr(terms, "_DECLARED", ours)
 
@@ -34,9 +36,14 @@ def configure(settings: Settings) -> Configure:
 
 
 def said(messages: Iterable[CheckMessage]) -> dict[str, str]:
-    """Return each short id with all that its message says: of fields that contradict each other, it says what to type."""
+    """Return each short id with all that its message says: of fields that contradict each other, it
+    says what to type.
+    """
     found = list(messages)
-    return {short: f"{message.msg} {hint}" for message, (short, hint) in zip(found, hints(found).items(), strict=True)}
+    return {
+        short: f"{message.msg} {hint}"
+        for message, (short, hint) in zip(found, hints(found).items(), strict=True)
+    }
 
 
 def hints(messages: Iterable[CheckMessage]) -> dict[str, str]:

@@ -17,14 +17,23 @@ from django_idempotency.contrib.cors.checks import check_cors
 
 from .conftest import Configure, hints
 
-DEFAULT_HEADERS = ("accept", "authorization", "content-type", "user-agent", "x-csrftoken", "x-requested-with")
+DEFAULT_HEADERS = (
+    "accept",
+    "authorization",
+    "content-type",
+    "user-agent",
+    "x-csrftoken",
+    "x-requested-with",
+)
 
 
 @pytest.fixture
 def cors(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Settings:
     """Pretend that django-cors-headers is installed, and return the settings."""
     known = registered.is_installed
-    monkeypatch.setattr(registered, "is_installed", lambda name: name == "corsheaders" or known(name))
+    monkeypatch.setattr(
+        registered, "is_installed", lambda name: name == "corsheaders" or known(name)
+    )
     return settings
 
 
@@ -72,7 +81,9 @@ def test_a_header_of_ones_own(configure: Configure, cors: Settings) -> None:
     cors.CORS_ALLOW_HEADERS, cors.CORS_EXPOSE_HEADERS = ALLOW_HEADERS, EXPOSE_HEADERS
     (found,) = check_cors()
     assert "lacks x-order-key" in found.msg
-    assert 'CORS_ALLOW_HEADERS = (…, "x-order-key")' in str(found.hint), "the project's own names are lost"
+    assert 'CORS_ALLOW_HEADERS = (…, "x-order-key")' in str(found.hint), (
+        "the project's own names are lost"
+    )
 
 
 def test_the_headers_of_a_profile(configure: Configure, cors: Settings) -> None:
@@ -80,7 +91,10 @@ def test_the_headers_of_a_profile(configure: Configure, cors: Settings) -> None:
     configure(PROFILE="repeatability")
     cors.CORS_ALLOW_HEADERS, cors.CORS_EXPOSE_HEADERS = ALLOW_HEADERS, EXPOSE_HEADERS
     allow, expose = check_cors()
-    assert "lacks repeatability-request-id, repeatability-first-sent, repeatability-client-id:" in allow.msg
+    assert (
+        "lacks repeatability-request-id, repeatability-first-sent, repeatability-client-id:"
+        in allow.msg
+    )
     assert "lacks Repeatability-Result:" in expose.msg
     assert '[*EXPOSE_HEADERS, "Repeatability-Result", …]' in str(expose.hint)
     configure(PROFILE="square")  # a member of the body
@@ -99,7 +113,8 @@ def test_a_part_of_it(configure: Configure, cors: Settings) -> None:
     cors.CORS_EXPOSE_HEADERS = [name for name in EXPOSE_HEADERS if name != "Location"]
     (found,) = check_cors()
     assert "CORS_EXPOSE_HEADERS lacks Location:" in found.msg
-    assert "CORS_EXPOSE_HEADERS = [*EXPOSE_HEADERS, …]" in str(found.hint)  # those that are set stay
+    # Those that are set stay.
+    assert "CORS_EXPOSE_HEADERS = [*EXPOSE_HEADERS, …]" in str(found.hint)
 
 
 @pytest.mark.slow
@@ -107,9 +122,13 @@ def test_a_settings_module_imports_it(tmp_path: Path) -> None:
     """It is imported while the settings are being read."""
     (tmp_path / "site_settings.py").write_text(
         "from django_idempotency.contrib.cors import ALLOW_HEADERS, EXPOSE_HEADERS\n"
-        "SECRET_KEY = 'x'\nCORS_ALLOW_HEADERS = ALLOW_HEADERS\nCORS_EXPOSE_HEADERS = EXPOSE_HEADERS\n"
+        "SECRET_KEY = 'x'\nCORS_ALLOW_HEADERS = ALLOW_HEADERS\nCORS_EXPOSE_HEADERS = "
+        "EXPOSE_HEADERS\n"
     )
-    script = "import django; django.setup(); from django.conf import settings; print(settings.CORS_ALLOW_HEADERS[0])"
+    script = (
+        "import django; django.setup(); from django.conf import settings; "
+        "print(settings.CORS_ALLOW_HEADERS[0])"
+    )
     done = subprocess.run(
         [sys.executable, "-c", script],
         cwd=Path(conf.__file__).parents[1],

@@ -35,7 +35,12 @@ def add_database(monkeypatch: pytest.MonkeyPatch) -> Iterator[AddDatabase]:
     added = []
 
     def add(alias: str, **declared: Any) -> None:
-        other = {**connections.settings["default"], "NAME": f"{alias}.sqlite3", "TEST": {}, **declared}
+        other = {
+            **connections.settings["default"],
+            "NAME": f"{alias}.sqlite3",
+            "TEST": {},
+            **declared,
+        }
         monkeypatch.setitem(connections.settings, alias, other)
         added.append(alias)
 
@@ -58,7 +63,7 @@ def test_autocommit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 'DATABASES["default"]' in hints(check_databases())["E017"]
 
 
-# ------------------------------------------------------------------------------------------------- a second database
+# -------------------------------------------------------------------------------- a second database
 
 
 def test_a_second_database_is_not_covered(add_database: AddDatabase) -> None:
@@ -73,7 +78,9 @@ def test_a_second_database_is_not_covered(add_database: AddDatabase) -> None:
 def test_a_replica_does_not_count_as_a_second_database(
     add_database: AddDatabase, configure: Configure, guarantee: str, settings: Settings
 ) -> None:
-    """A replica is silent; so are an alias of the same database, a database with its own records and an empty entry."""
+    """A replica is silent; so are an alias of the same database, a database with its own records
+    and an empty entry.
+    """
     add_database("replica", TEST={"MIRROR": "default"})
     add_database("pooled", NAME=connections.settings["default"]["NAME"], CONN_MAX_AGE=5)
     add_database("records")
@@ -83,7 +90,9 @@ def test_a_replica_does_not_count_as_a_second_database(
     assert check_databases() == []
 
 
-def test_a_second_database_is_free_of_a_lease(add_database: AddDatabase, configure: Configure) -> None:
+def test_a_second_database_is_free_of_a_lease(
+    add_database: AddDatabase, configure: Configure
+) -> None:
     """A lease promises no transaction, so none is missing."""
     add_database("warehouse")
     configure(GUARANTEE="lease")
@@ -99,16 +108,20 @@ def test_a_router_that_keeps_the_table_out(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize(
-    "declared", [{"ENGINE": "dj_db_conn_pool.backends.postgresql"}, {"POOL_OPTIONS": {"POOL_SIZE": 8}}], ids=str
+    "declared",
+    [{"ENGINE": "dj_db_conn_pool.backends.postgresql"}, {"POOL_OPTIONS": {"POOL_SIZE": 8}}],
+    ids=str,
 )
-def test_a_pool_that_a_heartbeat_cannot_leave(declared: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pool_that_a_heartbeat_cannot_leave(
+    declared: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """W079: a third-party backend has a pool of its own."""
     for name, value in declared.items():
         monkeypatch.setitem(connections.settings["default"], name, value)
     assert '"OPTIONS": {"pool": True}' in hints(check_databases())["W079"]
 
 
-# ---------------------------------------------------------------------------------------------------------- --deploy
+# ----------------------------------------------------------------------------------------- --deploy
 
 
 class Answers:
@@ -124,7 +137,9 @@ class Answers:
         return list(self.values.items())
 
 
-def server(vendor: str, *, answers: dict[str, str], options: dict[str, Any], host: str = "db") -> dict[str, str]:
+def server(
+    vendor: str, *, answers: dict[str, str], options: dict[str, Any], host: str = "db"
+) -> dict[str, str]:
     connection: Any = SimpleNamespace(
         vendor=vendor,
         alias="default",
@@ -141,24 +156,60 @@ POSTGRESQL = {
     "tcp_keepalives_interval": "10",
     "tcp_keepalives_count": "3",
 }
-LIBPQ = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 30_000}
+LIBPQ = {
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
 SOCKET = {f"tcp_keepalives_{name}": "0" for name in ("idle", "interval", "count")}
 
 
 @pytest.mark.parametrize(
     ("answers", "options", "code", "typed"),
     [
-        ({"client_connection_check_interval": "0"}, LIBPQ, "W051", "-c client_connection_check_interval=1s"),
-        ({"idle_in_transaction_session_timeout": "0"}, LIBPQ, "W052", "-c idle_in_transaction_session_timeout=60s"),
-        ({"tcp_keepalives_idle": "7200"}, LIBPQ, "I053", "ALTER ROLE shop SET tcp_keepalives_idle = 30"),
-        ({"tcp_keepalives_interval": "300"}, LIBPQ, "I053", "-c tcp_keepalives_interval=10"),  # 930 s in all
-        ({}, {}, "I054", "keepalives_idle=30, keepalives_interval=10, keepalives_count=3, tcp_user_timeout=30000"),
+        (
+            {"client_connection_check_interval": "0"},
+            LIBPQ,
+            "W051",
+            "-c client_connection_check_interval=1s",
+        ),
+        (
+            {"idle_in_transaction_session_timeout": "0"},
+            LIBPQ,
+            "W052",
+            "-c idle_in_transaction_session_timeout=60s",
+        ),
+        (
+            {"tcp_keepalives_idle": "7200"},
+            LIBPQ,
+            "I053",
+            "ALTER ROLE shop SET tcp_keepalives_idle = 30",
+        ),
+        # 930 s in all.
+        (
+            {"tcp_keepalives_interval": "300"},
+            LIBPQ,
+            "I053",
+            "-c tcp_keepalives_interval=10",
+        ),
+        (
+            {},
+            {},
+            "I054",
+            (
+                "keepalives_idle=30, keepalives_interval=10, keepalives_count=3, "
+                "tcp_user_timeout=30000"
+            ),
+        ),
         ({}, {"keepalives_idle": 30}, "I054", "tcp_user_timeout=30000"),
         ({"synchronous_commit": "off"}, LIBPQ, "W067", "-c synchronous_commit=on"),
         ({"fsync": "off"}, LIBPQ, "W067", "fsync = on in postgresql.conf"),
     ],
 )
-def test_postgresql(answers: dict[str, str], options: dict[str, Any], code: str, typed: str) -> None:
+def test_postgresql(
+    answers: dict[str, str], options: dict[str, Any], code: str, typed: str
+) -> None:
     """Each setting that keeps a dead worker's key locked is found, one by one."""
     found = server("postgresql", answers={**POSTGRESQL, **answers}, options=options)
     assert list(found) == [code]
@@ -173,7 +224,11 @@ def test_postgresql(answers: dict[str, str], options: dict[str, Any], code: str,
         # A local flush is one, whatever the replicas have.
         ({**POSTGRESQL, "synchronous_commit": "local", "fsync": "on"}, LIBPQ),
         (POSTGRESQL, {"service": "shop"}),  # pg_service.conf may set it
-        ({k: v for k, v in POSTGRESQL.items() if k != "client_connection_check_interval"}, LIBPQ),  # PostgreSQL 13
+        # PostgreSQL 13.
+        (
+            {k: v for k, v in POSTGRESQL.items() if k != "client_connection_check_interval"},
+            LIBPQ,
+        ),
     ],
 )
 def test_postgresql_is_silent(answers: dict[str, str], options: dict[str, Any]) -> None:
@@ -181,7 +236,12 @@ def test_postgresql_is_silent(answers: dict[str, str], options: dict[str, Any]) 
     assert server("postgresql", answers=answers, options=options) == {}
 
 
-GRANTED = {"max_connections": "100", "superuser_reserved_connections": "3", "role": "-1", "database": "-1"}
+GRANTED = {
+    "max_connections": "100",
+    "superuser_reserved_connections": "3",
+    "role": "-1",
+    "database": "-1",
+}
 
 
 @pytest.mark.parametrize(
@@ -196,28 +256,51 @@ GRANTED = {"max_connections": "100", "superuser_reserved_connections": "3", "rol
         (None, {"role": "1"}, None),  # as many as there are threads, which the check cannot know
     ],
 )
-def test_a_pool_and_what_stands_beside_it(pool: Any, granted: dict[str, str], limit: str | None) -> None:
+def test_a_pool_and_what_stands_beside_it(
+    pool: Any, granted: dict[str, str], limit: str | None
+) -> None:
     """W078: a pool that may take every connection granted leaves none for the heartbeat."""
-    found = server("postgresql", answers={**POSTGRESQL, **GRANTED, **granted}, options={**LIBPQ, "pool": pool})
+    found = server(
+        "postgresql", answers={**POSTGRESQL, **GRANTED, **granted}, options={**LIBPQ, "pool": pool}
+    )
     assert list(found) == ([] if limit is None else ["W078"])
     if limit is not None:
         assert f'"max_size": {max(1, int(limit) - 2)}}}' in found["W078"]
 
 
 MYSQL = {"wait_timeout": "60", "innodb_rollback_on_timeout": "OFF"}
-MARIADB = {"wait_timeout": "28800", "idle_transaction_timeout": "60", "innodb_rollback_on_timeout": "OFF"}
+MARIADB = {
+    "wait_timeout": "28800",
+    "idle_transaction_timeout": "60",
+    "innodb_rollback_on_timeout": "OFF",
+}
 TIMEOUTS = {"connect_timeout": 5, "read_timeout": 60}
 
 
 @pytest.mark.parametrize(
     ("answers", "options", "code", "typed"),
     [
-        ({**MARIADB, "idle_transaction_timeout": "0"}, TIMEOUTS, "W055", "SET SESSION idle_transaction_timeout=60"),
+        (
+            {**MARIADB, "idle_transaction_timeout": "0"},
+            TIMEOUTS,
+            "W055",
+            "SET SESSION idle_transaction_timeout=60",
+        ),
         ({**MYSQL, "wait_timeout": "28800"}, TIMEOUTS, "W055", "SET SESSION wait_timeout=60"),
-        ({**MARIADB, "innodb_rollback_on_timeout": "ON"}, TIMEOUTS, "W056", "innodb_rollback_on_timeout=OFF"),
+        (
+            {**MARIADB, "innodb_rollback_on_timeout": "ON"},
+            TIMEOUTS,
+            "W056",
+            "innodb_rollback_on_timeout=OFF",
+        ),
         (MARIADB, {"connect_timeout": 5}, "W057", "read_timeout=60"),
         (MYSQL, {"read_timeout": 5}, "W057", "connect_timeout=5"),
-        ({**MYSQL, "innodb_flush_log_at_trx_commit": "2"}, TIMEOUTS, "W067", "innodb_flush_log_at_trx_commit=1 under"),
+        (
+            {**MYSQL, "innodb_flush_log_at_trx_commit": "2"},
+            TIMEOUTS,
+            "W067",
+            "innodb_flush_log_at_trx_commit=1 under",
+        ),
     ],
 )
 def test_mysql(answers: dict[str, str], options: dict[str, Any], code: str, typed: str) -> None:
@@ -236,15 +319,20 @@ def test_mysql_is_silent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("vendor", "answers", "options"), [("postgresql", POSTGRESQL, LIBPQ), ("mysql", MARIADB, TIMEOUTS)]
+    ("vendor", "answers", "options"),
+    [("postgresql", POSTGRESQL, LIBPQ), ("mysql", MARIADB, TIMEOUTS)],
 )
 def test_a_compatible_server_that_lacks_a_variable(
     vendor: str, answers: dict[str, str], options: dict[str, Any]
 ) -> None:
-    """A variable that the server lacks raises no finding: CockroachDB, Aurora and TiDB each have their own list."""
+    """A variable that the server lacks raises no finding: CockroachDB, Aurora and TiDB each have
+    their own list.
+    """
     for missing in answers:
         known = {name: value for name, value in answers.items() if name != missing}
-        assert server(vendor, answers=known, options=options).keys() <= ({"W055"} if missing[:4] == "idle" else set())
+        assert server(vendor, answers=known, options=options).keys() <= (
+            {"W055"} if missing[:4] == "idle" else set()
+        )
     assert server(vendor, answers={}, options=options) == {}
 
 
@@ -268,10 +356,18 @@ EXPECTED = {
 
 
 def test_a_stock_postgresql() -> None:
-    """One line mends all of it, and stands in one hint; what only concerns hosts that vanish is no warning."""
-    stock = {**dict.fromkeys(POSTGRESQL, "0"), "tcp_keepalives_idle": "7200", "tcp_keepalives_interval": "75"}
+    """One line mends all of it, and stands in one hint; what only concerns hosts that vanish is no
+    warning.
+    """
+    stock = {
+        **dict.fromkeys(POSTGRESQL, "0"),
+        "tcp_keepalives_idle": "7200",
+        "tcp_keepalives_interval": "75",
+    }
     found = server(
-        "postgresql", answers={**stock, "tcp_keepalives_count": "9"}, options={"options": "-c search_path=shop"}
+        "postgresql",
+        answers={**stock, "tcp_keepalives_count": "9"},
+        options={"options": "-c search_path=shop"},
     )
     assert list(found) == ["W051", "W052", "I053", "I054"]
     settings: dict[str, Any] = {"DATABASES": {"default": {}}}
@@ -281,7 +377,12 @@ def test_a_stock_postgresql() -> None:
         **LIBPQ,
         "options": f"-c search_path=shop {FOLLOWED['postgresql']['options']}",
     }
-    assert [hint.startswith("Type the OPTIONS above") for hint in found.values()] == [False, True, True, True]
+    assert [hint.startswith("Type the OPTIONS above") for hint in found.values()] == [
+        False,
+        True,
+        True,
+        True,
+    ]
 
 
 @pytest.mark.django_db
@@ -295,9 +396,12 @@ def test_the_real_server_is_asked() -> None:
 @pytest.mark.django_db
 @pytest.mark.skipif("connection.vendor != 'sqlite'", reason="its levels")
 @pytest.mark.parametrize(
-    ("level", "wal", "found"), [(0, False, True), (1, False, False), (1, True, True), (2, True, False)]
+    ("level", "wal", "found"),
+    [(0, False, True), (1, False, False), (1, True, True), (2, True, False)],
 )
-def test_what_a_commit_of_sqlite_waits_for(level: int, wal: bool, found: bool, tmp_path: Path) -> None:
+def test_what_a_commit_of_sqlite_waits_for(
+    level: int, wal: bool, found: bool, tmp_path: Path
+) -> None:
     """W067 where a COMMIT may be lost with the machine's power, and what to type."""
     given = {**connections.settings["default"], "NAME": tmp_path / "db", "OPTIONS": {}}
     made = connections["default"].__class__(given, "apart")
@@ -326,7 +430,8 @@ def test_the_real_server_reports_its_limits(monkeypatch: pytest.MonkeyPatch) -> 
 #: OPTIONS as the hints say.
 FOLLOWED = {
     "postgresql": {
-        "options": "-c client_connection_check_interval=1s -c idle_in_transaction_session_timeout=60s "
+        "options": "-c client_connection_check_interval=1s -c "
+        "idle_in_transaction_session_timeout=60s "
         "-c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3",
         **LIBPQ,
     },
@@ -362,12 +467,19 @@ def test_other_databases_are_not_asked() -> None:
 
 @pytest.mark.django_db
 def test_migrations_that_are_not_applied(capsys: pytest.CaptureFixture[str]) -> None:
-    """E050 when deployed. With --database it is a warning: an error would stop the command that applies them."""
+    """E050 when deployed.
+
+    With --database it is a warning: an error would stop the command that applies them.
+    """
     assert check_migrations(databases=["default"]) == []
     MigrationRecorder(connection).record_unapplied("django_idempotency", "0001_initial")
     asked = hints(check_migrations(databases=["default"]))
     command = "python manage.py migrate django_idempotency --database=default"
-    assert (command in hints(check_deployment())["E050"], list(asked), command in asked["W080"]) == (
+    assert (
+        command in hints(check_deployment())["E050"],
+        list(asked),
+        command in asked["W080"],
+    ) == (
         True,
         ["W080"],
         True,
@@ -389,7 +501,7 @@ def test_a_database_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "connection refused" in found[0].msg
 
 
-# ------------------------------------------------------------------------------------------------------- testproject
+# -------------------------------------------------------------------------------------- testproject
 
 
 @pytest.mark.django_db  # SQLite is asked once whether it knows JSON
@@ -403,13 +515,28 @@ def test_the_testproject_deployed(capsys: pytest.CaptureFixture[str]) -> None:
     """`manage.py check --deploy` lists what a demo's settings lack, and no error of ours."""
     with suppress(SystemCheckError):
         call_command("check", deploy=True)
-    found = {each.id for each in checks.run_checks(include_deployment_checks=True) if not each.is_silenced()}
-    ours = {str(code).removeprefix("django_idempotency.") for code in found if str(code).startswith("django_idem")}
+    found = {
+        each.id
+        for each in checks.run_checks(include_deployment_checks=True)
+        if not each.is_silenced()
+    }
+    ours = {
+        str(code).removeprefix("django_idempotency.")
+        for code in found
+        if str(code).startswith("django_idem")
+    }
     assert ours <= EXPECTED[connection.vendor]
-    assert all(str(code).startswith(("django_idempotency.W", "django_idempotency.I", "security.W")) for code in found)
+    assert all(
+        str(code).startswith(("django_idempotency.W", "django_idempotency.I", "security.W"))
+        for code in found
+    )
 
 
 def test_a_check_never_connects(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only --deploy checks connect: `manage.py check` also runs where there is no database, such as in a build."""
+    """Only --deploy checks connect: `manage.py check` also runs where there is no database, such as
+    in a build.
+    """
     monkeypatch.setattr(connections["default"], "cursor", lambda: pytest.fail("connected"))
-    assert [each for each in checks.run_checks(tags=["idempotency"]) if not each.is_silenced()] == []
+    assert [
+        each for each in checks.run_checks(tags=["idempotency"]) if not each.is_silenced()
+    ] == []

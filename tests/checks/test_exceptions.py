@@ -59,7 +59,9 @@ def found(settings: Settings, middleware: list[str], *views: Any) -> list[CheckM
 @pytest.mark.parametrize("view", GUARDED)
 @pytest.mark.parametrize("middleware", [[ANSWERING], [OBSERVING, ANSWERING, OURS]])
 def test_a_middleware_that_may_answer(settings: Settings, middleware: list[str], view: Any) -> None:
-    """Such a middleware is named, with a view and the number of views; the hint says where to respond instead."""
+    """Such a middleware is named, with a view and the number of views; the hint says where to
+    respond instead.
+    """
     messages = found(settings, middleware, *UNGUARDED, view, view)
     assert "below @idempotent()" in hints(messages)["W085"]
     (message,) = messages
@@ -88,7 +90,9 @@ class Another(Apologetic):
         ([], GUARDED),
     ],
 )
-def test_what_needs_nothing_is_silent(settings: Settings, middleware: list[str], views: list[Any]) -> None:
+def test_what_needs_nothing_is_silent(
+    settings: Settings, middleware: list[str], views: list[Any]
+) -> None:
     """A middleware that only observes is silent, and so are views that nothing guards."""
     assert found(settings, middleware, *views) == []
 

@@ -15,7 +15,10 @@ from django_idempotency.runtime import wings
 from .conftest import Configure, hints, said
 
 OUTSIDE = "tests.checks.backends.OutsideStore"
-STORES = {"default": {"BACKEND": "django_idempotency.stores.orm.ORMStore"}, "outside": {"BACKEND": OUTSIDE}}
+STORES = {
+    "default": {"BACKEND": "django_idempotency.stores.orm.ORMStore"},
+    "outside": {"BACKEND": OUTSIDE},
+}
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +42,11 @@ def test_what_is_in_order(configure: Configure) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "given"), [("kept_exceptions", {"keep_exceptions": KeyError}), ("call_takeovers", {"on_takeover": print})]
+    ("name", "given"),
+    [
+        ("kept_exceptions", {"keep_exceptions": KeyError}),
+        ("call_takeovers", {"on_takeover": print}),
+    ],
 )
 def test_a_wing_that_is_not_there(
     configure: Configure, monkeypatch: pytest.MonkeyPatch, name: str, given: dict[str, Any]
@@ -111,7 +118,10 @@ def test_a_missing_store(configure: Configure) -> None:
     def one() -> None: ...
 
     configure(STORES=STORES)
-    assert "no 'outsid'. It has 'default', 'outside'. Type one of these, or add it." in said(check_functions())["E035"]
+    assert (
+        "no 'outsid'. It has 'default', 'outside'. Type one of these, or add it."
+        in said(check_functions())["E035"]
+    )
 
 
 def test_a_store_that_cannot_be_atomic(configure: Configure) -> None:
@@ -125,7 +135,9 @@ def test_a_store_that_cannot_be_atomic(configure: Configure) -> None:
 
 
 def test_what_contradicts_the_settings(configure: Configure) -> None:
-    """A lease of its own as long as the retention of the settings contradicts them; their lease it bounds."""
+    """A lease of its own as long as the retention of the settings contradicts them; their lease it
+    bounds.
+    """
 
     @idempotent_function(guarantee="lease", lease=60, key_prefix="one")
     def one() -> None: ...
@@ -150,7 +162,10 @@ def test_settings_come_first(configure: Configure) -> None:
 
 
 def test_a_name_that_two_have(configure: Configure) -> None:
-    """Two functions with one name would return each other's results. A prefix of its own keeps each apart."""
+    """Two functions with one name would return each other's results.
+
+    A prefix of its own keeps each apart.
+    """
     configure()
 
     def of(prefix: str) -> object:

@@ -51,7 +51,10 @@ def test_the_setting(settings: Settings) -> None:
 
 @pytest.mark.parametrize(
     "issuing",
-    [path("", include("django_idempotency.contrib.issued_keys.urls")), path("tokens", IdempotencyTokenView.as_view())],
+    [
+        path("", include("django_idempotency.contrib.issued_keys.urls")),
+        path("tokens", IdempotencyTokenView.as_view()),
+    ],
     ids=["django", "rest"],
 )
 def test_a_route_issues(settings: Settings, issuing: Any) -> None:

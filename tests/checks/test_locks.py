@@ -29,7 +29,11 @@ def locking(request: HttpRequest) -> HttpResponse:
 
 def careful(request: HttpRequest) -> HttpResponse:
     with transaction.atomic():
-        return locking(request) if request.GET else HttpResponse(User.objects.select_for_update().get())
+        return (
+            locking(request)
+            if request.GET
+            else HttpResponse(User.objects.select_for_update().get())
+        )
 
 
 def plain(request: HttpRequest) -> HttpResponse:
@@ -67,10 +71,17 @@ def found(settings: Settings, view: Any) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     "view",
-    [idempotent()(locking), Guarded.as_view(), Mixed.as_view(), idempotent()(api_view(["POST"])(locking))],
+    [
+        idempotent()(locking),
+        Guarded.as_view(),
+        Mixed.as_view(),
+        idempotent()(api_view(["POST"])(locking)),
+    ],
     ids=["function", "class", "mixin", "api_view"],
 )
-def test_a_lock_without_a_transaction(settings: Settings, monkeypatch: pytest.MonkeyPatch, view: Any) -> None:
+def test_a_lock_without_a_transaction(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, view: Any
+) -> None:
     """It is found in the view and in a method that it calls, once; not under ATOMIC_REQUESTS."""
     assert "with transaction.atomic():" in found(settings, view)["W097"]
     monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", True)
@@ -79,7 +90,12 @@ def test_a_lock_without_a_transaction(settings: Settings, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize(
     "view",
-    [idempotent()(careful), idempotent(required=True)(locking), idempotent()(plain), Required.as_view()],
+    [
+        idempotent()(careful),
+        idempotent(required=True)(locking),
+        idempotent()(plain),
+        Required.as_view(),
+    ],
     ids=["atomic", "required", "plain", "required mixin"],
 )
 def test_what_has_a_transaction_is_silent(settings: Settings, view: Any) -> None:

@@ -109,7 +109,14 @@ def test_the_wrong_order(settings: Settings, order: list[str], found: dict[str, 
         [],
         [SESSION, CSRF, USER],  # without ours, every order is right
         [SESSION, CSRF, USER, LOGIN, OURS],
-        [CSRF, USER, OURS, "django.middleware.gzip.GZipMiddleware", f"{HERE}.by_function"],  # no process_view
+        # No process_view.
+        [
+            CSRF,
+            USER,
+            OURS,
+            "django.middleware.gzip.GZipMiddleware",
+            f"{HERE}.by_function",
+        ],
         [f"{HERE}.Apologetic", OURS],
         [OURS, f"{HERE}.Apologetic"],
         [CSRF, USER, OURS, f"{HERE}.Counting"],

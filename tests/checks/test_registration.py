@@ -39,9 +39,14 @@ def test_a_wing_whose_folder_is_absent() -> None:
     ],
 )
 def test_tags(
-    monkeypatch: pytest.MonkeyPatch, tags: list[str] | None, databases: list[str] | None, ran: set[str]
+    monkeypatch: pytest.MonkeyPatch,
+    tags: list[str] | None,
+    databases: list[str] | None,
+    ran: set[str],
 ) -> None:
-    """They choose which checks run, and the check of the tables gets the databases that are to be checked."""
+    """They choose which checks run, and the check of the tables gets the databases that are to be
+    checked.
+    """
     called: dict[str, object] = {}
 
     def imported(path: str) -> Callable[..., list[CheckMessage]]:
@@ -53,5 +58,10 @@ def test_tags(
 
     monkeypatch.setattr(checks, "import_string", imported)
     run_checks(tags=tags, databases=databases)
-    assert {"check_settings", "check_routes", "check_operations", "check_migrations"} & called.keys() == ran
+    assert {
+        "check_settings",
+        "check_routes",
+        "check_operations",
+        "check_migrations",
+    } & called.keys() == ran
     assert called.get("check_migrations") == databases

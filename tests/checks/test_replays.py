@@ -20,12 +20,15 @@ pytestmark = pytest.mark.urls("tests.entry_points.test_asked_again")
 
 
 def test_each_thing_that_cannot_be_followed() -> None:
-    """W077 for each, with a route; none for a view whose checks can all be repeated, or that guards itself."""
+    """W077 for each, with a route; none for a view whose checks can all be repeated, or that guards
+    itself.
+    """
     found = check_replays()
     assert "below it, directly on the view" in hints(found)["W077"]
     said = " ".join(message.msg for message in found)
     assert [way for way in ("asked/", "open/", "below/", "exempt/") if way in said] == []
-    # The routes that the middleware does not replay, as tests/entry_points/test_asked_again.py shows.
+    # The routes that the middleware does not replay, as tests/entry_points/test_asked_again.py
+    # shows.
     refused = {row.path for row in rows() if "replays are refused" in row.why}
     assert {path for path in refused if path.startswith("/unfollowed/")} == {
         f"/unfollowed/{name}/" for name in UNFOLLOWED
@@ -52,7 +55,9 @@ def test_nothing_is_reported_without_the_middleware(settings: Settings) -> None:
 
 
 def test_routes_that_seem_exempt(configure: Configure) -> None:
-    """A project that guards its API only is not warned about its other routes, also those with parameters."""
+    """A project that guards its API only is not warned about its other routes, also those with
+    parameters.
+    """
     configure(EXEMPT=[r"regex:^/(?!api/)"])
     assert check_replays() == []
 
@@ -70,7 +75,9 @@ def route_to(settings: Settings, route: Any) -> None:
         re_path(r"^(?P<organizer>[^/]+)/control/.*$", UNFOLLOWED["own"]),
     ],
 )
-def test_a_route_that_begins_with_a_variable(configure: Configure, settings: Settings, route: Any) -> None:
+def test_a_route_that_begins_with_a_variable(
+    configure: Configure, settings: Settings, route: Any
+) -> None:
     """It seems exempt as any other, as in a project whose shops are its first segment."""
     route_to(settings, route)
     configure(EXEMPT=[r"regex:^/(?!api/)"])
@@ -85,7 +92,9 @@ def test_a_route_that_begins_with_a_variable(configure: Configure, settings: Set
         path("<path:rest>", UNFOLLOWED["own"]),
     ],
 )
-def test_a_route_for_every_path_does_not_seem_exempt(configure: Configure, settings: Settings, route: Any) -> None:
+def test_a_route_for_every_path_does_not_seem_exempt(
+    configure: Configure, settings: Settings, route: Any
+) -> None:
     """It serves the API, too, although its example is outside."""
     route_to(settings, route)
     configure(EXEMPT=[r"regex:^/(?!api/)"])

@@ -1,4 +1,6 @@
-"""The views of a URLconf: terms that a view cannot have are an error, terms that cannot be proven are not."""
+"""The views of a URLconf: terms that a view cannot have are an error, terms that cannot be proven
+are not.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,13 @@ from rest_framework.permissions import AllowAny, IsAuthenticated
 from rest_framework.response import Response
 from rest_framework.routers import SimpleRouter
 from rest_framework.views import APIView
-from rest_framework.viewsets import GenericViewSet, ModelViewSet, ReadOnlyModelViewSet, ViewSet, ViewSetMixin
+from rest_framework.viewsets import (
+    GenericViewSet,
+    ModelViewSet,
+    ReadOnlyModelViewSet,
+    ViewSet,
+    ViewSetMixin,
+)
 
 from django_idempotency import Policy, conf, idempotency_exempt, idempotent
 from django_idempotency.checks import guards, routes
@@ -38,7 +46,10 @@ from .conftest import Configure, hints
 
 OURS = "django_idempotency.middleware.IdempotencyMiddleware"
 OUTSIDE = "tests.checks.backends.OutsideStore"
-STORES = {"default": {"BACKEND": "django_idempotency.stores.orm.ORMStore"}, "outside": {"BACKEND": OUTSIDE}}
+STORES = {
+    "default": {"BACKEND": "django_idempotency.stores.orm.ORMStore"},
+    "outside": {"BACKEND": OUTSIDE},
+}
 
 
 def plain(request: HttpRequest) -> HttpResponse:
@@ -191,7 +202,7 @@ def check(settings: Settings) -> Callable[..., dict[str, str]]:
 
 Check = Callable[..., dict[str, str]]
 
-# ------------------------------------------------------------------------------------------------- under the middleware
+# ----------------------------------------------------------------------------- under the middleware
 
 
 @each(awaiting, login_required(awaiting), require_http_methods(["POST"])(awaiting))
@@ -217,12 +228,16 @@ def test_atomic_asked_of_an_async_class(check: Check) -> None:
     Awaited.as_view(),
 )
 def test_an_async_view_that_asks_for_less_is_silent(check: Check, view: Any) -> None:
-    """An async view with an entry point of its own, an exempt one, or one with nothing to guard is silent."""
+    """An async view with an entry point of its own, an exempt one, or one with nothing to guard is
+    silent.
+    """
     assert check(view) == {}
 
 
 def test_async_views_are_free_without_the_middleware(check: Check, configure: Configure) -> None:
-    """Async views are silent without the middleware, and with a project guarantee that they can keep."""
+    """Async views are silent without the middleware, and with a project guarantee that they can
+    keep.
+    """
     assert check(awaiting, Awaiting.as_view(), middleware=False) == {}
     configure(GUARANTEE="lease")
     assert check(awaiting, Awaiting.as_view()) == {}
@@ -231,7 +246,10 @@ def test_async_views_are_free_without_the_middleware(check: Check, configure: Co
 @pytest.mark.parametrize("decorator", [staff_only, login_required, cache_page(60)])
 def test_a_decorated_route_of_drf(check: Check, decorator: Any) -> None:
     """E033: rebuilding the view from `.cls` would skip the decorator."""
-    assert "IdempotentViewMixin first in the bases of Create" in check(decorator(Create.as_view()))["E033"]
+    assert (
+        "IdempotentViewMixin first in the bases of Create"
+        in check(decorator(Create.as_view()))["E033"]
+    )
 
 
 def test_what_as_view_has_done_already(check: Check) -> None:
@@ -272,7 +290,10 @@ def test_a_route_of_drf_that_works_is_silent(check: Check, view: Any) -> None:
     idempotent()(made("OpenAbove", Create, permission_classes=[AllowAny])).as_view(),
 )
 def test_a_view_that_refuses_its_clients(check: Check, view: Any) -> None:
-    """W140: everyone may call it, and who sends a key without being a user gets 400. Those with an owner are silent."""
+    """W140: everyone may call it, and who sends a key without being a user gets 400.
+
+    Those with an owner are silent.
+    """
     assert "IsAuthenticated" in check(view)["W140"]
     row = next(row for row in guards.rows() if row.methods)
     assert row.why == "a key without a user is refused: scope-required"
@@ -280,11 +301,25 @@ def test_a_view_that_refuses_its_clients(check: Check, view: Any) -> None:
 
 @each(
     made("Closed", MixinFirst, permission_classes=[AllowAny, IsAuthenticated]).as_view(),
-    made("Deciding", MixinFirst, permission_classes=[], get_permissions=lambda self: [IsAuthenticated()]).as_view(),
-    made("Scoped", MixinFirst, permission_classes=[], idempotency=Policy(scope=lambda request: "all")).as_view(),
-    made("Shared", MixinFirst, permission_classes=[], idempotency=Policy(anonymous="shared")).as_view(),
+    made(
+        "Deciding",
+        MixinFirst,
+        permission_classes=[],
+        get_permissions=lambda self: [IsAuthenticated()],
+    ).as_view(),
+    made(
+        "Scoped", MixinFirst, permission_classes=[], idempotency=Policy(scope=lambda request: "all")
+    ).as_view(),
+    made(
+        "Shared", MixinFirst, permission_classes=[], idempotency=Policy(anonymous="shared")
+    ).as_view(),
     login_required(made("Login", MixinFirst, permission_classes=[]).as_view()),
-    made("SignUp", MixinFirst, permission_classes=[], post=idempotency_exempt(lambda self, request: None)).as_view(),
+    made(
+        "SignUp",
+        MixinFirst,
+        permission_classes=[],
+        post=idempotency_exempt(lambda self, request: None),
+    ).as_view(),
 )
 def test_a_view_whose_keys_have_owners(check: Check, view: Any) -> None:
     assert "W140" not in check(view)
@@ -307,9 +342,9 @@ class AsyncCreate(APIView):
 
 @each(
     made("Mixed", IdempotentViewMixin, AsyncCreate, idempotency=LEASE).as_view(),
-    made("MixedSet", IdempotentViewMixin, ViewSet, idempotency=LEASE, create=AsyncCreate.post).as_view(
-        {"post": "create"}
-    ),
+    made(
+        "MixedSet", IdempotentViewMixin, ViewSet, idempotency=LEASE, create=AsyncCreate.post
+    ).as_view({"post": "create"}),
 )
 @pytest.mark.parametrize("middleware", [True, False])
 def test_async_handlers_of_drf_itself(check: Check, view: Any, middleware: bool) -> None:
@@ -317,7 +352,7 @@ def test_async_handlers_of_drf_itself(check: Check, view: Any, middleware: bool)
     assert list(check(view, middleware=middleware)) == ["E067"]
 
 
-# -------------------------------------------------------------------------------------- what cannot carry the decorator
+# ------------------------------------------------------------------ what cannot carry the decorator
 
 
 class Hidden(View):
@@ -348,7 +383,7 @@ def test_a_decorator_that_guards_nothing(check: Check, view: Any) -> None:
     assert "(/0/)" in routes.check_routes()[0].msg
 
 
-# --------------------------------------------------------------------------------------------------------- the bases
+# ---------------------------------------------------------------------------------------- the bases
 
 
 @each(
@@ -403,7 +438,9 @@ def test_a_policy_without_a_guard(check: Check, view: Any, middleware: bool) -> 
     idempotent(methods=["PUT"])(require_http_methods(["POST", "DELETE"])(plain)),
     idempotent()(made("Reading", View, get=handler)).as_view(),
     idempotent()(made("ReadingRest", APIView, get=handler)).as_view(),
-    made("ReadingMixed", IdempotentViewMixin, APIView, get=handler, idempotency=Policy(required=True)).as_view(),
+    made(
+        "ReadingMixed", IdempotentViewMixin, APIView, get=handler, idempotency=Policy(required=True)
+    ).as_view(),
     made("OnlyPost", IdempotentViewMixin, Create, idempotency=Policy(methods=["PATCH"])).as_view(),
     idempotent(methods=["PATCH"])(made("OnlyPosting", View, post=handler)).as_view(),
 )
@@ -419,10 +456,15 @@ class ReadsOnly(MixinFirstSet):
 @each(
     made("ReadingBelow", IdempotentViewMixin, APIView, get=handler).as_view(),
     made(
-        "ReadingBelowToo", idempotent()(made("Posting", View, post=handler)), get=handler, http_method_names=["get"]
+        "ReadingBelowToo",
+        idempotent()(made("Posting", View, post=handler)),
+        get=handler,
+        http_method_names=["get"],
     ).as_view(),
     ReadsOnly.as_view({"get": "list"}),
-    made("Both", IdempotentViewMixin, Create, put=handler, idempotency=Policy(methods=["PUT"])).as_view(),
+    made(
+        "Both", IdempotentViewMixin, Create, put=handler, idempotency=Policy(methods=["PUT"])
+    ).as_view(),
     made("Chosen", PolicyPerRequest, get=handler).as_view(),
 )
 def test_a_guard_for_others_is_silent(check: Check, view: Any) -> None:
@@ -448,7 +490,11 @@ def test_an_invalid_policy(check: Check) -> None:
 )
 @pytest.mark.parametrize("atomic_requests", [True, False])
 def test_a_decorator_around_a_guarded_view(
-    check: Check, monkeypatch: pytest.MonkeyPatch, atomic_requests: bool, view: Any, code: str | None
+    check: Check,
+    monkeypatch: pytest.MonkeyPatch,
+    atomic_requests: bool,
+    view: Any,
+    code: str | None,
 ) -> None:
     """Django opens the transaction around the decorator, so the claim would be inside it."""
     monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", atomic_requests)
@@ -473,7 +519,11 @@ def locking(view: Callable[..., Any]) -> Callable[..., Any]:
         (never_cache(login_required(locking(idempotent()(plain)))), True),
         (idempotent()(locking(plain)), False),
         (login_required(idempotent()(plain)), False),  # Django's write nothing
-        (transaction.non_atomic_requests(locking(idempotent()(plain))), False),  # it is what the project asks for
+        # It is what the project asks for.
+        (
+            transaction.non_atomic_requests(locking(idempotent()(plain))),
+            False,
+        ),
         (locking(plain), False),
     ],
     ids=["above", "further up", "below", "Django's", "excluded", "unguarded"],
@@ -489,7 +539,9 @@ def test_a_decorator_above_a_guarded_function(
 
 
 @pytest.mark.parametrize("atomic_requests", [True, False])
-def test_the_decorator_below_api_view(check: Check, monkeypatch: pytest.MonkeyPatch, atomic_requests: bool) -> None:
+def test_the_decorator_below_api_view(
+    check: Check, monkeypatch: pytest.MonkeyPatch, atomic_requests: bool
+) -> None:
     """E034 with ATOMIC_REQUESTS: the claim would be inside its transaction."""
     monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", atomic_requests)
     found = check(below, above)
@@ -498,7 +550,7 @@ def test_the_decorator_below_api_view(check: Check, monkeypatch: pytest.MonkeyPa
         assert "Swap the two lines" in found["E034"]
 
 
-# ------------------------------------------------------------------------------------------------------- the policies
+# ------------------------------------------------------------------------------------- the policies
 
 
 @pytest.mark.parametrize(
@@ -514,16 +566,27 @@ def test_atomic_is_the_innermost_stores_to_give(
     check: Check, configure: Configure, settings: Settings, alias: str, codes: list[str]
 ) -> None:
     """It sees through all layers."""
-    settings.CACHES = {"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"}}
+    settings.CACHES = {
+        "default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"}
+    }
     layered = "django_idempotency.stores.layered.LayeredStore"
     configure(
         STORES={
             **STORES,
             "redis": {"BACKEND": "django_idempotency.stores.redis.RedisStore"},
-            "other": {"BACKEND": "django_idempotency.stores.redis.RedisStore", "OPTIONS": {"prefix": "other"}},
-            "over_outside": {"BACKEND": layered, "OPTIONS": {"front": "other", "authority": "outside"}},
+            "other": {
+                "BACKEND": "django_idempotency.stores.redis.RedisStore",
+                "OPTIONS": {"prefix": "other"},
+            },
+            "over_outside": {
+                "BACKEND": layered,
+                "OPTIONS": {"front": "other", "authority": "outside"},
+            },
             "cached": {"BACKEND": OUTSIDE, "OPTIONS": {"local_cache": True}},
-            "over_table": {"BACKEND": layered, "OPTIONS": {"front": "redis", "authority": "default"}},
+            "over_table": {
+                "BACKEND": layered,
+                "OPTIONS": {"front": "redis", "authority": "default"},
+            },
             "twice": {
                 "BACKEND": layered,
                 "OPTIONS": {"front": "redis", "authority": "over_table", "local_cache": True},
@@ -542,7 +605,11 @@ def test_atomic_is_the_innermost_stores_to_give(
         ({"store": "outside"}, 'guarantee="lease"'),
         ({"on_takeover": print}, 'guarantee="lease"'),
         ({"longest_run": 600}, 'guarantee="lease"'),
-        ({"longest_run": 30, "guarantee": "lease"}, "make longest_run longer than lease"),  # LEASE is 30
+        # LEASE is 30.
+        (
+            {"longest_run": 30, "guarantee": "lease"},
+            "make longest_run longer than lease",
+        ),
         ({"undo_on": [LookupError]}, 'guarantee="lease"'),
         ({"lease": 60}, 'guarantee="lease"'),
     ],
@@ -551,13 +618,18 @@ def test_atomic_is_the_innermost_stores_to_give(
 def test_a_policy_that_cannot_be_kept(
     check: Check, configure: Configure, *, fields: dict[str, Any], typed: str, middleware: bool
 ) -> None:
-    """E035 says what to type. Found on the mixin, on the decorator, below other decorators, on classes and below @api_view."""
+    """E035 says what to type.
+
+    Found on the mixin, on the decorator, below other decorators, on classes and below @api_view.
+    """
     configure(STORES=STORES)
     for view in (
         with_policy(**fields),
         idempotent(**fields)(Create.as_view()),
         login_required(idempotent(**fields)(plain)),
-        idempotent(**fields)(made("Class", View, post=lambda self, request: HttpResponse())).as_view(),
+        idempotent(**fields)(
+            made("Class", View, post=lambda self, request: HttpResponse())
+        ).as_view(),
         api_view(["POST"])(idempotent(**fields)(lambda request: Response())),
     ):
         assert list(check(view, middleware=middleware)) == ["E035"]
@@ -579,25 +651,35 @@ def test_results_of_steps_under_a_policy_that_stores_none(check: Check) -> None:
         {"guarantee": "lease", "ttl": 31},
     ],
 )
-def test_a_policy_that_can_be_kept_is_silent(check: Check, configure: Configure, fields: dict[str, Any]) -> None:
+def test_a_policy_that_can_be_kept_is_silent(
+    check: Check, configure: Configure, fields: dict[str, Any]
+) -> None:
     """A policy that works together with the settings is silent."""
     configure(STORES=STORES)
     assert check(with_policy(**fields), login_required(idempotent(**fields)(plain))) == {}
 
 
-def test_a_plan_that_does_not_compile(check: Check, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What no other check knows is found by compiling the plan of each route: here a wing is not there."""
+def test_a_plan_that_does_not_compile(
+    check: Check, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What no other check knows is found by compiling the plan of each route: here a wing is not
+    there.
+    """
     pytest.importorskip("django_ratelimit")
     settings.DEBUG = True  # the cache is not what is checked
     view = idempotent(fresh_keys="60/m")(plain)
     assert check(view) == {}
-    monkeypatch.setitem(wings.WINGS, "screening", ("fresh_keys", "django_idempotency.contrib.gone.screening"))
+    monkeypatch.setitem(
+        wings.WINGS, "screening", ("fresh_keys", "django_idempotency.contrib.gone.screening")
+    )
     conf.recompile()
     assert list(check(view)) == ["E035"]
     assert "needs django_idempotency.contrib.gone.screening" in routes.check_routes()[0].msg
 
 
-def test_what_clients_that_share_a_scope_share(check: Check, configure: Configure, settings: Settings) -> None:
+def test_what_clients_that_share_a_scope_share(
+    check: Check, configure: Configure, settings: Settings
+) -> None:
     """A refusal would name another's request, and one of them would use up the limit of all."""
     pytest.importorskip("django_ratelimit")
     settings.DEBUG = True  # the cache is not what is checked
@@ -610,11 +692,18 @@ def test_what_clients_that_share_a_scope_share(check: Check, configure: Configur
     assert check(idempotent(fresh_keys="60/m", fresh_keys_by="headers.client")(plain)) == {}
 
 
-def test_where_keys_are_counted(check: Check, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing library or cache is an error, and a cache of one process a warning, except in development."""
+def test_where_keys_are_counted(
+    check: Check, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A missing library or cache is an error, and a cache of one process a warning, except in
+    development.
+    """
     pytest.importorskip("django_ratelimit")
     view = login_required(idempotent(fresh_keys="60/m")(plain))
-    redis = {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"}
+    redis = {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": "redis://127.0.0.1:1/0",
+    }
     settings.CACHES = {"default": redis}
     assert check(view) == {}
     settings.RATELIMIT_USE_CACHE = "defualt"
@@ -624,7 +713,12 @@ def test_where_keys_are_counted(check: Check, settings: Settings, monkeypatch: p
     assert "django-idempotency[throttle]" in check(view)["E095"]
     monkeypatch.undo()
     for field in ({"fresh_keys": "60/m"}, {"suspect": "body.card"}):
-        for backend in ("locmem.LocMemCache", "dummy.DummyCache", "db.DatabaseCache", "filebased.FileBasedCache"):
+        for backend in (
+            "locmem.LocMemCache",
+            "dummy.DummyCache",
+            "db.DatabaseCache",
+            "filebased.FileBasedCache",
+        ):
             settings.CACHES = {"default": {"BACKEND": f"django.core.cache.backends.{backend}"}}
             settings.DEBUG = False
             assert 'CACHES["default"]' in check(idempotent(**field)(plain))["W093"]
@@ -638,14 +732,23 @@ def test_settings_come_first(check: Check, configure: Configure) -> None:
     assert check(with_policy(lease=5), MixinLast.as_view()) == {}
 
 
-# ------------------------------------------------------------------------------------------------------------- EXEMPT
+# ------------------------------------------------------------------------------------------- EXEMPT
 
 
 @pytest.mark.parametrize(
-    "entry", ["namespace:legacy", "namespace:legacy:inner", f"module:{__name__}", "path:/legacy/inner/a/", "regex:/a/$"]
+    "entry",
+    [
+        "namespace:legacy",
+        "namespace:legacy:inner",
+        f"module:{__name__}",
+        "path:/legacy/inner/a/",
+        "regex:/a/$",
+    ],
 )
 def test_an_exempt_include_has_no_errors(check: Check, configure: Configure, entry: str) -> None:
-    """A third-party include may hold async views and decorated DRF views that cannot be edited: EXEMPT covers them."""
+    """A third-party include may hold async views and decorated DRF views that cannot be edited:
+    EXEMPT covers them.
+    """
     inner = include(([path("a/", awaiting)], "inner"))
     views = (path("legacy/", include(([path("inner/", inner)], "legacy"))),)
     assert list(check(*views)) == ["E030"]
@@ -664,32 +767,50 @@ def test_an_entry_for_one_of_two_routes(check: Check, configure: Configure) -> N
 
 
 @pytest.mark.parametrize(
-    "entry", ["namespace:admins", "module:shop.webhook", "path:/webhook/", "path:/web/", "regex:^/webhooks/stripe$"]
+    "entry",
+    [
+        "namespace:admins",
+        "module:shop.webhook",
+        "path:/webhook/",
+        "path:/web/",
+        "regex:^/webhooks/stripe$",
+    ],
 )
 def test_an_entry_that_no_route_is_like(check: Check, configure: Configure, entry: str) -> None:
     """W071, under the middleware only."""
     configure(EXEMPT=[entry])
-    views = (path("webhooks/stripe/", plain), path("admin/", include(([path("a/", plain)], "admin"))))
+    views = (
+        path("webhooks/stripe/", plain),
+        path("admin/", include(([path("a/", plain)], "admin"))),
+    )
     assert "namespace:admin" in check(*views)["W071"]
     assert check(*views, middleware=False) == {}
 
 
 def test_an_entry_that_may_be_like_a_route(check: Check, configure: Configure) -> None:
-    """An entry that a parameter, an expression or a function may match is silent: each request decides."""
+    """An entry that a parameter, an expression or a function may match is silent: each request
+    decides.
+    """
     configure(EXEMPT=["path:/webhooks/stripe/", "regex:^/webhooks/s", plain, "path:/old/2020/"])
     assert check(path("webhooks/<kind>/", plain), re_path(r"^old/\d+/$", plain)) == {}
 
 
-# -------------------------------------------------------------------------------------------------------- the URLconf
+# -------------------------------------------------------------------------------------- the URLconf
 
 
 def test_every_view_is_reported_once(check: Check) -> None:
-    """A view is reported once, with two addresses, in nested and namespaced includes, and from a router."""
+    """A view is reported once, with two addresses, in nested and namespaced includes, and from a
+    router.
+    """
     router = SimpleRouter()
     router.register("things", MixinLastSet, basename="thing")
-    nested = path("a/", include(([path("b/", include([path("c/", awaiting)])), path("d/", awaiting)], "app")))
+    nested = path(
+        "a/", include(([path("b/", include([path("c/", awaiting)])), path("d/", awaiting)], "app"))
+    )
     check(nested, awaiting, path("r/", include(router.urls)), path("admin/", admin.site.urls))
-    (found,) = [message.msg for message in routes.check_routes() if message.id == "django_idempotency.E030"]
+    (found,) = [
+        message.msg for message in routes.check_routes() if message.id == "django_idempotency.E030"
+    ]
     assert "(/a/b/c/)" in found
 
 
@@ -703,9 +824,13 @@ def test_a_urlconf_that_includes_itself(settings: Settings) -> None:
     assert list(hints(routes.check_routes())) == ["E030"]
 
 
-@pytest.mark.parametrize("urlconf", ["no.such.module", "tests.checks.broken_urls", "math", None, ""])
+@pytest.mark.parametrize(
+    "urlconf", ["no.such.module", "tests.checks.broken_urls", "math", None, ""]
+)
 def test_a_broken_urlconf_is_djangos_to_report(settings: Settings, urlconf: str | None) -> None:
-    """A URLconf that is missing, raises on import or lacks urlpatterns does not crash our checks."""
+    """A URLconf that is missing, raises on import or lacks urlpatterns does not crash our
+    checks.
+    """
     settings.ROOT_URLCONF = urlconf
     assert routes.check_routes() == []
 
@@ -746,7 +871,9 @@ def dispatcher(name: str) -> Any:
 
 @each(dispatcher("cls"), dispatcher("view_class"), Remote())
 def test_a_class_that_is_not_a_view(check: Check, view: Any) -> None:
-    """A dispatcher's own `cls` or `view_class` is not Django's: it is checked like any other callable."""
+    """A dispatcher's own `cls` or `view_class` is not Django's: it is checked like any other
+    callable.
+    """
     assert check(view) == {}
     assert view_class(view) is None
     assert not route_of(view, "post").exempt

@@ -91,6 +91,9 @@ def test_under_the_middleware(settings: Settings) -> None:
     assert found(settings, path("token/change/", plain)) == []
     (message,) = found(settings, path("token/", ObtainAuthToken.as_view()))
     assert "ObtainAuthToken" in message
-    creating, one = path("tokens/", Tokens.as_view({"post": "create"})), Tokens.as_view({"patch": "partial_update"})
+    creating, one = (
+        path("tokens/", Tokens.as_view({"post": "create"})),
+        Tokens.as_view({"patch": "partial_update"}),
+    )
     (message,) = found(settings, creating, path("tokens/<pk>/", one))
     assert "Tokens (/tokens/)" in message

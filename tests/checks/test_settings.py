@@ -83,7 +83,13 @@ MALFORMED = [
     ("SCOPE", "no.such.module", "E004", '"SCOPE": "shop.idempotency.scope"'),
     ("SCOPE", "tests.checks.backends.absent", "E004", '"SCOPE": "shop.idempotency.scope"'),
     ("SCOPE", ".", "E004", '"SCOPE": "shop.idempotency.scope"'),
-    ("SCOPE", "testproject.settings.SECRET_KEY", "E003", '"SCOPE": None'),  # imported, but not a function
+    # Imported, but not a function.
+    (
+        "SCOPE",
+        "testproject.settings.SECRET_KEY",
+        "E003",
+        '"SCOPE": None',
+    ),
     ("FINGERPRINT", "body.[", "E043", '"FINGERPRINT": "body.order_id"'),
     ("FINGERPRINT", "body.a || shop.b", "E043", '"FINGERPRINT": "body.order_id"'),
     ("KEY", "order_id", "E003", '"KEY": None'),
@@ -105,7 +111,12 @@ MALFORMED = [
     ("HEADERS", [b"Location"], "E003", '"HEADERS": None'),
     ("HEADERS", "no.such", "E004", '"HEADERS": "shop.idempotency.headers"'),
     ("AUTHORIZE_REPLAY", True, "E003", '"AUTHORIZE_REPLAY": None'),
-    ("AUTHORIZE_REPLAY", "no.such", "E004", '"AUTHORIZE_REPLAY": "shop.idempotency.authorize_replay"'),
+    (
+        "AUTHORIZE_REPLAY",
+        "no.such",
+        "E004",
+        '"AUTHORIZE_REPLAY": "shop.idempotency.authorize_replay"',
+    ),
     # ---- numbers and names
     ("MAX_BODY", -1, "E003", '"MAX_BODY": None'),
     ("MAX_REQUEST_BODY", -1, "E003", '"MAX_REQUEST_BODY": 33554432'),
@@ -119,7 +130,13 @@ MALFORMED = [
     ("HEADER", None, "E003", '"HEADER": "Idempotency-Key"'),
     ("HEADER", 5, "E003", '"HEADER": "Idempotency-Key"'),
     ("HEADER", "Idempotency Key", "E003", '"HEADER": "Idempotency-Key"'),
-    ("HEADER", "HTTP_IDEMPOTENCY_KEY", "E003", "letters, digits and hyphens"),  # servers drop underscores
+    # Servers drop underscores.
+    (
+        "HEADER",
+        "HTTP_IDEMPOTENCY_KEY",
+        "E003",
+        "letters, digits and hyphens",
+    ),
     ("HEADER", "Key:", "E003", '"HEADER": "Idempotency-Key"'),
     ("HEADER", "X-Key\r\nX-Evil: 1", "E003", '"HEADER": "Idempotency-Key"'),
     ("HEADER", "Authorization", "E003", "that HTTP itself does not use"),  # would store a secret
@@ -128,14 +145,32 @@ MALFORMED = [
     ("PROFILE", "shop.profiles.OURS", "E004", '"PROFILE": '),
     ("PROFILE", {"field": "X-Key"}, "E003", "or a Profile"),
     ("REQUEST_ID_HEADER", "X Request", "E003", "None, or the name of a header"),
-    ("REQUEST_ID_HEADER", "Cookie", "E003", "that HTTP itself does not use"),  # a session's id would be stored
+    # A session's id would be stored.
+    (
+        "REQUEST_ID_HEADER",
+        "Cookie",
+        "E003",
+        "that HTTP itself does not use",
+    ),
     ("REQUEST_ID_HEADER", 5, "E003", '"REQUEST_ID_HEADER": "X-Request-ID"'),
     ("PROBLEM_DOCS", "", "E003", "PROBLEM_DOCS is None, or the URL of a page"),
     ("PROBLEM_DOCS", 5, "E003", '"PROBLEM_DOCS": None'),
-    ("PROBLEM_DOCS", "problems/", "E003", '"PROBLEM_DOCS": None'),  # relative to each route of the API
+    # Relative to each route of the API.
+    (
+        "PROBLEM_DOCS",
+        "problems/",
+        "E003",
+        '"PROBLEM_DOCS": None',
+    ),
     ("PROBLEM_DOCS", "urn:shop:problem:", "E003", '"PROBLEM_DOCS": None'),  # not a page
     ("PROBLEM_DOCS", "https://", "E003", '"PROBLEM_DOCS": None'),
-    ("PROBLEM_DOCS", "//elsewhere.example/", "E003", '"PROBLEM_DOCS": None'),  # not a path from the root
+    # Not a path from the root.
+    (
+        "PROBLEM_DOCS",
+        "//elsewhere.example/",
+        "E003",
+        '"PROBLEM_DOCS": None',
+    ),
     ("PROBLEM_DOCS", "https://a.example/#top", "E003", "without a fragment"),
     ("PROBLEM_DOCS", "https://a.example/ b", "E003", '"PROBLEM_DOCS": None'),
     ("PROBLEM_DOCS", "https://a.example/>; rel=x\r\nX: 1", "E003", '"PROBLEM_DOCS": None'),
@@ -159,7 +194,13 @@ MALFORMED = [
     ("DERIVE_SECRET", b"fifteen bytes..", "E003", "at least 16 characters"),
     ("DERIVE_SECRET", 12345, "E003", 'os.environ["DERIVE_SECRET"]'),
     ("DERIVE_SECRET", ["swordfish"], "E003", 'os.environ["DERIVE_SECRET"]'),
-    ("DERIVE_SECRET_FALLBACKS", "swordfish", "E003", '"DERIVE_SECRET_FALLBACKS": ['),  # a secret for each letter
+    # A secret for each letter.
+    (
+        "DERIVE_SECRET_FALLBACKS",
+        "swordfish",
+        "E003",
+        '"DERIVE_SECRET_FALLBACKS": [',
+    ),
     ("DERIVE_SECRET_FALLBACKS", None, "E003", '"DERIVE_SECRET_FALLBACKS": ['),
     ("DERIVE_SECRET_FALLBACKS", [""], "E003", '"DERIVE_SECRET_FALLBACKS": ['),
     ("DERIVE_SECRET_FALLBACKS", ["good", None], "E003", '"DERIVE_SECRET_FALLBACKS": ['),
@@ -171,23 +212,59 @@ MALFORMED = [
     ("STORES", {"default": None}, "E010", f'"BACKEND": "{ORM}"'),
     ("STORES", {"default": {}}, "E010", f'"BACKEND": "{ORM}"'),
     ("STORES", {"default": {"BACKEND": 5}}, "E010", f'"BACKEND": "{ORM}"'),
-    ("STORES", {"default": {"BACKEND": ORM, "OPTION": {}}}, "E010", '"OPTIONS": {"using": "default"}'),
-    ("STORES", {"default": {"BACKEND": ORM, "OPTIONS": []}}, "E010", '"OPTIONS": {"using": "default"}'),
-    ("STORES", {"default": {"BACKEND": ORM, "OPTIONS": None}}, "E010", '"OPTIONS": {"using": "default"}'),
-    ("STORES", {"default": {"BACKEND": ORM, "OPTIONS": {1: 2}}}, "E010", '"OPTIONS": {"using": "default"}'),
+    (
+        "STORES",
+        {"default": {"BACKEND": ORM, "OPTION": {}}},
+        "E010",
+        '"OPTIONS": {"using": "default"}',
+    ),
+    (
+        "STORES",
+        {"default": {"BACKEND": ORM, "OPTIONS": []}},
+        "E010",
+        '"OPTIONS": {"using": "default"}',
+    ),
+    (
+        "STORES",
+        {"default": {"BACKEND": ORM, "OPTIONS": None}},
+        "E010",
+        '"OPTIONS": {"using": "default"}',
+    ),
+    (
+        "STORES",
+        {"default": {"BACKEND": ORM, "OPTIONS": {1: 2}}},
+        "E010",
+        '"OPTIONS": {"using": "default"}',
+    ),
     ("STORES", {"default": {"BACKEND": ORM}, 5: {"BACKEND": ORM}}, "E010", '"STORES": {"default"'),
     ("STORES", {"default": {"BACKEND": ORM}, "": {"BACKEND": ORM}}, "E010", '"STORES": {"default"'),
     ("STORES", {"default": {"BACKEND": "ORMStore"}}, "E011", f'"BACKEND": "{ORM}"'),
     ("STORES", {"default": {"BACKEND": "no.such.Store"}}, "E011", f'"BACKEND": "{ORM}"'),
-    ("STORES", {"default": {"BACKEND": "tests.checks.backends.NoStore"}}, "E011", "another BaseStore"),
-    ("STORES", {"default": {"BACKEND": "tests.checks.backends.not_a_store"}}, "E011", "another BaseStore"),
+    (
+        "STORES",
+        {"default": {"BACKEND": "tests.checks.backends.NoStore"}},
+        "E011",
+        "another BaseStore",
+    ),
+    (
+        "STORES",
+        {"default": {"BACKEND": "tests.checks.backends.not_a_store"}},
+        "E011",
+        "another BaseStore",
+    ),
+    # Abstract.
     (
         "STORES",
         {"default": {"BACKEND": "django_idempotency.stores.base.BaseStore"}},
         "E012",
         "what BaseStore takes: nothing",
-    ),  # abstract
-    ("STORES", {"default": {"BACKEND": ORM, "OPTIONS": {"alias": "x"}}}, "E012", "what ORMStore takes: using"),
+    ),
+    (
+        "STORES",
+        {"default": {"BACKEND": ORM, "OPTIONS": {"alias": "x"}}},
+        "E012",
+        "what ORMStore takes: using",
+    ),
     (
         "STORES",
         {"default": {"BACKEND": "tests.checks.backends.FailingStore"}},
@@ -196,11 +273,36 @@ MALFORMED = [
     ),
     ("STORES", {}, "E087", "It has none. Type one of these, or add it."),
     ("STORES", {"records": {"BACKEND": ORM}}, "E087", "It has 'records'. Type one"),
-    ("STORES", {"default": {"BACKEND": ORM, "OPTIONS": {"using": "defualt"}}}, "E014", '{"using": "default"}'),
-    ("STORES", {"default": {"BACKEND": ORM, "OPTIONS": {"using": 5}}}, "E014", '{"using": "default"}'),
-    ("STORES", {"default": {"BACKEND": ORM, "OPTIONS": {"using": None}}}, "E014", '{"using": "default"}'),
-    ("STORES", {"default": {"BACKEND": ORM, "OPTIONS": {"using": ["default"]}}}, "E014", '{"using": "default"}'),
-    ("STORES", {"default": {"BACKEND": OUTSIDE}}, "E087", "not rolled back, and the retry writes it again"),
+    (
+        "STORES",
+        {"default": {"BACKEND": ORM, "OPTIONS": {"using": "defualt"}}},
+        "E014",
+        '{"using": "default"}',
+    ),
+    (
+        "STORES",
+        {"default": {"BACKEND": ORM, "OPTIONS": {"using": 5}}},
+        "E014",
+        '{"using": "default"}',
+    ),
+    (
+        "STORES",
+        {"default": {"BACKEND": ORM, "OPTIONS": {"using": None}}},
+        "E014",
+        '{"using": "default"}',
+    ),
+    (
+        "STORES",
+        {"default": {"BACKEND": ORM, "OPTIONS": {"using": ["default"]}}},
+        "E014",
+        '{"using": "default"}',
+    ),
+    (
+        "STORES",
+        {"default": {"BACKEND": OUTSIDE}},
+        "E087",
+        "not rolled back, and the retry writes it again",
+    ),
     ("STORE", "redis", "E087", "It has 'default'. Type one"),
     ("STORE", None, "E003", '"STORE": "default"'),
     ("STORE", "", "E003", '"STORE": "default"'),
@@ -209,8 +311,13 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize(("name", "value", "code", "typed"), MALFORMED)
-def test_a_malformed_setting_is_an_error(settings: Settings, name: Any, value: Any, code: str, typed: str) -> None:
-    """One error, whose hint says what to type. No check crashes on what another reports, --deploy included."""
+def test_a_malformed_setting_is_an_error(
+    settings: Settings, name: Any, value: Any, code: str, typed: str
+) -> None:
+    """One error, whose hint says what to type.
+
+    No check crashes on what another reports, --deploy included.
+    """
     settings.IDEMPOTENCY = {name: value}
     found = (said if code == "E087" else hints)(check_settings())
     assert list(found) == [code]
@@ -254,8 +361,12 @@ def test_a_database_of_another_kind_is_an_error(monkeypatch: pytest.MonkeyPatch)
     assert "PostgreSQL, MariaDB, MySQL or SQLite" in hints(check_settings())["E015"]
 
 
-def test_the_environment_switches_it_on_or_off(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
-    """E044 reports it at the start, whatever else is wrong; a test that overrides the switch does not hide it."""
+def test_the_environment_switches_it_on_or_off(
+    monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    """E044 reports it at the start, whatever else is wrong; a test that overrides the switch does
+    not hide it.
+    """
     monkeypatch.setenv("IDEMPOTENCY_DISABLED", "maybe")
     with override_idempotency(enabled=True):
         assert "Type IDEMPOTENCY_DISABLED=1" in hints(check_settings())["E044"]
@@ -266,7 +377,9 @@ def test_the_environment_switches_it_on_or_off(monkeypatch: pytest.MonkeyPatch, 
 
 
 @pytest.mark.parametrize(("raw", "ids"), [("yes", ["W059"]), ("no", []), ("", []), ("maybe", [])])
-def test_a_deployment_is_switched_on(monkeypatch: pytest.MonkeyPatch, raw: str, ids: list[str]) -> None:
+def test_a_deployment_is_switched_on(
+    monkeypatch: pytest.MonkeyPatch, raw: str, ids: list[str]
+) -> None:
     """W059 for a deployment with the environment of the tests."""
     monkeypatch.setenv("IDEMPOTENCY_DISABLED", raw)
     assert list(hints(check_environment())) == ids
@@ -280,7 +393,10 @@ def test_a_selected_key_with_a_shared_scope(configure: Configure, key: Any) -> N
 
 
 def test_a_hook_that_is_never_asked(configure: Configure) -> None:
-    """E087: the guarantee of the settings has no use for it. Policies with a lease may have their own."""
+    """E087: the guarantee of the settings has no use for it.
+
+    Policies with a lease may have their own.
+    """
     configure(ON_TAKEOVER="builtins.print")
     assert 'guarantee="lease"' in said(check_settings())["E087"]
     configure(ON_TAKEOVER="builtins.print", GUARANTEE="lease")
@@ -334,14 +450,34 @@ WELL_FORMED: list[dict[str, Any]] = [
     {"STORES": {"default": {"BACKEND": ORM}}},
     {"STORES": {"default": {"BACKEND": OUTSIDE, "OPTIONS": {"url": "x"}}}, "GUARANTEE": "lease"},
     {"STORES": {"a": {"BACKEND": ORM}, "b": {"BACKEND": OUTSIDE}}, "STORE": "a"},
-    {"TTL": timedelta(days=1), "LEASE": timedelta(seconds=30), "CLAIM_LEASE": timedelta(seconds=1), "WAIT": 2.5},
+    {
+        "TTL": timedelta(days=1),
+        "LEASE": timedelta(seconds=30),
+        "CLAIM_LEASE": timedelta(seconds=1),
+        "WAIT": 2.5,
+    },
     {"HEADER": "X-Request-Id", "PROBLEM_DOCS": "/help/idempotency/"},
     {"PROBLEM_DOCS": "https://api.example.com/problems/?lang=en"},
     {"PROBLEM_DOCS": None},
     {"DERIVE_SECRET": b"\x00\xff" * 8, "DERIVE_SECRET_FALLBACKS": ("old", b"older")},
-    {"SCOPE": "tests.checks.backends.not_a_store", "FINGERPRINT": "raw", "KEEP": {404}, "HEADERS": ["Location"]},
-    {"SCOPE": lambda request: None, "KEEP": lambda response: None, "AUTHORIZE_REPLAY": lambda request, outcome: True},
-    {"REQUIRED": True, "ANONYMOUS": "shared", "ON_BUSY": "wait", "ON_FAILURE": "hold", "ON_STORE_FAILURE": "open"},
+    {
+        "SCOPE": "tests.checks.backends.not_a_store",
+        "FINGERPRINT": "raw",
+        "KEEP": {404},
+        "HEADERS": ["Location"],
+    },
+    {
+        "SCOPE": lambda request: None,
+        "KEEP": lambda response: None,
+        "AUTHORIZE_REPLAY": lambda request, outcome: True,
+    },
+    {
+        "REQUIRED": True,
+        "ANONYMOUS": "shared",
+        "ON_BUSY": "wait",
+        "ON_FAILURE": "hold",
+        "ON_STORE_FAILURE": "open",
+    },
     {"METHODS": {"POST"}, "MAX_BODY": 0, "BUFFER_STREAM": True},
     {"PROFILE": "stripe"},
     {"PROFILE": replace(PROFILES["ietf"], max_length=64)},
@@ -378,11 +514,18 @@ def test_no_cryptography(configure: Configure, monkeypatch: pytest.MonkeyPatch) 
     assert "django-idempotency[encryption]" in hints(check_settings())["E099"]
 
 
-def test_a_setting_whose_wing_is_not_there(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_setting_whose_wing_is_not_there(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """E087 for COUNT_REPLAYS, before a replay finds it out."""
-    monkeypatch.setitem(wings.WINGS, "repeats", ('"COUNT_REPLAYS"', "django_idempotency.contrib.gone.away"))
+    monkeypatch.setitem(
+        wings.WINGS, "repeats", ('"COUNT_REPLAYS"', "django_idempotency.contrib.gone.away")
+    )
     settings.IDEMPOTENCY = {"COUNT_REPLAYS": True}
-    assert '"COUNT_REPLAYS" needs django_idempotency.contrib.gone.away' in said(check_settings())["E087"]
+    assert (
+        '"COUNT_REPLAYS" needs django_idempotency.contrib.gone.away'
+        in said(check_settings())["E087"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -392,7 +535,9 @@ def test_a_setting_whose_wing_is_not_there(settings: Settings, monkeypatch: pyte
         ({"MIDDLEWARE": []}, "MIDDLEWARE"),
     ],
 )
-def test_guests_without_sessions(configure: Configure, settings: Settings, given: dict[str, Any], fix: str) -> None:
+def test_guests_without_sessions(
+    configure: Configure, settings: Settings, given: dict[str, Any], fix: str
+) -> None:
     """E064: every guest would have no name, or another one at each request."""
     configure(SCOPE="django_idempotency.scopes.session")
     assert check_scope() == []
@@ -408,7 +553,11 @@ def test_guests_without_sessions(configure: Configure, settings: Settings, given
         ("IDEMPOTENCY_TTL", 5, 'IDEMPOTENCY = {"TTL": …}'),
         ("IDEMPOTENCY_EXEMPTS", [], 'IDEMPOTENCY = {"EXEMPT": …}'),
         ("IDEMPOTENCY_STORES", {"default": {}}, 'IDEMPOTENCY = {"STORES": …}'),
-        ("IDEMPOTENCY_SETTINGS", {"REQUIRED": True, "TTL": 5}, 'IDEMPOTENCY = {"REQUIRED": …, "TTL": …}'),
+        (
+            "IDEMPOTENCY_SETTINGS",
+            {"REQUIRED": True, "TTL": 5},
+            'IDEMPOTENCY = {"REQUIRED": …, "TTL": …}',
+        ),
         ("DJANGO_IDEMPOTENCY", {"SCOPE": "x"}, 'IDEMPOTENCY = {"SCOPE": …}'),
         ("IDEMPOTENT", {"SCOPE": "x"}, 'IDEMPOTENCY = {"SCOPE": …}'),
         ("IDEMPOTENCY_REDIS_HOST", "cache", None),  # the project's own
@@ -416,7 +565,9 @@ def test_guests_without_sessions(configure: Configure, settings: Settings, given
         ("REQUIRED", True, None),
     ],
 )
-def test_a_setting_beside_the_dict(settings: Settings, name: str, value: Any, says: str | None) -> None:
+def test_a_setting_beside_the_dict(
+    settings: Settings, name: str, value: Any, says: str | None
+) -> None:
     """A setting that is meant for IDEMPOTENCY and stands beside it is an error: nobody reads it."""
     setattr(settings, name, value)
     found = hints(check_settings())

@@ -36,7 +36,10 @@ def dynamodb(**options: Any) -> dict[str, Any]:
 
 
 def layered(front: Any, authority: Any) -> dict[str, Any]:
-    return {"BACKEND": f"{STORE}.layered.LayeredStore", "OPTIONS": {"front": front, "authority": authority}}
+    return {
+        "BACKEND": f"{STORE}.layered.LayeredStore",
+        "OPTIONS": {"front": front, "authority": authority},
+    }
 
 
 @pytest.fixture
@@ -45,8 +48,14 @@ def found(settings: Settings) -> Any:
     settings.CACHES = {
         "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
         "redis": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"},
-        "sessions": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:1/1"},
-        "django": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"},
+        "sessions": {
+            "BACKEND": "django_redis.cache.RedisCache",
+            "LOCATION": "redis://127.0.0.1:1/1",
+        },
+        "django": {
+            "BACKEND": "django.core.cache.backends.redis.RedisCache",
+            "LOCATION": "redis://127.0.0.1:1/0",
+        },
         "absent": {"BACKEND": "no.such.Cache"},
         "empty": {"BACKEND": "django_redis.cache.RedisCache"},
         "client": {
@@ -63,7 +72,7 @@ def found(settings: Settings) -> Any:
     return found
 
 
-# ------------------------------------------------------------------------------------------------------------- Redis
+# -------------------------------------------------------------------------------------------- Redis
 
 
 @pytest.mark.parametrize(
@@ -74,7 +83,9 @@ def test_redis_is_silent(found: Any, options: dict[str, Any]) -> None:
     assert found(redis=redis(**options)) == []
 
 
-@pytest.mark.parametrize(("cache", "close"), [("rediss", "redis"), ("session", "sessions"), ("defaults", "redis")])
+@pytest.mark.parametrize(
+    ("cache", "close"), [("rediss", "redis"), ("session", "sessions"), ("defaults", "redis")]
+)
 def test_a_missing_cache(found: Any, cache: str, close: str) -> None:
     """E018 suggests a cache that would do."""
     assert f'{{"cache": "{close}"}}' in hints(found(redis=redis(cache=cache)))["E018"]
@@ -91,10 +102,15 @@ def test_a_missing_cache(found: Any, cache: str, close: str) -> None:
     ],
 )
 @pytest.mark.parametrize("more", [{}, {"local_cache": True}])
-def test_a_cache_of_another_kind(found: Any, cache: str, problem: str, more: dict[str, Any]) -> None:
+def test_a_cache_of_another_kind(
+    found: Any, cache: str, problem: str, more: dict[str, Any]
+) -> None:
     """E019 names the kind of cache."""
     (message,) = found(redis=redis(cache=cache, **more))
-    assert f'CACHES["{cache}"] = {{"BACKEND": "django_redis.cache.RedisCache"' in hints([message])["E019"]
+    assert (
+        f'CACHES["{cache}"] = {{"BACKEND": "django_redis.cache.RedisCache"'
+        in hints([message])["E019"]
+    )
     assert problem in message.msg
 
 
@@ -116,19 +132,24 @@ def test_malformed_options(found: Any, option: str, values: list[Any], typed: st
         assert typed in message.msg
 
 
-# ----------------------------------------------------------------------------------------------------------- drivers
+# ------------------------------------------------------------------------------------------ drivers
 
 
 @pytest.mark.parametrize(
     ("backend", "extra", "driver"),
-    [("redis.RedisStore", "redis", "django_redis"), ("dynamodb.DynamoDBStore", "dynamodb", "boto3")],
+    [
+        ("redis.RedisStore", "redis", "django_redis"),
+        ("dynamodb.DynamoDBStore", "dynamodb", "boto3"),
+    ],
 )
 def test_a_driver_that_is_not_installed(
     found: Any, monkeypatch: pytest.MonkeyPatch, backend: str, extra: str, driver: str
 ) -> None:
     """E040 says what to install, and nothing else is reported about that store."""
     for module in (store_checks, client):
-        monkeypatch.setattr(module, "find_spec", lambda name: None if name == driver else find_spec(name))
+        monkeypatch.setattr(
+            module, "find_spec", lambda name: None if name == driver else find_spec(name)
+        )
     (message,) = found(other={"BACKEND": f"{STORE}.{backend}"})
     assert f'pip install "django-idempotency[{extra}]"' in hints([message])["E040"]
     assert driver in message.msg
@@ -137,10 +158,13 @@ def test_a_driver_that_is_not_installed(
 def test_a_client_of_ones_own_needs_no_driver(found: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The client replaces the driver."""
     monkeypatch.setattr(store_checks, "find_spec", lambda _: None)
-    assert found(other={"BACKEND": f"{STORE}.dynamodb.DynamoDBStore", "OPTIONS": {"client": object()}}) == []
+    assert (
+        found(other={"BACKEND": f"{STORE}.dynamodb.DynamoDBStore", "OPTIONS": {"client": object()}})
+        == []
+    )
 
 
-# ----------------------------------------------------------------------------------------------------------- layered
+# ------------------------------------------------------------------------------------------ layered
 
 
 @pytest.mark.parametrize(
@@ -150,7 +174,12 @@ def test_a_client_of_ones_own_needs_no_driver(found: Any, monkeypatch: pytest.Mo
         ("redis", "defualt", ['Type "authority": "default".']),
         ("rediss", "defualt", ['Type "front": "redis".', 'Type "authority": "default".']),
         ("default", "default", ['Type "front": "redis".']),  # a table keeps no copies
-        ("cached", "default", ['Type "front": "redis".']),  # nor does a store with layers of its own
+        # Nor does a store with layers of its own.
+        (
+            "cached",
+            "default",
+            ['Type "front": "redis".'],
+        ),
         ("fast", "default", ['Type "front": "redis".']),
         ("redis", "fast", ['Type "authority": "default".']),
     ],
@@ -175,19 +204,25 @@ def test_a_front_of_no_use_is_not_proposed(found: Any) -> None:
 def test_a_front_where_there_is_none(found: Any) -> None:
     """E041 says what to add."""
     hint = hints(found(fast=layered("redis", "default")))["E041"]
-    assert '"front": "redis", and add "redis": {"BACKEND": "django_idempotency.stores.redis.RedisStore"' in hint
+    assert (
+        '"front": "redis", and add "redis": {"BACKEND": '
+        '"django_idempotency.stores.redis.RedisStore"' in hint
+    )
 
 
 def test_an_authority_where_there_is_none(settings: Settings, found: Any) -> None:
     settings.IDEMPOTENCY = {"STORES": {"default": layered("default", "default")}}
     assert any(
-        '"records": {"BACKEND": "django_idempotency.stores.orm.ORMStore"' in str(m.hint) for m in check_settings()
+        '"records": {"BACKEND": "django_idempotency.stores.orm.ORMStore"' in str(m.hint)
+        for m in check_settings()
     )
 
 
 def test_a_broken_store_is_reported_once(found: Any) -> None:
     """The broken store is reported once, under its own alias."""
-    (message,) = found(fast=layered("redis", "records"), redis=redis(), records={**ORM, "OPTIONS": {"usign": "x"}})
+    (message,) = found(
+        fast=layered("redis", "records"), redis=redis(), records={**ORM, "OPTIONS": {"usign": "x"}}
+    )
     assert message.id == "django_idempotency.E012"
     assert '["records"]' in message.msg
 
@@ -243,19 +278,34 @@ def test_fronts_that_do_not_mix(found: Any, other: dict[str, Any]) -> None:
 
 def test_two_stores_of_the_same_keys_are_the_same_records(found: Any) -> None:
     assert (
-        found(fast=layered("front", "a"), slow=layered("front", "b"), front=redis(prefix="f"), a=redis(), b=redis())
+        found(
+            fast=layered("front", "a"),
+            slow=layered("front", "b"),
+            front=redis(prefix="f"),
+            a=redis(),
+            b=redis(),
+        )
         == []
     )
 
 
 @pytest.mark.parametrize(
-    ("change", "codes"), [({}, []), ({"table": "other"}, ["E042"]), ({"region_name": "eu-west-1"}, ["E042"])]
+    ("change", "codes"),
+    [({}, []), ({"table": "other"}, ["E042"]), ({"region_name": "eu-west-1"}, ["E042"])],
 )
-def test_two_stores_of_one_table_are_the_same_records(found: Any, change: dict[str, str], codes: list[str]) -> None:
+def test_two_stores_of_one_table_are_the_same_records(
+    found: Any, change: dict[str, str], codes: list[str]
+) -> None:
     pytest.importorskip("boto3")
     options = {"table": "keys", "region_name": "eu-central-1"}
     one, two = (dynamodb(**each) for each in (options, {**options, **change}))
-    messages = found(fast=layered("front", "a"), slow=layered("front", "b"), front=redis(prefix="f"), a=one, b=two)
+    messages = found(
+        fast=layered("front", "a"),
+        slow=layered("front", "b"),
+        front=redis(prefix="f"),
+        a=one,
+        b=two,
+    )
     assert [message.id.partition(".")[2] for message in messages] == codes
 
 
@@ -268,7 +318,7 @@ def test_a_timeout_of_dynamodb(found: Any, timeout: Any) -> None:
     assert '"timeout" is seconds' in message.msg
 
 
-# ------------------------------------------------------------------------------------------------------------ memory
+# ------------------------------------------------------------------------------------------- memory
 
 
 def test_records_in_memory(found: Any, settings: Settings) -> None:
@@ -290,21 +340,29 @@ def test_records_in_memory(found: Any, settings: Settings) -> None:
 def test_no_check_connects(found: Any) -> None:
     """The checks would wait for the servers of these stores, which do not exist."""
     found(fast=layered("redis", "default"), redis=redis(), other=redis(prefix="b"))
-    assert [each for each in checks.run_checks(tags=["idempotency"]) if not each.is_silenced()] == []
+    assert [
+        each for each in checks.run_checks(tags=["idempotency"]) if not each.is_silenced()
+    ] == []
 
 
-# --------------------------------------------------------------------------------------------- a store of the project's
+# ------------------------------------------------------------------------- a store of the project's
 
 
 class OwnStore(MemoryStore):
-    def check(self, alias: str, *, deploy: bool = False, copies_only: bool = False) -> list[CheckMessage]:
+    def check(
+        self, alias: str, *, deploy: bool = False, copies_only: bool = False
+    ) -> list[CheckMessage]:
         asked = "server" if deploy else "options"
-        wrong = checks.Warning(f"the {asked} of {alias}", hint="Type something else.", id="project.W001")
+        wrong = checks.Warning(
+            f"the {asked} of {alias}", hint="Type something else.", id="project.W001"
+        )
         return [wrong] if asked == alias else []
 
 
 def test_a_store_checks_itself(found: Any) -> None:
-    """A store's own findings are shown: those about its options always, those about its server with --deploy."""
+    """A store's own findings are shown: those about its options always, those about its server with
+    --deploy.
+    """
     own = {"BACKEND": f"{__name__}.OwnStore"}
     assert [message.msg for message in found(options=own)] == ["the options of options"]
     assert found(server=own) == []
@@ -333,9 +391,17 @@ def own(backend: str, **options: Any) -> dict[str, Any]:
     ("stores", "problem", "typed"),
     [
         ({"mine": own(AROUND, inner="defualt")}, "no such alias", ['Type "inner": "default".']),
-        ({"mine": own(AROUND, inner="mine")}, '"mine" would contain itself', ['Type "inner": "default".']),
+        (
+            {"mine": own(AROUND, inner="mine")},
+            '"mine" would contain itself',
+            ['Type "inner": "default".'],
+        ),
         ({"mine": own(MIRROR, other="defualt")}, "no such alias", ['Type "other": "default".']),
-        ({"mine": own(MIRROR, other="mine")}, '"mine" would contain itself', ['Type "other": "default".']),
+        (
+            {"mine": own(MIRROR, other="mine")},
+            '"mine" would contain itself',
+            ['Type "other": "default".'],
+        ),
         (
             {"mine": own(AROUND, inner="yours"), "yours": own(AROUND, inner="mine")},
             "would contain itself",
@@ -350,8 +416,8 @@ def own(backend: str, **options: Any) -> dict[str, Any]:
             {"mine": own(FRONTED, front="default", inner="nowhere")},
             '["mine"] has \'nowhere\' as its "inner"',
             [
-                'Type "inner": "records", and add "records": {"BACKEND": "django_idempotency.stores.orm.ORMStore", '
-                + USING
+                'Type "inner": "records", and add "records": {"BACKEND": '
+                '"django_idempotency.stores.orm.ORMStore", ' + USING
             ],
         ),
     ],
@@ -361,32 +427,49 @@ def test_a_wrong_alias_in_a_store_of_ones_own(
 ) -> None:
     """E041 for whatever names other stores, as for a layered one."""
     messages = found(**stores)
-    assert [(message.id, message.hint) for message in messages] == [("django_idempotency.E041", hint) for hint in typed]
+    assert [(message.id, message.hint) for message in messages] == [
+        ("django_idempotency.E041", hint) for hint in typed
+    ]
     assert all(problem in message.msg for message in messages)
 
 
 @pytest.mark.parametrize("inner", ["default", "around"])
 def test_a_store_of_ones_own_that_cannot_be_built(found: Any, inner: str) -> None:
     """E012, once, where the stores that it names can be built."""
-    (message,) = found(mine=own(AROUND, inner=inner, strict=True), around=own(AROUND, inner="default"))
+    (message,) = found(
+        mine=own(AROUND, inner=inner, strict=True), around=own(AROUND, inner="default")
+    )
     assert (message.id, "too strict" in message.msg) == ("django_idempotency.E012", True)
     (message,) = found(mine=own(AROUND, inner="broken"), broken={**ORM, "OPTIONS": {"usign": "x"}})
     assert (message.id, '["broken"]' in message.msg) == ("django_idempotency.E012", True)
 
 
 @pytest.mark.parametrize(
-    ("inner", "codes"), [("default", []), ("records", ["E042"]), ("elsewhere", ["E042"]), ("around", [])]
+    ("inner", "codes"),
+    [("default", []), ("records", ["E042"]), ("elsewhere", ["E042"]), ("around", [])],
 )
-@pytest.mark.parametrize("first", [own(FRONTED, front="front", inner="default"), layered("front", "default")])
-def test_stores_of_ones_own_behind_one_front(found: Any, first: Any, inner: str, codes: list[str]) -> None:
+@pytest.mark.parametrize(
+    "first", [own(FRONTED, front="front", inner="default"), layered("front", "default")]
+)
+def test_stores_of_ones_own_behind_one_front(
+    found: Any, first: Any, inner: str, codes: list[str]
+) -> None:
     """E042, whichever stores have the front."""
-    others = {"records": redis(prefix="r"), "elsewhere": MEMORY, "around": own(AROUND, inner="default")}
-    found_here = hints(found(fast=first, slow=own(FRONTED, front="front", inner=inner), front=redis(), **others))
+    others = {
+        "records": redis(prefix="r"),
+        "elsewhere": MEMORY,
+        "around": own(AROUND, inner="default"),
+    }
+    found_here = hints(
+        found(fast=first, slow=own(FRONTED, front="front", inner=inner), front=redis(), **others)
+    )
     assert list(found_here) == codes
     assert not codes or '"front": "front-slow" in "slow"' in found_here["E042"]
 
 
-def test_no_front_is_looked_for_without_layered_stores(found: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_front_is_looked_for_without_layered_stores(
+    found: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The folder of layered stores can be deleted."""
     monkeypatch.setattr(kinds, "is_there", lambda module: "layered" not in module)
     stores = {name: own(FRONTED, front="front", inner=name[-1]) for name in ("of_a", "of_b")}
@@ -404,4 +487,6 @@ def test_checks_of_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
     for vendor, found in (("postgresql", [["E016"], [], []]), ("sqlite", [["E016"], ["I016"], []])):
         monkeypatch.setattr(connections["default"], "vendor", vendor)
         messages = [ORMStore(durable_claims=option).check("default") for option in options]
-        assert [[str(message.id).rpartition(".")[2] for message in each] for each in messages] == found
+        assert [
+            [str(message.id).rpartition(".")[2] for message in each] for each in messages
+        ] == found

@@ -34,7 +34,10 @@ def redis(cache: str = "redis", **options: Any) -> dict[str, Any]:
 
 
 def fronted(front: str = "redis", authority: str = "default") -> dict[str, Any]:
-    return {"BACKEND": f"{STORE}.layered.LayeredStore", "OPTIONS": {"front": front, "authority": authority}}
+    return {
+        "BACKEND": f"{STORE}.layered.LayeredStore",
+        "OPTIONS": {"front": front, "authority": authority},
+    }
 
 
 @pytest.fixture
@@ -49,7 +52,7 @@ def found(settings: Settings) -> Callable[..., list[CheckMessage]]:
     return found
 
 
-# ------------------------------------------------------------------------------------------------------------- Redis
+# -------------------------------------------------------------------------------------------- Redis
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +65,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
 def configured(server: RedisServer, **values: str) -> Iterator[None]:
     """Set a server up as a hint says, or against it."""
     with Redis(port=server.port) as client:
-        before = {name: client.config_get(name)[name] for name in (key.replace("_", "-") for key in values)}
+        before = {
+            name: client.config_get(name)[name]
+            for name in (key.replace("_", "-") for key in values)
+        }
         for name, value in values.items():
             client.config_set(name.replace("_", "-"), value)
         yield
@@ -83,7 +89,9 @@ class TestRedis:
 
     @pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl", "volatile-lru"])
     def test_eviction(self, found: Any, server: RedisServer, policy: str) -> None:
-        """W061 if memory is limited: every record has an expiry, so "volatile" means all of them."""
+        """W061 if memory is limited: every record has an expiry, so "volatile" means all of
+        them.
+        """
         with configured(server, appendonly="yes", maxmemory="100mb", maxmemory_policy=policy):
             (message,) = found(server.url, redis=redis())
             assert "CONFIG SET maxmemory-policy noeviction" in hints([message])["W061"]
@@ -97,12 +105,18 @@ class TestRedis:
         with configured(server, maxmemory="100mb", maxmemory_policy="allkeys-lru"):
             assert found(server.url, redis=redis(), fast=fronted()) == []
             keeps = found(
-                server.url, redis=redis(), fast=fronted(), lasting=fronted("other", "redis"), other=redis(prefix="b")
+                server.url,
+                redis=redis(),
+                fast=fronted(),
+                lasting=fronted("other", "redis"),
+                other=redis(prefix="b"),
             )
             assert list(hints(keeps)) == ["W061", "W062"]
             assert all('["redis"]' in message.msg for message in keeps)
 
-    def test_a_front_that_a_route_names(self, found: Any, server: RedisServer, settings: Settings) -> None:
+    def test_a_front_that_a_route_names(
+        self, found: Any, server: RedisServer, settings: Settings
+    ) -> None:
         """A policy may name the front as its store."""
 
         @idempotent(guarantee="lease", store="redis")
@@ -116,18 +130,30 @@ class TestRedis:
 
     def test_one_server_is_asked_once(self, found: Any, server: RedisServer) -> None:
         """A server is queried once, whatever the number of its aliases."""
-        assert len(found(server.url, redis=redis(), again=redis(), cached=redis(local_cache=5))) == 1
+        assert (
+            len(found(server.url, redis=redis(), again=redis(), cached=redis(local_cache=5))) == 1
+        )
 
-    def test_an_old_server(self, found: Any, server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_old_server(
+        self, found: Any, server: RedisServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """E051 for an old server."""
-        monkeypatch.setattr(RedisStore, "about", lambda _: {"redis_version": "4.0.14", "aof_enabled": 1})
+        monkeypatch.setattr(
+            RedisStore, "about", lambda _: {"redis_version": "4.0.14", "aof_enabled": 1}
+        )
         (message,) = found(server.url, redis=redis())
         assert "Redis 5 or later" in hints([message])["E051"]
         assert "4.0.14" in message.msg
 
-    @pytest.mark.parametrize("about", [{}, {"redis_version": "unstable"}, {"redis_version": "255.255.255"}])
+    @pytest.mark.parametrize(
+        "about", [{}, {"redis_version": "unstable"}, {"redis_version": "255.255.255"}]
+    )
     def test_a_server_that_reports_little(
-        self, found: Any, server: RedisServer, monkeypatch: pytest.MonkeyPatch, about: dict[str, Any]
+        self,
+        found: Any,
+        server: RedisServer,
+        monkeypatch: pytest.MonkeyPatch,
+        about: dict[str, Any],
     ) -> None:
         """Another server that speaks the protocol raises no finding about what cannot be proven."""
         monkeypatch.setattr(RedisStore, "about", lambda _: about)
@@ -158,13 +184,18 @@ def test_redis_is_away(found: Any) -> None:
     assert "127.0.0.1:1" in message.msg
 
 
-# ---------------------------------------------------------------------------------------------------------- DynamoDB
+# ----------------------------------------------------------------------------------------- DynamoDB
 
 
 class TestDynamoDB:
     @pytest.fixture
     def entry(self, dynamodb: str) -> Iterator[dict[str, Any]]:  # noqa: F811 - the fixture
-        options = {"table": f"test-{uuid4()}", "endpoint_url": dynamodb, "session": session(), "timeout": 5}
+        options = {
+            "table": f"test-{uuid4()}",
+            "endpoint_url": dynamodb,
+            "session": session(),
+            "timeout": 5,
+        }
         yield {"BACKEND": f"{STORE}.dynamodb.DynamoDBStore", "OPTIONS": options}
         for alias in stores._built:
             store: Any = innermost(stores[alias])
@@ -188,7 +219,9 @@ class TestDynamoDB:
         found(dynamo=entry)
         store = self.make()
         off = {"Enabled": False, "AttributeName": "ttl"}
-        store.client.boto.update_time_to_live(TableName=store.schema.table, TimeToLiveSpecification=off)
+        store.client.boto.update_time_to_live(
+            TableName=store.schema.table, TimeToLiveSpecification=off
+        )
         assert "create_idempotency_table --store=dynamo" in hints(found(dynamo=entry))["W063"]
         self.make()
         assert found(dynamo=entry) == []
@@ -205,7 +238,9 @@ class TestDynamoDB:
     def test_away(self, found: Any, entry: dict[str, Any]) -> None:
         """W060 for an unreachable DynamoDB."""
         options = {**entry["OPTIONS"], "endpoint_url": "http://127.0.0.1:1", "timeout": 0.2}
-        (message,) = found(dynamo={**entry, "OPTIONS": options}, cached={**entry, "OPTIONS": options})[:1]
+        (message,) = found(
+            dynamo={**entry, "OPTIONS": options}, cached={**entry, "OPTIONS": options}
+        )[:1]
         assert "Could not connect" in message.msg
         assert "W060" in hints([message])
 
@@ -213,7 +248,10 @@ class TestDynamoDB:
         """Any error that boto3 raises for a bad configuration is reported."""
         pytest.importorskip("boto3")
         (message,) = found(
-            dynamo={"BACKEND": f"{STORE}.dynamodb.DynamoDBStore", "OPTIONS": {"endpoint_url": "nowhere"}}
+            dynamo={
+                "BACKEND": f"{STORE}.dynamodb.DynamoDBStore",
+                "OPTIONS": {"endpoint_url": "nowhere"},
+            }
         )
         assert "W060" in hints([message])
 

@@ -12,7 +12,10 @@ from django_idempotency.contrib.tenants.checks import check_hosts, check_tenants
 
 from .conftest import Configure, hints
 
-SCHEMA, HOST = "django_idempotency.contrib.tenants.schema", "django_idempotency.contrib.tenants.host"
+SCHEMA, HOST = (
+    "django_idempotency.contrib.tenants.schema",
+    "django_idempotency.contrib.tenants.host",
+)
 
 
 @pytest.fixture
@@ -31,7 +34,9 @@ def test_a_project_without_tenants(configure: Configure, settings: Settings) -> 
 
 
 @pytest.mark.parametrize("app", ["django_tenants", "tenant_schemas"])
-def test_a_schema_per_tenant_without_a_realm(configure: Configure, installed: set[str], app: str) -> None:
+def test_a_schema_per_tenant_without_a_realm(
+    configure: Configure, installed: set[str], app: str
+) -> None:
     """W068 names the schema, and says what to type."""
     installed.add(app)
     assert f'"REALM": "{SCHEMA}"' in hints(check_tenants())["W068"]
@@ -39,8 +44,12 @@ def test_a_schema_per_tenant_without_a_realm(configure: Configure, installed: se
     assert check_tenants() == []
 
 
-def test_a_wildcard_domain_without_a_realm(configure: Configure, settings: Settings, installed: set[str]) -> None:
-    """W068 at --deploy names the host: once for many of them, and not beside the warning for schemas."""
+def test_a_wildcard_domain_without_a_realm(
+    configure: Configure, settings: Settings, installed: set[str]
+) -> None:
+    """W068 at --deploy names the host: once for many of them, and not beside the warning for
+    schemas.
+    """
     settings.ALLOWED_HOSTS = ["example.com", ".example.org", ".example.net"]
     assert check_tenants() == []
     (found,) = check_hosts()
@@ -53,7 +62,9 @@ def test_a_wildcard_domain_without_a_realm(configure: Configure, settings: Setti
     assert check_hosts() == []
 
 
-def test_a_schema_that_no_connection_has(configure: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_schema_that_no_connection_has(
+    configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """E063: the backend is not that of django-tenants."""
     configure(REALM=SCHEMA)
     assert 'DATABASES["default"]["ENGINE"]' in hints(check_tenants())["E063"]
@@ -75,7 +86,11 @@ SOMEWHERE_ELSE = type("Router", (), {"allow_migrate": lambda *_, **__: False})
     ],
 )
 def test_where_the_table_is(
-    configure: Configure, settings: Settings, installed: set[str], named: tuple[list[str], list[str]], codes: set[str]
+    configure: Configure,
+    settings: Settings,
+    installed: set[str],
+    named: tuple[list[str], list[str]],
+    codes: set[str],
 ) -> None:
     """W069 if the public schema has no table, in place of W002, whose router could not help."""
     installed.add("django_tenants")

@@ -1,4 +1,6 @@
-"""Views of other packages, and forms: a body that is shorter than its Content-Length runs nothing, whoever parses it first."""
+"""Views of other packages, and forms: a body that is shorter than its Content-Length runs nothing,
+whoever parses it first.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,11 @@ from strawberry.django.views import GraphQLView as StrawberryView
 from django_idempotency.contrib.tools import idempotent_tool_calls
 from django_idempotency.rest_framework import IdempotentViewMixin
 
-pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+]
 
 KEY = "8e03978e-40d5-43e8-bc93-6894a57f9324"
 
@@ -46,7 +52,7 @@ def write(_: Any = None) -> int:
     return int(Effect.objects.create(label="charge", attempt=0).pk)
 
 
-# ---------------------------------------------------------------------------------------------------------- the views
+# ---------------------------------------------------------------------------------------- the views
 
 api = NinjaAPI(urls_namespace="incomplete")
 
@@ -124,14 +130,21 @@ def form(request: HttpRequest) -> HttpResponse:
 @idempotent_tool_calls(required=True)
 def tools(request: HttpRequest) -> HttpResponse:
     write()
-    return HttpResponse(json.dumps({"jsonrpc": "2.0", "id": 1, "result": {}}), content_type="application/json")
+    return HttpResponse(
+        json.dumps({"jsonrpc": "2.0", "id": 1, "result": {}}), content_type="application/json"
+    )
 
 
 urlpatterns = [
     path("ninja/", api.urls),
     path("graphene", csrf_exempt(idempotent(**TERMS)(GrapheneView).as_view(schema=schema))),
     path("strawberry", csrf_exempt(idempotent(**TERMS)(StrawberryView).as_view(schema=FIELDS))),
-    path("async", csrf_exempt(idempotent(guarantee="lease", **TERMS)(AsyncGraphQLView).as_view(schema=ASYNC_FIELDS))),
+    path(
+        "async",
+        csrf_exempt(
+            idempotent(guarantee="lease", **TERMS)(AsyncGraphQLView).as_view(schema=ASYNC_FIELDS)
+        ),
+    ),
     path("adrf", Adrf.as_view()),
     path("form", form),
     path("tools", tools),
@@ -140,7 +153,11 @@ urlpatterns = [
 
 FORM, JSON = "application/x-www-form-urlencoded", "application/json"
 MULTIPART = "multipart/form-data; boundary=b"
-FILE = b'--b\r\nContent-Disposition: form-data; name="slip"; filename="f"\r\n\r\n' + b"p" * 400 + b"\r\n--b--\r\n"
+FILE = (
+    b'--b\r\nContent-Disposition: form-data; name="slip"; filename="f"\r\n\r\n'
+    + b"p" * 400
+    + b"\r\n--b--\r\n"
+)
 QUERY = b"query=mutation+{+charge+}" + b"+" * 9
 CALL = {
     "jsonrpc": "2.0",
@@ -169,13 +186,20 @@ def sent(user: User, address: str, body: bytes, content_type: str, *, missing: i
     client = Client(raise_request_exception=False)
     client.force_login(user)
     about: dict[str, Any] = {"CONTENT_TYPE": content_type, "CONTENT_LENGTH": str(len(body))}
-    about |= {"HTTP_AUTHORIZATION": user.username, "wsgi.input": BytesIO(body[: len(body) - missing])}
-    return client.generic("POST", f"/{address.partition(' ')[0]}", **about, headers={"Idempotency-Key": KEY})
+    about |= {
+        "HTTP_AUTHORIZATION": user.username,
+        "wsgi.input": BytesIO(body[: len(body) - missing]),
+    }
+    return client.generic(
+        "POST", f"/{address.partition(' ')[0]}", **about, headers={"Idempotency-Key": KEY}
+    )
 
 
 @pytest.mark.parametrize("address", REQUESTS)
 def test_half_a_request(user: User, address: str) -> None:
-    """It is refused in the format of its package, nothing runs, and the complete retry is carried out once."""
+    """It is refused in the format of its package, nothing runs, and the complete retry is carried
+    out once.
+    """
     body, content_type = REQUESTS[address]
     refused = sent(user, address, body, content_type, missing=3)
     assert refused.status_code == 400
@@ -189,7 +213,9 @@ def test_half_a_request(user: User, address: str) -> None:
 
 @pytest.mark.parametrize("address", ["graphene", "strawberry"])
 def test_half_a_mutation_that_reads_as_a_query(user: User, address: str) -> None:
-    """Only what provably changes nothing runs unguarded: what is left of a request proves nothing."""
+    """Only what provably changes nothing runs unguarded: what is left of a request proves
+    nothing.
+    """
     body = b'{"query": "{ one }"}' + b" " * 9
     refused = sent(user, address, body, JSON, missing=3)
     assert (refused.status_code, refused.json()["code"]) == (400, "body-incomplete")

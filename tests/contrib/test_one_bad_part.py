@@ -1,4 +1,6 @@
-"""One part, store or record that fails stops no other: purge, erase and reseal do what they can, and then say what they could not."""
+"""One part, store or record that fails stops no other: purge, erase and reseal do what they can,
+and then say what they could not.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,12 @@ from tests.contrib.at_rest.sealed.keys import FIRST, SECOND
 pytestmark = [pytest.mark.any_database, pytest.mark.django_db]
 MINE = "user:auth.user:42"
 OUTCOME = Outcome(201, (), b"secret")
-ERRORS = [OperationalError("no such table"), ImproperlyConfigured("no such provider"), StoreUnavailable(), LostRace()]
+ERRORS = [
+    OperationalError("no such table"),
+    ImproperlyConfigured("no such provider"),
+    StoreUnavailable(),
+    LostRace(),
+]
 
 #: Command → what it asks of each app, and how it is called.
 COMMANDS: dict[str, tuple[str, Callable[[], list[Extension]], tuple[str, ...]]] = {
@@ -78,7 +85,9 @@ def noting(app: Extension, asked: list[Extension]) -> Callable[..., Any]:
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_one_app(inner: MemoryStore, monkeypatch: pytest.MonkeyPatch, command: str, error: Exception) -> None:
+def test_one_app(
+    inner: MemoryStore, monkeypatch: pytest.MonkeyPatch, command: str, error: Exception
+) -> None:
     """Whichever app fails, all others are asked; and the error says what it was."""
     verb, asked_of, args = COMMANDS[command]
     found = asked_of()
@@ -86,7 +95,9 @@ def test_one_app(inner: MemoryStore, monkeypatch: pytest.MonkeyPatch, command: s
     for broken in found:
         asked: list[Extension] = []
         for each in found:
-            monkeypatch.setattr(each, verb, raising(error) if each is broken else noting(each, asked))
+            monkeypatch.setattr(
+                each, verb, raising(error) if each is broken else noting(each, asked)
+            )
         with pytest.raises(CommandError):
             run(command, *args)
         assert asked == [each for each in found if each is not broken]
@@ -111,7 +122,9 @@ def test_one_store(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = {"BACKEND": "django_idempotency.stores.memory.MemoryStore"}
     settings.IDEMPOTENCY = {"STORES": {"default": memory, "other": memory}}
     for alias in ("default", "other"):
-        assert Contract().leave(stores[alias], make_ticket(scope=MINE), SettledState.COMPLETED, OUTCOME)
+        assert Contract().leave(
+            stores[alias], make_ticket(scope=MINE), SettledState.COMPLETED, OUTCOME
+        )
     monkeypatch.setattr(stores["default"], "scan", raising(StoreUnavailable()))
     with pytest.raises(CommandError, match="'default' did not respond"):
         run("idempotency_erase", "--scope", MINE, "--no-input")
@@ -135,7 +148,9 @@ def test_one_record(inner: MemoryStore, monkeypatch: pytest.MonkeyPatch, command
     before = dict(inner._records)
     with pytest.raises(CommandError, match=r"1 left|1 responses are locked"):
         run(command, *COMMANDS[command][2])
-    assert [record.id for name, record in inner._records.items() if record == before[name]] == [locked]
+    assert [record.id for name, record in inner._records.items() if record == before[name]] == [
+        locked
+    ]
 
 
 def test_a_record_that_cannot_be_read(inner: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,8 +170,12 @@ def test_a_record_that_cannot_be_read(inner: MemoryStore, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("command", ["idempotency_erase", "idempotency_reseal"])
-def test_a_store_that_is_locked(inner: MemoryStore, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
-    """If nothing can be changed, the command ends soon: it does not try each of a million records five times."""
+def test_a_store_that_is_locked(
+    inner: MemoryStore, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """If nothing can be changed, the command ends soon: it does not try each of a million records
+    five times.
+    """
     monkeypatch.setattr(base, "MOST_LOST", 2)
     tried: list[Any] = []
 

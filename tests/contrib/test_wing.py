@@ -24,11 +24,17 @@ def never_asked(found: Iterable[Any]) -> list[str]:
 
 
 def test_every_extension_is_asked_for_what_it_has() -> None:
-    """One of another class would be skipped without a word, and what it stores of a person would stay."""
+    """One of another class would be skipped without a word, and what it stores of a person would
+    stay.
+    """
     configured = [getattr(config, "extension", None) for config in apps.get_app_configs()]
     assert never_asked(configured) == []
     assert [each for each in configured if each is not None] == extensions()
-    assert housekeeping() == [each for each in extensions() if any(hasattr(each, name) for name in ASKED)] != []
+    assert (
+        housekeeping()
+        == [each for each in extensions() if any(hasattr(each, name) for name in ASKED)]
+        != []
+    )
 
 
 def test_the_test() -> None:
@@ -40,4 +46,7 @@ def test_the_test() -> None:
         def reseal(self) -> None:
             pass
 
-    assert never_asked([None, Extension(), Housekeeping(), Erases(), Reseals()]) == ["Erases", "Reseals"]
+    assert never_asked([None, Extension(), Housekeeping(), Erases(), Reseals()]) == [
+        "Erases",
+        "Reseals",
+    ]

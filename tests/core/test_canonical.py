@@ -1,4 +1,6 @@
-"""The canonical bytes of values: which values are equal, which differ, and which cannot be hashed."""
+"""The canonical bytes of values: which values are equal, which differ, and which cannot be
+hashed.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,13 @@ from django.utils.translation import gettext_lazy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_idempotency.core.canonical import UnhashableValue, canonical_bytes, digest, hasher, is_missing
+from django_idempotency.core.canonical import (
+    UnhashableValue,
+    canonical_bytes,
+    digest,
+    hasher,
+    is_missing,
+)
 from testproject.payments.models import Charge
 
 from ..support.naming import shown
@@ -147,7 +155,8 @@ GOLDEN: list[tuple[Any, str]] = [
     (dt.time(12, 30), "546137613335383230303b"),
     (dt.time(12, 30, tzinfo=UTC), "556137613335383230302f303b"),
     (dt.timedelta(days=-1, microseconds=1), "502d313431646437356666663b"),
-    (dt.datetime(2026, 9, 1, 12, 30), "5765333161376533306339303230303b"),  # noqa: DTZ001 - a wall time
+    # A wall time.
+    (dt.datetime(2026, 9, 1, 12, 30), "5765333161376533306339303230303b"),  # noqa: DTZ001
     (dt.datetime(2026, 9, 1, 12, 30, tzinfo=UTC), "4965333161376533306339303230303b"),
     (PurePosixPath("/a/b"), "70343a2f612f62"),
     ([], "5b5d"),
@@ -194,7 +203,15 @@ EQUAL: list[list[Any]] = [
     [Decimal(100), Decimal("1E2"), Decimal("100.0")],
     [Decimal("NaN"), Decimal("-NaN"), Decimal("NaN123"), Decimal("sNaN")],
     [math.nan, -math.nan, float("nan")],
-    ["inr", Currency.INR, Word.INR, Id("inr"), mark_safe("inr"), gettext_lazy("inr"), SimpleLazyObject(lambda: "inr")],
+    [
+        "inr",
+        Currency.INR,
+        Word.INR,
+        Id("inr"),
+        mark_safe("inr"),
+        gettext_lazy("inr"),
+        SimpleLazyObject(lambda: "inr"),
+    ],
     [3, Level.HIGH, Count(3), Right.READ | Right.WRITE],
     [PurePosixPath("a/b"), Path("a/b"), PureWindowsPath("a\\b")],
     [(1, "x"), [1, "x"], Pair(1, "x")],
@@ -237,8 +254,25 @@ def test_equal_meanings(values: list[Any]) -> None:
 
 DIFFERENT: list[Any] = [
     *[None, True, False, 1, 0, 1.0, 0.0, Decimal(1), Decimal(0), "1", b"1", "True", "None", ""],
-    *[math.inf, -math.inf, math.nan, Decimal("Infinity"), Decimal("-Infinity"), Decimal("NaN"), "nan", "inf"],
-    *[0.1, 0.1 + 2**-56, Decimal("0.1"), Decimal("0.10000000000000001"), 10**400, 10**400 + 1, -(10**400)],
+    *[
+        math.inf,
+        -math.inf,
+        math.nan,
+        Decimal("Infinity"),
+        Decimal("-Infinity"),
+        Decimal("NaN"),
+        "nan",
+        "inf",
+    ],
+    *[
+        0.1,
+        0.1 + 2**-56,
+        Decimal("0.1"),
+        Decimal("0.10000000000000001"),
+        10**400,
+        10**400 + 1,
+        -(10**400),
+    ],
     *[Decimal("1E+1"), Decimal("1E-2"), Decimal(-1), Decimal(11), Decimal("1E+999999")],
     *["é", "e\u0301", "\ud800", "\ud801", "\ufffd", b"\xc3\xa9", "a", "a ", "A"],
     *[UUID(int=77), str(UUID(int=77)), UUID(int=77).bytes, UUID(int=77).int],
@@ -251,11 +285,32 @@ DIFFERENT: list[Any] = [
     dt.datetime(2026, 10, 25, 2, 30, fold=1, tzinfo=BERLIN),  # an hour later
     dt.datetime(1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=14))),  # before year 1, in UTC
     dt.datetime.max.replace(tzinfo=dt.timezone(dt.timedelta(hours=-12))),
-    *[dt.time(0), dt.time(0, 0, 0, 1), dt.time(0, tzinfo=UTC), dt.time(0, tzinfo=dt.timezone(dt.timedelta(hours=1)))],
-    *[dt.timedelta(0), dt.timedelta(1), dt.timedelta(-1), dt.timedelta(0, 1), dt.timedelta(0, 0, 1)],
+    *[
+        dt.time(0),
+        dt.time(0, 0, 0, 1),
+        dt.time(0, tzinfo=UTC),
+        dt.time(0, tzinfo=dt.timezone(dt.timedelta(hours=1))),
+    ],
+    *[
+        dt.timedelta(0),
+        dt.timedelta(1),
+        dt.timedelta(-1),
+        dt.timedelta(0, 1),
+        dt.timedelta(0, 0, 1),
+    ],
     *[[], {}, set(), [[]], [None], {None: None}, {None}, [[], []], [[[]]], {"": ""}, {""}],
     *[[1, 2], [2, 1], {1, 2}, [[1], 2], [1, [2]], [12], ["1", "2"], ["12"], [1, 2, None]],
-    *[{1: 2}, {2: 1}, {"1": 2}, {1: "2"}, {1.5: 2}, {True: 2}, {(1,): 2}, {(True,): 2}, {frozenset({1}): 2}],
+    *[
+        {1: 2},
+        {2: 1},
+        {"1": 2},
+        {1: "2"},
+        {1.5: 2},
+        {True: 2},
+        {(1,): 2},
+        {(True,): 2},
+        {frozenset({1}): 2},
+    ],
     *[{"a": 1, "b": 2}, {"a": 2, "b": 1}, {"a": {"b": 2}}, ["a", 1, "b", 2], [["a", 1], ["b", 2]]],
     *["s1:a", ["s1:a"], ["a", "b"], ["as1:b"], ["]["], "i1;", ["a]", "[b"], [b"a", "b"], ["ab1:b"]],
     Data(1, "y"),
@@ -275,20 +330,40 @@ def test_different_meanings() -> None:
 
 
 def test_rows_of_a_dict_share_no_more_than_their_names() -> None:
-    """Dicts with equal names are written in one order; names that are equal only to Python are kept apart."""
-    assert canonical_bytes([{"a": 1, "b": 2}, {"b": 2, "a": 1}]) == canonical_bytes([{"a": 1, "b": 2}] * 2)
+    """Dicts with equal names are written in one order; names that are equal only to Python are kept
+    apart.
+    """
+    assert canonical_bytes([{"a": 1, "b": 2}, {"b": 2, "a": 1}]) == canonical_bytes(
+        [{"a": 1, "b": 2}] * 2
+    )
     assert canonical_bytes([{1: "x"}, {True: "x"}]) != canonical_bytes([{1: "x"}, {1: "x"}])
-    assert canonical_bytes([{(1,): "x"}, {(True,): "x"}]) != canonical_bytes([{(1,): "x"}, {(1,): "x"}])
+    assert canonical_bytes([{(1,): "x"}, {(True,): "x"}]) != canonical_bytes(
+        [{(1,): "x"}, {(1,): "x"}]
+    )
 
 
-# ---------------------------------------------------------------------------------------------------------- Django's
+# ----------------------------------------------------------------------------------------- Django's
 
 
 def test_a_row_means_its_model_and_key() -> None:
-    """A row means its model and key, whichever fields are loaded, also behind a lazy object such as request.user."""
+    """A row means its model and key, whichever fields are loaded, also behind a lazy object such as
+    request.user.
+    """
     user = User(pk=5, username="asha")
-    assert canonical_bytes(user) == canonical_bytes(User(pk=5)) == canonical_bytes(SimpleLazyObject(lambda: user))
-    assert len({canonical_bytes(value) for value in (user, User(pk=6), Charge(pk=5), 5, ("auth.user", 5))}) == 5
+    assert (
+        canonical_bytes(user)
+        == canonical_bytes(User(pk=5))
+        == canonical_bytes(SimpleLazyObject(lambda: user))
+    )
+    assert (
+        len(
+            {
+                canonical_bytes(value)
+                for value in (user, User(pk=6), Charge(pk=5), 5, ("auth.user", 5))
+            }
+        )
+        == 5
+    )
 
 
 @pytest.mark.parametrize(
@@ -319,7 +394,9 @@ def test_a_proxy_means_the_row_it_shows() -> None:
 
 def test_an_unsaved_row_has_no_meaning() -> None:
     """An unsaved row is refused, because it has no identity yet."""
-    with pytest.raises(UnhashableValue, match=r"^order\.charge: a Charge that is not saved cannot be hashed"):
+    with pytest.raises(
+        UnhashableValue, match=r"^order\.charge: a Charge that is not saved cannot be hashed"
+    ):
         canonical_bytes({"order": {"charge": Charge(amount=1)}})
 
 
@@ -345,7 +422,7 @@ def test_a_row_with_a_composite_key() -> None:
             canonical_bytes(unsaved)
 
 
-# ---------------------------------------------------------------------------------------------------------- refusals
+# ----------------------------------------------------------------------------------------- refusals
 
 
 def circle() -> list[Any]:
@@ -369,14 +446,25 @@ def deep(levels: int) -> Any:
         (object(), "a value of type object cannot"),
         (int, "a value of type type cannot"),
         ((number for number in [1]), "a value of type generator cannot"),
-        ({"order": {"items": [1, "x", {"at": range(2)}]}}, r"order.items\[2\].at: a value of type range cannot"),
-        ({"a b": {5: {(1,): 1j}}}, r"\['a b'\]\[5\]\[a key of type tuple\]: a value of type complex cannot"),
+        (
+            {"order": {"items": [1, "x", {"at": range(2)}]}},
+            r"order.items\[2\].at: a value of type range cannot",
+        ),
+        (
+            {"a b": {5: {(1,): 1j}}},
+            r"\['a b'\]\[5\]\[a key of type tuple\]: a value of type complex cannot",
+        ),
         ([Data(1, [1j])], r"\[0\].right\[0\]: a value of type complex cannot"),  # type: ignore[arg-type]
         (
             {Currency: 1},
-            "a value of type EnumType cannot" if sys.version_info >= (3, 11) else "a value of type EnumMeta",
+            "a value of type EnumType cannot"
+            if sys.version_info >= (3, 11)
+            else "a value of type EnumMeta",
         ),
-        (circle(), r"\[0\].again\[0\].+…: what is nested deeper than 128 levels, or contains itself,"),
+        (
+            circle(),
+            r"\[0\].again\[0\].+…: what is nested deeper than 128 levels, or contains itself,",
+        ),
         (deep(129), r"(\[0\]){8}…: what is nested deeper"),
         (dt.time(12, tzinfo=BERLIN), "a time in a zone"),
         ([{"inr": 1, Currency.INR: 2}], r"\[0\]: a mapping with two keys that are hashed alike"),
@@ -391,7 +479,10 @@ def test_what_cannot_be_hashed(value: object, message: str) -> None:
 
 def test_a_socket_is_left_alone() -> None:
     """A refused value is not touched."""
-    with socket.socket() as one, pytest.raises(UnhashableValue, match=r"^items\[1\]: a value of type socket"):
+    with (
+        socket.socket() as one,
+        pytest.raises(UnhashableValue, match=r"^items\[1\]: a value of type socket"),
+    ):
         canonical_bytes({"items": [0, one]})
 
 
@@ -414,7 +505,7 @@ def test_the_payload_is_left_as_it_was() -> None:
     assert repr(payload) == kept
 
 
-# ------------------------------------------------------------------------------------------------------------ hashes
+# ------------------------------------------------------------------------------------------- hashes
 
 
 @pytest.mark.parametrize("name", ["sha256", "sha512", "sha3_256", "blake2b", "md5"])
@@ -430,7 +521,7 @@ def test_an_unknown_hash(name: str) -> None:
         hasher(name)
 
 
-# ----------------------------------------------------------------------------------------------------------- missing
+# ------------------------------------------------------------------------------------------ missing
 
 
 @pytest.mark.parametrize(
@@ -476,7 +567,12 @@ def test_missing_keys(value: object, *, missing: bool) -> None:
 
 @pytest.mark.parametrize(
     ("value", "missing"),
-    [([None, None], True), ([None, [{"id": None}, ""]], True), ([None, "o-1"], False), ([[[0]], None], False)],
+    [
+        ([None, None], True),
+        ([None, [{"id": None}, ""]], True),
+        ([None, "o-1"], False),
+        ([[[0]], None], False),
+    ],
     ids=shown,
 )
 def test_missing_keys_that_were_selected_whole(value: object, *, missing: bool) -> None:
@@ -491,11 +587,13 @@ def test_a_value_in_itself_is_not_missing() -> None:
     assert is_missing(inside, parts=False) is False
 
 
-# -------------------------------------------------------------------------------------------------------- properties
+# --------------------------------------------------------------------------------------- properties
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=6),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 
@@ -534,7 +632,8 @@ def test_decimals_meet_only_if_equal(one: Decimal, other: Decimal) -> None:
 @given(st.datetimes(timezones=st.timezones()), st.datetimes(timezones=st.timezones()))
 def test_instants_meet_only_if_equal(one: dt.datetime, other: dt.datetime) -> None:
     """Datetimes are compared by their instant, in any zone and fold."""
-    epoch = dt.datetime(1, 1, 1)  # noqa: DTZ001 - before year 1 there is no instant in UTC to compare with
+    # Before year 1 there is no instant in UTC to compare with.
+    epoch = dt.datetime(1, 1, 1)  # noqa: DTZ001
 
     def instant(value: dt.datetime) -> dt.timedelta:
         offset = value.utcoffset()
@@ -545,7 +644,10 @@ def test_instants_meet_only_if_equal(one: dt.datetime, other: dt.datetime) -> No
 
 
 def test_a_naive_time_is_what_its_clock_shows() -> None:
-    """The hour that autumn repeats is one, in either fold; the page says so. Aware times are two instants."""
+    """The hour that autumn repeats is one, in either fold; the page says so.
+
+    Aware times are two instants.
+    """
     berlin = dt.datetime(2026, 10, 25, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"))
     naive = berlin.replace(tzinfo=None)
     assert digest(naive) == digest(naive.replace(fold=1))

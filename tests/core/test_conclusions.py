@@ -10,7 +10,13 @@ from django.test import override_settings
 
 from django_idempotency.conf import resolve
 from django_idempotency.core import conclusions
-from django_idempotency.core.conclusions import Conclusion, ResponseEnding, Rollback, SettledState, WorkResult
+from django_idempotency.core.conclusions import (
+    Conclusion,
+    ResponseEnding,
+    Rollback,
+    SettledState,
+    WorkResult,
+)
 from django_idempotency.core.hashing import first_operation, next_operation
 from django_idempotency.core.policy import Policy
 from django_idempotency.core.records import Record, Settlement, Status
@@ -26,14 +32,16 @@ TICKET = make_ticket()
     ("statuses", "ended"),
     [
         ([200, 201, 204, 301, 302, 304], WorkResult.KEPT),
+        # Corrected, authorised, repeated or resolved.
         (
             [400, 401, 403, 408, 409, 412, 415, 425, 428, 429],
             WorkResult.DROPPED,
-        ),  # corrected, authorised, repeated or resolved
+        ),
+        # The same request would get the same response.
         (
             [402, 404, 405, 406, 410, 413, 414, 418, 422, 451],
             WorkResult.KEPT,
-        ),  # the same request would get the same response
+        ),
         ([500, 502, 503, 504, 599], WorkResult.FAILED),
     ],
 )
@@ -45,7 +53,12 @@ def test_ending(statuses: list[int], ended: WorkResult) -> None:
 @pytest.mark.parametrize(
     ("status", "wanted", "ended"),
     [
-        (403, True, WorkResult.KEPT),  # its function has examined the response, or its set names the status
+        # Its function has examined the response, or its set names the status.
+        (
+            403,
+            True,
+            WorkResult.KEPT,
+        ),
         (201, False, WorkResult.DROPPED),
         (403, None, WorkResult.DROPPED),  # it does not decide
         (500, True, WorkResult.FAILED),
@@ -61,7 +74,14 @@ def test_ending_with_a_policy(status: int, wanted: bool | None, ended: WorkResul
     [
         (201, False, False, True, True),
         (201, False, True, True, True),
-        (503, False, False, True, False),  # even one that the view keeps: its writes are rolled back
+        # Even one that the view keeps: its writes are rolled back.
+        (
+            503,
+            False,
+            False,
+            True,
+            False,
+        ),
         (404, True, False, True, True),  # as without a guard
         (404, True, True, True, False),  # as Django does
         (500, True, False, False, False),
@@ -71,9 +91,14 @@ def test_ending_with_a_policy(status: int, wanted: bool | None, ended: WorkResul
 def test_a_response_that_was_returned_or_raised(
     status: int, raised: bool, atomic_requests: bool, answers: bool, commit: bool
 ) -> None:
-    """A returned or raised response is stored or not, and earlier writes are committed or not, as in this table."""
+    """A returned or raised response is stored or not, and earlier writes are committed or not, as
+    in this table.
+    """
     expected = ResponseEnding(answers=answers, commit=commit)
-    assert conclusions.response_ending(status, raised=raised, atomic_requests=atomic_requests) == expected
+    assert (
+        conclusions.response_ending(status, raised=raised, atomic_requests=atomic_requests)
+        == expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,13 +111,17 @@ def test_a_response_that_was_returned_or_raised(
     ],
 )
 def test_a_library_that_executes(has_begun: bool, needs_rollback: bool, stored: bool) -> None:
-    """Its word that nothing was begun frees the key, as under GraphQL, where a status says nothing."""
+    """Its word that nothing was begun frees the key, as under GraphQL, where a status says
+    nothing.
+    """
     assert conclusions.keeps_begun(has_begun=has_begun, needs_rollback=needs_rollback) is stored
 
 
 @pytest.mark.parametrize("ended", [WorkResult.KEPT, WorkResult.DROPPED])
 def test_a_success_is_what_is_committed(ended: WorkResult) -> None:
-    """What an error rolls back is withheld, and its key bound; a dry run is sent, and nothing of it is remembered."""
+    """What an error rolls back is withheld, and its key bound; a dry run is sent, and nothing of it
+    is remembered.
+    """
     done = conclusions.conclude(ended, Rollback.NONE)
     assert (done.commit, done.withheld) == (True, False)
     dry = conclusions.conclude(ended, Rollback.ASKED)
@@ -102,7 +131,9 @@ def test_a_success_is_what_is_committed(ended: WorkResult) -> None:
 
 
 def test_every_success_has_its_conclusions() -> None:
-    """The table covers each success that is rolled back or not, and remembers none whose writes are gone."""
+    """The table covers each success that is rolled back or not, and remembers none whose writes are
+    gone.
+    """
     ended = (WorkResult.KEPT, WorkResult.DROPPED)
     assert set(conclusions.SUCCESSES) == {(each, cause) for each in ended for cause in Rollback}
     for conclusion in conclusions.SUCCESSES.values():
@@ -122,7 +153,9 @@ def test_every_success_has_its_conclusions() -> None:
         (WorkResult.CUT, True, SettledState.LEASED, False),
     ],
 )
-def test_conclude(ended: WorkResult, needs_rollback: bool, leave: SettledState, commit: bool) -> None:
+def test_conclude(
+    ended: WorkResult, needs_rollback: bool, leave: SettledState, commit: bool
+) -> None:
     """Of what is no success, remembering and committing are two questions; this is their table."""
     for cause in (Rollback.ASKED, Rollback.ERROR) if needs_rollback else (Rollback.NONE,):
         found = conclusions.conclude(ended, cause, succeeded=False)
@@ -136,12 +169,18 @@ def test_every_ending_has_its_conclusions() -> None:
     }
 
 
-@pytest.mark.parametrize(("on_failure", "state"), [("hold", SettledState.LEASED), ("forget", SettledState.FORGOTTEN)])
+@pytest.mark.parametrize(
+    ("on_failure", "state"), [("hold", SettledState.LEASED), ("forget", SettledState.FORGOTTEN)]
+)
 @pytest.mark.parametrize("cause", Rollback)
 @pytest.mark.parametrize("succeeded", [True, False])
 @pytest.mark.parametrize("ended", WorkResult)
-def test_on_failure(ended: WorkResult, succeeded: bool, cause: Rollback, on_failure: str, state: SettledState) -> None:
-    """It says what becomes of a failed call's record, and changes nothing else: a refusal is not a failure."""
+def test_on_failure(
+    ended: WorkResult, succeeded: bool, cause: Rollback, on_failure: str, state: SettledState
+) -> None:
+    """It says what becomes of a failed call's record, and changes nothing else: a refusal is not a
+    failure.
+    """
     usual = conclusions.conclude(ended, cause, succeeded=succeeded)
     failed = ended is WorkResult.FAILED or usual.withheld
     expected = replace(usual, state=state) if failed else usual
@@ -163,7 +202,10 @@ def test_on_failure_under_a_guarantee(guarantee: str, on_failure: str, means: st
 
 
 def test_lease_proves_nothing() -> None:
-    """A failed lease is not forgotten: its writes stay. The setting for all routes means the atomic ones."""
+    """A failed lease is not forgotten: its writes stay.
+
+    The setting for all routes means the atomic ones.
+    """
     with pytest.raises(ValueError, match='means nothing with guarantee="lease"'):
         resolve(Policy(guarantee="lease", on_failure="forget"))
     with override_settings(IDEMPOTENCY={"ON_FAILURE": "forget"}):
@@ -173,21 +215,56 @@ def test_lease_proves_nothing() -> None:
 OURS = record(owner=TICKET.owner)
 THEIRS = record(owner=OTHER)  # a takeover: locked, and not written before the settle
 COMPLETED = Settlement(
-    status=Status.COMPLETED, fence=TICKET.owner, attempt=1, digest=SAME, operation=FIRST, outcome=OUTCOME
+    status=Status.COMPLETED,
+    fence=TICKET.owner,
+    attempt=1,
+    digest=SAME,
+    operation=FIRST,
+    outcome=OUTCOME,
 )
 
 
 @pytest.mark.parametrize(
     ("leave", "fence", "ttl", "settlement"),
     [
-        (SettledState.COMPLETED, None, None, COMPLETED._replace(operation=first_operation(TICKET))),  # just created
-        (SettledState.COMPLETED, OURS, None, COMPLETED),  # the deadline of the claim stays: no index entry moves
-        (SettledState.COMPLETED, OURS, 60.0, COMPLETED._replace(expires_in=60.0)),  # the ttl of this one response
-        (SettledState.COMPLETED, OURS, 0.0, COMPLETED._replace(expires_in=0.0)),  # zero is also a ttl
-        (SettledState.COMPLETED, THEIRS, None, COMPLETED._replace(fence=OTHER, expires_in=TICKET.ttl)),  # starts again
+        # Just created.
+        (
+            SettledState.COMPLETED,
+            None,
+            None,
+            COMPLETED._replace(operation=first_operation(TICKET)),
+        ),
+        # The deadline of the claim stays: no index entry moves.
+        (
+            SettledState.COMPLETED,
+            OURS,
+            None,
+            COMPLETED,
+        ),
+        # The ttl of this one response.
+        (
+            SettledState.COMPLETED,
+            OURS,
+            60.0,
+            COMPLETED._replace(expires_in=60.0),
+        ),
+        # Zero is also a ttl.
+        (
+            SettledState.COMPLETED,
+            OURS,
+            0.0,
+            COMPLETED._replace(expires_in=0.0),
+        ),
+        # Starts again.
+        (
+            SettledState.COMPLETED,
+            THEIRS,
+            None,
+            COMPLETED._replace(fence=OTHER, expires_in=TICKET.ttl),
+        ),
         (SettledState.COMPLETED, THEIRS, 60.0, COMPLETED._replace(fence=OTHER, expires_in=60.0)),
-        # released without its response; a refused request may be corrected, a failed one must return unchanged
-        # (of which the next one begins anew)
+        # released without its response; a refused request may be corrected, a failed one must
+        # return unchanged (of which the next one begins anew)
         (
             SettledState.FREE,
             OURS,
@@ -199,10 +276,17 @@ COMPLETED = Settlement(
             SettledState.BOUND,
             THEIRS,
             None,
-            COMPLETED._replace(status=Status.FREE, fence=OTHER, outcome=None, expires_in=TICKET.ttl),
+            COMPLETED._replace(
+                status=Status.FREE, fence=OTHER, outcome=None, expires_in=TICKET.ttl
+            ),
         ),
         # any request may follow, and works at the same operation
-        (SettledState.FORGOTTEN, OURS, None, COMPLETED._replace(status=Status.FREE, digest=b"", outcome=None)),
+        (
+            SettledState.FORGOTTEN,
+            OURS,
+            None,
+            COMPLETED._replace(status=Status.FREE, digest=b"", outcome=None),
+        ),
         (SettledState.LEASED, OURS, None, None),  # nothing is written
     ],
 )
@@ -210,15 +294,21 @@ def test_settlement(
     leave: SettledState, fence: Record | None, ttl: float | None, settlement: Settlement | None
 ) -> None:
     """A settlement is fenced by the owner at the time of the lock, and carries this run's facts."""
-    made = conclusions.settlement(leave, TICKET, Execute(attempt=1), fence=fence, outcome=OUTCOME, ttl=ttl)
+    made = conclusions.settlement(
+        leave, TICKET, Execute(attempt=1), fence=fence, outcome=OUTCOME, ttl=ttl
+    )
     assert made == settlement
 
 
 @pytest.mark.parametrize(
-    ("worked", "expires_in"), [(0.0, None), (0.9, None), (1.0, TICKET.ttl), (TICKET.ttl, TICKET.ttl)]
+    ("worked", "expires_in"),
+    [(0.0, None), (0.9, None), (1.0, TICKET.ttl), (TICKET.ttl, TICKET.ttl)],
 )
 def test_a_response_is_kept_from_when_it_is_stored(worked: float, expires_in: float | None) -> None:
-    """A client that succeeded at the last moment still finds it. Quick work leaves the deadlines as they are."""
+    """A client that succeeded at the last moment still finds it.
+
+    Quick work leaves the deadlines as they are.
+    """
     run = Execute(attempt=1)
     facts: dict[str, Any] = {"fence": OURS, "outcome": OUTCOME, "worked": worked}
     made = conclusions.settlement(SettledState.COMPLETED, TICKET, run, ttl=None, **facts)
@@ -232,8 +322,16 @@ def test_a_response_is_kept_from_when_it_is_stored(worked: float, expires_in: fl
     ("run", "state"),
     [
         (Execute(attempt=1), SettledState.BOUND),
-        (Execute(attempt=2, takeover=True), SettledState.LEASED),  # the next call must know that an owner has crashed
-        (Execute(attempt=2, resumed=True), SettledState.SUSPENDED),  # its execution resumes it again
+        # The next call must know that an owner has crashed.
+        (
+            Execute(attempt=2, takeover=True),
+            SettledState.LEASED,
+        ),
+        # Its execution resumes it again.
+        (
+            Execute(attempt=2, resumed=True),
+            SettledState.SUSPENDED,
+        ),
     ],
 )
 def test_abandoned(run: Execute, state: SettledState) -> None:
@@ -244,13 +342,17 @@ def test_abandoned(run: Execute, state: SettledState) -> None:
 def test_a_new_life_is_settled_as_one() -> None:
     """The attempt, the new life and its operation reach the store."""
     run = Execute(attempt=1, new_life=True)
-    made = conclusions.settlement(SettledState.COMPLETED, TICKET, run, fence=THEIRS, outcome=OUTCOME, ttl=None)
+    made = conclusions.settlement(
+        SettledState.COMPLETED, TICKET, run, fence=THEIRS, outcome=OUTCOME, ttl=None
+    )
     assert made is not None
     assert (made.attempt, made.new_life, made.operation) == (1, True, next_operation(FIRST))
 
 
 def test_later_attempts_are_counted() -> None:
     """The attempt that ran is the attempt that is written."""
-    made = conclusions.settlement(SettledState.BOUND, TICKET, Execute(attempt=5), fence=OURS, outcome=None, ttl=None)
+    made = conclusions.settlement(
+        SettledState.BOUND, TICKET, Execute(attempt=5), fence=OURS, outcome=None, ttl=None
+    )
     assert made is not None
     assert made.attempt == 5

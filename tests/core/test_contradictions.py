@@ -14,7 +14,14 @@ from django_idempotency import idempotent_function
 from django_idempotency.checks.routes import E030
 from django_idempotency.checks.settings import check_settings
 from django_idempotency.contrib.dialects import PROFILES
-from django_idempotency.core.policy import CONTRADICTIONS, FIELDS, Contradiction, Kind, Policy, async_contradiction
+from django_idempotency.core.policy import (
+    CONTRADICTIONS,
+    FIELDS,
+    Contradiction,
+    Kind,
+    Policy,
+    async_contradiction,
+)
 from django_idempotency.core.profiles import COMPULSORY
 from django_idempotency.core.records import MISSING
 from django_idempotency.errors import ConfigurationError
@@ -30,10 +37,11 @@ def test_what_is_async_cannot_be_atomic() -> None:
     assert async_contradiction("shop.pay", fix="Type it.") == f"{said} Type it."
 
 
-# ------------------------------------------------------------------------------------------------------- all the pairs
+# ------------------------------------------------------------------------------------ all the pairs
 
-#: Field → a character for each field above it. ".": whatever both say, each has its effect. "x": with some values one of them
-#: has none, or both do harm, and the policy is refused when it is made. "p": so it is, when its plan knows its profile.
+#: Field → a character for each field above it. ".": whatever both say, each has its effect. "x":
+#: with some values one of them has none, or both do harm, and the policy is refused when it is
+#: made. "p": so it is, when its plan knows its profile.
 DECISIONS = {
     "mode": "",
     "required": ".",
@@ -88,11 +96,15 @@ def values(name: str) -> list[Any]:
 
 
 def refusals(one: str, other: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return why a policy is refused that says nothing but these two: the settings are not known."""
+    """Return why a policy is refused that says nothing but these two: the settings are not
+    known.
+    """
     monkeypatch.setattr(Policy, "left_out", staticmethod(lambda _: MISSING))
     found = []
     for first, second in product(values(one), values(other)):
-        third: dict[str, Any] = {"suspect": "body.card"} if {one, other} == {"suspect_action", "anonymous"} else {}
+        third: dict[str, Any] = (
+            {"suspect": "body.card"} if {one, other} == {"suspect_action", "anonymous"} else {}
+        )
         fields: dict[str, Any] = {**third, one: first, other: second}
         try:
             Policy(**fields)
@@ -102,7 +114,9 @@ def refusals(one: str, other: str, monkeypatch: pytest.MonkeyPatch) -> list[str]
 
 
 def test_each_pair_is_decided() -> None:
-    """A new field has a row, and in it a decision for each of the others: none is accepted in silence."""
+    """A new field has a row, and in it a decision for each of the others: none is accepted in
+    silence.
+    """
     assert list(DECISIONS) == NAMES
     assert [len(row) for row in DECISIONS.values()] == list(range(len(NAMES)))
     stated = {frozenset((each.field, each.other)) for each in CONTRADICTIONS}
@@ -116,7 +130,9 @@ def test_each_pair_is_decided() -> None:
 
 
 @pytest.mark.parametrize(("one", "other"), [*pairs("x")])
-def test_a_pair_that_stands_against_each_other(one: str, other: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pair_that_stands_against_each_other(
+    one: str, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The policy is refused when it is made. The message names both, and says what to type."""
     found = refusals(one, other, monkeypatch)
     assert 0 < len(found) < len(values(one)) * len(values(other))
@@ -126,25 +142,35 @@ def test_a_pair_that_stands_against_each_other(one: str, other: str, monkeypatch
 
 
 @pytest.mark.parametrize(("one", "other"), [*pairs("."), *pairs("p")])
-def test_a_pair_of_which_each_has_its_effect(one: str, other: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pair_of_which_each_has_its_effect(
+    one: str, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing else is refused when it is made."""
     assert refusals(one, other, monkeypatch) == []
 
 
 @pytest.mark.parametrize(("one", "other"), [*pairs("p")])
 def test_a_pair_that_the_profile_decides(one: str, other: str) -> None:
-    """With some profile of those that are shipped the plan is refused; `test_profile` has what it says."""
-    narrow = {"anonymous": "repeatability", "ttl": "repeatability", "key": "square", "key_format": "aip155"}[other]
+    """With some profile of those that are shipped the plan is refused; `test_profile` has what it
+    says.
+    """
+    narrow = {
+        "anonymous": "repeatability",
+        "ttl": "repeatability",
+        "key": "square",
+        "key_format": "aip155",
+    }[other]
     value: Any = {"anonymous": "shared", "ttl": 60, "key": "body.id", "key_format": "uuid7"}[other]
     Policy(**{other: value})
     with pytest.raises(ConfigurationError, match="profile"):
         resolve_policy(Policy(**{one: PROFILES[narrow], other: value}))
 
 
-# -------------------------------------------------------------------------------------------------- in two places, or one
+# ---------------------------------------------------------------------------- in two places, or one
 
 
-#: Of each row of the table two values that stand against each other, and one for the other field that does not.
+#: Of each row of the table two values that stand against each other, and one for the other field
+#: that does not.
 CLASHES: dict[tuple[str, str, str], tuple[Any, Any, Any]] = {
     ("lease", "guarantee", "atomic"): (30, "atomic", "lease"),
     ("longest_run", "guarantee", "atomic"): (600, "atomic", "lease"),
@@ -166,7 +192,10 @@ CLASHES: dict[tuple[str, str, str], tuple[Any, Any, Any]] = {
     ("suspect_action", "anonymous", "shared"): ("refuse", "shared", "refuse"),
 }
 #: What else a clash needs.
-BESIDE: dict[str, dict[str, Any]] = {"lease": {"guarantee": "lease"}, "suspect_action": {"suspect": "body.card"}}
+BESIDE: dict[str, dict[str, Any]] = {
+    "lease": {"guarantee": "lease"},
+    "suspect_action": {"suspect": "body.card"},
+}
 ROWS = [
     pytest.param(row, *case, id=f"{row.field}-{row.other}-{name[2]}")
     for row, (name, case) in zip(CONTRADICTIONS, CLASHES.items(), strict=True)
@@ -184,12 +213,16 @@ def as_settings(**fields: Any) -> Any:
 
 def test_each_row_has_a_case() -> None:
     """They are in the order of the table."""
-    assert [(row.field, row.other) for row in CONTRADICTIONS] == [(field, other) for field, other, _ in CLASHES]
+    assert [(row.field, row.other) for row in CONTRADICTIONS] == [
+        (field, other) for field, other, _ in CLASHES
+    ]
 
 
 @pytest.mark.parametrize(("row", "value", "clash", "fit"), ROWS)
 def test_said_in_one_policy(row: Contradiction, value: Any, clash: Any, fit: Any) -> None:
-    """Both in one policy: it is refused when it is made; and a policy whose other field fits is not."""
+    """Both in one policy: it is refused when it is made; and a policy whose other field fits is
+    not.
+    """
     with pytest.raises(ValueError, match=rf"^Policy\({row.field}=.*, {row.other}=.*\): "):
         Policy(**{**beside(row), row.field: value, row.other: clash})
     given = {**beside(row), row.field: value, row.other: fit}
@@ -200,7 +233,9 @@ def test_said_in_one_policy(row: Contradiction, value: Any, clash: Any, fit: Any
 
 @pytest.mark.parametrize(("row", "value", "clash", "fit"), IDLE)
 def test_no_effect_under_the_settings(row: Contradiction, value: Any, clash: Any, fit: Any) -> None:
-    """The policy says one, the settings the other: it is refused when it is made, or by its plan, and at the latest there."""
+    """The policy says one, the settings the other: it is refused when it is made, or by its plan,
+    and at the latest there.
+    """
     if clash != FIELDS[row.other].default:
         with as_settings(**{row.other: fit}):
             policy = Policy(**{row.field: value})
@@ -219,7 +254,9 @@ def test_no_effect_under_the_settings(row: Contradiction, value: Any, clash: Any
 
 @pytest.mark.parametrize(("row", "value", "clash", "fit"), IDLE)
 def test_a_default_of_the_project(row: Contradiction, value: Any, clash: Any, fit: Any) -> None:
-    """The settings say one for the policies that need it: a policy which says the other is none of them, and can be kept."""
+    """The settings say one for the policies that need it: a policy which says the other is none of
+    them, and can be kept.
+    """
     if callable(value):
         value = f"{value.__module__}.{value.__name__}"
     with as_settings(**{row.field: value}):
@@ -230,7 +267,9 @@ def test_a_default_of_the_project(row: Contradiction, value: Any, clash: Any, fi
 
 @pytest.mark.parametrize("name", sorted(COMPULSORY))
 def test_an_api_that_demands_keys(name: str) -> None:
-    """Its profile stands beside required=True, in a policy or in the settings; "warn" is on the way there, and is heard."""
+    """Its profile stands beside required=True, in a policy or in the settings; "warn" is on the way
+    there, and is heard.
+    """
     with pytest.raises(ValueError, match="Type required=True, too"):
         Policy(profile=name)
     with pytest.raises(ValueError, match="Type required=True, too"):
@@ -247,7 +286,9 @@ def test_an_api_that_demands_keys(name: str) -> None:
 
 def test_settings_that_are_not_known_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     """A policy of a module of settings is judged by itself alone, and by its plan later."""
-    monkeypatch.setattr("django_idempotency.conf.django_settings", type("Unread", (), {"configured": False}))
+    monkeypatch.setattr(
+        "django_idempotency.conf.django_settings", type("Unread", (), {"configured": False})
+    )
     Policy(wait=5)
     with pytest.raises(ValueError, match="on_busy"):
         Policy(wait=5, on_busy="reject")

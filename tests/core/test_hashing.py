@@ -24,7 +24,11 @@ PARTS = st.lists(st.binary(max_size=12), max_size=4)
         (b'{"a": 1, "b": 2}', b'{"b": 2, "a": 1}'),  # order of names
         (b'{"a":[1,2]}', b' {\r\n\t"a" : [ 1 , 2 ]\n} '),  # spacing
         (b'"\\u00e9\\ud83d\\ude00\\/"', '"é😀/"'.encode()),  # escapes
-        (b'{"a": {"y": 1.50, "x": 1e2}}', b'{"a": {"x": 1e2, "y": 1.50}}'),  # decimals move with their names
+        # Decimals move with their names.
+        (
+            b'{"a": {"y": 1.50, "x": 1e2}}',
+            b'{"a": {"x": 1e2, "y": 1.50}}',
+        ),
         (b"[true, null, -3, 0]", b"[true,null,-3,0]"),
     ],
 )
@@ -120,9 +124,13 @@ def test_a_number_as_long_as_a_body_is_cheap() -> None:
     assert None is not hashing.canonical_json(ones + b"1") != hashing.canonical_json(ones + b"2")
 
 
-@pytest.mark.parametrize("item", [b'{"a":0}', b"[]", b"1.5", b"-0", b"999", b'"ab"', '"\N{GRINNING FACE}"'.encode()])
+@pytest.mark.parametrize(
+    "item", [b'{"a":0}', b"[]", b"1.5", b"-0", b"999", b'"ab"', '"\N{GRINNING FACE}"'.encode()]
+)
 def test_no_body_takes_more_than_4_mib_to_compare(item: bytes) -> None:
-    """No body takes more than 4 MiB, however many values it has: a longer one is compared by bytes."""
+    """No body takes more than 4 MiB, however many values it has: a longer one is compared by
+    bytes.
+    """
     items = b",".join([item] * ((hashing.MAX_CANONICAL - 2) // (len(item) + 1)))
     body = b"[" + items + b"]"
     tracemalloc.start()
@@ -134,16 +142,26 @@ def test_no_body_takes_more_than_4_mib_to_compare(item: bytes) -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=6) | st.floats(allow_nan=False, allow_infinity=False),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=6)
+    | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
 
 @given(JSON, JSON)
 def test_canonical_json_is_by_value(one: object, other: object) -> None:
-    """Canonical bytes are equal exactly when the values are written alike, whatever their spacing and order."""
-    compact = hashing.canonical_json(json.dumps(one, sort_keys=True, separators=(",", ":")).encode())
+    """Canonical bytes are equal exactly when the values are written alike, whatever their spacing
+    and order.
+    """
+    compact = hashing.canonical_json(
+        json.dumps(one, sort_keys=True, separators=(",", ":")).encode()
+    )
     spacious = hashing.canonical_json(json.dumps(one, indent=2, ensure_ascii=False).encode())
     assert compact == spacious
     same = json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
@@ -201,25 +219,40 @@ def test_record_ids_are_distinct(one: tuple[str, str], other: tuple[str, str]) -
 
 
 def test_ids_and_keys_stay_as_they_are() -> None:
-    """Ids and keys never change: a release that changed one would charge twice, not finding older rows."""
+    """Ids and keys never change: a release that changed one would charge twice, not finding older
+    rows.
+    """
     assert str(hashing.record_id("user:1", "key-1")) == "34889390-2a58-57e7-a26c-2fe6d7493eaf"
     assert (
         hashing.request_digest(b"POST", b"{}").hex()
         == "845aca7ab311cf79af9c1bb8836695ccd8d88f954a0cc7983e81fed226cf2034"
     )
     assert (
-        hashing.derived_key(b"secret", "stripe", scope="user:1", key="key-1", operation=UUID(int=7), request=b"digest")
+        hashing.derived_key(
+            b"secret",
+            "stripe",
+            scope="user:1",
+            key="key-1",
+            operation=UUID(int=7),
+            request=b"digest",
+        )
         == "65b10a0fc401c4e3b195663dcc2da0bbbc7a57b7a1018cccf2b7c86ca230f7e2"
     )
     assert hashing.secret_id(b"secret") == "f87ec820"
 
 
 def test_a_token_of_a_sleep_stays_as_it_is() -> None:
-    """A suspension's token never changes: executions that sleep during a release must find their records again."""
+    """A suspension's token never changes: executions that sleep during a release must find their
+    records again.
+    """
     record = hashing.record_id("call:shop.fulfil", "k")
     name = "arn:aws:lambda:eu-central-1:1:function:f:1/durable-execution/17"
     assert str(hashing.suspension_token(name, record, 2)) == "b227c390-873f-5a1b-99d6-c0e61427458c"
-    others = [(f"{name}1", record, 2), (name, hashing.record_id("call:shop.fulfil", "l"), 2), (name, record, 21)]
+    others = [
+        (f"{name}1", record, 2),
+        (name, hashing.record_id("call:shop.fulfil", "l"), 2),
+        (name, record, 21),
+    ]
     assert len({hashing.suspension_token(*given) for given in [(name, record, 2), *others]}) == 4
 
 
@@ -234,7 +267,9 @@ def test_a_token_of_a_sleep_stays_as_it_is() -> None:
     ],
 )
 def test_derived_keys_depend_on_all_of_it(changed: dict[str, Any]) -> None:
-    """Changing the secret, scope, key, operation, request or label changes the key, and their borders cannot move."""
+    """Changing the secret, scope, key, operation, request or label changes the key, and their
+    borders cannot move.
+    """
     given: dict[str, Any] = {
         "secret": b"secret",
         "scope": "s",
@@ -249,7 +284,9 @@ def test_derived_keys_depend_on_all_of_it(changed: dict[str, Any]) -> None:
 
 
 def test_the_operation_that_follows_stays_as_it_is() -> None:
-    """Two owners of one expired record name the same next operation, in two releases too; none follows itself."""
+    """Two owners of one expired record name the same next operation, in two releases too; none
+    follows itself.
+    """
     operations = [UUID(int=7)]
     for _ in range(3):
         operations.append(hashing.next_operation(operations[-1]))
@@ -258,23 +295,36 @@ def test_the_operation_that_follows_stays_as_it_is() -> None:
 
 
 def test_the_first_operation_of_a_key_follows_from_its_record_and_its_day() -> None:
-    """A claim that a store has lost gets the same operation again; a key used after its retention gets another."""
+    """A claim that a store has lost gets the same operation again; a key used after its retention
+    gets another.
+    """
     day, began = 86_400, datetime(2030, 1, 1, 12, tzinfo=timezone.utc)
     first = hashing.first_operation(make_ticket(id=UUID(int=7), now=began, ttl=day))
     assert str(first) == "bbc043d2-255a-5950-963d-b7e06ec10547"
-    assert hashing.first_operation(make_ticket(id=UUID(int=7), now=began + timedelta(hours=9), ttl=day)) == first
+    assert (
+        hashing.first_operation(
+            make_ticket(id=UUID(int=7), now=began + timedelta(hours=9), ttl=day)
+        )
+        == first
+    )
     for skew in (0, 2 * 3600):  # the later host's clock may be behind
         assert (
-            hashing.first_operation(make_ticket(id=UUID(int=7), now=began + timedelta(seconds=day - skew), ttl=day))
+            hashing.first_operation(
+                make_ticket(id=UUID(int=7), now=began + timedelta(seconds=day - skew), ttl=day)
+            )
             != first
         )
     assert hashing.first_operation(make_ticket(id=UUID(int=8), now=began, ttl=day)) != first
 
 
 def test_the_names_of_operations_never_change() -> None:
-    """The names of operations never change: a stored record names its operation, and derived keys depend on it."""
+    """The names of operations never change: a stored record names its operation, and derived keys
+    depend on it.
+    """
     record = UUID("6d1b9119-1335-534e-a92a-0de9614d4e37")
-    first = hashing.first_operation(make_ticket(id=record, now=datetime(2026, 1, 1, tzinfo=timezone.utc), ttl=86400))
+    first = hashing.first_operation(
+        make_ticket(id=record, now=datetime(2026, 1, 1, tzinfo=timezone.utc), ttl=86400)
+    )
     assert str(first) == "263351ea-f792-5085-af8a-46cd74fb1116"
     assert str(hashing.next_operation(record)) == "c63e46c0-0ffd-522c-9a50-8d557ff77953"
 

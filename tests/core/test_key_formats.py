@@ -1,4 +1,6 @@
-"""What a key may look like: one spelling for each key, and the window in which a dated one is accepted."""
+"""What a key may look like: one spelling for each key, and the window in which a dated one is
+accepted.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_idempotency.core.key_formats import AHEAD, KeyFault, described, is_format, kept_for, spelled
+from django_idempotency.core.key_formats import (
+    AHEAD,
+    KeyFault,
+    described,
+    is_format,
+    kept_for,
+    spelled,
+)
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=timezone.utc)
 DAY = 86400.0
@@ -58,7 +67,12 @@ KEYS: list[tuple[Any, str, str | KeyFault]] = [
     # ---- versions
     ("uuid", V1, V1),
     ("uuid", V7, V7),  # its age does not count
-    ("uuid", "919108f7-52d1-0320-cbac-f847db4148a8", "919108f7-52d1-0320-cbac-f847db4148a8"),  # neither
+    # Neither.
+    (
+        "uuid",
+        "919108f7-52d1-0320-cbac-f847db4148a8",
+        "919108f7-52d1-0320-cbac-f847db4148a8",
+    ),
     ("uuid4", V4, V4),
     ("uuid4", V4.upper(), V4),
     ("uuid4", V1, MALFORMED),
@@ -89,7 +103,11 @@ def test_each_key(key_format: Any, key: str, kept: str | KeyFault) -> None:
     assert spelled(key, key_format, now=NOW, ttl=DAY) == kept
 
 
-@given(st.uuids(), st.sampled_from([str, lambda u: u.hex, lambda u: u.urn, lambda u: f"{{{u}}}"]), st.booleans())
+@given(
+    st.uuids(),
+    st.sampled_from([str, lambda u: u.hex, lambda u: u.urn, lambda u: f"{{{u}}}"]),
+    st.booleans(),
+)
 def test_a_uuid_is_one_key(uuid: UUID, write: Any, upper: bool) -> None:
     """However it is written, and a kept spelling is kept again."""
     sent = write(uuid).upper() if upper else write(uuid)
@@ -100,9 +118,11 @@ def test_a_uuid_is_one_key(uuid: UUID, write: Any, upper: bool) -> None:
 @pytest.mark.parametrize("dated", [0.0, AHEAD])
 @pytest.mark.parametrize("skew", [-AHEAD / 2, 0.0, AHEAD / 2])
 def test_no_key_outlives_its_record(ttl: float, dated: float, skew: float) -> None:
-    """Whatever the clocks: at the end of its record a key is refused, so no request runs a second time.
+    """Whatever the clocks: at the end of its record a key is refused, so no request runs a second
+    time.
 
-    `skew` is by how much the host that claims is ahead of the store's clock. The one that judges is behind by as much.
+    `skew` is by how much the host that claims is ahead of the store's clock. The one that judges is
+    behind by as much.
     """
     record_ends = kept_for("uuid7", ttl)  # claimed when the store's clock is at zero
     key = uuid7(-skew - dated)

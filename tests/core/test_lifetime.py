@@ -31,7 +31,13 @@ def test_remembered(age: timedelta, lifetime: timedelta, margin: timedelta, know
 
 @pytest.mark.parametrize(
     ("label", "lifetime"),
-    [("charge", 2 * HOUR), ("stripe", 30 * DAY), ("stripe:charge", 30 * DAY), ("my-stripe", 2 * HOUR), ("", 2 * HOUR)],
+    [
+        ("charge", 2 * HOUR),
+        ("stripe", 30 * DAY),
+        ("stripe:charge", 30 * DAY),
+        ("my-stripe", 2 * HOUR),
+        ("", 2 * HOUR),
+    ],
 )
 def test_lifetime(settings: Settings, label: str, lifetime: timedelta) -> None:
     """A label that names a provider has what that remembers, any other what the setting says."""

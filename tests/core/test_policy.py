@@ -39,19 +39,45 @@ FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {
         ],
         "a positive number of seconds (or a timedelta), at most ten years",
     ),
-    "seen_for": ([0, 5, timedelta(days=7)], [-5, None, False, "1d"], "0, or a positive number of seconds"),
-    "lease": ([30, timedelta(seconds=30)], [0, -1, None, "30", False], "a positive number of seconds"),
-    "longest_run": ([None, 600, timedelta(hours=1)], [0, -1, "600", True], "at most ten years, or None"),
-    "guarantee": (["atomic", "lease", Guarantee.LEASE], ["Atomic", "steps", None, ""], '"atomic" or "lease"'),
+    "seen_for": (
+        [0, 5, timedelta(days=7)],
+        [-5, None, False, "1d"],
+        "0, or a positive number of seconds",
+    ),
+    "lease": (
+        [30, timedelta(seconds=30)],
+        [0, -1, None, "30", False],
+        "a positive number of seconds",
+    ),
+    "longest_run": (
+        [None, 600, timedelta(hours=1)],
+        [0, -1, "600", True],
+        "at most ten years, or None",
+    ),
+    "guarantee": (
+        ["atomic", "lease", Guarantee.LEASE],
+        ["Atomic", "steps", None, ""],
+        '"atomic" or "lease"',
+    ),
     "store": (["default", "redis"], ["", None, 1, b"default"], "an alias of STORES"),
     "scope": ([None, str], ["user", 1], "a function of the request, or None"),
     "realm": ([None, max], ["tenant-a", 7], "a function of the request, or None"),
     "anonymous": (["refuse", "shared"], ["allow", None, True], '"refuse" or "shared"'),
     "key": (
-        [None, str, "body.order_id", "body", '[user, headers."x-order"]', "from_json(body.order).id"],
+        [
+            None,
+            str,
+            "body.order_id",
+            "body",
+            '[user, headers."x-order"]',
+            "from_json(body.order).id",
+        ],
         # a name that no request has, nothing, not a text
         ["order_id", "", ["body.order_id"], b"body", 5],
-        "a JMESPath expression over body, headers, method, path, query and user, a function of the request, or None",
+        (
+            "a JMESPath expression over body, headers, method, path, query and user, a "
+            "function of the request, or None"
+        ),
     ),
     "key_format": (
         ["any", "uuid", "uuid4", "uuid7", "issued", r"[a-z]+-\d+", re.compile("x")],
@@ -61,24 +87,47 @@ FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {
     "fingerprint": (
         ["request", "raw", "headers", str, "body.amount", "body", "[body.amount, query.currency]"],
         [None, "Raw", "header", "amount", "", ["raw"], b"raw"],
-        '"request", "raw", "headers", a JMESPath expression over body, headers, method, path, query and user, or a function',
+        (
+            '"request", "raw", "headers", a JMESPath expression over body, headers, method, '
+            "path, query and user, or a function"
+        ),
     ),
     "keep": (
         [None, set(), {409}, [400, 409], "written", lambda response: True],
         [500, {500}, {"409"}, "409", {99}, True, "wrote"],  # a failure is never kept
         'a set of statuses below 500, "written"',
     ),
-    "headers": ([None, [], ["ETag"], str.islower], ["ETag", b"ETag", [1], 1], "a list of header names"),
-    "max_body": ([None, 0, 1, 1 << 20], [-1, 1.5, "64k", True], "a number of bytes, 0 or more, or None"),
+    "headers": (
+        [None, [], ["ETag"], str.islower],
+        ["ETag", b"ETag", [1], 1],
+        "a list of header names",
+    ),
+    "max_body": (
+        [None, 0, 1, 1 << 20],
+        [-1, 1.5, "64k", True],
+        "a number of bytes, 0 or more, or None",
+    ),
     "store_body": ([True, False], [None, 0], "True or False"),
-    "max_request_body": ([None, 0, 1 << 25], [-1, 1.5, "32M", True], "a number of bytes, 0 or more, or None"),
+    "max_request_body": (
+        [None, 0, 1 << 25],
+        [-1, 1.5, "32M", True],
+        "a number of bytes, 0 or more, or None",
+    ),
     "buffer_stream": ([True, False], [None, 0], "True or False"),
     "on_busy": (["reject", "wait"], ["block", None, True], '"reject" or "wait"'),
     "wait": ([5, timedelta(seconds=5)], [0, -5, None, True], "a positive number of seconds"),
     "on_failure": (["free", "hold", "forget"], ["release", None], '"free", "hold" or "forget"'),
     "on_store_failure": (["closed", "open"], ["fail", None, False], '"closed" or "open"'),
-    "authorize_replay": ([None, max], [True, "path.to.function"], "a function of request and outcome, or None"),
-    "on_replay": ([None, max], [True, "path.to.function"], "a function of request and response, or None"),
+    "authorize_replay": (
+        [None, max],
+        [True, "path.to.function"],
+        "a function of request and outcome, or None",
+    ),
+    "on_replay": (
+        [None, max],
+        [True, "path.to.function"],
+        "a function of request and response, or None",
+    ),
     "on_takeover": ([None, max], [True, "path.to.function"], "a function of a takeover, or None"),
     "undo_on": (
         [(), [ValueError], (ValueError, KeyError)],
@@ -90,7 +139,11 @@ FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {
         ["60", "0/m", "1.5/s", "60/w", "60/0m", 60, "", "60/m,", "60/m 5/s"],
         '"60/m"',
     ),
-    "fresh_keys_by": ([None, max, "body.card", "user"], ["card", "", 5], "a JMESPath expression over"),
+    "fresh_keys_by": (
+        [None, max, "body.card", "user"],
+        ["card", "", 5],
+        "a JMESPath expression over",
+    ),
     "suspect": ([None, max, "body.[card, amount]"], ["card", "", 5], "a JMESPath expression over"),
     "within": ([300, timedelta(minutes=5)], [0, -5, None, True], "a positive number of seconds"),
     "suspect_action": (["report", "refuse"], ["block", None, True], '"report" or "refuse"'),
@@ -119,7 +172,9 @@ FIELDS: dict[str, tuple[list[Any], list[Any], str]] = {
 
 def rows(which: int) -> list[Any]:
     return [
-        pytest.param(name, value, id=f"{name}={shown(value)}") for name, row in FIELDS.items() for value in row[which]
+        pytest.param(name, value, id=f"{name}={shown(value)}")
+        for name, row in FIELDS.items()
+        for value in row[which]
     ]
 
 
@@ -130,7 +185,10 @@ def test_every_field_has_its_row() -> None:
 
 @pytest.mark.parametrize(("name", "value"), rows(0))
 def test_accepted(name: str, value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A valid value is kept as it was given. Beside what it has an effect, `test_contradictions` says."""
+    """A valid value is kept as it was given.
+
+    Beside what it has an effect, `test_contradictions` says.
+    """
     monkeypatch.setattr(Policy, "left_out", staticmethod(lambda _: MISSING))
     policy = Policy(**{name: value})
     assert dict(policy.given()) == {name: value}
@@ -184,8 +242,12 @@ def test_a_run_that_is_as_short_as_the_lease(longest_run: Any) -> None:
 
 @pytest.mark.parametrize("key", ["body.order_id", str])
 def test_a_selected_key_is_not_a_secret(key: Any) -> None:
-    """A selected key that all users share is refused: anyone who guesses the payload would get the response."""
-    with pytest.raises(ValueError, match=r'anonymous="shared"\): equal payloads of two clients .* scope='):
+    """A selected key that all users share is refused: anyone who guesses the payload would get the
+    response.
+    """
+    with pytest.raises(
+        ValueError, match=r'anonymous="shared"\): equal payloads of two clients .* scope='
+    ):
         Policy(key=key, anonymous="shared")
     Policy(key=None, anonymous="shared")
     Policy(key=key, anonymous="refuse")
@@ -216,17 +278,31 @@ def test_callables_are_not_called() -> None:
         raise AssertionError("called")
 
     Policy(
-        scope=never, key=never, fingerprint=never, keep=never, headers=never, authorize_replay=never, on_takeover=never
+        scope=never,
+        key=never,
+        fingerprint=never,
+        keep=never,
+        headers=never,
+        authorize_replay=never,
+        on_takeover=never,
     )
 
 
 def test_seconds() -> None:
     """A duration is read in seconds, including days and fractions."""
-    assert [seconds(value) for value in (2, 0.5, timedelta(days=1, milliseconds=5))] == [2.0, 0.5, 86400.005]
+    assert [seconds(value) for value in (2, 0.5, timedelta(days=1, milliseconds=5))] == [
+        2.0,
+        0.5,
+        86400.005,
+    ]
 
 
 def test_a_misspelt_field() -> None:
-    """It is answered with the field that was meant, also by the decorator, which passes its arguments on."""
+    """It is answered with the field that was meant, also by the decorator, which passes its
+    arguments on.
+    """
     with pytest.raises(TypeError, match="Did you mean required"):
         Policy(requierd=True)  # type: ignore[call-arg]
-    assert replace(pickle.loads(pickle.dumps(Policy(ttl=5))), required=True) == Policy(ttl=5, required=True)
+    assert replace(pickle.loads(pickle.dumps(Policy(ttl=5))), required=True) == Policy(
+        ttl=5, required=True
+    )

@@ -16,7 +16,16 @@ import django_idempotency
 from django_idempotency.core.conclusions import SettledState, settled
 from django_idempotency.core.conclusions import settlement as rules_settlement
 from django_idempotency.core.hashing import first_operation, next_operation
-from django_idempotency.core.records import MISSING, Guarantee, Missing, Outcome, Record, Settlement, Status, Ticket
+from django_idempotency.core.records import (
+    MISSING,
+    Guarantee,
+    Missing,
+    Outcome,
+    Record,
+    Settlement,
+    Status,
+    Ticket,
+)
 from django_idempotency.core.rules import Execute, Replay, born
 from django_idempotency.stores.key_value import packing
 from django_idempotency.testing.tickets import make_ticket
@@ -59,7 +68,9 @@ FACTS = (
 
 @pytest.mark.parametrize("fact", FACTS, ids=type)
 def test_a_fact_does_not_change(fact: NamedTuple) -> None:
-    """Facts are immutable: a ticket is computed once, and a store in this process returns its own record."""
+    """Facts are immutable: a ticket is computed once, and a store in this process returns its own
+    record.
+    """
     for name in (*fact._fields, "another"):
         with pytest.raises(AttributeError):
             setattr(fact, name, None)
@@ -69,11 +80,17 @@ def by_position(text: str) -> list[int]:
     """Return the lines that make a fact by position."""
     names = {type(fact).__name__ for fact in FACTS}
     calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call) and node.args]
-    return [call.lineno for call in calls if getattr(call.func, "id", getattr(call.func, "attr", None)) in names]
+    return [
+        call.lineno
+        for call in calls
+        if getattr(call.func, "id", getattr(call.func, "attr", None)) in names
+    ]
 
 
 def test_facts_are_made_by_keyword() -> None:
-    """No code makes a fact by position: a position says nothing about a field, and many fields are text."""
+    """No code makes a fact by position: a position says nothing about a field, and many fields are
+    text.
+    """
     root = Path(django_idempotency.__file__).parent
     found = {str(path): by_position(path.read_text()) for path in root.rglob("*.py")}
     assert {path: lines for path, lines in found.items() if lines} == {}
@@ -81,7 +98,9 @@ def test_facts_are_made_by_keyword() -> None:
 
 
 def test_an_outcome_does_not_change() -> None:
-    """An outcome is immutable: stores in this process return their own instance, which all readers share."""
+    """An outcome is immutable: stores in this process return their own instance, which all readers
+    share.
+    """
     with pytest.raises(AttributeError):
         Outcome(status=200).status = 500  # type: ignore[misc]
 
@@ -89,11 +108,15 @@ def test_an_outcome_does_not_change() -> None:
 def test_facts_are_compared_by_value() -> None:
     """Facts are compared by value, also in sets and after a pickle."""
     ticket = make_ticket()
-    assert {ticket} == {make_ticket(now=ticket.now, owner=ticket.owner)} == {pickle.loads(pickle.dumps(ticket))}
+    assert (
+        {ticket}
+        == {make_ticket(now=ticket.now, owner=ticket.owner)}
+        == {pickle.loads(pickle.dumps(ticket))}
+    )
     assert ticket != ticket._replace(lease=7.0)
 
 
-# ------------------------------------------------------------------------------------- each field is in its place
+# ----------------------------------------------------------------------- each field is in its place
 
 NOW = datetime(2030, 1, 1, tzinfo=timezone.utc)
 TICKET = Ticket(
@@ -176,7 +199,11 @@ def test_a_record_is_settled(new_life: bool) -> None:
         new_life=new_life,
         lease_in=20.0,
     )
-    reborn: dict[str, Any] = {"created_at": later, "completed_at": later, "guarantee": Guarantee.LEASE}
+    reborn: dict[str, Any] = {
+        "created_at": later,
+        "completed_at": later,
+        "guarantee": Guarantee.LEASE,
+    }
     reborn |= {"operation": UUID(int=6), "secret_id": "secret", "method": "POST", "path": "/path"}
     assert settled(TICKET, KNOWN._replace(joined=True), settlement, later) == KNOWN._replace(
         digest=b"settled",
@@ -199,13 +226,16 @@ def test_a_record_is_unpacked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fence", "ttl", "expires_in"), [(None, None, None), (KNOWN, None, 100.0), (KNOWN, 7.0, 7.0), (None, 0.0, 0.0)]
+    ("fence", "ttl", "expires_in"),
+    [(None, None, None), (KNOWN, None, 100.0), (KNOWN, 7.0, 7.0), (None, 0.0, 0.0)],
 )
 def test_a_settlement(fence: Record | None, ttl: float | None, expires_in: float | None) -> None:
     """A takeover is fenced by the previous owner, and restarts the retention."""
     outcome = Outcome(status=204)
     run = Execute(attempt=6, takeover=True, new_life=True)
-    assert rules_settlement(SettledState.COMPLETED, TICKET, run, fence=fence, outcome=outcome, ttl=ttl) == Settlement(
+    assert rules_settlement(
+        SettledState.COMPLETED, TICKET, run, fence=fence, outcome=outcome, ttl=ttl
+    ) == Settlement(
         status=Status.COMPLETED,
         fence=TICKET.owner if fence is None else KNOWN.owner,
         attempt=6,

@@ -10,7 +10,16 @@ import pytest
 
 from django_idempotency.core import rules
 from django_idempotency.core.records import Guarantee, Outcome, Record, Status
-from django_idempotency.core.rules import OUTRACED, Busy, Contended, Execute, Mismatch, Race, Replay, pause_after
+from django_idempotency.core.rules import (
+    OUTRACED,
+    Busy,
+    Contended,
+    Execute,
+    Mismatch,
+    Race,
+    Replay,
+    pause_after,
+)
 from django_idempotency.testing.tickets import NOW, make_ticket
 
 FREE, RUNNING, COMPLETED = Status.FREE, Status.RUNNING, Status.COMPLETED
@@ -24,8 +33,13 @@ OUTCOME = Outcome(status=201, body=b"")
 TICK = timedelta(microseconds=1)
 
 
-def record(*, lease: timedelta = timedelta(0), expiry: timedelta = timedelta(days=1), **fields: Any) -> Record:
-    """Make a record of TICKET's key with another owner. `lease` and `expiry` count from the moment of reading."""
+def record(
+    *, lease: timedelta = timedelta(0), expiry: timedelta = timedelta(days=1), **fields: Any
+) -> Record:
+    """Make a record of TICKET's key with another owner.
+
+    `lease` and `expiry` count from the moment of reading.
+    """
     status = fields.get("status", RUNNING)
     made = Record(
         id=TICKET.id,
@@ -50,7 +64,7 @@ def record(*, lease: timedelta = timedelta(0), expiry: timedelta = timedelta(day
 
 ZERO, HOUR = timedelta(0), timedelta(hours=1)
 
-# ------------------------------------------------------------------------------------------------------- deadlines
+# ---------------------------------------------------------------------------------------- deadlines
 
 
 @pytest.mark.parametrize(
@@ -69,7 +83,8 @@ def test_expired(status: Status, expiry: timedelta, lease: timedelta, is_expired
     """A record expires at its deadline, but never under an owner whose lease is live."""
     known = record(status=status, expiry=expiry, lease=lease)
     assert rules.expired(known) is is_expired
-    assert (rules.keep_until(known) <= known.read_at) is is_expired  # the time from which a store may delete it
+    # The time from which a store may delete it.
+    assert (rules.keep_until(known) <= known.read_at) is is_expired
 
 
 @pytest.mark.parametrize(
@@ -93,7 +108,7 @@ def test_binds(digest: bytes, binds: bool) -> None:
     assert rules.binds(record(digest=digest), TICKET.digest) is binds
 
 
-# ---------------------------------------------------------------------------------------------- the life of a record
+# ----------------------------------------------------------------------------- the life of a record
 
 
 def completed_with(name: str) -> Record:
@@ -101,10 +116,17 @@ def completed_with(name: str) -> Record:
     return record(status=COMPLETED, outcome=Outcome(201, ((name, "as stored"),), b"\x01ciphertext"))
 
 
-#: What a claim may meet, whether it can be taken, and the verdicts for a `lease` and for an `atomic` ticket.
+#: What a claim may meet, whether it can be taken, and the verdicts for a `lease` and for an
+#: `atomic` ticket.
 MEETINGS: list[tuple[str, Record, bool, rules.Verdict, rules.Verdict]] = [
     ("free", record(status=FREE), True, Busy(retry_after=1), Execute(attempt=4)),
-    ("free, another request, bound", record(status=FREE, digest=CHANGED), False, Mismatch(), Mismatch()),
+    (
+        "free, another request, bound",
+        record(status=FREE, digest=CHANGED),
+        False,
+        Mismatch(),
+        Mismatch(),
+    ),
     (
         "free, another request, unbound",
         record(status=FREE, digest=UNBOUND),
@@ -113,9 +135,21 @@ MEETINGS: list[tuple[str, Record, bool, rules.Verdict, rules.Verdict]] = [
         Execute(attempt=4),
     ),
     ("lapsed", record(), True, Busy(retry_after=1), Execute(attempt=4, takeover=True)),
-    ("completed, damaged", record(status=COMPLETED, outcome=None), False, rules.Unreadable(), rules.Unreadable()),
+    (
+        "completed, damaged",
+        record(status=COMPLETED, outcome=None),
+        False,
+        rules.Unreadable(),
+        rules.Unreadable(),
+    ),
     *(
-        (f"completed, damaged: {name}", completed_with(name), False, rules.Unreadable(), rules.Unreadable())
+        (
+            f"completed, damaged: {name}",
+            completed_with(name),
+            False,
+            rules.Unreadable(),
+            rules.Unreadable(),
+        )
         for name in (
             ":sealfd",
             ";sealed",
@@ -129,7 +163,13 @@ MEETINGS: list[tuple[str, Record, bool, rules.Verdict, rules.Verdict]] = [
     ),
     ("lapsed, another request", record(digest=CHANGED), False, Mismatch(), Mismatch()),
     ("running", record(lease=HOUR), False, Busy(retry_after=3600), Busy(retry_after=3600)),
-    ("running for a microsecond more", record(lease=TICK), False, Busy(retry_after=1), Busy(retry_after=1)),
+    (
+        "running for a microsecond more",
+        record(lease=TICK),
+        False,
+        Busy(retry_after=1),
+        Busy(retry_after=1),
+    ),
     # Mismatch takes precedence over busy: waiting would not help this client.
     ("running, another request", record(lease=HOUR, digest=CHANGED), False, Mismatch(), Mismatch()),
     (
@@ -139,7 +179,13 @@ MEETINGS: list[tuple[str, Record, bool, rules.Verdict, rules.Verdict]] = [
         Busy(retry_after=3600),
         Busy(retry_after=3600),
     ),
-    ("the same, another request", record(lease=HOUR, expiry=-HOUR, digest=CHANGED), False, Mismatch(), Mismatch()),
+    (
+        "the same, another request",
+        record(lease=HOUR, expiry=-HOUR, digest=CHANGED),
+        False,
+        Mismatch(),
+        Mismatch(),
+    ),
     # Our own token: we claimed it just now, by insert or by takeover.
     ("ours", record(owner=TICKET.owner, lease=HOUR), False, Execute(attempt=3), Execute(attempt=3)),
     # A lease shorter than the trip back from the store is no reason to take ourselves over.
@@ -158,9 +204,21 @@ MEETINGS: list[tuple[str, Record, bool, rules.Verdict, rules.Verdict]] = [
         Replay(outcome=OUTCOME, attempt=3),
         Replay(outcome=OUTCOME, attempt=3),
     ),
-    ("completed, another request", record(status=COMPLETED, digest=CHANGED), False, Mismatch(), Mismatch()),
+    (
+        "completed, another request",
+        record(status=COMPLETED, digest=CHANGED),
+        False,
+        Mismatch(),
+        Mismatch(),
+    ),
     # Beyond its expiry a record counts as absent: a new life, and the old request binds nothing.
-    ("expired", record(status=COMPLETED, expiry=ZERO), True, Busy(retry_after=1), Execute(attempt=1, new_life=True)),
+    (
+        "expired",
+        record(status=COMPLETED, expiry=ZERO),
+        True,
+        Busy(retry_after=1),
+        Execute(attempt=1, new_life=True),
+    ),
     (
         "expired, another request",
         record(status=COMPLETED, expiry=ZERO, digest=CHANGED),
@@ -168,9 +226,22 @@ MEETINGS: list[tuple[str, Record, bool, rules.Verdict, rules.Verdict]] = [
         Busy(retry_after=1),
         Execute(attempt=1, new_life=True),
     ),
-    ("free, expired", record(status=FREE, expiry=ZERO), True, Busy(retry_after=1), Execute(attempt=1, new_life=True)),
-    # It was not finished, and expired before the next claim: not a takeover, since nothing of it counts any more.
-    ("lapsed, expired", record(expiry=ZERO), True, Busy(retry_after=1), Execute(attempt=1, new_life=True)),
+    (
+        "free, expired",
+        record(status=FREE, expiry=ZERO),
+        True,
+        Busy(retry_after=1),
+        Execute(attempt=1, new_life=True),
+    ),
+    # It was not finished, and expired before the next claim: not a takeover, since nothing of it
+    # counts any more.
+    (
+        "lapsed, expired",
+        record(expiry=ZERO),
+        True,
+        Busy(retry_after=1),
+        Execute(attempt=1, new_life=True),
+    ),
     # A collision of digests. The stored columns decide, whatever else the record contains.
     ("another scope", record(scope="user:2", status=FREE), False, Mismatch(), Mismatch()),
     ("another key", record(key="key-2", status=COMPLETED), False, Mismatch(), Mismatch()),
@@ -180,19 +251,28 @@ NAMED = [pytest.param(*row[1:], id=row[0]) for row in MEETINGS]
 
 
 @pytest.mark.parametrize(("met", "takeable", "by_lease", "by_atomic"), NAMED)
-def test_takeable(met: Record, takeable: bool, by_lease: rules.Verdict, by_atomic: rules.Verdict) -> None:
-    """A free, expired or lapsed record can be taken, but never for another request or another key."""
+def test_takeable(
+    met: Record, takeable: bool, by_lease: rules.Verdict, by_atomic: rules.Verdict
+) -> None:
+    """A free, expired or lapsed record can be taken, but never for another request or another
+    key.
+    """
     assert rules.takeable(met, TICKET) is takeable
 
 
 @pytest.mark.parametrize(("met", "takeable", "by_lease", "by_atomic"), NAMED)
-def test_read(met: Record, takeable: bool, by_lease: rules.Verdict, by_atomic: rules.Verdict) -> None:
-    """A `lease` store took what it could, so the rest is busy; with `atomic` the guard's lock decides later."""
+def test_read(
+    met: Record, takeable: bool, by_lease: rules.Verdict, by_atomic: rules.Verdict
+) -> None:
+    """A `lease` store took what it could, so the rest is busy; with `atomic` the guard's lock
+    decides later.
+    """
     assert rules.read(met, TICKET._replace(guarantee=LEASE)) == by_lease
     assert rules.read(met, TICKET._replace(guarantee=ATOMIC)) == by_atomic
 
 
-#: The cases that a copy of the record can answer: only time or an operator can change their verdict.
+#: The cases that a copy of the record can answer: only time or an operator can change their
+#: verdict.
 ANSWERABLE_FROM_COPY = {
     *("running", "running for a microsecond more", "running, another request"),
     *("running beyond its expiry", "the same, another request"),
@@ -202,7 +282,9 @@ ANSWERABLE_FROM_COPY = {
 
 @pytest.mark.parametrize(("name", "met"), [row[:2] for row in MEETINGS])
 def test_quotable(name: str, met: Record) -> None:
-    """Live work and remembered responses can be quoted, but never our own record, a runnable one, or another key's."""
+    """Live work and remembered responses can be quoted, but never our own record, a runnable one,
+    or another key's.
+    """
     assert rules.answerable_from_copy(met, TICKET) is (name in ANSWERABLE_FROM_COPY)
 
 
@@ -245,29 +327,43 @@ def test_only_the_stores_clock_counts() -> None:
 @pytest.mark.parametrize(
     ("known", "took", "verdict"),
     [
-        (record(status=RUNNING, lease=HOUR, owner=TICKET.owner), 1.0, Execute(attempt=3)),  # its own claim
+        # Its own claim.
+        (
+            record(status=RUNNING, lease=HOUR, owner=TICKET.owner),
+            1.0,
+            Execute(attempt=3),
+        ),
         (record(status=RUNNING, lease=HOUR), 1.0, Busy(retry_after=3600)),
         (record(status=COMPLETED, digest=CHANGED), 1.0, Mismatch()),
         # Completed a minute before it was read.
         (record(status=COMPLETED), 59.0, Replay(outcome=OUTCOME, attempt=3)),
-        (record(status=COMPLETED), 60.009, Replay(outcome=OUTCOME, attempt=3)),  # in that moment, as far as clocks tell
+        # In that moment, as far as clocks tell.
+        (
+            record(status=COMPLETED),
+            60.009,
+            Replay(outcome=OUTCOME, attempt=3),
+        ),
         (record(status=COMPLETED), 61.0, Busy(retry_after=1)),  # began before: both were under way
     ],
 )
 def test_foreseen(known: Record, took: float, verdict: rules.Verdict) -> None:
     """A request that ran without a guard is judged by the time at which it began."""
-    known = known._replace(completed_at=None if known.status is RUNNING else known.read_at - timedelta(minutes=1))
+    known = known._replace(
+        completed_at=None if known.status is RUNNING else known.read_at - timedelta(minutes=1)
+    )
     assert rules.foreseen(known, TICKET, took=took) == verdict
 
 
 @pytest.mark.parametrize(
     ("race", "tries", "spent", "pause"),
     [
-        # An owner of the key: the store has waited already, so the second claim is made at once, and is the last.
+        # An owner of the key: the store has waited already, so the second claim is made at once,
+        # and is the last.
         (Race.HELD, 1, 0.0, 0.0),
         (Race.HELD, 1, 5.0, 0.0),
         (Race.HELD, 2, 0.0, None),
-        # Anybody else: each pause is twice the one before, for about a second. After a wait of the store's own, two claims.
+        # Anybody else: each pause is twice the one before, for about a second. After a wait of the
+        # store's own, two claims.
         (Race.CONFLICT, 1, 0.0, 0.02),
         (Race.CONFLICT, 2, 0.02, 0.04),
         (Race.CONFLICT, 5, 0.3, 0.32),
@@ -276,7 +372,9 @@ def test_foreseen(known: Record, took: float, verdict: rules.Verdict) -> None:
         (Race.CONFLICT, 2, 5.0, None),
     ],
 )
-def test_a_claim_after_a_lost_race(race: Race, tries: int, spent: float, pause: float | None) -> None:
+def test_a_claim_after_a_lost_race(
+    race: Race, tries: int, spent: float, pause: float | None
+) -> None:
     """A claim that lost a race is made again after a pause, a few times."""
     assert pause_after(race, tries=tries, spent=spent, draw=0.5) == pause
     drawn = [pause_after(race, tries=tries, spent=spent, draw=draw) for draw in (0.0, 1.0)]

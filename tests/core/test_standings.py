@@ -11,7 +11,14 @@ import pytest
 from django_idempotency.core.hashing import operation_ref, record_of_ref
 from django_idempotency.core.records import CANCELLATION, UNDONE, Outcome, OutcomeKind, Status
 from django_idempotency.core.standings import OperationState, standing, state_of
-from django_idempotency.errors import InProgress, KeyMissing, OperationCancelled, Problem, RequestMismatch, TooManyKeys
+from django_idempotency.errors import (
+    InProgress,
+    KeyMissing,
+    OperationCancelled,
+    Problem,
+    RequestMismatch,
+    TooManyKeys,
+)
 
 from .test_rules import record
 
@@ -20,8 +27,16 @@ UNKNOWN = OperationState.UNKNOWN
 
 
 def test_nothing_is_said_not_to_have_been_applied() -> None:
-    """Not even by a flood or a cancellation that meets no record: an earlier request may have left none."""
-    assert {state.value for state in OperationState} == {"running", "completed", "held", "undone", "unknown"}
+    """Not even by a flood or a cancellation that meets no record: an earlier request may have left
+    none.
+    """
+    assert {state.value for state in OperationState} == {
+        "running",
+        "completed",
+        "held",
+        "undone",
+        "unknown",
+    }
     assert standing(OperationCancelled) is standing(TooManyKeys()) is UNKNOWN
 
 
@@ -31,7 +46,10 @@ def test_a_problem_about_no_record_says_nothing() -> None:
     class OfTheProject(Problem):
         status, code, title = 409, "of-the-project", "A project's own"
 
-    assert {standing(problem, record=record()) for problem in (KeyMissing(), OfTheProject(), OfTheProject)} == {None}
+    assert {
+        standing(problem, record=record())
+        for problem in (KeyMissing(), OfTheProject(), OfTheProject)
+    } == {None}
 
 
 @pytest.mark.parametrize(
@@ -47,7 +65,9 @@ def test_a_problem_about_no_record_says_nothing() -> None:
         ({"status": Status.COMPLETED, "outcome": UNDONE}, OperationState.UNDONE),
     ],
 )
-def test_a_mismatch_says_what_the_record_says(fields: dict[str, Any], state: OperationState) -> None:
+def test_a_mismatch_says_what_the_record_says(
+    fields: dict[str, Any], state: OperationState
+) -> None:
     """The other problems have a state of their own, whatever the record says."""
     assert state_of(record(**fields)) is state
     assert standing(RequestMismatch(), record=record(**fields)) is state

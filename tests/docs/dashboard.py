@@ -1,4 +1,5 @@
-"""The docs' picture of the dashboard: the demo under traffic, a real Prometheus, and each panel's own expressions.
+"""The docs' picture of the dashboard: the demo under traffic, a real Prometheus, and each panel's
+own expressions.
 
     python -m tests.docs.dashboard
 
@@ -34,7 +35,9 @@ from testproject.demo.stage import Cast, prepare
 from ..support.prometheus import scraping
 from .pages import DOCS
 
-PANELS = json.loads(files(monitoring).joinpath("dashboard.json").read_text(encoding="utf-8"))["panels"]
+PANELS = json.loads(files(monitoring).joinpath("dashboard.json").read_text(encoding="utf-8"))[
+    "panels"
+]
 #: Seconds of traffic, between two points of a line, and over which a rate is taken.
 TRAFFIC, STEP, RATE = 100, 1, "10s"
 WIDTH, HEIGHT, ACROSS = 320, 190, 3
@@ -57,7 +60,7 @@ class Line(NamedTuple):
     points: Sequence[tuple[float, float]]
 
 
-# ------------------------------------------------------------------------------------------------------------- traffic
+# ------------------------------------------------------------------------------------------ traffic
 
 
 def customer(client: Client, number: int, until: float) -> None:
@@ -103,11 +106,15 @@ def published(folder: Path) -> Iterator[str]:
         server.server_close()
 
 
-# ------------------------------------------------------------------------------------------------------------- drawing
+# ------------------------------------------------------------------------------------------ drawing
 
 
 def asked(prometheus: str, expression: str, legend: str, start: float) -> list[Line]:
-    filled = expression.replace("$__rate_interval", RATE).replace("[1d]", f"[{TRAFFIC}s]").replace("$job", ".*")
+    filled = (
+        expression.replace("$__rate_interval", RATE)
+        .replace("[1d]", f"[{TRAFFIC}s]")
+        .replace("$job", ".*")
+    )
     query = urlencode({"query": filled, "start": start, "end": start + TRAFFIC, "step": STEP})
     with urlopen(f"{prometheus}/api/v1/query_range?{query}", timeout=20) as response:
         found = json.load(response)["data"]["result"]
@@ -138,7 +145,10 @@ def drawn(panel: Mapping[str, Any], lines: Sequence[Line], number: int) -> str:
     for part in (0, 0.5, 1):
         y = bottom - part * (bottom - top)
         parts.append(f'<line class="grid" x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text x="{left - 4}" y="{y + 3:.1f}" text-anchor="end">{shown(part * highest, unit)}</text>')
+        parts.append(
+            f'<text x="{left - 4}" y="{y + 3:.1f}" '
+            f'text-anchor="end">{shown(part * highest, unit)}</text>'
+        )
     for index, line in enumerate(lines[:8]):
         colour = COLOURS[index]
         way = " ".join(
@@ -166,7 +176,9 @@ def shown(value: float, unit: str) -> str:
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory(prefix="idempotency-dashboard-", ignore_cleanup_errors=True) as made:
+    with tempfile.TemporaryDirectory(
+        prefix="idempotency-dashboard-", ignore_cleanup_errors=True
+    ) as made:
         folder = Path(made)
         cast = prepare(folder / "demo.sqlite3")
         (folder / "textfiles").mkdir()
@@ -180,14 +192,19 @@ def main() -> None:
                         [
                             line
                             for target in panel["targets"]
-                            for line in asked(prometheus, target["expr"], target["legendFormat"], start)
+                            for line in asked(
+                                prometheus, target["expr"], target["legendFormat"], start
+                            )
                         ],
                         number,
                     )
                     for number, panel in enumerate(PANELS)
                 ]
     width, height = ACROSS * WIDTH, -(-len(PANELS) // ACROSS) * HEIGHT
-    head = f'<svg class="chart" viewBox="0 0 {width} {height}" width="{width}" xmlns="http://www.w3.org/2000/svg">'
+    head = (
+        f'<svg class="chart" viewBox="0 0 {width} {height}" width="{width}" '
+        'xmlns="http://www.w3.org/2000/svg">'
+    )
     (DOCS / "pictures" / "dashboard.svg").write_text(
         "\n".join([head, f"<style>{STYLE}</style>", *panels, "</svg>", ""])
     )
@@ -197,7 +214,9 @@ def main() -> None:
 def driven(server: Server, cast: Cast, file: Path) -> float:
     """Send traffic. Return when it began (seconds since 1970)."""
     clients = [Client(host=HOST, port=server.port, token=token) for token in (cast.alice, cast.bob)]
-    server.wait_until(lambda: Client(host=HOST, port=server.port, token=cast.admin).get("/api/effects/"))
+    server.wait_until(
+        lambda: Client(host=HOST, port=server.port, token=cast.admin).get("/api/effects/")
+    )
     start, until = time.time(), time.monotonic() + TRAFFIC
     threads = [threading.Thread(target=customer, args=(clients[n % 2], n, until)) for n in range(6)]
     threads.append(threading.Thread(target=keep_counting, args=(file, until)))

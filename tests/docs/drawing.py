@@ -2,8 +2,9 @@
 
     python -m tests.docs.drawing
 
-A picture takes its colours from the page that it is embedded in (docs/hooks.py), or else from the reader's light or
-dark mode. It contains the digest of its source, so that a test finds a picture that is older than its source.
+A picture takes its colours from the page that it is embedded in (docs/hooks.py), or else from the
+reader's light or dark mode. It contains the digest of its source, so that a test finds a picture
+that is older than its source.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ def layers() -> str:
     lines = [
         "digraph layers {",
         "  rankdir=TB nodesep=0.14 ranksep=0.16 fontname=Helvetica fontsize=13 labeljust=l",
-        '  node [shape=box style=rounded fontname=Helvetica fontsize=12 margin="0.1,0.05" height=0.3 width=0.1]',
+        (
+            '  node [shape=box style=rounded fontname=Helvetica fontsize=12 margin="0.1,0.05" '
+            "height=0.3 width=0.1]"
+        ),
         "  edge [style=invis]",
     ]
     above: list[str] = []
@@ -68,19 +72,27 @@ def shown(names: tuple[str, ...]) -> list[str]:
     """Return what a layer shows: of `contrib` its folders."""
     if names != ("contrib",):
         return list(names)
-    return sorted(f"contrib.{path.parent.name}" for path in (ROOT / "contrib").glob("*/__init__.py"))
+    return sorted(
+        f"contrib.{path.parent.name}" for path in (ROOT / "contrib").glob("*/__init__.py")
+    )
 
 
 def box(name: str) -> tuple[str, str]:
     """Return a box's label and class: does the folder or module know Django?"""
     path = ROOT / name.replace(".", "/")
-    label = "__init__.py" if name == PACKAGE else f"{name.replace('.', '/')}{'/' if path.is_dir() else '.py'}"
+    label = (
+        "__init__.py"
+        if name == PACKAGE
+        else f"{name.replace('.', '/')}{'/' if path.is_dir() else '.py'}"
+    )
     return label, "plain" if "django" in OTHERS.get(name, "django").split() else "ours"
 
 
 def sources() -> dict[str, str]:
     """Return each picture's source by its name."""
-    return {"layers": layers()} | {path.stem: path.read_text(encoding="utf-8") for path in PICTURES.glob("*.dot")}
+    return {"layers": layers()} | {
+        path.stem: path.read_text(encoding="utf-8") for path in PICTURES.glob("*.dot")
+    }
 
 
 def stamp(source: str) -> str:
@@ -91,12 +103,18 @@ def stamp(source: str) -> str:
 def stale() -> dict[str, str]:
     """Return the sources that have changed since their pictures were drawn."""
     drawn = {path.stem: path.read_text(encoding="utf-8") for path in PICTURES.glob("*.svg")}
-    return {name: source for name, source in sources().items() if stamp(source) not in drawn.get(name, "")}
+    return {
+        name: source
+        for name, source in sources().items()
+        if stamp(source) not in drawn.get(name, "")
+    }
 
 
 def draw(source: str) -> str:
     """Return an SVG without Graphviz's own colours, ids and tooltips."""
-    done = subprocess.run(["dot", "-Tsvg"], input=source, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        ["dot", "-Tsvg"], input=source, capture_output=True, text=True, timeout=60, check=True
+    )
     svg = done.stdout[done.stdout.index("<svg") :]
     svg = re.sub(r"<!--.*?-->\n|<title>.*?</title>\n", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<polygon [^>]*/>\n", "", svg, count=1)  # the paper
@@ -108,7 +126,10 @@ def draw(source: str) -> str:
 def main() -> int:
     changed = stale()
     if changed and not shutil.which("dot"):
-        print(f"To draw {', '.join(changed)} again, install Graphviz: its command dot.", file=sys.stderr)
+        print(
+            f"To draw {', '.join(changed)} again, install Graphviz: its command dot.",
+            file=sys.stderr,
+        )
         return 1
     for name, source in changed.items():
         (PICTURES / f"{name}.svg").write_text(draw(source), encoding="utf-8")

@@ -21,7 +21,9 @@ _CODE = re.compile(r"(`+)(.+?)\1")
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block of code, the line of the page where it begins, and the file that its title names, if any."""
+    """A fenced block of code, the line of the page where it begins, and the file that its title
+    names, if any.
+    """
 
     language: str
     code: str
@@ -42,7 +44,9 @@ def blocks(page: Path) -> Iterator[Block]:
     for found in _FENCE.finditer(text(page)):
         code = re.sub(f"^{found[1]}", "", found[5], flags=re.MULTILINE)
         title = re.search(r'title="([^"]*)"', found[4])
-        yield Block(found[3], code, text(page)[: found.start()].count("\n") + 2, title[1] if title else "")
+        yield Block(
+            found[3], code, text(page)[: found.start()].count("\n") + 2, title[1] if title else ""
+        )
 
 
 def prose(page: Path) -> str:

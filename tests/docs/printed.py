@@ -1,7 +1,9 @@
-"""Runs the Python of each page as it is printed, in the order in which a reader types it: `python -m tests.docs.printed`.
+"""Runs the Python of each page as it is printed, in the order in which a reader types it: `python
+-m tests.docs.printed`.
 
-The blocks of a page share one namespace. Modules of a reader's own project are stubs, and so are the names of `READERS`: any
-other name must be imported or defined on the page. The program prints what is wrong as JSON, by place.
+The blocks of a page share one namespace. Modules of a reader's own project are stubs, and so are
+the names of `READERS`: any other name must be imported or defined on the page. The program prints
+what is wrong as JSON, by place.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from unittest.mock import MagicMock
 
 from .pages import DOCS, ROOT, Block, blocks, pages, text
 
-#: Modules of a reader's project, of which each name is a stub, and a package that the tests do not install.
+#: Modules of a reader's project, of which each name is a stub, and a package that the tests do not
+#: install.
 PROJECTS = frozenset({"bookings", "corsheaders", "myproject", "myshop", "payments", "shop"})
 #: Page → names that are plainly the reader's own, and that it does not import.
 READERS: dict[str, frozenset[str]] = {
@@ -42,7 +45,11 @@ READERS: dict[str, frozenset[str]] = {
     "reference/signals-and-logs.md": frozenset({"pager"}),
 }
 #: What a settings file has that Django has made.
-SETTINGS = {"BASE_DIR": ROOT, "INSTALLED_APPS": list[str](), "MIDDLEWARE": ["shop.middleware.IdempotencyMiddleware"]}
+SETTINGS = {
+    "BASE_DIR": ROOT,
+    "INSTALLED_APPS": list[str](),
+    "MIDDLEWARE": ["shop.middleware.IdempotencyMiddleware"],
+}
 #: Pages that another test carries out, with their files and commands.
 PLAYED = {"tutorial/booking.md": "tests/docs/test_booking.py"}
 #: The first line of a block → why it is compiled, and not run.
@@ -50,10 +57,12 @@ NOT_RUN = {
     "def run(": "it is quoted from http/run.py: tests/docs/test_walk.py",
     "import pytest\nimport schemathesis": "it reads the schema of an API that runs",
     "import uuid": "it sends a request to a server",
-    "import stripe\nfrom django.db import transaction\nfrom django.http import HttpResponseBadRequest": "dj-stripe needs its own app",
+    "import stripe\nfrom django.db import transaction\nfrom django.http import "
+    "HttpResponseBadRequest": "dj-stripe needs its own app",
     "import time\n\nfrom django_idempotency.testing import History": "it asks what clients have done",
 }
-#: The language of a block → how a test takes it as it is printed, or why it does not. tests/docs/test_printed.py.
+#: The language of a block → how a test takes it as it is printed, or why it does not.
+#: tests/docs/test_printed.py.
 LANGUAGES = {
     "python": "run",
     "html": "rendered by Django, with the libraries that it loads",
@@ -72,7 +81,8 @@ LANGUAGES = {
     "nginx": "no parser is at hand",
     "hcl": "no parser is at hand",
 }
-#: Before a block that is quoted from a file, which tests/docs/test_quotes.py compares, and which is imported there.
+#: Before a block that is quoted from a file, which tests/docs/test_quotes.py compares, and which is
+#: imported there.
 _QUOTED = "<!-- from: "
 #: The seconds in which a block of a page is run.
 PATIENCE = 30
@@ -82,7 +92,9 @@ class Projects(MetaPathFinder, Loader):
     """Imports any module of a reader's project."""
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
-        return ModuleSpec(name, self, is_package=True) if name.partition(".")[0] in PROJECTS else None
+        return (
+            ModuleSpec(name, self, is_package=True) if name.partition(".")[0] in PROJECTS else None
+        )
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         module = ModuleType(spec.name)
@@ -96,10 +108,16 @@ class Projects(MetaPathFinder, Loader):
 
 
 def stub(name: str) -> Any:
-    """Return what stands for a name of a reader's project: an exception for one that may be raised."""
+    """Return what stands for a name of a reader's project: an exception for one that may be
+    raised.
+    """
     if name.startswith("__"):
         raise AttributeError(name)
-    return type(name, (Exception,), {}) if name in ("Declined", "OutOfStock", "SoldOut") else MagicMock(name=name)
+    return (
+        type(name, (Exception,), {})
+        if name in ("Declined", "OutOfStock", "SoldOut")
+        else MagicMock(name=name)
+    )
 
 
 def of_graphene() -> dict[str, Any]:
@@ -172,10 +190,14 @@ def bounded() -> Iterator[None]:
 
 
 def run(page: Path) -> Iterator[tuple[int, str]]:
-    """Run the blocks of a page, one after the other. Yield the lines of those that fail, and why."""
+    """Run the blocks of a page, one after the other.
+
+    Yield the lines of those that fail, and why.
+    """
     own = READERS.get(name_of(page), frozenset())
     given = {**SETTINGS, **{name: stub(name) for name in own}}
-    module = ModuleType("testproject.payments.page")  # its models belong to an app of the testproject
+    # Its models belong to an app of the testproject.
+    module = ModuleType("testproject.payments.page")
     sys.modules[module.__name__] = module
     namespace = vars(module)
     namespace.update(given, __package__="shop")
@@ -196,7 +218,12 @@ def run(page: Path) -> Iterator[tuple[int, str]]:
             defined |= set(names_in(code, "STORE_NAME", "STORE_GLOBAL"))
             missing += [(block.line, name) for name in names]
     for line, name in sorted(missing):
-        if name not in namespace and name not in defined and not hasattr(builtins, name) and not name.startswith("__"):
+        if (
+            name not in namespace
+            and name not in defined
+            and not hasattr(builtins, name)
+            and not name.startswith("__")
+        ):
             yield line, f"{name} is neither imported nor defined on the page"
     for name in sorted(own - used):
         yield 0, f"{name} in READERS is not on the page"
@@ -218,7 +245,9 @@ def main() -> None:
     sys.meta_path.append(Projects())
     wrong = dict[str, str]()
     for page in (*pages(), ROOT / "README.md"):
-        with isolate_apps("django.contrib.auth", "django.contrib.contenttypes", "testproject.payments"):
+        with isolate_apps(
+            "django.contrib.auth", "django.contrib.contenttypes", "testproject.payments"
+        ):
             for line, why in run(page):
                 wrong[f"{page.relative_to(ROOT).as_posix()}:{line}: {why}"] = why
     connection.creation.destroy_test_db(str(connection.settings_dict["NAME"]), verbosity=0)

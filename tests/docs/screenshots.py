@@ -1,4 +1,5 @@
-"""The docs' screenshots of the admin: `make screenshots` takes them of the demo on SQLite, in a real Chromium.
+"""The docs' screenshots of the admin: `make screenshots` takes them of the demo on SQLite, in a
+real Chromium.
 
     python -m tests.docs.screenshots [demo | steps]
 
@@ -36,7 +37,11 @@ from testproject.demo.stage import Cast, prepare
 from .pages import DOCS
 from .shop import opened
 
-WIDTH, HEIGHT = 1100, 1600  # CSS pixels: below this width, Django's admin uses its layout for phones
+# CSS pixels: below this width, Django's admin uses its layout for phones.
+WIDTH, HEIGHT = (
+    1100,
+    1600,
+)
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 SUSPECTS = [
     {"model": "payments.Charge", "same": ["user", "amount", "currency"], "within": 300},
@@ -54,7 +59,9 @@ def main(part: str = "") -> None:
 def of_the_demo() -> None:
     os.environ["AUDIT"] = "1"  # for the timeline of a record
     os.environ["SUSPECTS"] = json.dumps(SUSPECTS)
-    with tempfile.TemporaryDirectory(prefix="idempotency-screenshots-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(
+        prefix="idempotency-screenshots-", ignore_cleanup_errors=True
+    ) as folder:
         cast = prepare(Path(folder) / "demo.sqlite3")
         with serving(Path(folder) / "gunicorn.log") as server, browsing() as page:
             send_requests(server, cast)
@@ -75,11 +82,15 @@ def of_the_demo() -> None:
 
 
 def of_the_steps() -> None:
-    """Let an operation be undone whose server was killed, as the tutorial does, and show its steps."""
+    """Let an operation be undone whose server was killed, as the tutorial does, and show its
+    steps.
+    """
     folder = tempfile.TemporaryDirectory(prefix="idempotency-shop-", ignore_cleanup_errors=True)
     with folder as place, opened(Path(place)) as shop, browsing() as page:
         shop.play(until="kill $(cat server.pid provider.pid)")
-        page.goto(f"http://localhost:{shop.port}/admin/django_idempotency/idempotencyrecord/?q=asha+gone")
+        page.goto(
+            f"http://localhost:{shop.port}/admin/django_idempotency/idempotencyrecord/?q=asha+gone"
+        )
         log_in(page, "asha", "pw")
         page.click("#result_list th a")
         take(page, "admin-steps", of=page.locator(".idempotency-timeline"))
@@ -100,7 +111,9 @@ def browsing() -> Iterator[Page]:
         browser = playwright.chromium.launch(executable_path=found, args=sandbox)
         try:
             page = browser.new_page(
-                viewport={"width": WIDTH, "height": HEIGHT}, device_scale_factor=1.5, color_scheme="light"
+                viewport={"width": WIDTH, "height": HEIGHT},
+                device_scale_factor=1.5,
+                color_scheme="light",
             )
             page.add_init_script("localStorage.setItem('django.admin.navSidebarIsOpen', 'false')")
             yield page
@@ -109,9 +122,12 @@ def browsing() -> Iterator[Page]:
 
 
 def send_requests(server: Server, cast: Cast) -> None:
-    """Leave a record of each kind: completed and replayed, refused, failed, and that of a killed worker."""
+    """Leave a record of each kind: completed and replayed, refused, failed, and that of a killed
+    worker.
+    """
     admin, alice, bob = (
-        Client(host=HOST, port=server.port, token=token) for token in (cast.admin, cast.alice, cast.bob)
+        Client(host=HOST, port=server.port, token=token)
+        for token in (cast.admin, cast.alice, cast.bob)
     )
     server.wait_until(lambda: admin.get("/api/effects/"))
     alice.charge(9900, key="order-2041", card="tok_kill_once")
@@ -142,25 +158,46 @@ def live_a_week() -> None:
         if chance.random() > 0.35 + 0.65 * math.sin(math.pi * (created.hour / 24)) ** 2:
             continue
         status = chance.choices((201, 303, 402, 503), (90, 4, 5, 1))[0]
+        # Fmt: skip.
         rows.append(
             IdempotencyRecord(
-                id=record_id("user:auth.user:2", f"past-{number}"), scope="user:auth.user:2", key=f"past-{number}",
-                method="POST", path="/api/charges/", guarantee="atomic", digest=b"1" * 32, status=2, owner=uuid4(),
-                operation=uuid4(), attempt=1, lease_until=created, created_at=created, completed_at=created,
-                expires_at=created + timedelta(days=8), purge_at=created + timedelta(days=8), secret_id="",
-                request_id="", response_status=status, response_headers="[]", response_body=b"{}",
+                id=record_id("user:auth.user:2", f"past-{number}"),
+                scope="user:auth.user:2",
+                key=f"past-{number}",
+                method="POST",
+                path="/api/charges/",
+                guarantee="atomic",
+                digest=b"1" * 32,
+                status=2,
+                owner=uuid4(),
+                operation=uuid4(),
+                attempt=1,
+                lease_until=created,
+                created_at=created,
+                completed_at=created,
+                expires_at=created + timedelta(days=8),
+                purge_at=created + timedelta(days=8),
+                secret_id="",
+                request_id="",
+                response_status=status,
+                response_headers="[]",
+                response_body=b"{}",
             )
-        )  # fmt: skip
+        )
     IdempotencyRecord.objects.bulk_create(rows)
 
 
 def take(page: Page, name: str, height: float = HEIGHT, *, of: Locator | None = None) -> None:
-    """Write what the window shows, without the empty part at the bottom, in few colours; or only some elements of it."""
+    """Write what the window shows, without the empty part at the bottom, in few colours; or only
+    some elements of it.
+    """
     page.wait_for_load_state("networkidle")
     boxes = [box for each in (of or page.locator("#content")).all() if (box := each.bounding_box())]
     upper = 0 if of is None else min(box["y"] for box in boxes)
     lower = min(height if of is None else HEIGHT, max(box["y"] + box["height"] for box in boxes))
-    shot = page.screenshot(clip={"x": 0, "y": upper, "width": WIDTH, "height": lower - upper}, full_page=True)
+    shot = page.screenshot(
+        clip={"x": 0, "y": upper, "width": WIDTH, "height": lower - upper}, full_page=True
+    )
     path = DOCS / "pictures" / f"{name}.png"
     Image.open(BytesIO(shot)).convert("RGB").quantize(128).save(path, optimize=True)
     print(f"Taken: docs/pictures/{path.name}, {path.stat().st_size // 1024} KiB")

@@ -1,4 +1,6 @@
-"""The shop of the tutorials: its files are written as the pages say, and its commands are run in a real shell."""
+"""The shop of the tutorials: its files are written as the pages say, and its commands are run in a
+real shell.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,10 @@ class Command:
 
 
 def commands(block: Block) -> Iterator[Command]:
-    """Yield the commands of a console: each begins with a prompt, and its output follows. A \\ continues a line."""
+    """Yield the commands of a console: each begins with a prompt, and its output follows.
+
+    A \\ continues a line.
+    """
     for part in re.split(r"^\$ ", block.code, flags=re.MULTILINE)[1:]:
         typed, _, shown = part.partition("\n")
         while typed.endswith("\\"):
@@ -47,7 +52,9 @@ def commands(block: Block) -> Iterator[Command]:
 
 
 class Shop:
-    """A project in a folder, and the shell in which its reader types. The servers listen on free ports."""
+    """A project in a folder, and the shell in which its reader types. The servers listen on free
+    ports.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -71,11 +78,18 @@ class Shop:
         for name, code in _GIVEN.findall(text(FIRST)):
             self._write(name, code, adds=name == "shop/settings.py")
         self._write("shop/settings.py", 'INSTALLED_APPS += ["django_idempotency"]\n', adds=True)
-        self._run("python manage.py makemigrations payments && python manage.py migrate --verbosity 0")
-        self._run("python manage.py createsuperuser --username asha --email asha@example.com --noinput")
+        self._run(
+            "python manage.py makemigrations payments && python manage.py migrate --verbosity 0"
+        )
+        self._run(
+            "python manage.py createsuperuser --username asha --email asha@example.com --noinput"
+        )
 
     def play(self, *, until: str) -> None:
-        """Do what the page of the booking says, up to a command. Raises `AssertionError` where it differs."""
+        """Do what the page of the booking says, up to a command.
+
+        Raises `AssertionError` where it differs.
+        """
         for block in blocks(BOOKING):
             if block.language == "python":
                 self._edit(block.code)
@@ -96,10 +110,12 @@ class Shop:
         for client in self._clients:
             client.wait(PATIENCE)
 
-    # ----------------------------------------------------------------------------------------------------------- files
+    # ---------------------------------------------------------------------------------------- files
 
     def _edit(self, code: str) -> None:
-        """Write a file that the first line of a block names; or append to it, or replace one step."""
+        """Write a file that the first line of a block names; or append to it, or replace one
+        step.
+        """
         first, _, rest = code.partition("\n")
         name, _, place = first.removeprefix("# ").partition(", ")
         if not place or place == "at the end":
@@ -108,7 +124,9 @@ class Shop:
         step = re.search(r'"\w+"', place)
         assert step, f"{first!r} names neither a file nor a step"
         old = (self.folder / name).read_text(encoding="utf-8")
-        new = re.sub(rf"^( +)\w+ = run\.step\({step[0]}.*\n", rf"\g<1>{rest}", old, flags=re.MULTILINE)
+        new = re.sub(
+            rf"^( +)\w+ = run\.step\({step[0]}.*\n", rf"\g<1>{rest}", old, flags=re.MULTILINE
+        )
         assert new != old, f"{name} has no step {step[0]}"
         (self.folder / name).write_text(new, encoding="utf-8")
 
@@ -119,12 +137,17 @@ class Shop:
     def _moved(self, code: str) -> str:
         """Put free ports in the place of those of the page."""
         code = code.replace("runserver --noreload", f"runserver --noreload {self.port}")
-        return code.replace("localhost:8000", f"localhost:{self.port}").replace("9000", str(self._provider))
+        return code.replace("localhost:8000", f"localhost:{self.port}").replace(
+            "9000", str(self._provider)
+        )
 
-    # -------------------------------------------------------------------------------------------------------- commands
+    # ------------------------------------------------------------------------------------- commands
 
     def _define(self, code: str) -> None:
-        """Run lines of the shell, and keep what later commands know. What the page installs is installed."""
+        """Run lines of the shell, and keep what later commands know.
+
+        What the page installs is installed.
+        """
         for line in code.splitlines(keepends=True):
             if line.startswith("python "):
                 self._run(line)
@@ -153,11 +176,16 @@ class Shop:
             part if number % 2 else re.escape(part)
             for number, part in enumerate(re.split(f"({_VARIES.pattern})", command.shown))
         )
-        pattern = _VARIES.sub(lambda found: "op_[a-z2-7]+" if found[0].startswith("op_") else "[0-9a-f]+", pattern)
+        pattern = _VARIES.sub(
+            lambda found: "op_[a-z2-7]+" if found[0].startswith("op_") else "[0-9a-f]+", pattern
+        )
         until = time.monotonic() + PATIENCE
         while not re.fullmatch(pattern, done := self._run(command.typed)):
             waits = command.typed.startswith("curl ") and time.monotonic() < until
-            assert waits, f"booking.md:{command.line}: {command.typed}\n\n{done}\n\nand not\n\n{command.shown}"
+            assert waits, (
+                f"booking.md:{command.line}: {command.typed}\n\n{done}\n\nand "
+                f"not\n\n{command.shown}"
+            )
             time.sleep(0.1)
 
     def _run(self, typed: str) -> str:
@@ -182,14 +210,24 @@ class Shop:
         self._clients.append(client)
 
     def _wait(self, seconds: int) -> None:
-        """Let time pass: set back when `idempotency_complete` looks, when calls were sent, and when leases of the dead end."""
+        """Let time pass: set back when `idempotency_complete` looks, when calls were sent, and when
+        leases of the dead end.
+        """
         database = sqlite3.connect(self.folder / "db.sqlite3", timeout=PATIENCE)
         with database:
             back = f"-{seconds} seconds"
             for instant in ("created_at", "due_at"):
-                database.execute(f"UPDATE django_idempotency_step SET {instant} = datetime({instant}, ?)", [back])
-            database.execute("UPDATE django_idempotency_outgoing_call SET last_sent = datetime(last_sent, ?)", [back])
-            database.execute("UPDATE django_idempotency_record SET lease_until = datetime(lease_until, ?)", [back])
+                database.execute(
+                    f"UPDATE django_idempotency_step SET {instant} = datetime({instant}, ?)", [back]
+                )
+            database.execute(
+                "UPDATE django_idempotency_outgoing_call SET last_sent = datetime(last_sent, ?)",
+                [back],
+            )
+            database.execute(
+                "UPDATE django_idempotency_record SET lease_until = datetime(lease_until, ?)",
+                [back],
+            )
         database.close()
 
 

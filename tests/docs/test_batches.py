@@ -26,16 +26,20 @@ def test_every_option() -> None:
     """The page has every option with its default; the async entry point has one more."""
     rows = {code(option): default for option, default, _ in checked(PAGE, "batch options")}
     assert rows.keys() == options(process_batch).keys()
-    assert {name: repr(default) for name, default in options(process_batch).items() if name != "item_id"} == {
-        name: code(default) for name, default in rows.items() if name != "item_id"
-    }
+    assert {
+        name: repr(default) for name, default in options(process_batch).items() if name != "item_id"
+    } == {name: code(default) for name, default in rows.items() if name != "item_id"}
     assert options(aprocess_batch) == {"concurrency": 10, **options(process_batch)}
     assert "concurrency=10" in text(PAGE)
 
 
 def test_the_ids_that_are_known() -> None:
     """The ids are listed in the order in which they are looked for."""
-    (said,) = (meaning for option, _, meaning in checked(PAGE, "batch options") if code(option) == "item_id")
+    (said,) = (
+        meaning
+        for option, _, meaning in checked(PAGE, "batch options")
+        if code(option) == "item_id"
+    )
     assert [found for _, found in _CODE.findall(said)] == ITEM_ID.split(" || ")
 
 

@@ -1,4 +1,6 @@
-"""The tutorial of the booking is carried out: its files, its commands, its servers and each `kill -9`."""
+"""The tutorial of the booking is carried out: its files, its commands, its servers and each `kill
+-9`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def test_the_page(tmp_path: Path) -> None:
     with opened(tmp_path) as shop:
         shop.play(until="kill $(cat server.pid provider.pid)")
         database = sqlite3.connect(tmp_path / "db.sqlite3")
-        assert [seat for (seat,) in database.execute("SELECT seat FROM bookings_booking ORDER BY seat")] == [
+        assert [
+            seat for (seat,) in database.execute("SELECT seat FROM bookings_booking ORDER BY seat")
+        ] == [
             "A1",
             "A2",
             "A4",

@@ -21,7 +21,11 @@ from django_idempotency.rest_framework import IdempotentViewMixin
 from .pages import DOCS, blocks
 
 NAMES: dict[str, Any] = {}
-(EXAMPLE,) = [block for block in blocks(DOCS / "how-to/floods-and-duplicates.md") if "KeyedThrottle" in block.code]
+(EXAMPLE,) = [
+    block
+    for block in blocks(DOCS / "how-to/floods-and-duplicates.md")
+    if "KeyedThrottle" in block.code
+]
 exec(EXAMPLE.code, NAMES)
 
 
@@ -46,17 +50,25 @@ def keyed(number: int) -> dict[str, str]:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.urls(__name__)
 def test_one_client_with_many_keys(user: User, other_user: User) -> None:
-    """The client makes as many records as the rate allows, and gets its replays; without a key nothing is counted."""
+    """The client makes as many records as the rate allows, and gets its replays; without a key
+    nothing is counted.
+    """
     cache.clear()
     client, other = APIClient(), APIClient()
     client.force_authenticate(user)
     other.force_authenticate(other_user)
     first = client.post("/view/", headers=keyed(0))
-    assert [client.post("/view/", headers=keyed(number)).status_code for number in range(1, 5)] == [201] * 2 + [429] * 2
+    assert [client.post("/view/", headers=keyed(number)).status_code for number in range(1, 5)] == [
+        201
+    ] * 2 + [429] * 2
     assert IdempotencyRecord.objects.count() == 3
     for _ in range(5):
         replay = client.post("/view/", headers=keyed(0))
-        assert (replay.status_code, replay.content, replay["Idempotent-Replayed"]) == (201, first.content, "true")
+        assert (replay.status_code, replay.content, replay["Idempotent-Replayed"]) == (
+            201,
+            first.content,
+            "true",
+        )
     refused = client.post("/view/", headers=keyed(5))
     assert (refused.status_code, refused["Idempotency-Status"]) == (429, "refused")
     assert int(refused["Retry-After"]) > 0

@@ -1,4 +1,6 @@
-"""The page on keys names the clients that the profiles are tested with, in the versions that are pinned."""
+"""The page on keys names the clients that the profiles are tested with, in the versions that are
+pinned.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,11 @@ from .pages import checked
 def version_of(client: Client) -> str:
     if client.index == "npm":
         return str(json.loads(PACKAGE.read_text(encoding="utf-8"))["dependencies"][client.package])
-    pins = dict(line.split("==") for line in REQUIREMENTS.read_text(encoding="utf-8").splitlines() if "==" in line)
+    pins = dict(
+        line.split("==")
+        for line in REQUIREMENTS.read_text(encoding="utf-8").splitlines()
+        if "==" in line
+    )
     return {name.lower(): version for name, version in pins.items()}[client.package]
 
 

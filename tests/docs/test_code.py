@@ -93,7 +93,9 @@ def test_their_fields_exist() -> None:
         return [
             f"{node.func.id}({keyword.arg}=...)"
             for node in ast.walk(tree(block))
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in KEYWORDS
+            if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in KEYWORDS
             for keyword in node.keywords
             if keyword.arg not in KEYWORDS[node.func.id]
         ]
@@ -134,7 +136,9 @@ def test_settings_keep_what_a_project_has() -> None:
 
 def test_drawings_fit() -> None:
     """Drawings fit into the column of a page, without a scroll bar."""
-    assert {place for place, block in DRAWINGS.items() if max(map(len, block.code.splitlines())) > 80} == set()
+    assert {
+        place for place, block in DRAWINGS.items() if max(map(len, block.code.splitlines())) > 80
+    } == set()
 
 
 #: The columns that fit into a page on a screen of 1280 pixels, and into a tab or an item of a list.
@@ -165,4 +169,6 @@ def test_there_are_examples() -> None:
 
 def test_fences_are_closed() -> None:
     """Every fence is closed: an open one would swallow the rest of the page."""
-    assert [page.name for page in pages() if page.read_text(encoding="utf-8").count("\n```") % 2] == []
+    assert [
+        page.name for page in pages() if page.read_text(encoding="utf-8").count("\n```") % 2
+    ] == []

@@ -31,8 +31,10 @@ def pay(request: HttpRequest) -> JsonResponse:
 @pytest.fixture
 def once() -> Iterator[Any]:
     """Return the rival's decorator, with its table."""
-    (code,) = [each.code for each in blocks(DOCS / "explanation/compared.md") if "def once" in each.code]
-    assert len([line for line in code.splitlines() if line.strip()]) == 26
+    (code,) = [
+        each.code for each in blocks(DOCS / "explanation/compared.md") if "def once" in each.code
+    ]
+    assert len([line for line in code.splitlines() if line.strip()]) == 28
     names: dict[str, Any] = {"__name__": "testproject.payments.rival"}
     with isolate_apps("testproject.payments"):
         exec(code, names)
@@ -44,10 +46,14 @@ def once() -> Iterator[Any]:
 
 
 def sender(view: Any, user: User) -> Any:
-    """Return a function that sends a body under one key, and returns the status and the body of the response."""
+    """Return a function that sends a body under one key, and returns the status and the body of the
+    response.
+    """
 
     def send(**body: Any) -> tuple[int, Any]:
-        request = RequestFactory().post("/pay/", body, "application/json", headers={"Idempotency-Key": "k"})
+        request = RequestFactory().post(
+            "/pay/", body, "application/json", headers={"Idempotency-Key": "k"}
+        )
         request.user = user
         response = view(request)
         return response.status_code, json.loads(response.content)
@@ -57,7 +63,9 @@ def sender(view: Any, user: User) -> Any:
 
 @pytest.mark.django_db(transaction=True)
 def test_twenty_six_lines(user: User, once: Any) -> None:
-    """A retry gets the response, another body a 422, and a failure leaves nothing, not even the key."""
+    """A retry gets the response, another body a 422, and a failure leaves nothing, not even the
+    key.
+    """
     send = sender(once(pay), user)
     with pytest.raises(ZeroDivisionError):
         send(fail=True)
@@ -69,7 +77,9 @@ def test_twenty_six_lines(user: User, once: Any) -> None:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("how", BROKEN[connection.vendor])
 def test_the_rival_is_nowhere_safer(user: User, once: Any, how: str) -> None:
-    """Where the rival fails for an error that the view has caught, so do we: no success without its writes."""
+    """Where the rival fails for an error that the view has caught, so do we: no success without its
+    writes.
+    """
 
     def pay(request: HttpRequest) -> JsonResponse:
         row = Effect.objects.create(label="paid", idempotency_key="", attempt=0)

@@ -1,4 +1,6 @@
-"""The page on DynamoDB describes the table that our command makes, in CloudFormation and in Terraform."""
+"""The page on DynamoDB describes the table that our command makes, in CloudFormation and in
+Terraform.
+"""
 
 from __future__ import annotations
 
@@ -71,24 +73,38 @@ def found(pattern: str, code: str) -> list[Any]:
 
 def test_cloudformation(asked: dict[str, dict[str, Any]]) -> None:
     """Table, billing, key and deletion match, name by name."""
-    code, made, deletion = only("yaml"), asked["create_table"], asked["update_time_to_live"]["TimeToLiveSpecification"]
+    code, made, deletion = (
+        only("yaml"),
+        asked["create_table"],
+        asked["update_time_to_live"]["TimeToLiveSpecification"],
+    )
     keys, *_ = made["KeySchema"]
     (attribute,) = made["AttributeDefinitions"]
     assert found(r"TableName: (\S+)$", code) == [made["TableName"]]
     assert found(r"BillingMode: (\S+)$", code) == [made["BillingMode"]]
-    assert found(r"- AttributeName: (\S+)\n +AttributeType: (\S+)$", code) == [tuple(attribute.values())]
+    assert found(r"- AttributeName: (\S+)\n +AttributeType: (\S+)$", code) == [
+        tuple(attribute.values())
+    ]
     assert found(r"- AttributeName: (\S+)\n +KeyType: (\S+)$", code) == [tuple(keys.values())]
-    assert found(r"^ +AttributeName: (\S+)\n +Enabled: (\S+)$", code) == [(deletion["AttributeName"], "true")]
+    assert found(r"^ +AttributeName: (\S+)\n +Enabled: (\S+)$", code) == [
+        (deletion["AttributeName"], "true")
+    ]
 
 
 def test_terraform(asked: dict[str, dict[str, Any]]) -> None:
     """Terraform describes the same table."""
-    code, made, deletion = only("hcl"), asked["create_table"], asked["update_time_to_live"]["TimeToLiveSpecification"]
+    code, made, deletion = (
+        only("hcl"),
+        asked["create_table"],
+        asked["update_time_to_live"]["TimeToLiveSpecification"],
+    )
     (attribute,) = made["AttributeDefinitions"]
     assert found(r'^  name += "(.+)"$', code) == [made["TableName"]]
     assert found(r'billing_mode += "(.+)"$', code) == [made["BillingMode"]]
     assert found(r'hash_key += "(.+)"$', code) == [made["KeySchema"][0]["AttributeName"]]
-    assert found(r'attribute \{\n +name += "(.+)"\n +type += "(.+)"$', code) == [tuple(attribute.values())]
+    assert found(r'attribute \{\n +name += "(.+)"\n +type += "(.+)"$', code) == [
+        tuple(attribute.values())
+    ]
     assert found(r'ttl \{\n +attribute_name += "(.+)"\n +enabled += (\S+)$', code) == [
         (deletion["AttributeName"], "true")
     ]
@@ -110,10 +126,15 @@ def test_the_rights_of_the_command(asked: dict[str, dict[str, Any]]) -> None:
 
 
 def test_the_rights_of_the_check(asked: dict[str, dict[str, Any]]) -> None:
-    """The check reads what the command reads, and makes nothing. The page of the checks says the same."""
+    """The check reads what the command reads, and makes nothing.
+
+    The page of the checks says the same.
+    """
     looks = rights(operation for operation in asked if operation.startswith("describe_"))
     assert needed("[`check --deploy`](../reference/checks.md#with-deploy)") == looks
-    (line,) = re.findall("^For DynamoDB the host needs (.+)$", text("reference/checks.md"), re.MULTILINE)
+    (line,) = re.findall(
+        "^For DynamoDB the host needs (.+)$", text("reference/checks.md"), re.MULTILINE
+    )
     assert set(re.findall(r"`(dynamodb:\w+)`", line)) == looks
 
 

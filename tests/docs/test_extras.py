@@ -22,7 +22,9 @@ def test_the_table_of_extras() -> None:
     assert len(rows) >= 8
     for extra, installs, _ in rows:
         packages = EXTRAS[extra.strip("`")]
-        assert installs.partition(" (")[0] == " and ".join(CALLED.get(each, each) for each in packages)
+        assert installs.partition(" (")[0] == " and ".join(
+            CALLED.get(each, each) for each in packages
+        )
 
 
 def test_each_extra_that_a_page_names() -> None:

@@ -11,7 +11,8 @@ import pytest
 from .pages import blocks, text
 from .shop import FIRST, Command, Shop, commands, listening
 
-#: What differs from one run to the next: tokens, references, seconds, and how many of twenty found what.
+#: What differs from one run to the next: tokens, references, seconds, and how many of twenty found
+#: what.
 _VARIES = re.compile(r"[0-9a-f]{40}|op_[a-z2-7]+|\d+\.\d+s|^ +\d+ \d{3} [\w-]+$", re.MULTILINE)
 #: The last file that is written before the first command.
 _LAST = "shop/urls.py"
@@ -62,7 +63,9 @@ class Reader:
         elif "time.sleep" in code:
             views = shop.folder / "payments" / "views.py"
             self.quick = views.read_text(encoding="utf-8")
-            views.write_text("import time\n" + _SLEEP.sub(lambda _: code, self.quick), encoding="utf-8")
+            views.write_text(
+                "import time\n" + _SLEEP.sub(lambda _: code, self.quick), encoding="utf-8"
+            )
         else:
             shop._write("payments/tests.py", code)
 
@@ -82,12 +85,16 @@ class Reader:
             self.serve()
         else:
             self.shop._define(
-                code.replace("TOKEN=", "TOKEN=$(python manage.py drf_create_token asha | cut -d ' ' -f 3) #")
+                code.replace(
+                    "TOKEN=", "TOKEN=$(python manage.py drf_create_token asha | cut -d ' ' -f 3) #"
+                )
             )
 
     def serve(self) -> None:
         self.kill()
-        self.shop._run("python manage.py runserver --noreload > server.log 2>&1 & echo $! > server.pid")
+        self.shop._run(
+            "python manage.py runserver --noreload > server.log 2>&1 & echo $! > server.pid"
+        )
         listening(self.shop.port)
 
     def kill(self) -> None:
@@ -106,15 +113,25 @@ class Reader:
         else:
             done = self.shop._run(f"{{ {command.typed}\n}} 2>&1")
             assert shape(command.shown) in shape(done) or shape(done) == shape(command.shown), (
-                f"first-charge.md:{command.line}: {command.typed}\n\n{done}\n\nand not\n\n{command.shown}"
+                f"first-charge.md:{command.line}: {command.typed}\n\n{done}\n\nand "
+                f"not\n\n{command.shown}"
             )
 
 
 def shape(output: str) -> str:
-    """Return an output without what differs from run to run. A migration of Django's may be one more."""
-    kept = [line for line in output.splitlines() if "Applying " not in line and line.strip() != "..."]
+    """Return an output without what differs from run to run.
+
+    A migration of Django's may be one more.
+    """
+    kept = [
+        line for line in output.splitlines() if "Applying " not in line and line.strip() != "..."
+    ]
     said = _VARIES.sub("…", "\n".join(kept))
-    return re.sub(r"(…\n?)+", "…\n", said).replace("Unprocessable Content", "Unprocessable Entity").strip()
+    return (
+        re.sub(r"(…\n?)+", "…\n", said)
+        .replace("Unprocessable Content", "Unprocessable Entity")
+        .strip()
+    )
 
 
 @pytest.mark.slow
@@ -126,6 +143,8 @@ def test_the_page(tmp_path: Path) -> None:
     try:
         reader.begin()
         reader.follow()
-        assert "Taken over: an earlier owner did not finish." in (tmp_path / "server.log").read_text(encoding="utf-8")
+        assert "Taken over: an earlier owner did not finish." in (
+            tmp_path / "server.log"
+        ).read_text(encoding="utf-8")
     finally:
         shop.stop()

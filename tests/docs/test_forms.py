@@ -1,4 +1,6 @@
-"""The page of forms is followed: its settings, views, URLconf and templates, as they are printed."""
+"""The page of forms is followed: its settings, views, URLconf and templates, as they are
+printed.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def client(settings: Settings, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -
     project = {"INSTALLED_APPS": ["django.contrib.auth"]}
     exec(printed("settings.py"), project)
     assert set(project["INSTALLED_APPS"]) <= set(settings.INSTALLED_APPS)
-    package, own, views, urls = (ModuleType(name) for name in ("form", "form.forms", "form.views", "form.urls"))
+    package, own, views, urls = (
+        ModuleType(name) for name in ("form", "form.forms", "form.views", "form.urls")
+    )
     package.__path__ = []
     own.OrderForm = OrderForm  # type: ignore[attr-defined]
     for module in (package, own, views, urls):
@@ -71,7 +75,9 @@ def client(settings: Settings, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_double_click_is_one_order(client: Client) -> None:
-    """The form has a key; sent twice it is one order and one page of thanks, and an invalid one is corrected."""
+    """The form has a key; sent twice it is one order and one page of thanks, and an invalid one is
+    corrected.
+    """
     page = client.get("/order/").content.decode()
     fields = dict(re.findall(r'name="(\w+)" value="([^"]+)"', page))
     fields.pop("csrfmiddlewaretoken")

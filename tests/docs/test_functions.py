@@ -23,23 +23,33 @@ def members(cls: type) -> set[str]:
 
 
 def test_every_field() -> None:
-    """Fields of its own are in the order of the code, with their defaults; those of a policy are named before."""
+    """Fields of its own are in the order of the code, with their defaults; those of a policy are
+    named before.
+    """
     own, policys = {}, set()
     for parameter in list(inspect.signature(idempotent_function).parameters.values())[1:]:
         if parameter.default is MISSING:
             policys.add(parameter.name)
         else:
             own[parameter.name] = str(parameter.default)
-    shown = {code(field): code(default).strip('"') for field, default, _ in table(PAGE, "## Fields")}
+    shown = {
+        code(field): code(default).strip('"') for field, default, _ in table(PAGE, "## Fields")
+    }
     assert list(shown.items()) == list(own.items())
     said = text(PAGE).partition("## Fields")[2].partition("| field |")[0]
     assert set(re.findall(r"`(\w+)`", said)) - {"Policy", "ttl"} == policys
 
 
 def test_every_member() -> None:
-    """The page has every member of the function and of its handle; those of a run are those of a request."""
+    """The page has every member of the function and of its handle; those of a run are those of a
+    request.
+    """
     for heading, cls in (("## On the function", Guarded), ("## The handle", Handle)):
         shown = {code(row[0]).partition("(")[0] for row in table(PAGE, heading)}
         assert shown == members(cls)
-    of_a_request = {code(row[0]).partition("(")[0] for row in table("reference/settings.md", "## request.idempotency")}
-    assert of_a_request - {"keep", "drop"} == members(extended(CurrentOperation)) - {"holds"}  # for our own use
+    of_a_request = {
+        code(row[0]).partition("(")[0]
+        for row in table("reference/settings.md", "## request.idempotency")
+    }
+    # For our own use.
+    assert of_a_request - {"keep", "drop"} == members(extended(CurrentOperation)) - {"holds"}

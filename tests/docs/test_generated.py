@@ -32,7 +32,11 @@ DJANGOS = [
     "force-color",
     "skip-checks",
 ]
-OURS = {name: str(app) for name, app in get_commands().items() if str(app).startswith("django_idempotency")}
+OURS = {
+    name: str(app)
+    for name, app in get_commands().items()
+    if str(app).startswith("django_idempotency")
+}
 
 
 @pytest.fixture
@@ -47,15 +51,17 @@ def generated(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_every_check(generated: Any) -> None:
     """The page has each check once, with its message and hint."""
     page = generated.filled(text("reference/checks.md"))
-    assert sorted(re.findall(r"^\| `([EWI]\d+)` \| `.+` \| `.+` \|$", page, re.MULTILINE)) == sorted(
-        kind.__name__ for kind in KINDS
-    )
+    assert sorted(
+        re.findall(r"^\| `([EWI]\d+)` \| `.+` \| `.+` \|$", page, re.MULTILINE)
+    ) == sorted(kind.__name__ for kind in KINDS)
 
 
 def test_each_code_on_a_page_is_a_check() -> None:
     """No page names a check that is gone."""
     known = {kind.__name__ for kind in KINDS}
-    named = {(page.name, code) for page in pages() for code in re.findall(r"`([EWI]\d{3})`", text(page))}
+    named = {
+        (page.name, code) for page in pages() for code in re.findall(r"`([EWI]\d{3})`", text(page))
+    }
     assert {(page, code) for page, code in named if code not in known} == set()
 
 
@@ -65,7 +71,9 @@ def test_every_option(generated: Any, name: str) -> None:
     page = generated.filled(text("reference/checks.md"))
     section = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
     helps = load_command_class(OURS[name], name).create_parser("manage.py", name).format_help()
-    options = {found for found in re.findall(r"^ +--([\w-]+)", helps, re.MULTILINE) if found not in DJANGOS}
+    options = {
+        found for found in re.findall(r"^ +--([\w-]+)", helps, re.MULTILINE) if found not in DJANGOS
+    }
     assert set(re.findall(r"^\| `--([\w-]+)` \|", section, re.MULTILINE)) == options
 
 
@@ -78,7 +86,9 @@ def test_every_error(generated: Any) -> None:
 
 
 def test_every_refusal(generated: Any) -> None:
-    """Each status of a refusal is in one row, with how it ends for work that wrote and for work that did not."""
+    """Each status of a refusal is in one row, with how it ends for work that wrote and for work
+    that did not.
+    """
     rows = [row.strip("| ").split(" | ") for row in generated.TABLES["refusals"]().splitlines()[2:]]
     found = [int(status.strip("`")) for row in rows for status in row[0].split(", ")]
     assert sorted(found) == [each.value for each in HTTPStatus if 400 <= each < 500]
@@ -90,13 +100,17 @@ def test_every_refusal(generated: Any) -> None:
 def test_every_profile(generated: Any) -> None:
     """Each table has every profile, and the last one every field."""
     for table in ("names", "statuses", "memory"):
-        assert re.findall(r"^\| `([\w]+)` \|", generated.TABLES[table](), re.MULTILINE) == list(PROFILES)
+        assert re.findall(r"^\| `([\w]+)` \|", generated.TABLES[table](), re.MULTILINE) == list(
+            PROFILES
+        )
     assert generated.TABLES["attributes"]().count("\n") == 1 + len(fields(Profile))
 
 
 def test_every_table_has_its_place(generated: Any) -> None:
     """Nothing is made that no page shows, and no page asks for what is not made."""
-    shown = [mark for page in pages() for mark in re.findall(r"<!-- generated: ([\w-]+) -->", text(page))]
+    shown = [
+        mark for page in pages() for mark in re.findall(r"<!-- generated: ([\w-]+) -->", text(page))
+    ]
     assert sorted(shown) == sorted(generated.TABLES)
 
 

@@ -9,7 +9,9 @@ from pathlib import Path
 from .pages import DOCS, ROOT, anchors, links, pages
 
 SOURCES = [*pages(), ROOT / "README.md"]
-NAVIGATION = re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+NAVIGATION = re.findall(
+    r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE
+)
 
 
 def name(page: Path) -> str:
@@ -19,7 +21,10 @@ def name(page: Path) -> str:
 def test_relative_links() -> None:
     """The file exists, and so does the heading."""
     assert [
-        f"{name(page)}: {link}" for page in SOURCES for link in links(page) if not leads_somewhere(page, link)
+        f"{name(page)}: {link}"
+        for page in SOURCES
+        for link in links(page)
+        if not leads_somewhere(page, link)
     ] == []
 
 
@@ -32,8 +37,13 @@ def leads_somewhere(page: Path, link: str) -> bool:
 
 
 def test_headings_are_distinct() -> None:
-    """Headings are distinct: two of one name would get anchors that change when a third is added."""
-    twice = {name(page): [anchor for anchor, count in Counter(anchors(page)).items() if count > 1] for page in SOURCES}
+    """Headings are distinct: two of one name would get anchors that change when a third is
+    added.
+    """
+    twice = {
+        name(page): [anchor for anchor, count in Counter(anchors(page)).items() if count > 1]
+        for page in SOURCES
+    }
     assert {page: found for page, found in twice.items() if found} == {}
 
 

@@ -12,7 +12,13 @@ from django_idempotency import idempotent_function
 from .pages import checked, code
 
 KEYS = {row[0]: code(row[1]) for row in checked("how-to/tasks-and-messages.md", "message keys")}
-CLOUD_EVENT = {"specversion": "1.0", "id": "m-1", "source": "/shop", "type": "order.paid", "data": {"order": 7}}
+CLOUD_EVENT = {
+    "specversion": "1.0",
+    "id": "m-1",
+    "source": "/shop",
+    "type": "order.paid",
+    "data": {"order": 7},
+}
 #: What another delivery of the same message changes; AWS's own ids are those of its documentation.
 BRIDGED = {
     "version": "0",
@@ -25,9 +31,16 @@ SQS = {
     "messageId": "059f36b4",
     "receiptHandle": "AQEB",
     "body": "{}",
-    "attributes": {"ApproximateReceiveCount": "1", "MessageDeduplicationId": "m-1", "MessageGroupId": "order-7"},
+    "attributes": {
+        "ApproximateReceiveCount": "1",
+        "MessageDeduplicationId": "m-1",
+        "MessageGroupId": "order-7",
+    },
 }
-SNS = {"EventSource": "aws:sns", "Sns": {"MessageId": "95df01b4", "Timestamp": "2026-01-01T00:00:00Z", "Message": "{}"}}
+SNS = {
+    "EventSource": "aws:sns",
+    "Sns": {"MessageId": "95df01b4", "Timestamp": "2026-01-01T00:00:00Z", "Message": "{}"},
+}
 
 #: Origin → a delivery, where its id is, and what is new when it comes again.
 DELIVERIES: dict[str, tuple[dict[str, Any], str, str]] = {
@@ -54,13 +67,17 @@ def changed(document: dict[str, Any], path: str) -> dict[str, Any]:
 @pytest.mark.django_db
 @pytest.mark.parametrize("origin", KEYS)
 def test_a_key(origin: str) -> None:
-    """The same message again is a replay, whatever else is new in its delivery; another is carried out."""
+    """The same message again is a replay, whatever else is new in its delivery; another is carried
+    out.
+    """
     document, identity, rest = DELIVERIES[origin]
     done = []
     root = KEYS[origin].partition(".")[0]
     assert root in ("event", "record")
 
-    @idempotent_function(key=KEYS[origin].replace(root, "event", 1), required=True, key_prefix=f"keys {origin}")
+    @idempotent_function(
+        key=KEYS[origin].replace(root, "event", 1), required=True, key_prefix=f"keys {origin}"
+    )
     def handle(event: dict[str, Any]) -> None:
         done.append(event)
 

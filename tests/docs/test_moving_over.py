@@ -59,11 +59,18 @@ def parsed(code: str) -> ast.expr | None:
 
 
 def keywords(table_: str) -> Iterator[tuple[str, str]]:
-    """Yield each call with each of its keywords. A keyword without a call belongs to `idempotent_function`."""
+    """Yield each call with each of its keywords.
+
+    A keyword without a call belongs to `idempotent_function`.
+    """
     for code in shown(table_):
         alone = re.match(r"[a-z_]+=", code)
         call = parsed(f"idempotent_function({code})" if alone else code.removeprefix("@"))
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in CALLED:
+        if (
+            isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Name)
+            and call.func.id in CALLED
+        ):
             yield from ((call.func.id, str(keyword.arg)) for keyword in call.keywords)
 
 
@@ -71,7 +78,9 @@ def entries(table_: str) -> Iterator[tuple[str, ast.expr]]:
     """Yield each `"name": value`."""
     for code in shown(table_):
         pairs = parsed(f"{{{code}}}")
-        for key, value in zip(pairs.keys, pairs.values, strict=True) if isinstance(pairs, ast.Dict) else ():
+        for key, value in (
+            zip(pairs.keys, pairs.values, strict=True) if isinstance(pairs, ast.Dict) else ()
+        ):
             if isinstance(key, ast.Constant):
                 yield str(key.value), value
 
@@ -93,7 +102,9 @@ def test_the_handle() -> None:
 
 def test_names_of_theirs() -> None:
     """What is said to be called there is called so there."""
-    layer = pytest.importorskip("aws_lambda_powertools.utilities.idempotency").DynamoDBPersistenceLayer
+    layer = pytest.importorskip(
+        "aws_lambda_powertools.utilities.idempotency"
+    ).DynamoDBPersistenceLayer
     called = re.findall(r"`layer\.(\w+)\(", text(PAGE))
     assert called == ["get_record", "delete_record", "save_inprogress", "save_success"]
     assert [name for name in called if not hasattr(layer, name)] == []
@@ -108,7 +119,9 @@ def said(pattern: str) -> tuple[list[str], ...]:
 
 def test_falsy_keys() -> None:
     """Which are keys, and which are missing: here and there."""
-    theirs = pytest.importorskip("aws_lambda_powertools.utilities.idempotency.persistence.base").BasePersistenceLayer
+    theirs = pytest.importorskip(
+        "aws_lambda_powertools.utilities.idempotency.persistence.base"
+    ).BasePersistenceLayer
     keys, missing = said(r"contract\]\(\S+\)\. (.+?) are keys; (.+?) are missing\.")
     assert (len(keys), len(missing)) == (3, 4)
     for found, is_so in ((keys, False), (missing, True)):
@@ -131,7 +144,9 @@ HELD = {
 def test_what_a_key_may_hold() -> None:
     """Each has a value here, and none there."""
     encoder = pytest.importorskip("aws_lambda_powertools.shared.json_encoder").Encoder
-    (listed,) = re.findall(r"more than JSON\*\*: (.+?)\. Functions and", re.sub(r"\s+", " ", text(PAGE)))
+    (listed,) = re.findall(
+        r"more than JSON\*\*: (.+?)\. Functions and", re.sub(r"\s+", " ", text(PAGE))
+    )
     assert listed.split(", ") == list(HELD)
     for value in HELD.values():
         assert canonical_bytes(value)
@@ -159,8 +174,16 @@ def test_exceptions() -> None:
     ("kind", "record", "of_it"),
     [
         ("SQS", {"messageId": "m", "body": "{}", "eventSource": "aws:sqs"}, "messageId"),
-        ("KinesisDataStreams", {"kinesis": {"sequenceNumber": "m"}, "eventID": "shard:m"}, "kinesis.sequenceNumber"),
-        ("DynamoDBStreams", {"dynamodb": {"SequenceNumber": "m"}, "eventID": "e"}, "dynamodb.SequenceNumber"),
+        (
+            "KinesisDataStreams",
+            {"kinesis": {"sequenceNumber": "m"}, "eventID": "shard:m"},
+            "kinesis.sequenceNumber",
+        ),
+        (
+            "DynamoDBStreams",
+            {"dynamodb": {"SequenceNumber": "m"}, "eventID": "e"},
+            "dynamodb.SequenceNumber",
+        ),
     ],
 )
 @pytest.mark.any_database
@@ -175,7 +198,9 @@ def test_batches(kind: str, record: dict[str, Any], of_it: str) -> None:
         done.append(record)
         raise LookupError
 
-    processor = batch.BatchProcessor(event_type=batch.EventType[kind], raise_on_entire_batch_failure=False)
+    processor = batch.BatchProcessor(
+        event_type=batch.EventType[kind], raise_on_entire_batch_failure=False
+    )
     found = batch.process_partial_response({"Records": [record]}, handler, processor)
     assert found == process_batch([record], handler, ordered=True).batch_item_failures()
     assert found == {"batchItemFailures": [{"itemIdentifier": "m"}]}
@@ -192,7 +217,9 @@ def test_what_unwraps_the_event() -> None:
         return lambda event, context: handler(event["detail"], context)
 
     @unwrapped
-    @idempotent_function(data_keyword_argument="event", key="order", key_prefix="unwrapped", required=True)
+    @idempotent_function(
+        data_keyword_argument="event", key="order", key_prefix="unwrapped", required=True
+    )
     def handler(event: Any, context: Any) -> None:
         done.append(event)
 
@@ -208,7 +235,9 @@ class Unstorable: ...
 @pytest.mark.django_db
 def test_a_result_that_cannot_be_stored(caplog: pytest.LogCaptureFixture) -> None:
     """There the decorator refuses the annotation, here the first call logs what to type."""
-    theirs = pytest.importorskip("aws_lambda_powertools.utilities.idempotency.serialization.pydantic")
+    theirs = pytest.importorskip(
+        "aws_lambda_powertools.utilities.idempotency.serialization.pydantic"
+    )
     with pytest.raises(Exception, match="not inherited from pydantic"):
         theirs.PydanticSerializer.instantiate(Unstorable)
 
@@ -221,7 +250,9 @@ def test_a_result_that_cannot_be_stored(caplog: pytest.LogCaptureFixture) -> Non
 
 
 def test_the_size_of_a_record() -> None:
-    """Beside the response theirs takes a tenth of a KB; what ours takes is tested with its store."""
+    """Beside the response theirs takes a tenth of a KB; what ours takes is tested with its
+    store.
+    """
     theirs = pytest.importorskip("aws_lambda_powertools.utilities.idempotency")
     written: dict[str, Any] = {}
 
@@ -232,7 +263,11 @@ def test_the_size_of_a_record() -> None:
     layer = theirs.DynamoDBPersistenceLayer(table_name="t", boto3_client=Table())
     layer.configure(theirs.IdempotencyConfig(), "shop.orders.charge")
     layer.save_inprogress({"order": 7}, remaining_time_in_millis=1000)
-    assert 100 <= sum(len(name) + len(next(iter(value.values()))) for name, value in written.items()) < 200
+    assert (
+        100
+        <= sum(len(name) + len(next(iter(value.values()))) for name, value in written.items())
+        < 200
+    )
     assert "beside the response a record takes 0.4 KB, there 0.1" in re.sub(r"\s+", " ", text(PAGE))
 
 
@@ -272,11 +307,14 @@ def test_attributes() -> None:
 
 def test_what_is_the_same() -> None:
     """The three options that need no change are listed."""
-    same = [_CODE.findall(there) for there, here in table(PAGE, DYNAMODB) if here.startswith("the same")]
+    same = [
+        _CODE.findall(there) for there, here in table(PAGE, DYNAMODB) if here.startswith("the same")
+    ]
     carried = {name for found in same for _, name in found}
     assert len(carried) == 3
     assert carried <= names(DynamoDBStore)
     assert (
-        f'the default is `"{Schema(table="t", key_attr="id", sort_key_attr=None, static_pk_value=None, attributes={}).static}"`'
+        "the default is "
+        f'`"{Schema(table="t", key_attr="id", sort_key_attr=None, static_pk_value=None, attributes={}).static}"`'
         in text(PAGE)
     )

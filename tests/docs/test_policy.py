@@ -40,4 +40,6 @@ def test_every_accepted_word_is_there() -> None:
     for field, _, takes in ROWS:
         expected = FIELDS[code(field)].expected
         if '"' in expected and "such as" not in expected:
-            assert set(expected.split('"')[1::2]) == {word.strip('"') for word in takes.split("`") if word[:1] == '"'}
+            assert set(expected.split('"')[1::2]) == {
+                word.strip('"') for word in takes.split("`") if word[:1] == '"'
+            }

@@ -1,4 +1,7 @@
-"""Each block of each page is taken as it is printed: run, rendered, compiled or parsed. `printed.LANGUAGES` says which."""
+"""Each block of each page is taken as it is printed: run, rendered, compiled or parsed.
+
+`printed.LANGUAGES` says which.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +30,27 @@ from .shop import commands
 README = ROOT / "README.md"
 #: Every block, by its place.
 BLOCKS = {
-    f"{page.relative_to(ROOT).as_posix()}:{block.line}": block for page in (*pages(), README) for block in blocks(page)
+    f"{page.relative_to(ROOT).as_posix()}:{block.line}": block
+    for page in (*pages(), README)
+    for block in blocks(page)
 }
 #: Every page as one text: commands are also named in sentences.
-PROSE = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in (*pages(), README)}
+PROSE = {
+    page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8")
+    for page in (*pages(), README)
+}
 #: Our commands: those of Django's are not our matter.
-OURS = sorted(name for name, app in get_commands().items() if str(app).startswith("django_idempotency"))
+OURS = sorted(
+    name for name, app in get_commands().items() if str(app).startswith("django_idempotency")
+)
 
 
 def of(*languages: str) -> list[Any]:
-    return [pytest.param(block, id=place) for place, block in BLOCKS.items() if block.language in languages]
+    return [
+        pytest.param(block, id=place)
+        for place, block in BLOCKS.items()
+        if block.language in languages
+    ]
 
 
 def test_each_language_is_taken() -> None:
@@ -52,16 +66,20 @@ def test_each_fence_is_a_block() -> None:
     assert fences == 2 * len(BLOCKS)
 
 
-# -------------------------------------------------------------------------------------------------------------- Python
+# ------------------------------------------------------------------------------------------- Python
 
 
 @pytest.mark.slow
 def test_python_runs() -> None:
-    """Each block runs behind those before it on its page, and each name in it is imported or defined there."""
+    """Each block runs behind those before it on its page, and each name in it is imported or
+    defined there.
+    """
     command = [sys.executable, "-m", "tests.docs.printed"]
     suffix = f"{os.environ.get('TEST_DATABASE_SUFFIX', '')}_printed"
     environment = {**os.environ, "DATABASE": "sqlite", "TEST_DATABASE_SUFFIX": suffix}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == []
 
@@ -69,13 +87,20 @@ def test_python_runs() -> None:
 def test_each_exception_is_needed() -> None:
     """What is not run is a block of a page, and has a reason."""
     codes = [block.code for block in BLOCKS.values()]
-    assert [first for first in printed.NOT_RUN if not any(code.startswith(first) for code in codes)] == []
+    assert [
+        first for first in printed.NOT_RUN if not any(code.startswith(first) for code in codes)
+    ] == []
     assert [test for test in printed.PLAYED.values() if not (ROOT / test).exists()] == []
-    run = [block for page in pages() for block in printed.examples(page) if not printed.why_not_run(page, block)]
+    run = [
+        block
+        for page in pages()
+        for block in printed.examples(page)
+        if not printed.why_not_run(page, block)
+    ]
     assert len(run) > 160
 
 
-# ------------------------------------------------------------------------------------------------------------- templates
+# ---------------------------------------------------------------------------------------- templates
 
 
 @pytest.mark.parametrize("block", of("html"))
@@ -85,7 +110,7 @@ def test_a_template(block: Block) -> None:
     assert block.code.count("<form") == block.code.count("</form>")
 
 
-# ---------------------------------------------------------------------------------------------------- other languages
+# ---------------------------------------------------------------------------------- other languages
 
 
 @pytest.mark.needs("node")
@@ -94,7 +119,11 @@ def test_javascript(block: Block, tmp_path: Path) -> None:
     file = tmp_path / "page.mjs"
     file.write_text(block.code, encoding="utf-8")
     done = subprocess.run(
-        [shutil.which("node") or "node", "--check", file], capture_output=True, text=True, timeout=60, check=False
+        [shutil.which("node") or "node", "--check", file],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
 
@@ -146,22 +175,28 @@ def test_sql(block: Block) -> None:
         transaction.set_rollback(True)
 
 
-# -------------------------------------------------------------------------------------------------------------- commands
+# ----------------------------------------------------------------------------------------- commands
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="The pages type bash.")
 @pytest.mark.parametrize("block", of("shell", "console"))
 def test_the_shell_reads_it(block: Block) -> None:
     """What is typed is a command of bash."""
-    typed = [each.typed for each in commands(block)] if block.language == "console" else [block.code]
+    typed = (
+        [each.typed for each in commands(block)] if block.language == "console" else [block.code]
+    )
     assert typed, "a console shows what is typed, behind a prompt"
     for each in typed:
-        done = subprocess.run(["bash", "-n", "-c", each], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            ["bash", "-n", "-c", each], capture_output=True, text=True, timeout=60, check=False
+        )
         assert done.returncode == 0, done.stderr
 
 
 def typed() -> list[tuple[str, str, list[str]]]:
-    """Return each command of ours in a console or a shell: where it is, its name, and what follows it."""
+    """Return each command of ours in a console or a shell: where it is, its name, and what follows
+    it.
+    """
     found = []
     for place, block in BLOCKS.items():
         if block.language == "console":
@@ -195,10 +230,14 @@ def test_the_options_that_pages_name() -> None:
             match = re.search(rf"\b({'|'.join(OURS)})\b(.*)", inline)
             if match is None or "tenant" in inline:  # a command of django-tenants, around ours
                 continue
-            parser = load_command_class(get_commands()[match[1]], match[1]).create_parser("manage.py", match[1])
+            parser = load_command_class(get_commands()[match[1]], match[1]).create_parser(
+                "manage.py", match[1]
+            )
             known = parser.format_help()
             unknown += [
-                f"{place}: {match[1]} {each}" for each in re.findall(r"--[\w-]+", match[2]) if each not in known
+                f"{place}: {match[1]} {each}"
+                for each in re.findall(r"--[\w-]+", match[2])
+                if each not in known
             ]
     assert unknown == []
 

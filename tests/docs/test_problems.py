@@ -24,7 +24,11 @@ PAGE = "reference/problems.md"
 def declared(base: type[IdempotencyError]) -> Iterator[type[IdempotencyError]]:
     """Yield the errors of errors.py, in its order."""
     for error in vars(errors).values():
-        if isinstance(error, type) and issubclass(error, base) and error.__module__ == errors.__name__:
+        if (
+            isinstance(error, type)
+            and issubclass(error, base)
+            and error.__module__ == errors.__name__
+        ):
             yield error
 
 
@@ -39,29 +43,40 @@ def problems() -> dict[str, type[Problem]]:
 
 
 def test_the_anchors_are_the_codes() -> None:
-    """The anchors are in the order of the code, for projects that set PROBLEM_DOCS to a page like this one."""
+    """The anchors are in the order of the code, for projects that set PROBLEM_DOCS to a page like
+    this one.
+    """
     *_, first = (number for number, anchor in enumerate(anchors(DOCS / PAGE)) if anchor == "codes")
     assert anchors(DOCS / PAGE)[first + 1 : -1] == list(problems())
 
 
 def test_status_title_and_error() -> None:
     """Each section begins with what the client sees, and with what a caller in Python catches."""
-    shown = re.findall(r"^## ([\w-]+)\n\n\*\*(\d+)\*\* · \*(.+)\* · `(\w+)`$", text(PAGE), re.MULTILINE)
+    shown = re.findall(
+        r"^## ([\w-]+)\n\n\*\*(\d+)\*\* · \*(.+)\* · `(\w+)`$", text(PAGE), re.MULTILINE
+    )
     assert shown == [
-        (code, str(problem.status), problem.title, problem.__name__) for code, problem in problems().items()
+        (code, str(problem.status), problem.title, problem.__name__)
+        for code, problem in problems().items()
     ]
 
 
 def test_the_states() -> None:
     """The page has every state, and what each code says."""
     assert [code(retry) for retry, _ in checked(PAGE, "Retries")] == list(errors.RETRIES)
-    assert [code(state) for state, _ in checked(PAGE, "States")] == [state.value for state in OperationState]
+    assert [code(state) for state, _ in checked(PAGE, "States")] == [
+        state.value for state in OperationState
+    ]
     rows = list(checked(PAGE, "Standings"))
     assert {code(name): code(retry) for name, retry, _ in rows} == {
         name: each.retry for name, each in problems().items()
     }
     shown = {code(name): state for name, _, state in rows if state != "-"}
-    known = {name: kind.operation_state for name, kind in problems().items() if kind.operation_state is not None}
+    known = {
+        name: kind.operation_state
+        for name, kind in problems().items()
+        if kind.operation_state is not None
+    }
     assert list(shown) == list(known)
     assert [name for name, found in known.items() if f"`{found}`" not in shown[name]] == []
     assert "| `safe_new_key` | `false`:" in text(PAGE)
@@ -86,7 +101,11 @@ def test_the_example() -> None:
 
 def test_what_the_tutorial_prints() -> None:
     """The tutorial prints the problem documents that a reader will see."""
-    shown = [json.loads(line) for line in text("tutorial/first-charge.md").splitlines() if line.startswith('{"type"')]
+    shown = [
+        json.loads(line)
+        for line in text("tutorial/first-charge.md").splitlines()
+        if line.startswith('{"type"')
+    ]
     missing, mismatch, running = (
         document(example_of(error), DEFAULT, None)
         for error in (errors.KeyMissing, errors.RequestMismatch, errors.InProgress)

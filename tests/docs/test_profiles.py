@@ -15,7 +15,11 @@ from django_idempotency.contrib.dialects import PROFILES, REPEATABILITY
 from .pages import code, table, text
 
 #: Those that remember a 500, and carry their key in a header.
-REMEMBERING = [name for name, each in PROFILES.items() if 500 in (each.remembers or ()) and each.carrier != "body"]
+REMEMBERING = [
+    name
+    for name, each in PROFILES.items()
+    if 500 in (each.remembers or ()) and each.carrier != "body"
+]
 RUNS: list[str] = []
 
 
@@ -46,7 +50,9 @@ def test_an_exception_is_not_remembered(name: str) -> None:
     RUNS.clear()
     with override_settings(ROOT_URLCONF=__name__):
         for view in ("breaks", "refuses"):
-            assert {client.post(f"/{name}/{view}", headers=sent).status_code for _ in range(2)} == {500}
+            assert {client.post(f"/{name}/{view}", headers=sent).status_code for _ in range(2)} == {
+                500
+            }
             sent = {profile.field: sent[profile.field].replace(key, key := str(uuid4()))}
     assert RUNS == ["raised", "raised", "returned"]
 
@@ -63,4 +69,6 @@ def test_the_guide_names_every_profile() -> None:
 def test_the_window() -> None:
     """The state table has the window of the code."""
     hours, minutes = REPEATABILITY.window / 3600, REPEATABILITY.ahead / 60
-    assert f"more than {hours:g} hours ago, or more than {minutes:g} minutes ahead" in text("how-to/keys.md")
+    assert f"more than {hours:g} hours ago, or more than {minutes:g} minutes ahead" in text(
+        "how-to/keys.md"
+    )

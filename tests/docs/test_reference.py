@@ -31,10 +31,17 @@ from .pages import ROOT, checked, code, table, text
 
 def test_every_event() -> None:
     """Every event has its signal and level; the runbook quotes the log's message as it is."""
-    shown = {code(event): code(level) for event, level, _ in checked("reference/signals-and-logs.md", "observing")}
-    assert shown == {name: logging.getLevelName(event.level) for name, event in signals.EVENTS.items()}
+    shown = {
+        code(event): code(level)
+        for event, level, _ in checked("reference/signals-and-logs.md", "observing")
+    }
+    assert shown == {
+        name: logging.getLevelName(event.level) for name, event in signals.EVENTS.items()
+    }
     others = {"duplicate_found"}  # of a command, not of a key
-    assert set(shown) | others == {name for name, value in vars(signals).items() if isinstance(value, Signal)}
+    assert set(shown) | others == {
+        name for name, value in vars(signals).items() if isinstance(value, Signal)
+    }
     assert signals.lost.sentence in text("how-to/unknown-outcome.md")
     assert signals.taken_over.sentence in text("tutorial/first-charge.md")
 
@@ -50,7 +57,10 @@ def test_every_permission() -> None:
 
 def test_request_idempotency() -> None:
     """The page has every member of the handle."""
-    shown = {code(row[0]).partition("(")[0] for row in table("reference/settings.md", "## request.idempotency")}
+    shown = {
+        code(row[0]).partition("(")[0]
+        for row in table("reference/settings.md", "## request.idempotency")
+    }
     members = {name for cls in extended(RequestIdempotency).__mro__[:-1] for name in vars(cls)}
     assert shown == {name for name in members if not name.startswith("_")}
 
@@ -67,15 +77,21 @@ def test_assert_idempotent() -> None:
 
 def test_every_status() -> None:
     """Each value of the header is listed, in the order of the code."""
-    assert [code(row[0]) for row in checked("reference/http.md", "Status")] == [status.value for status in HeaderStatus]
+    assert [code(row[0]) for row in checked("reference/http.md", "Status")] == [
+        status.value for status in HeaderStatus
+    ]
 
 
 def test_every_label_of_the_admin() -> None:
-    assert [code(label) for label, _ in checked("reference/admin.md", "labels")] == [each.value for each in RecordState]
+    assert [code(label) for label, _ in checked("reference/admin.md", "labels")] == [
+        each.value for each in RecordState
+    ]
 
 
 def test_every_alert() -> None:
-    rules = yaml.safe_load((ROOT / "django_idempotency/contrib/monitoring/rules.yml").read_text())["groups"][0]["rules"]
+    rules = yaml.safe_load((ROOT / "django_idempotency/contrib/monitoring/rules.yml").read_text())[
+        "groups"
+    ][0]["rules"]
     shown = {code(name): severity for name, _, severity in checked("how-to/metrics.md", "alerts")}
     assert shown == {rule["alert"]: rule["labels"]["severity"] for rule in rules if "alert" in rule}
 
@@ -95,7 +111,8 @@ def test_every_metric() -> None:
     }
     shown = checked("how-to/metrics.md", "metrics")
     assert declared == {
-        code(name): (code(other), kind, tuple(re.findall("`(.*?)`", labels))) for name, other, kind, labels in shown
+        code(name): (code(other), kind, tuple(re.findall("`(.*?)`", labels)))
+        for name, other, kind, labels in shown
     }
 
 
@@ -105,7 +122,10 @@ def test_every_outcome_of_the_metrics() -> None:
 
 def test_every_reason_of_an_observed_request() -> None:
     """Every word that is not the code of a problem is listed, and every level."""
-    shown = {code(reason): code(level) for reason, level, _ in checked("reference/signals-and-logs.md", "Observed")}
+    shown = {
+        code(reason): code(level)
+        for reason, level, _ in checked("reference/signals-and-logs.md", "Observed")
+    }
     default = signals.observed.level
     listed = {word: LEVELS.get(word, default) for word in shown}
     assert shown == {word: logging.getLevelName(level) for word, level in listed.items()}
@@ -114,7 +134,10 @@ def test_every_reason_of_an_observed_request() -> None:
 
 def test_every_reason_of_an_unguarded_request() -> None:
     """Every reason has the level of its log record."""
-    shown = [(code(reason), code(level)) for reason, level, *_ in checked("reference/signals-and-logs.md", "Reason")]
+    shown = [
+        (code(reason), code(level))
+        for reason, level, *_ in checked("reference/signals-and-logs.md", "Reason")
+    ]
     *core, exempt = REASONS
     known = (*core, INSIDE, RESOLVERS, READS, exempt)
     assert shown == [(reason.code, logging.getLevelName(reason.level)) for reason in known]

@@ -19,7 +19,9 @@ PAGE = "how-to/functions.md"
 def test_every_type() -> None:
     """Types are listed by path, grouped by what they have in common."""
     rows = " ".join(f"{type_} {kept}" for type_, kept in table(PAGE, "| type |"))
-    missing = [cls for cls in BUILTINS if f"`{cls.__name__}`" not in rows and not issubclass(cls, PurePath)]
+    missing = [
+        cls for cls in BUILTINS if f"`{cls.__name__}`" not in rows and not issubclass(cls, PurePath)
+    ]
     assert missing == []
     assert "`PurePath`" in rows
 

@@ -41,7 +41,9 @@ def rows(source: Any) -> list[Any]:
 
 @cache
 def names_in(file: Path) -> set[str]:
-    """Return the names of a file's tests, and of classes that inherit some, without importing it."""
+    """Return the names of a file's tests, and of classes that inherit some, without importing
+    it.
+    """
     if not file.is_file():
         return set()
     return set(named(ast.parse(file.read_text(encoding="utf-8")).body))
@@ -49,7 +51,9 @@ def names_in(file: Path) -> set[str]:
 
 def named(body: list[ast.stmt], inside: str = "") -> Iterator[str]:
     for node in body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith(
+            "test_"
+        ):
             yield inside + node.name
         elif isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
             yield node.name
@@ -70,7 +74,9 @@ def test_each_document_has_its_rows(source: Any) -> None:
 
 
 def test_no_row_is_there_twice(rows: list[Any]) -> None:
-    assert [says for says, count in Counter(row.says.casefold() for row in rows).items() if count > 1] == []
+    assert [
+        says for says, count in Counter(row.says.casefold() for row in rows).items() if count > 1
+    ] == []
 
 
 def test_each_place_is_there(rows: list[Any]) -> None:
@@ -81,13 +87,19 @@ def test_each_place_is_there(rows: list[Any]) -> None:
 def test_each_test_is_there(rows: list[Any]) -> None:
     """Each is named as pytest takes it, and once in a row."""
     shown = [(row.says, test) for row in rows for test in row.shown.split()]
-    assert [test for _, test in shown if test.partition("::")[2] not in names_in(ROOT / test.partition("::")[0])] == []
+    assert [
+        test
+        for _, test in shown
+        if test.partition("::")[2] not in names_in(ROOT / test.partition("::")[0])
+    ] == []
     assert len(set(shown)) == len(shown)
 
 
 def test_each_row_is_short_and_shown(rows: list[Any]) -> None:
     """It has at most twelve words, and a test, or a sentence that says why there is none."""
-    assert [row.says for row in rows if len(row.says.split()) > 12 or not row.says.endswith(".")] == []
+    assert [
+        row.says for row in rows if len(row.says.split()) > 12 or not row.says.endswith(".")
+    ] == []
     assert [row.says for row in rows if not (row.shown or row.but)] == []
 
 
@@ -97,7 +109,9 @@ def test_the_page_has_each_row(source: Any, rows: list[Any]) -> None:
     assert [row.says for row in rows if f"\n| {row.says} | " not in page] == []
     assert [title for title in NUMBERS if f"### {title}\n" not in page] == []
     links = re.findall(r"\[([^\]]+)\]\(\.\./([^)]+)\)", page)
-    assert {where for _, where in links} == {row.where for row in rows if not row.where.endswith(".py")}
+    assert {where for _, where in links} == {
+        row.where for row in rows if not row.where.endswith(".py")
+    }
     assert (
         "Batches, deadlines and durable functions → Hosts with a limit",
         "how-to/batches-and-durable-functions.md#hosts-with-a-limit",

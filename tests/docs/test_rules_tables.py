@@ -8,7 +8,13 @@ from uuid import UUID
 import pytest
 
 from django_idempotency.core import conclusions, rules
-from django_idempotency.core.conclusions import Conclusion, ResponseEnding, Rollback, SettledState, WorkResult
+from django_idempotency.core.conclusions import (
+    Conclusion,
+    ResponseEnding,
+    Rollback,
+    SettledState,
+    WorkResult,
+)
 from django_idempotency.core.records import Guarantee, Outcome, Record, Status, Ticket
 
 from .pages import DOCS, blocks, checked, code, text
@@ -47,7 +53,9 @@ def test_how_a_call_ends_that_raised() -> None:
     """The table equals RAISED, row by row."""
     said = {"no": False, "yes": True}
     shown = {
-        (said[below], said[atomic]): ResponseEnding(answers=ends == "its response", commit=writes == "committed")
+        (said[below], said[atomic]): ResponseEnding(
+            answers=ends == "its response", commit=writes == "committed"
+        )
         for below, atomic, ends, writes in checked("reference/http.md", "RAISED")
     }
     assert shown == conclusions.RAISED
@@ -55,7 +63,9 @@ def test_how_a_call_ends_that_raised() -> None:
 
 def test_what_becomes_of_the_record() -> None:
     """Every way to leave the record is explained."""
-    assert [SettledState(code(row[0])) for row in checked("reference/http.md", "SettledState")] == list(SettledState)
+    assert [
+        SettledState(code(row[0])) for row in checked("reference/http.md", "SettledState")
+    ] == list(SettledState)
 
 
 def test_dropped_statuses() -> None:
@@ -105,7 +115,9 @@ def ticket(digest: bytes) -> Ticket:
 @pytest.mark.parametrize(("said", "same", "other"), checked(LIFE, "read"))
 def test_what_a_request_meets(said: str, same: str, other: str) -> None:
     """The table matches `rules.read`, for the same request and another."""
-    verdicts = [type(rules.read(record(said), ticket(digest))).__name__ for digest in (b"same", b"other")]
+    verdicts = [
+        type(rules.read(record(said), ticket(digest))).__name__ for digest in (b"same", b"other")
+    ]
     assert verdicts == [code(same), code(other)]
 
 
@@ -126,4 +138,6 @@ def test_the_table_is_complete() -> None:
 def test_the_drawing_has_every_state() -> None:
     """The drawing has no other state."""
     (drawing,) = (block.code for block in blocks(DOCS / LIFE) if "(no record)" in block.code)
-    assert {word for word in drawing.split() if word.isupper()} == {status.name for status in Status}
+    assert {word for word in drawing.split() if word.isupper()} == {
+        status.name for status in Status
+    }

@@ -1,4 +1,6 @@
-"""The page on proof counts the published scenarios and tests, and how many differ, as the tests have them."""
+"""The page on proof counts the published scenarios and tests, and how many differ, as the tests
+have them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from .pages import text
 
 PAGE = "explanation/proof.md"
 SAYS = {("anyonce", scenario.name): scenario.says for scenario in anyonce.SCENARIOS} | {
-    ("idemkit", scenario.name): scenario.says for scenario in (*idemkit.HTTP, *idemkit.QUEUE, *idemkit.TOOLS)
+    ("idemkit", scenario.name): scenario.says
+    for scenario in (*idemkit.HTTP, *idemkit.QUEUE, *idemkit.TOOLS)
 }
 
 

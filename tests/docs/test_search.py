@@ -1,4 +1,6 @@
-"""The site's search finds the page that a person wants: its own index is asked, with the ranking of its theme."""
+"""The site's search finds the page that a person wants: its own index is asked, with the ranking of
+its theme.
+"""
 
 from __future__ import annotations
 
@@ -24,22 +26,41 @@ stemmer = pytest.importorskip("lunr.stemmer").stemmer
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the site, with each warning an error."""
     folder: Path = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--quiet",
+        "--site-dir",
+        str(folder),
+    ]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
 
 class Search:
-    """Ranks as mkdocs-material does in the browser: each word is a prefix, and a section counts more with all words."""
+    """Ranks as mkdocs-material does in the browser: each word is a prefix, and a section counts
+    more with all words.
+    """
 
     def __init__(self, file: Path) -> None:
         index = json.loads(file.read_text(encoding="utf-8"))
-        fields = [{"field_name": name, "boost": said["boost"]} for name, said in index["config"]["fields"].items()]
+        fields = [
+            {"field_name": name, "boost": said["boost"]}
+            for name, said in index["config"]["fields"].items()
+        ]
         separator = index["config"]["separator"]
         documents = [
             (
-                {name: re.sub(rf"<[^>]*>|{separator}", " ", each.get(name, "")) for name in ("title", "text", "tags")}
+                {
+                    name: re.sub(rf"<[^>]*>|{separator}", " ", each.get(name, ""))
+                    for name in ("title", "text", "tags")
+                }
                 | {"location": each["location"]},
                 {"boost": each.get("boost", 1)},
             )
@@ -97,6 +118,12 @@ def test_the_tables_of_the_code_are_on_the_site(site: Path) -> None:
 
 def test_programs_find_every_page(site: Path) -> None:
     """llms.txt names each page once, with a sentence about it."""
-    lines = [line for line in (site / "llms.txt").read_text(encoding="utf-8").splitlines() if line.startswith("- [")]
+    lines = [
+        line
+        for line in (site / "llms.txt").read_text(encoding="utf-8").splitlines()
+        if line.startswith("- [")
+    ]
     assert len(lines) == len(set(lines)) == len(pages())
-    assert [line for line in lines if not re.fullmatch(r"- \[[^\]]+\]\([^)]+\): \S.{10,}", line)] == []
+    assert [
+        line for line in lines if not re.fullmatch(r"- \[[^\]]+\]\([^)]+\): \S.{10,}", line)
+    ] == []

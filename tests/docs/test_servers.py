@@ -1,4 +1,6 @@
-"""The page of proof names the servers that `make reach` tests; that about databases refuses none that has a dialect."""
+"""The page of proof names the servers that `make reach` tests; that about databases refuses none
+that has a dialect.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,11 @@ TESTED = "explanation/proof.md"
 
 def test_each_server_of_make_reach_has_its_row() -> None:
     """The table has the servers of `make reach`, with the number of tests that passed."""
-    rows = {code[1]: passed for name, _, passed in checked(TESTED, "reach") if (code := re.search(r"`([\w-]+)`", name))}
+    rows = {
+        code[1]: passed
+        for name, _, passed in checked(TESTED, "reach")
+        if (code := re.search(r"`([\w-]+)`", name))
+    }
     assert list(rows) == list(SERVERS)
     assert [name for name, passed in rows.items() if not passed.isdigit()] == []
 

@@ -16,7 +16,10 @@ OF_POLICY = table(PAGE, "| field | default")
 
 def test_every_setting_and_its_default() -> None:
     """Every setting is listed with its default, in the order of the code."""
-    shown = [(code(name).upper(), literal_eval(code(default))) for name, default, _ in FOR_THE_PROJECT + OF_POLICY]
+    shown = [
+        (code(name).upper(), literal_eval(code(default)))
+        for name, default, _ in FOR_THE_PROJECT + OF_POLICY
+    ]
     assert shown == list(conf.DEFAULTS.items())
 
 

@@ -48,11 +48,15 @@ def pyproject() -> str:
 
 def test_no_link_of_the_description_is_dead(pyproject: str) -> None:
     """The description has no relative link: on an index it would lead nowhere."""
-    assert [link for link in LINK.findall(described(tomllib.loads(pyproject))) if "://" not in link] == []
+    assert [
+        link for link in LINK.findall(described(tomllib.loads(pyproject))) if "://" not in link
+    ] == []
 
 
 def test_with_a_home_its_links_lead_to_the_site(pyproject: str) -> None:
-    """Filled in as the comments say, every link to a page becomes that page's address, and no other link remains."""
+    """Filled in as the comments say, every link to a page becomes that page's address, and no other
+    link remains.
+    """
     filled = re.sub(r"^# (?=\w+ = |\[\[tool)", "", pyproject, flags=re.MULTILINE)
     filled = filled.replace("https://…", "https://docs.example")
     project = tomllib.loads(filled)

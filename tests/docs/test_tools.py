@@ -21,13 +21,17 @@ from testproject.payments.models import Effect
 from .pages import DOCS, blocks, code, table
 
 PAGE = "how-to/tools-and-agents.md"
-AGENT, SERVER, VIEW, _GRPC = (block.code for block in blocks(DOCS / PAGE) if block.language == "python")
+AGENT, SERVER, VIEW, _GRPC = (
+    block.code for block in blocks(DOCS / PAGE) if block.language == "python"
+)
 
 
 def test_every_option() -> None:
     """The page has the decorator's own."""
     taken = [each.name for each in inspect.signature(idempotent_tool).parameters.values()]
-    assert [code(row[0]) for row in table(PAGE, "| option | for |")] == [name for name in taken if name != "terms"]
+    assert [code(row[0]) for row in table(PAGE, "| option | for |")] == [
+        name for name in taken if name != "terms"
+    ]
 
 
 @pytest.mark.any_database
@@ -46,7 +50,10 @@ def test_the_server() -> None:
 
     annotations, refused = async_to_sync(run)()
     assert (annotations.idempotent_hint, annotations.destructive_hint) == (True, True)
-    assert (refused.structured_content["code"], refused.structured_content["retry"]) == ("key-missing", "new-key")
+    assert (refused.structured_content["code"], refused.structured_content["retry"]) == (
+        "key-missing",
+        "new-key",
+    )
     assert not Effect.objects.exists()
 
 
@@ -64,7 +71,9 @@ def test_the_view(user: User) -> None:
     exec(VIEW, page)
     for number in (1, 2):
         params = {"name": "charge", "arguments": {}, "_meta": {"idempotency-key": "k-1"}}
-        body = json.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params})
+        body = json.dumps(
+            {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+        )
         request = RequestFactory().post("/mcp", body, content_type="application/json")
         request.user = user
         assert json.loads(page["mcp"](request).content)["id"] == number

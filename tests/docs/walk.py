@@ -9,14 +9,17 @@ from .pages import DOCS, ROOT
 PAGE = DOCS / "explanation/how-it-works.md"
 SOURCE = ROOT / "django_idempotency/http/run.py"
 _QUOTE = re.compile(
-    r"(<!-- from: django_idempotency/http/run\.py -->\n\n```python\n).*?(^```$)", re.DOTALL | re.MULTILINE
+    r"(<!-- from: django_idempotency/http/run\.py -->\n\n```python\n).*?(^```$)",
+    re.DOTALL | re.MULTILINE,
 )
 
 
 def walked() -> str:
     """Return `run()` and its second half, as they are."""
     source = SOURCE.read_text(encoding="utf-8")
-    return source[source.index("\ndef run(") + 1 : source.index("\nasync def arun(")].rstrip() + "\n"
+    return (
+        source[source.index("\ndef run(") + 1 : source.index("\nasync def arun(")].rstrip() + "\n"
+    )
 
 
 def written(page: str) -> str:

@@ -22,11 +22,17 @@ Driver = Callable[[FakeStore, Commands[Any]], Any]
 
 @pytest.fixture(params=["sync", "async"])
 def driver(request: pytest.FixtureRequest) -> Driver:
-    return drive if request.param == "sync" else lambda store, commands: asyncio.run(adrive(store, commands))
+    return (
+        drive
+        if request.param == "sync"
+        else lambda store, commands: asyncio.run(adrive(store, commands))
+    )
 
 
 def test_results_and_errors_come_back(driver: Driver) -> None:
-    """A command's result is sent into the decision, and its error is raised where the command was yielded."""
+    """A command's result is sent into the decision, and its error is raised where the command was
+    yielded.
+    """
 
     def deciding() -> Commands[list[Any]]:
         seen = [(yield Claim(TICKET))]

@@ -119,8 +119,12 @@ def test_a_store_that_comes_back(world: World) -> None:
 
 
 @pytest.mark.parametrize("ends", [99, 115], ids=["before", "after"])
-def test_work_that_has_ended_runs_no_longer(world: World, monkeypatch: pytest.MonkeyPatch, ends: int) -> None:
-    """While its settle waits its lease is renewed, `longest_run` or not: what has been done is not done again."""
+def test_work_that_has_ended_runs_no_longer(
+    world: World, monkeypatch: pytest.MonkeyPatch, ends: int
+) -> None:
+    """While its settle waits its lease is renewed, `longest_run` or not: what has been done is not
+    done again.
+    """
     operation, listener = world.operation(longest_run=100.0)
     operation.open()
     world.run(to=ends)
@@ -137,7 +141,9 @@ def test_work_that_has_ended_runs_no_longer(world: World, monkeypatch: pytest.Mo
     assert listener.events == ["claimed", "deferred", "completed"]
 
 
-def test_a_store_that_comes_back_as_the_settle_is_queued(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_comes_back_as_the_settle_is_queued(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The thread finds no settle whose lease is not kept yet: it would be watched after its end."""
     operation, listener = world.operation()
     operation.open()
@@ -170,7 +176,9 @@ def test_async_work_is_settled_likewise(world: World) -> None:
 
 
 def test_a_store_that_stays_away(world: World) -> None:
-    """A settle is given up when the lease ends, and reported once; then another runs, and the late one is void."""
+    """A settle is given up when the lease ends, and reported once; then another runs, and the late
+    one is void.
+    """
     world.store.away = True
     _, listener = world.worked()
     world.run(to=40)
@@ -183,7 +191,9 @@ def test_a_store_that_stays_away(world: World) -> None:
 
 
 def test_a_store_that_refuses_what_is_written(world: World) -> None:
-    """A refused settle is given up after one lease, although the heartbeat could go on; others do not wait for it."""
+    """A refused settle is given up after one lease, although the heartbeat could go on; others do
+    not wait for it.
+    """
     world.store.refuses.add("refused")
     _, refused = world.worked(key="refused")
     world.store.away = True
@@ -202,7 +212,9 @@ def test_a_store_that_refuses_what_is_written(world: World) -> None:
 
 
 def test_the_lease_is_kept_meanwhile(world: World) -> None:
-    """The lease is renewed during the retries, so work with half of its lease left gets the full time."""
+    """The lease is renewed during the retries, so work with half of its lease left gets the full
+    time.
+    """
     operation, listener = world.operation()
     operation.open()
     world.run(to=9)
@@ -230,8 +242,12 @@ def test_overtaken_meanwhile(world: World) -> None:
 
 
 @pytest.mark.parametrize("beats", [False, True])
-def test_a_settle_whose_answer_was_lost(world: World, monkeypatch: pytest.MonkeyPatch, beats: bool) -> None:
-    """A settle whose response was lost is repeated unchanged; a beat that finds no running record reports no loss."""
+def test_a_settle_whose_answer_was_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch, beats: bool
+) -> None:
+    """A settle whose response was lost is repeated unchanged; a beat that finds no running record
+    reports no loss.
+    """
 
     def swallow(ticket: Ticket, settlement: Settlement) -> bool:
         MemoryStore.settle(world.store, ticket, settlement)
@@ -258,7 +274,9 @@ def test_what_is_lost_is_not_tried(world: World) -> None:
 
 
 def test_a_store_that_is_away_is_asked_once_a_round(world: World) -> None:
-    """A store that is away is tried once per round, however many settles wait: each try may take a timeout."""
+    """A store that is away is tried once per round, however many settles wait: each try may take a
+    timeout.
+    """
     world.store.away = True
     for number in range(5):
         world.worked(key=f"key-{number}")
@@ -268,10 +286,14 @@ def test_a_store_that_is_away_is_asked_once_a_round(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "body"), [(LONGEST, MISSING), (4, b"x" * (HEAVIEST // 4))], ids=["too many", "too large"]
+    ("count", "body"),
+    [(LONGEST, MISSING), (4, b"x" * (HEAVIEST // 4))],
+    ids=["too many", "too large"],
 )
 def test_the_queue_is_bounded(world: World, count: int, body: Any) -> None:
-    """One settle too many is lost at once, as without a queue; there is room again when one is written."""
+    """One settle too many is lost at once, as without a queue; there is room again when one is
+    written.
+    """
     world.store.away = True
 
     def settled(key: str) -> list[str]:
@@ -289,7 +311,7 @@ def test_the_queue_is_bounded(world: World, count: int, body: Any) -> None:
     assert settled("again") == ["claimed", "deferred"]
 
 
-# -------------------------------------------------------------------------------------------------------- the thread
+# --------------------------------------------------------------------------------------- the thread
 
 
 def test_the_thread_writes_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,7 +321,9 @@ def test_the_thread_writes_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     queue = Deferring()
     monkeypatch.setattr("django_idempotency.engine.lease.deferring", queue)
     store = MemoryStore()
-    operation = LeaseOperation(store, make_ticket(guarantee=Guarantee.LEASE, lease=30.0), listener := Listener())
+    operation = LeaseOperation(
+        store, make_ticket(guarantee=Guarantee.LEASE, lease=30.0), listener := Listener()
+    )
     operation.open()
     with monkeypatch.context() as patch:
         patch.setattr(store, "settle", unavailable)
@@ -309,7 +333,9 @@ def test_the_thread_writes_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_hanging_receiver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hanging receiver stops none of 300 settles, takes one thread, and every event is sent once it returns."""
+    """A hanging receiver stops none of 300 settles, takes one thread, and every event is sent once
+    it returns.
+    """
     monkeypatch.setattr("django_idempotency.engine.deferring.PAUSE", 0.02)
     monkeypatch.setattr("django_idempotency.engine.waiting.SETTLE_PATIENCE", 0.0)
     queue, notifier = Deferring(), Notifier()
@@ -324,7 +350,9 @@ def test_a_hanging_receiver(monkeypatch: pytest.MonkeyPatch) -> None:
             go_on.wait(60)
             completed.append(operation.ticket.key)
 
-    tickets = [make_ticket(key=f"key-{n}", guarantee=Guarantee.LEASE, lease=30.0) for n in range(300)]
+    tickets = [
+        make_ticket(key=f"key-{n}", guarantee=Guarantee.LEASE, lease=30.0) for n in range(300)
+    ]
     with monkeypatch.context() as patch, deadline(60):  # so that no heartbeat begins
         patch.setattr(store, "settle", unavailable)
         for ticket in tickets:
@@ -334,10 +362,11 @@ def test_a_hanging_receiver(monkeypatch: pytest.MonkeyPatch) -> None:
     try:
         until(lambda: not queue._waiting, "all are settled")
         assert called.wait(10)
-        assert {record.status for record in map(store.get, (ticket.id for ticket in tickets)) if record} == {
-            Status.COMPLETED
-        }
-        began = [thread.name for thread in set(threading.enumerate()) - before]  # others of the process may begin, too
+        assert {
+            record.status for record in map(store.get, (ticket.id for ticket in tickets)) if record
+        } == {Status.COMPLETED}
+        # Others of the process may begin, too.
+        began = [thread.name for thread in set(threading.enumerate()) - before]
         assert began.count("django-idempotency-notifying") == 1
     finally:
         go_on.set()
@@ -404,6 +433,8 @@ operation.settle(WorkResult.KEPT, Outcome(status=201), succeeded=True)
 def test_the_end_of_a_process(tries: int, ended: str) -> None:
     """A process waits a few seconds for what can still be written; the rest is reported as lost."""
     script = SCRIPT.format(tries=tries)
-    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60
+    )
     assert done.stdout.split() == ["claimed", "deferred", ended]
     assert done.stderr == ""

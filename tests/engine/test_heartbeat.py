@@ -40,7 +40,9 @@ class World:
         monkeypatch.setattr("django_idempotency.engine.lease.heartbeat", self.heartbeat)
 
     def operation(self, **given: Any) -> LeaseOperation:
-        return LeaseOperation(self.store, leased(**given), lambda event, *_: self.events.append(event))
+        return LeaseOperation(
+            self.store, leased(**given), lambda event, *_: self.events.append(event)
+        )
 
     def run(self, until: float) -> None:
         """Let time pass in steps of a second and a beat."""
@@ -73,7 +75,9 @@ def calls(world: World, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_a_slow_owner_is_not_overtaken(world: World) -> None:
-    """A slow owner is not overtaken: ten leases later the key is still busy, and the response is remembered."""
+    """A slow owner is not overtaken: ten leases later the key is still busy, and the response is
+    remembered.
+    """
     slow = world.operation()
     assert isinstance(slow.open(), Execute)
     world.run(until=300)
@@ -96,7 +100,9 @@ def test_a_silent_owner_is_overtaken(world: World) -> None:
 
 
 def test_work_that_runs_for_too_long(world: World, calls: list[int]) -> None:
-    """After `longest_run` its lease is renewed no more: it ends, the work learns of it, and another takes over."""
+    """After `longest_run` its lease is renewed no more: it ends, the work learns of it, and another
+    takes over.
+    """
     stuck = world.operation(longest_run=100.0)
     stuck.open()
     world.run(until=119)
@@ -154,7 +160,9 @@ def test_what_is_settled_is_forgotten(world: World) -> None:
 
 
 def test_one_trip_renews_all(world: World, calls: list[int]) -> None:
-    """One call renews every lease of a store, whatever its length; none is renewed before a third of it has passed."""
+    """One call renews every lease of a store, whatever its length; none is renewed before a third
+    of it has passed.
+    """
     operations = [world.operation(key=f"key-{number}") for number in range(5)]
     for operation in operations:
         operation.open()
@@ -165,7 +173,9 @@ def test_one_trip_renews_all(world: World, calls: list[int]) -> None:
 
 
 def test_what_is_soon_due_goes_along(world: World, calls: list[int]) -> None:
-    """Leases that began one after the other are renewed together, because a beat opens a connection."""
+    """Leases that began one after the other are renewed together, because a beat opens a
+    connection.
+    """
     operations = [world.operation(key=f"key-{number}") for number in range(5)]
     for operation in operations:
         operation.open()
@@ -175,7 +185,9 @@ def test_what_is_soon_due_goes_along(world: World, calls: list[int]) -> None:
 
 
 def test_a_part_of_a_store_does_not_answer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An operation whose lease was renewed is not notified of a loss when another part of the store fails."""
+    """An operation whose lease was renewed is not notified of a loss when another part of the store
+    fails.
+    """
     there, away = world.operation(key="there"), world.operation(key="away")
     for operation in (there, away):
         operation.open()
@@ -194,7 +206,9 @@ def test_a_part_of_a_store_does_not_answer(world: World, monkeypatch: pytest.Mon
 
 
 def test_a_store_that_does_not_answer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store that does not respond is retried, and the operation is notified when the lease has certainly ended."""
+    """A store that does not respond is retried, and the operation is notified when the lease has
+    certainly ended.
+    """
     operation = world.operation()
     operation.open()
 
@@ -222,7 +236,9 @@ def test_atomic_needs_none(world: World) -> None:
 
 @pytest.mark.django_db
 def test_a_callers_transaction_has_none(world: World) -> None:
-    """A claim in a caller's transaction is not renewed: another connection would not see it, and report it as lost."""
+    """A claim in a caller's transaction is not renewed: another connection would not see it, and
+    report it as lost.
+    """
     from django_idempotency.stores.orm import ORMStore
 
     world.store = ORMStore()  # type: ignore[assignment]
@@ -241,7 +257,9 @@ def test_an_abandoned_operation_is_not_kept_alive(world: World) -> None:
 
 
 def test_an_abandoned_lease_is_not_taken_over(world: World) -> None:
-    """Memory is reused, so another operation may get the id of an abandoned one; it does not get its lease."""
+    """Memory is reused, so another operation may get the id of an abandoned one; it does not get
+    its lease.
+    """
     gone, other = world.operation(), world.operation(key="other")
     gone.open()
     world.heartbeat._watched[id(other)] = world.heartbeat._watched.pop(id(gone))
@@ -250,7 +268,9 @@ def test_an_abandoned_lease_is_not_taken_over(world: World) -> None:
 
 
 def test_who_settles_while_its_loss_is_noted_knows_of_it(world: World) -> None:
-    """An operation that settles while its loss is being noted learns of it, although removing a lease takes no lock."""
+    """An operation that settles while its loss is being noted learns of it, although removing a
+    lease takes no lock.
+    """
     operation = world.operation()
     operation.open()
     noted, asked = threading.Event(), threading.Event()
@@ -272,9 +292,13 @@ def test_who_settles_while_its_loss_is_noted_knows_of_it(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    "look", [lambda beating: beating._due(0.0), lambda beating: beating._pause()], ids=["due", "pause"]
+    "look",
+    [lambda beating: beating._due(0.0), lambda beating: beating._pause()],
+    ids=["due", "pause"],
 )
-def test_a_lease_may_be_forgotten_while_others_are_looked_at(look: Callable[[Heartbeat], object]) -> None:
+def test_a_lease_may_be_forgotten_while_others_are_looked_at(
+    look: Callable[[Heartbeat], object],
+) -> None:
     """Forgetting a lease does not wait for the beating thread, which iterates over a copy."""
     beating = Heartbeat(clock=lambda: 1.0)
     others = [LeaseOperation(MemoryStore(), leased(), lambda *_: None) for _ in range(3)]
@@ -324,7 +348,9 @@ class Looked(dict[int, Lease]):
 
 @pytest.mark.parametrize("lease", [30.0, 300.0])
 def test_a_lease_that_begins_while_the_thread_renews(lease: float) -> None:
-    """A lease that is added without the lock, just after the thread's check, wakes the thread in time."""
+    """A lease that is added without the lock, just after the thread's check, wakes the thread in
+    time.
+    """
     beating = Heartbeat(clock=lambda: 0.0)
     operation = LeaseOperation(MemoryStore(), leased(lease=lease), lambda *_: None)
     beating._watched = looked = Looked(beating, operation)
@@ -401,7 +427,9 @@ def test_a_lease_is_not_taken_out_for_another() -> None:
     assert [lease() for lease in beating._watched.values()] == [operation]
 
 
-def test_a_log_filter_that_raises_stops_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_filter_that_raises_stops_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A missed beat is noted before it is logged, so a log filter that raises stops nothing."""
     operation = world.operation()
     operation.open()
@@ -424,8 +452,12 @@ def test_a_log_filter_that_raises_stops_nothing(world: World, monkeypatch: pytes
     assert isinstance(world.operation().open(), Busy)
 
 
-def test_a_slow_receiver_holds_up_no_other_lease(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Events of lost leases have their own thread, which closes what receivers have opened in it."""
+def test_a_slow_receiver_holds_up_no_other_lease(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events of lost leases have their own thread, which closes what receivers have opened in
+    it.
+    """
     notified, go_on, closed = threading.Event(), threading.Event(), threading.Event()
 
     def page_somebody(event: str, *_: Any, **__: Any) -> None:
@@ -461,7 +493,9 @@ def test_an_unexpected_error_stops_nothing(world: World, monkeypatch: pytest.Mon
 
 
 def test_short_calls_wake_the_thread_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call that has finished when the thread wakes does not shorten its sleep, so later calls need not wake it."""
+    """A call that has finished when the thread wakes does not shorten its sleep, so later calls
+    need not wake it.
+    """
     slept: list[float] = []
     woken: list[float] = []
 
@@ -556,7 +590,9 @@ def test_a_beat_that_hangs(world: World) -> None:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_thread_that_died_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread that could not start, or that an exception has ended, is not taken for a living one."""
+    """A thread that could not start, or that an exception has ended, is not taken for a living
+    one.
+    """
     beating = Heartbeat()
     operation = LeaseOperation(MemoryStore(), leased(), lambda *_: None)
     with monkeypatch.context() as patch:
@@ -605,7 +641,9 @@ def test_a_receiver_of_a_loss_may_raise(world: World) -> None:
 
 @pytest.mark.django_db
 def test_an_async_claim_in_a_callers_transaction_has_none(world: World) -> None:
-    """The claiming thread decides whether a transaction is open, not the thread of the event loop."""
+    """The claiming thread decides whether a transaction is open, not the thread of the event
+    loop.
+    """
     from asgiref.sync import async_to_sync
 
     from django_idempotency.stores.orm import ORMStore

@@ -1,4 +1,6 @@
-"""Events of our own threads are sent one after the other, by one thread that a receiver may delay."""
+"""Events of our own threads are sent one after the other, by one thread that a receiver may
+delay.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,8 @@ def operation() -> Operation:
 
 def notify(notifier: Notifier, operation: Operation, receiver: Hanging, *events: object) -> None:
     for event in events:
-        notifier.notify(operation, lambda event=event: receiver(event))  # type: ignore[misc]  # bound as it is now
+        # Bound as it is now.
+        notifier.notify(operation, lambda event=event: receiver(event))  # type: ignore[misc]
 
 
 def test_in_order(receiver: Hanging, operation: Operation) -> None:
@@ -67,14 +70,18 @@ def test_in_order(receiver: Hanging, operation: Operation) -> None:
 def test_what_receivers_open_is_closed(
     receiver: Hanging, operation: Operation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The thread closes the store's connection and Django's, then ends; the next event starts another."""
+    """The thread closes the store's connection and Django's, then ends; the next event starts
+    another.
+    """
     notifier, closed = Notifier(), list[str]()
 
     def closing() -> None:
         if threading.current_thread() is notifier._thread:  # and not that of an earlier test
             closed.append("all")
 
-    monkeypatch.setattr(operation.store, "close", lambda: closed.append(f"store {threading.current_thread().name}"))
+    monkeypatch.setattr(
+        operation.store, "close", lambda: closed.append(f"store {threading.current_thread().name}")
+    )
     monkeypatch.setattr("django_idempotency.engine.notifying.closing", closing)
     receiver.go_on.set()
     for number in (1, 2):
@@ -84,7 +91,9 @@ def test_what_receivers_open_is_closed(
     assert receiver.got == [1, 2]
 
 
-def test_a_receiver_that_raises(receiver: Hanging, operation: Operation, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_receiver_that_raises(
+    receiver: Hanging, operation: Operation, caplog: pytest.LogCaptureFixture
+) -> None:
     """The error is logged, and the next event is sent."""
 
     def fail() -> None:
@@ -100,7 +109,10 @@ def test_a_receiver_that_raises(receiver: Hanging, operation: Operation, caplog:
 
 
 def test_the_queue_is_bounded(
-    receiver: Hanging, operation: Operation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    receiver: Hanging,
+    operation: Operation,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """An event too many is logged as not sent; those in the queue are sent."""
     monkeypatch.setattr("django_idempotency.engine.notifying.LONGEST", 3)
@@ -127,7 +139,9 @@ def test_the_end_of_a_process_does_not_wait_for_long(
     assert "2 events may not have been received" in caplog.text
 
 
-def test_no_thread_can_be_started(receiver: Hanging, operation: Operation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_thread_can_be_started(
+    receiver: Hanging, operation: Operation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """If no thread can be started, the reporting thread sends the event at once."""
 
     def refuse(thread: threading.Thread) -> None:
@@ -141,7 +155,8 @@ def test_no_thread_can_be_started(receiver: Hanging, operation: Operation, monke
     assert receiver.threads == {threading.current_thread()}
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # "fork in a process with threads" is what this tests
+# "fork in a process with threads" is what this tests.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_fork_resets_it(receiver: Hanging, operation: Operation) -> None:
     """The parent sends the queued events; the child sends its own, in its own thread."""
     notifier = Notifier()
@@ -163,7 +178,9 @@ def test_a_fork_resets_it(receiver: Hanging, operation: Operation) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_what_a_receiver_leaves_behind(operation: Operation) -> None:
-    """A connection that a receiver has broken, or left in a transaction, is not passed to the next one."""
+    """A connection that a receiver has broken, or left in a transaction, is not passed to the next
+    one.
+    """
     notifier, records = Notifier(), []
 
     def left_open() -> None:

@@ -46,7 +46,9 @@ CHANGED = record_of(TICKET, owner=OTHER, digest=b"other")
 
 def operation(store: FakeStore, *, lease: bool = False, **options: Any) -> tuple[Any, Listener]:
     listener = Listener()
-    made = (LeaseOperation if lease else AtomicOperation)(store, LEASED if lease else TICKET, listener, **options)
+    made = (LeaseOperation if lease else AtomicOperation)(
+        store, LEASED if lease else TICKET, listener, **options
+    )
     return made, listener
 
 
@@ -57,7 +59,7 @@ def opened(store: FakeStore, *, lease: bool = False, **options: Any) -> tuple[An
     return call, listener
 
 
-# -------------------------------------------------------------------------------------------------------------- open
+# --------------------------------------------------------------------------------------------- open
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +72,14 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     ("claims", "locks", "verdict", "trace", "event"),
     [
         ([OURS], [OURS], Execute(attempt=1), ["claim", "guard"], "claimed"),
-        ([DONE], [], Replay(outcome=OUTCOME, attempt=1), ["claim"], "replayed"),  # one trip to the store
+        # One trip to the store.
+        (
+            [DONE],
+            [],
+            Replay(outcome=OUTCOME, attempt=1),
+            ["claim"],
+            "replayed",
+        ),
         ([THEIRS], [], Busy(retry_after=30), ["claim"], "busy"),
         ([CHANGED], [], Mismatch(), ["claim"], "mismatched"),
         ([LAPSED], [LAPSED, TAKEN], Execute(attempt=2, takeover=True), TAKEOVER, "taken_over"),
@@ -83,9 +92,16 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
             "taken_over",
         ),
         # The lock shows the current record: its owner has finished in the meantime.
-        ([LAPSED], [DONE], Replay(outcome=OUTCOME, attempt=1), ["claim", "guard", "rollback"], "replayed"),
+        (
+            [LAPSED],
+            [DONE],
+            Replay(outcome=OUTCOME, attempt=1),
+            ["claim", "guard", "rollback"],
+            "replayed",
+        ),
         ([LAPSED], [CHANGED], Mismatch(), ["claim", "guard", "rollback"], "mismatched"),
-        # Its owner is alive: the row is locked. Look again; each lost round means that another call has won.
+        # Its owner is alive: the row is locked. Look again; each lost round means that another call
+        # has won.
         (
             [LAPSED, DONE],
             [None],
@@ -93,16 +109,47 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
             ["claim", "guard", "rollback", "claim"],
             "replayed",
         ),
-        ([LAPSED] * HELD, [None] * HELD, Busy(retry_after=1), ["claim", "guard", "rollback"] * HELD, "busy"),
-        # An owner of the key has not committed its claim: it is running. Anybody else who is in the way proves nothing.
+        (
+            [LAPSED] * HELD,
+            [None] * HELD,
+            Busy(retry_after=1),
+            ["claim", "guard", "rollback"] * HELD,
+            "busy",
+        ),
+        # An owner of the key has not committed its claim: it is running. Anybody else who is in the
+        # way proves nothing.
         ([InProgress()] * HELD, [], Busy(retry_after=1), ["claim"] * HELD, "busy"),
         ([InProgress(), DONE], [], Replay(outcome=OUTCOME, attempt=1), ["claim"] * 2, "replayed"),
         ([LostRace(), OURS], [OURS], Execute(attempt=1), ["claim", "claim", "guard"], "claimed"),
-        ([OURS, DONE], [LostRace()], Replay(outcome=OUTCOME, attempt=1), ["claim", "guard", "claim"], "replayed"),
+        (
+            [OURS, DONE],
+            [LostRace()],
+            Replay(outcome=OUTCOME, attempt=1),
+            ["claim", "guard", "claim"],
+            "replayed",
+        ),
         # SQLite shows no more than that: its record says that another has begun.
-        ([LAPSED] * HELD, [LostRace()] * HELD, Busy(retry_after=1), ["claim", "guard"] * HELD, "busy"),
-        ([LostRace()] * 4 + [OURS], [OURS], Execute(attempt=1), [*["claim"] * 5, "guard"], "claimed"),
-        ([LostRace()] * CONFLICTS, [], Contended(retry_after=1), ["claim"] * CONFLICTS, "contended"),
+        (
+            [LAPSED] * HELD,
+            [LostRace()] * HELD,
+            Busy(retry_after=1),
+            ["claim", "guard"] * HELD,
+            "busy",
+        ),
+        (
+            [LostRace()] * 4 + [OURS],
+            [OURS],
+            Execute(attempt=1),
+            [*["claim"] * 5, "guard"],
+            "claimed",
+        ),
+        (
+            [LostRace()] * CONFLICTS,
+            [],
+            Contended(retry_after=1),
+            ["claim"] * CONFLICTS,
+            "contended",
+        ),
         (
             [OURS] * CONFLICTS,
             [LostRace()] * CONFLICTS,
@@ -112,7 +159,9 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
     ],
 )
-def test_open(claims: list[Any], locks: list[Any], verdict: object, trace: list[str], event: str) -> None:
+def test_open(
+    claims: list[Any], locks: list[Any], verdict: object, trace: list[str], event: str
+) -> None:
     """A call claims, holds what it may run, and reports it once."""
     store = FakeStore(claims=list(claims), locks=list(locks))
     call, listener = operation(store)
@@ -123,14 +172,18 @@ def test_open(claims: list[Any], locks: list[Any], verdict: object, trace: list[
 
 def test_only_a_takeover_is_impatient() -> None:
     """A takeover never waits for a row lock; our own row may be waited for."""
-    mine, theirs = FakeStore(claims=[OURS], locks=[OURS]), FakeStore(claims=[LAPSED], locks=[LAPSED, TAKEN])
+    mine, theirs = (
+        FakeStore(claims=[OURS], locks=[OURS]),
+        FakeStore(claims=[LAPSED], locks=[LAPSED, TAKEN]),
+    )
     operation(mine)[0].open()
     operation(theirs)[0].open()
     assert (mine.takeovers, theirs.takeovers) == ([False], [True, False])
 
 
 @pytest.mark.parametrize(
-    ("lost", "raised"), [(OutcomeUnknown(), StoreUnavailable), (TransactionLost(), StoreUnavailable)]
+    ("lost", "raised"),
+    [(OutcomeUnknown(), StoreUnavailable), (TransactionLost(), StoreUnavailable)],
 )
 def test_a_takeover_that_is_not_committed(lost: Exception, raised: type[Exception]) -> None:
     """Nothing has run: the store is unavailable, and nobody is told that the outcome is unknown."""
@@ -146,16 +199,20 @@ def test_a_takeover_that_another_wins() -> None:
     assert isinstance(call.open(), Replay)
 
 
-@pytest.mark.parametrize(("claims", "locks"), [([StoreUnavailable()], []), ([OURS], [StoreUnavailable()])])
+@pytest.mark.parametrize(
+    ("claims", "locks"), [([StoreUnavailable()], []), ([OURS], [StoreUnavailable()])]
+)
 def test_open_without_a_store(claims: list[Any], locks: list[Any]) -> None:
-    """If the store does not respond there is no verdict; nothing is held, and no run is reported."""
+    """If the store does not respond there is no verdict; nothing is held, and no run is
+    reported.
+    """
     call, listener = operation(store := FakeStore(claims=claims, locks=locks))
     with pytest.raises(StoreUnavailable):
         call.open()
     assert (call.attempt, listener.events, "commit" in store.trace) == (0, [], False)
 
 
-# ------------------------------------------------------------------------------------------- settle, in a transaction
+# ------------------------------------------------------------------------- settle, in a transaction
 
 KEPT_AT_ONCE = ["claim", "guard", "settle", "commit"]
 APART = ["claim", "guard", "rollback", "guard", "settle", "commit"]
@@ -164,16 +221,37 @@ APART = ["claim", "guard", "rollback", "guard", "settle", "commit"]
 @pytest.mark.parametrize(
     ("ended", "needs_rollback", "trace", "status", "bound", "event"),
     [
-        (WorkResult.KEPT, False, KEPT_AT_ONCE, Status.COMPLETED, True, "completed"),  # the promise: one COMMIT for both
+        # The promise: one COMMIT for both.
+        (
+            WorkResult.KEPT,
+            False,
+            KEPT_AT_ONCE,
+            Status.COMPLETED,
+            True,
+            "completed",
+        ),
         (WorkResult.KEPT, True, APART, Status.COMPLETED, True, "completed"),  # a refusal
         (WorkResult.DROPPED, False, KEPT_AT_ONCE, Status.FREE, False, "released"),
         (WorkResult.DROPPED, True, APART, Status.FREE, False, "released"),
-        (WorkResult.FAILED, False, APART, Status.FREE, True, "released"),  # released after the rollback
+        # Released after the rollback.
+        (
+            WorkResult.FAILED,
+            False,
+            APART,
+            Status.FREE,
+            True,
+            "released",
+        ),
         (WorkResult.FAILED, True, APART, Status.FREE, True, "released"),
     ],
 )
 def test_settle(  # noqa: PLR0917 - the columns of the table
-    ended: WorkResult, needs_rollback: bool, trace: list[str], status: Status, bound: bool, event: str
+    ended: WorkResult,
+    needs_rollback: bool,
+    trace: list[str],
+    status: Status,
+    bound: bool,
+    event: str,
 ) -> None:
     """Each ending settles inside the work's transaction, or after its rollback."""
     store = FakeStore(claims=[OURS], locks=[OURS, OURS])
@@ -187,7 +265,9 @@ def test_settle(  # noqa: PLR0917 - the columns of the table
 
 @pytest.mark.parametrize("ended", [WorkResult.KEPT, WorkResult.DROPPED])
 def test_a_success_whose_writes_an_error_rolls_back(ended: WorkResult) -> None:
-    """It is withheld, whatever would have become of its response, and its record is bound to the same request."""
+    """It is withheld, whatever would have become of its response, and its record is bound to the
+    same request.
+    """
     store = FakeStore(claims=[OURS], locks=[OURS, OURS])
     call, listener = opened(store)
     assert isinstance(call._guard, FakeGuard)
@@ -208,7 +288,10 @@ def test_a_success_beside_which_another_transaction_was_rolled_back() -> None:
 
 
 def test_cut() -> None:
-    """After a cancellation nothing is written: the work may still be running. The lease simply ends."""
+    """After a cancellation nothing is written: the work may still be running.
+
+    The lease simply ends.
+    """
     call, listener = opened(store := FakeStore(claims=[OURS], locks=[OURS]))
     call.settle(WorkResult.CUT, succeeded=False)
     assert (store.trace, listener.events) == (["claim", "guard", "rollback"], [])
@@ -222,10 +305,16 @@ def test_overtaken() -> None:
     assert (store.trace, listener.events) == (["claim", "guard", "settle", "rollback"], ["lost"])
 
 
-@pytest.mark.parametrize(("error", "raised"), [(StoreUnavailable(), StoreUnavailable), (LostRace(), LostRace)])
+@pytest.mark.parametrize(
+    ("error", "raised"), [(StoreUnavailable(), StoreUnavailable), (LostRace(), LostRace)]
+)
 def test_our_own_statement_fails(error: Exception, raised: type[Exception]) -> None:
-    """The work did not give up its writes: when they are lost, its response is not remembered either."""
-    call, listener = opened(store := FakeStore(claims=[OURS], locks=[OURS, OURS], settles=[error, True]))
+    """The work did not give up its writes: when they are lost, its response is not remembered
+    either.
+    """
+    call, listener = opened(
+        store := FakeStore(claims=[OURS], locks=[OURS, OURS], settles=[error, True])
+    )
     with pytest.raises(raised):
         call.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
     assert store.trace == ["claim", "guard", "settle", "rollback", "guard", "settle", "commit"]
@@ -235,14 +324,25 @@ def test_our_own_statement_fails(error: Exception, raised: type[Exception]) -> N
 @pytest.mark.parametrize("needs_rollback", [False, True])
 @pytest.mark.parametrize("ended", [WorkResult.KEPT, WorkResult.DROPPED])
 @pytest.mark.parametrize("transaction_id", [None, "7421"])
-def test_a_lost_transaction(ended: WorkResult, needs_rollback: bool, transaction_id: str | None) -> None:
-    """A lost transaction is rolled back and released, whatever the response. A settle comparing ids saves a check."""
+def test_a_lost_transaction(
+    ended: WorkResult, needs_rollback: bool, transaction_id: str | None
+) -> None:
+    """A lost transaction is rolled back and released, whatever the response.
+
+    A settle comparing ids saves a check.
+    """
     store = FakeStore(
-        claims=[OURS], locks=[OURS, OURS], settles=[False, True] if transaction_id and not needs_rollback else []
+        claims=[OURS],
+        locks=[OURS, OURS],
+        settles=[False, True] if transaction_id and not needs_rollback else [],
     )
     call, listener = opened(store)
     assert isinstance(call._guard, FakeGuard)
-    call._guard.transaction_id, call._guard.gone, call._guard.marked = transaction_id, True, needs_rollback
+    call._guard.transaction_id, call._guard.gone, call._guard.marked = (
+        transaction_id,
+        True,
+        needs_rollback,
+    )
     call._guard.finds_loss = transaction_id is not None
     with pytest.raises(TransactionLost):
         call.settle(ended, OUTCOME, succeeded=ended is not WorkResult.FAILED)
@@ -310,7 +410,7 @@ def test_a_release_in_vain(locks: list[Any], settles: list[Any]) -> None:
     assert listener.events == ["lost"]
 
 
-# ------------------------------------------------------------------------------------------------------------- lease
+# -------------------------------------------------------------------------------------------- lease
 
 
 @pytest.mark.parametrize(
@@ -323,7 +423,9 @@ def test_a_release_in_vain(locks: list[Any], settles: list[Any]) -> None:
         (WorkResult.CUT, "free", [], []),
     ],
 )
-def test_lease(ended: WorkResult, on_failure: str, settled: list[Status], events: list[str]) -> None:
+def test_lease(
+    ended: WorkResult, on_failure: str, settled: list[Status], events: list[str]
+) -> None:
     """Without a transaction a call is a claim and a settle, both sync and async."""
     store = FakeStore(claims=[record_of(LEASED)])
     call, listener = opened(store, lease=True, on_failure=on_failure)
@@ -338,7 +440,11 @@ def test_lease(ended: WorkResult, on_failure: str, settled: list[Status], events
         await call.asettle(ended, OUTCOME, succeeded=ended is not WorkResult.FAILED)
 
     asyncio.run(run())
-    assert (twin.trace, twin.settled, twins.events) == (store.trace, store.settled, ["claimed", *events])
+    assert (twin.trace, twin.settled, twins.events) == (
+        store.trace,
+        store.settled,
+        ["claimed", *events],
+    )
     assert [made.status for made in twin.settled] == settled
 
 
@@ -347,11 +453,19 @@ def test_lease(ended: WorkResult, on_failure: str, settled: list[Status], events
     [
         ([False], "lost"),  # overtaken: final
         ([StoreUnavailable(), False], "lost"),
-        ([StoreUnavailable(), LostRace(), ConnectionResetError(), True], "completed"),  # the last is a driver's own
+        # The last is a driver's own.
+        (
+            [StoreUnavailable(), LostRace(), ConnectionResetError(), True],
+            "completed",
+        ),
     ],
 )
-def test_the_settle_of_a_lease(answers: list[Any], event: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A settle is retried until the store responds; whatever the result, the client gets the response of the work."""
+def test_the_settle_of_a_lease(
+    answers: list[Any], event: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A settle is retried until the store responds; whatever the result, the client gets the
+    response of the work.
+    """
     monkeypatch.setattr("django_idempotency.engine.settling.SETTLE_PAUSE", 0.0)
     monkeypatch.setattr("django_idempotency.engine.waiting.SETTLE_PATIENCE", 60.0)
     assert settled_lease(answers) == ([event], len(answers))
@@ -381,13 +495,22 @@ def test_async_code_awaits_the_observer() -> None:
 
 
 def settled_lease(answers: list[Any]) -> tuple[list[str], int]:
-    """Settle with a store that responds like this; return the events and the number of tries, async as sync."""
-    call, listener = opened(store := FakeStore(claims=[record_of(LEASED)], settles=list(answers)), lease=True)
+    """Settle with a store that responds like this; return the events and the number of tries, async
+    as sync.
+    """
+    call, listener = opened(
+        store := FakeStore(claims=[record_of(LEASED)], settles=list(answers)), lease=True
+    )
     call.settle(WorkResult.KEPT, OUTCOME, succeeded=True)
-    call, twins = operation(twin := FakeStore(claims=[record_of(LEASED)], settles=list(answers)), lease=True)
+    call, twins = operation(
+        twin := FakeStore(claims=[record_of(LEASED)], settles=list(answers)), lease=True
+    )
     asyncio.run(call.aopen())
     asyncio.run(call.asettle(WorkResult.KEPT, OUTCOME, succeeded=True))
-    assert (["claimed", *listener.events], store.trace.count("settle")) == (twins.events, twin.trace.count("settle"))
+    assert (["claimed", *listener.events], store.trace.count("settle")) == (
+        twins.events,
+        twin.trace.count("settle"),
+    )
     return listener.events, store.trace.count("settle")
 
 
@@ -419,18 +542,27 @@ def test_a_call_that_may_wait_waits_after_a_lost_race(monkeypatch: pytest.Monkey
 
 
 def test_a_store_that_goes_while_a_twin_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Busy was the last known state: a route that runs without a store must not run beside the first call."""
+    """Busy was the last known state: a route that runs without a store must not run beside the
+    first call.
+    """
     monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
     theirs = record_of(LEASED._replace(owner=uuid4()))
-    for opening in (lambda call: call.open(wait=0.01), lambda call: asyncio.run(call.aopen(wait=0.01))):
+    for opening in (
+        lambda call: call.open(wait=0.01),
+        lambda call: asyncio.run(call.aopen(wait=0.01)),
+    ):
         monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.most", lambda: 10)
         call, _ = operation(FakeStore(claims=[theirs, *[StoreUnavailable()] * 100]), lease=True)
         assert isinstance(opening(call), Busy)
 
 
 @pytest.mark.parametrize(("attempt", "event"), [(1, "claimed"), (2, "taken_over")])
-def test_a_claim_whose_answer_was_lost(attempt: int, event: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next claim finds the record ours, but not how: a later attempt counts as a takeover, a first one does not."""
+def test_a_claim_whose_answer_was_lost(
+    attempt: int, event: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next claim finds the record ours, but not how: a later attempt counts as a takeover, a
+    first one does not.
+    """
     monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
     monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.most", lambda: 10)
     theirs, ours = record_of(LEASED._replace(owner=uuid4())), record_of(LEASED, attempt=attempt)
@@ -443,7 +575,9 @@ def test_a_claim_whose_answer_was_lost(attempt: int, event: str, monkeypatch: py
 def test_a_store_that_goes_is_not_hammered(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wait that fails at once is still followed by a pause."""
     monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.most", lambda: 10)
-    store = FakeStore(claims=[record_of(LEASED._replace(owner=uuid4())), *[StoreUnavailable()] * 100])
+    store = FakeStore(
+        claims=[record_of(LEASED._replace(owner=uuid4())), *[StoreUnavailable()] * 100]
+    )
     waits: list[float] = []
 
     def wait(ticket: Ticket, *, seconds: float) -> None:
@@ -457,7 +591,9 @@ def test_a_store_that_goes_is_not_hammered(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_takeover_that_is_abandoned() -> None:
-    """An abandoned takeover does not release the record: the next call must know that an earlier owner crashed."""
+    """An abandoned takeover does not release the record: the next call must know that an earlier
+    owner crashed.
+    """
 
     class Cut(BaseException):
         pass
@@ -482,17 +618,24 @@ def test_a_settle_that_breaks() -> None:
 
 
 def test_an_owner_that_resumes_after_our_rollback() -> None:
-    """If the earlier owner completes its work after our failed takeover, before our release, its result stays."""
-    lapsed = LAPSED._replace(joined=True)  # in a caller's transaction a takeover writes nothing before its settle
+    """If the earlier owner completes its work after our failed takeover, before our release, its
+    result stays.
+    """
+    # In a caller's transaction a takeover writes nothing before its settle.
+    lapsed = LAPSED._replace(joined=True)
     call, listener = opened(store := FakeStore(claims=[lapsed], locks=[lapsed, DONE]))
     call.settle(WorkResult.FAILED, succeeded=False)
     assert (store.settled, listener.events) == ([], ["lost"])
 
 
 def test_a_claim_that_is_rolled_back_with_the_work() -> None:
-    """A claim rolled back with the work in an open transaction is made again, so that the failure is known."""
+    """A claim rolled back with the work in an open transaction is made again, so that the failure
+    is known.
+    """
     inside = OURS._replace(joined=True)
-    call, listener = opened(store := FakeStore(claims=[inside, inside], locks=[inside, None, inside]))
+    call, listener = opened(
+        store := FakeStore(claims=[inside, inside], locks=[inside, None, inside])
+    )
     call.settle(WorkResult.FAILED, succeeded=False)
     assert store.trace[2:] == ["rollback", "guard", "commit", "claim", "guard", "settle", "commit"]
     assert listener.events == ["released"]
@@ -500,10 +643,14 @@ def test_a_claim_that_is_rolled_back_with_the_work() -> None:
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_lease_that_is_rolled_back_with_the_work(asynchronous: bool) -> None:
-    """In a caller's transaction the outcome is stored under a new claim, unless another call has made one."""
+    """In a caller's transaction the outcome is stored under a new claim, unless another call has
+    made one.
+    """
     inside = record_of(LEASED, joined=True)
     for found, events in ((inside, ["completed"]), (record_of(LEASED, owner=OTHER), ["lost"])):
-        call, listener = opened(store := FakeStore(claims=[inside, found], settles=[False, True]), lease=True)
+        call, listener = opened(
+            store := FakeStore(claims=[inside, found], settles=[False, True]), lease=True
+        )
         if asynchronous:
             asyncio.run(call.asettle(WorkResult.KEPT, OUTCOME, succeeded=True))
         else:
@@ -512,8 +659,12 @@ def test_a_lease_that_is_rolled_back_with_the_work(asynchronous: bool) -> None:
         assert store.trace == ["claim", "settle", "claim", "settle"][: 4 if found is inside else 3]
 
 
-def test_a_lease_in_a_transaction_is_not_retried_later(deferring: Deferring, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No other connection sees the record before COMMIT, so our thread would find nothing to settle."""
+def test_a_lease_in_a_transaction_is_not_retried_later(
+    deferring: Deferring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No other connection sees the record before COMMIT, so our thread would find nothing to
+    settle.
+    """
     monkeypatch.setattr("django_idempotency.engine.waiting.SETTLE_PATIENCE", 0.0)
     claims, settles = [record_of(LEASED, joined=True)], [StoreUnavailable()]
     call, listener = opened(FakeStore(claims=claims, settles=settles), lease=True)
@@ -529,12 +680,13 @@ class Interrupt(BaseException):
     ("claims", "locks", "trace", "left"),
     [
         ([OURS], [OURS, OURS], APART, [Status.FREE]),
+        # An earlier owner has crashed: the next call must take it over, and know that.
         (
             [LAPSED],
             [LAPSED, TAKEN],
             [*TAKEOVER, "rollback"],
             [Status.RUNNING],
-        ),  # an earlier owner has crashed: the next call must take it over, and know that
+        ),
     ],
 )
 def test_an_interrupt_as_the_work_would_begin(
@@ -566,12 +718,21 @@ def test_an_interrupt_while_it_waits(lease: bool, monkeypatch: pytest.MonkeyPatc
     assert (store.trace, listener.events, wait_slots.count) == (["claim"], [], 0)
 
 
-@pytest.mark.parametrize(("claimed", "left"), [({}, [Status.FREE]), ({"attempt": 2, "taken": True}, [])])
-def test_a_cancellation_while_the_claim_is_on_its_way(claimed: dict[str, Any], left: list[Status]) -> None:
+@pytest.mark.parametrize(
+    ("claimed", "left"), [({}, [Status.FREE]), ({"attempt": 2, "taken": True}, [])]
+)
+def test_a_cancellation_while_the_claim_is_on_its_way(
+    claimed: dict[str, Any], left: list[Status]
+) -> None:
     """The pending claim is awaited, and the record is left like one whose work has not begun."""
-    call, listener = operation(store := SlowStore(claims=[record_of(LEASED, **claimed)]), lease=True)
+    call, listener = operation(
+        store := SlowStore(claims=[record_of(LEASED, **claimed)]), lease=True
+    )
     assert cancelled(call, store)
-    assert ([made.status for made in store.settled], listener.events[:1]) == (left, ["released"] if left else [])
+    assert ([made.status for made in store.settled], listener.events[:1]) == (
+        left,
+        ["released"] if left else [],
+    )
 
 
 class SlowStore(FakeStore):
@@ -589,7 +750,9 @@ class SlowStore(FakeStore):
 
 
 def test_a_coroutine_that_is_closed_while_the_claim_is_on_its_way() -> None:
-    """Nothing can be awaited any more: the record stays as the claim has left it, until its lease ends."""
+    """Nothing can be awaited any more: the record stays as the claim has left it, until its lease
+    ends.
+    """
     call, _ = operation(store := SlowStore(claims=[record_of(LEASED)]), lease=True)
 
     async def run() -> None:
@@ -627,7 +790,11 @@ def raising(error: type[BaseException]) -> Any:
 
 
 def test_a_takeover_by_claim_is_reported() -> None:
-    """A `lease` store takes over in the claim itself, and the event is the same as with `atomic`."""
-    call, listener = operation(FakeStore(claims=[record_of(LEASED, attempt=2, taken=True)]), lease=True)
+    """A `lease` store takes over in the claim itself, and the event is the same as with
+    `atomic`.
+    """
+    call, listener = operation(
+        FakeStore(claims=[record_of(LEASED, attempt=2, taken=True)]), lease=True
+    )
     assert call.open() == Execute(attempt=2, takeover=True)
     assert listener.events == ["taken_over"]

@@ -33,7 +33,9 @@ REPLAY = Replay(outcome=OUTCOME, attempt=1)
 
 
 class BusyStore(FakeStore):
-    """Another call works under the key until `done` is set. Each thread that waits for it releases `waiting`."""
+    """Another call works under the key until `done` is set. Each thread that waits for it releases
+    `waiting`.
+    """
 
     def __init__(self) -> None:
         super().__init__(claims=[])
@@ -55,12 +57,17 @@ class BusyStore(FakeStore):
         return LeaseOperation(self, LEASED, Listener()).open(wait=wait)
 
 
-# ----------------------------------------------------------------------------------------------------------- threads
+# ------------------------------------------------------------------------------------------ threads
 
 
 @pytest.mark.parametrize(("alive", "quarter"), [(1, 1), (3, 1), (4, 1), (8, 2), (15, 3)])
-def test_a_quarter_of_the_threads_may_wait(alive: int, quarter: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A quarter of the threads waits, and always one; one more is busy at once. Afterwards as many may wait again."""
+def test_a_quarter_of_the_threads_may_wait(
+    alive: int, quarter: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quarter of the threads waits, and always one; one more is busy at once.
+
+    Afterwards as many may wait again.
+    """
     monkeypatch.setattr(threading, "active_count", lambda: alive)
     for _ in range(2):
         store = BusyStore()
@@ -90,11 +97,13 @@ def test_who_fails_waits_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     assert store.open() == REPLAY
 
 
-# -------------------------------------------------------------------------------------------------------- coroutines
+# --------------------------------------------------------------------------------------- coroutines
 
 
 def test_coroutines_wait_without_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any number of coroutines waits on one loop, which keeps running: no thread is started, borrowed or blocked."""
+    """Any number of coroutines waits on one loop, which keeps running: no thread is started,
+    borrowed or blocked.
+    """
     monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
     store, callers = BusyStore(), 200
 
@@ -102,7 +111,8 @@ def test_coroutines_wait_without_a_thread(monkeypatch: pytest.MonkeyPatch) -> No
         raise AssertionError("a thread is held")
 
     async def work() -> None:
-        while len(store.trace) < 3 * callers:  # noqa: ASYNC110 - each has looked, waited, and looked again
+        # Each has looked, waited, and looked again.
+        while len(store.trace) < 3 * callers:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
         store.done.set()
 
@@ -111,13 +121,15 @@ def test_coroutines_wait_without_a_thread(monkeypatch: pytest.MonkeyPatch) -> No
             patch.setattr(time, "sleep", refuse)
             patch.setattr(threading.Thread, "start", refuse)
             patch.setattr(ThreadPoolExecutor, "submit", refuse)
-            waiting = [LeaseOperation(store, LEASED, Listener()).aopen(wait=20) for _ in range(callers)]
+            waiting = [
+                LeaseOperation(store, LEASED, Listener()).aopen(wait=20) for _ in range(callers)
+            ]
             return (await asyncio.gather(*waiting, work()))[:callers]
 
     assert asyncio.run(call_all()) == [REPLAY] * callers
 
 
-# ----------------------------------------------------------------------------------------------------------- settles
+# ------------------------------------------------------------------------------------------ settles
 
 
 class DeadStore(FakeStore):
@@ -187,7 +199,9 @@ def release(store: DeadStore, listener: Listener) -> None:
 def test_the_bound_of_a_settles_retries(
     act: Any, seconds: float, asked: int, deferring: Deferring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No try begins after 0.6 s, whatever a try takes; then the result is reported, and the response goes out."""
+    """No try begins after 0.6 s, whatever a try takes; then the result is reported, and the
+    response goes out.
+    """
     clock, listener = FakeTime(), Listener()
     for module in (operation, commands, settling, waiting):
         monkeypatch.setattr(module, "time", clock)

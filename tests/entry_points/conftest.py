@@ -35,11 +35,17 @@ class Sender:
     client: Client
     headers: dict[str, str]
 
-    def __call__(self, body: Any = None, *, key: str | None = KEY, url: str = "", **extra: Any) -> Any:
+    def __call__(
+        self, body: Any = None, *, key: str | None = KEY, url: str = "", **extra: Any
+    ) -> Any:
         headers = dict(self.headers, **extra.pop("headers", {}))
         if key is not None:
             headers["Idempotency-Key"] = key
-        data = json.dumps(CHARGE if body is None else body) if not isinstance(body, (bytes, str)) else body
+        data = (
+            json.dumps(CHARGE if body is None else body)
+            if not isinstance(body, (bytes, str))
+            else body
+        )
         extra.setdefault("content_type", "application/json")
         return self.client.post(url or self.url, data, headers=headers, **extra)
 

@@ -1,4 +1,6 @@
-"""Views that end or replace the transaction below the guard, in every known way, and then respond as usual."""
+"""Views that end or replace the transaction below the guard, in every known way, and then respond
+as usual.
+"""
 
 from __future__ import annotations
 
@@ -135,7 +137,9 @@ COMMITTED: dict[str, Ways] = {
     },
     "mysql": {
         **ENDED_EVERYWHERE,
-        "prepared DDL": by_cursor(f"PREPARE s FROM 'ANALYZE TABLE {Effect._meta.db_table}'", "EXECUTE s"),
+        "prepared DDL": by_cursor(
+            f"PREPARE s FROM 'ANALYZE TABLE {Effect._meta.db_table}'", "EXECUTE s"
+        ),
         "the driver's autocommit()": autocommit,
         "BEGIN by the driver": by_driver("BEGIN"),
     },

@@ -64,7 +64,8 @@ RAISING = {
 }
 
 
-def end(request: HttpRequest, how: str) -> HttpResponse:  # noqa: C901, PLR0911 - one line per ending
+# One line per ending.
+def end(request: HttpRequest, how: str) -> HttpResponse:  # noqa: C901, PLR0911
     """Write, then end as `how` says."""
     write()
     handle = getattr(request, "idempotency", None)

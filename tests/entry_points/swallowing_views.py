@@ -53,7 +53,11 @@ def driver(row: Effect) -> None:
 
 def copy(row: Effect) -> None:
     columns = "id, label, idempotency_key, attempt, created"
-    with suppress(Exception), connection.cursor() as raw, raw.copy(f"COPY {TABLE} ({columns}) FROM STDIN") as rows:
+    with (
+        suppress(Exception),
+        connection.cursor() as raw,
+        raw.copy(f"COPY {TABLE} ({columns}) FROM STDIN") as rows,
+    ):
         rows.write_row((row.pk, "twice", "", 0, "2026-01-01"))
 
 
@@ -83,7 +87,8 @@ def raise_rollback(row: Effect) -> None:
     with suppress(DatabaseError), connection.cursor() as raw:
         raw.execute("CREATE TEMP TABLE IF NOT EXISTS never (a)")
         raw.execute(
-            "CREATE TEMP TRIGGER IF NOT EXISTS no BEFORE INSERT ON never BEGIN SELECT RAISE(ROLLBACK, 'never'); END"
+            "CREATE TEMP TRIGGER IF NOT EXISTS no BEFORE INSERT ON never BEGIN SELECT "
+            "RAISE(ROLLBACK, 'never'); END"
         )
         raw.execute("INSERT INTO never VALUES (1)")
 
@@ -98,7 +103,10 @@ def goes_on(row: Effect) -> None:
 Ways = dict[str, tuple[Callable[[Effect], None], str | None]]
 
 #: Way → how the writes are undone, and the error that Django has seen; `None`: it has seen none.
-EVERYWHERE: Ways = {"the ORM": (orm, "IntegrityError"), "an exception through a block": (no_database_error, None)}
+EVERYWHERE: Ways = {
+    "the ORM": (orm, "IntegrityError"),
+    "an exception through a block": (no_database_error, None),
+}
 BROKEN: dict[str, Ways] = {
     "sqlite": {
         **EVERYWHERE,
@@ -116,7 +124,8 @@ BROKEN: dict[str, Ways] = {
         "statement_timeout": (statement_timeout, "OperationalError"),
     },
 }
-#: Ways after which the database keeps what was written: there a statement that fails undoes only itself.
+#: Ways after which the database keeps what was written: there a statement that fails undoes only
+#: itself.
 HARMLESS: Ways = {"a cursor": (cursor, None), "the driver": (driver, None)}
 
 
@@ -227,4 +236,7 @@ ATOMIC: dict[str, Callable[..., Any]] = {
     "below": below,
 }
 LEASED: dict[str, Callable[..., Any]] = {"leased": leased, "leased-mixed": LeasedMixed.as_view()}
-urlpatterns = [path(f"{name}/", view) for name, view in {**ATOMIC, **LEASED, "handled": Handled.as_view()}.items()]
+urlpatterns = [
+    path(f"{name}/", view)
+    for name, view in {**ATOMIC, **LEASED, "handled": Handled.as_view()}.items()
+]

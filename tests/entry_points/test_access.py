@@ -39,7 +39,10 @@ LOGIN_REQUIRED = "django.contrib.auth.middleware.LoginRequiredMiddleware"
 
 
 #: Redirected by a decorator inside the guard: nothing proves that its view did no work.
-REDIRECTED = [f"middleware/{rule}/" for rule in ("staff-member-required", "permission-required", "user-passes-test")]
+REDIRECTED = [
+    f"middleware/{rule}/"
+    for rule in ("staff-member-required", "permission-required", "user-passes-test")
+]
 UNREMEMBERED = [route for route in RESTRICTED if route not in REDIRECTED]
 
 
@@ -60,7 +63,9 @@ def completed() -> int:
 
 @pytest.mark.parametrize("route", UNREMEMBERED)
 def test_who_is_refused_without_a_key_is_refused_with_one(route: str, user: User) -> None:
-    """The refusal has the same status, address and body; nothing runs, and no response is stored."""
+    """The refusal has the same status, address and body; nothing runs, and no response is
+    stored.
+    """
     refused = []
     for who in (None, user):
         client = speaking_for(who)
@@ -89,7 +94,9 @@ def test_who_may_gets_the_work_done_once(route: str) -> None:
 
 @pytest.mark.parametrize("route", REDIRECTED)
 def test_a_redirect_of_a_check_before_the_view(route: str, user: User) -> None:
-    """It was not the view, and nothing was written: who is allowed meanwhile goes on under the same key."""
+    """It was not the view, and nothing was written: who is allowed meanwhile goes on under the same
+    key.
+    """
     client = speaking_for(user)
     assert [client.post(f"/{route}", headers=WITH_KEY).status_code for _ in range(2)] == [302, 302]
     User.objects.filter(pk=user.pk).update(is_staff=True, is_superuser=True)
@@ -100,7 +107,12 @@ def test_a_redirect_of_a_check_before_the_view(route: str, user: User) -> None:
 @pytest.mark.parametrize("route", UNREMEMBERED)
 def test_who_was_refused_may_come_again_with_the_key(route: str, user: User) -> None:
     """A refusal is not remembered: once the user is allowed, the same key runs the work."""
-    assert speaking_for(user).post(f"/{route}", headers=WITH_KEY).status_code in (201, 302, 403, 429)
+    assert speaking_for(user).post(f"/{route}", headers=WITH_KEY).status_code in (
+        201,
+        302,
+        403,
+        429,
+    )
     User.objects.filter(pk=user.pk).update(is_staff=True, is_superuser=True)
     answer = speaking_for(user).post(f"/{route}", headers=WITH_KEY)
     assert answer.status_code == 201
@@ -122,7 +134,9 @@ def test_a_forged_form_is_refused_with_a_key(route: str) -> None:
 def test_login_required_middleware_comes_first(route: str) -> None:
     """Django's own views are refused to anonymous callers; DRF's leave it to DRF."""
     middleware = [*settings.MIDDLEWARE]
-    middleware.insert(middleware.index("django_idempotency.middleware.IdempotencyMiddleware"), LOGIN_REQUIRED)
+    middleware.insert(
+        middleware.index("django_idempotency.middleware.IdempotencyMiddleware"), LOGIN_REQUIRED
+    )
     with override_settings(MIDDLEWARE=middleware):
         client = speaking_for(None)
         bare = client.post(f"/{route}")
@@ -138,14 +152,19 @@ def test_login_required_middleware_comes_first(route: str) -> None:
 
 @pytest.mark.parametrize("rule", FUNCTION_RULES.values(), ids=FUNCTION_RULES)
 def test_an_access_decorator_below_ours_raises_where_it_is_written(rule: Any) -> None:
-    """An access decorator below ours raises: a replay would skip it. So does one on a handler of a decorated class."""
+    """An access decorator below ours raises: a replay would skip it.
+
+    So does one on a handler of a decorated class.
+    """
     decorated = type("Decorated", (View,), {"post": method_decorator(rule)(PayView.post)})
     for write_it in (
         lambda: idempotent()(rule(pay)),
         lambda: idempotent()(method_decorator(rule)(PayView.post)),
         lambda: idempotent()(decorated),
     ):
-        with pytest.raises(ImproperlyConfigured, match=r"above the access decorator of .* Swap the two lines"):
+        with pytest.raises(
+            ImproperlyConfigured, match=r"above the access decorator of .* Swap the two lines"
+        ):
             write_it()
 
 
@@ -181,10 +200,18 @@ def _filled(pattern: str) -> str:
 def test_no_route_of_the_testproject_changes_its_status(
     method: str, person: str, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Everyone gets the same status with and without a key, except where charges require one (tested elsewhere)."""
+    """Everyone gets the same status with and without a key, except where charges require one
+    (tested elsewhere).
+    """
     monkeypatch.setattr(ChargeViewSet, "idempotency", Policy())
-    addresses = sorted({*routes(get_resolver())} - {"/bank/transfers/"})  # it plays a provider, which asks for a key
-    assert {"/api/charges/", "/api/charges/1/refund/", "/plain/charges/", "/admin/payments/charge/add/"} <= {*addresses}
+    # It plays a provider, which asks for a key.
+    addresses = sorted({*routes(get_resolver())} - {"/bank/transfers/"})
+    assert {
+        "/api/charges/",
+        "/api/charges/1/refund/",
+        "/plain/charges/",
+        "/admin/payments/charge/add/",
+    } <= {*addresses}
     who = {"anonymous": None, "user": user, "admin": AdminFactory()}[person]
     changed = {}
     client = speaking_for(who)
@@ -194,7 +221,11 @@ def test_no_route_of_the_testproject_changes_its_status(
             if who is not None and SESSION_KEY not in client.session:  # some routes log out
                 client = speaking_for(who)
             answer = client.generic(
-                method, address, json.dumps(CHARGE), content_type="application/json", headers=headers
+                method,
+                address,
+                json.dumps(CHARGE),
+                content_type="application/json",
+                headers=headers,
             )
             statuses.append((answer.status_code, answer.get("Location")))
             Charge.objects.update(refunded=0)  # so that it may be refunded twice

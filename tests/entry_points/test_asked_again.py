@@ -42,7 +42,11 @@ from tests.support.factories import AdminFactory
 from .conftest import KEY, effects
 from .outcome_views import Pay, pay
 
-pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+]
 
 
 def refuse_others(request: Any) -> None:
@@ -107,7 +111,9 @@ class StricterSite(admin.AdminSite):
 
 
 class Proxy:
-    """An object with the code, the closure and the class of what it wraps, as wrapt's proxies have."""
+    """An object with the code, the closure and the class of what it wraps, as wrapt's proxies
+    have.
+    """
 
     __slots__ = ("_view",)
 
@@ -161,7 +167,9 @@ def by_default(view: Any) -> Any:
     return check
 
 
-def with_default(request: HttpRequest, currency: str = "inr", *, cents: bool = False) -> HttpResponse:
+def with_default(
+    request: HttpRequest, currency: str = "inr", *, cents: bool = False
+) -> HttpResponse:
     return pay(request)
 
 
@@ -260,11 +268,17 @@ def for_role(role: str) -> Any:
 
     def decorate(view: Any) -> Any:
         def check(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-            return view(request, *args, **kwargs) if getattr(request.user, role) else redirect("/login/")
+            return (
+                view(request, *args, **kwargs)
+                if getattr(request.user, role)
+                else redirect("/login/")
+            )
 
         async def acheck(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
             user = await request.auser()
-            return await view(request, *args, **kwargs) if getattr(user, role) else redirect("/login/")
+            return (
+                await view(request, *args, **kwargs) if getattr(user, role) else redirect("/login/")
+            )
 
         return update_wrapper(acheck if iscoroutinefunction(view) else check, view)
 
@@ -305,7 +319,9 @@ class ByNamedDecorator(Pay):
 
 
 class BareDecorator(Pay):
-    """Its handler is decorated as a function is: the check gets the object in place of the request."""
+    """Its handler is decorated as a function is: the check gets the object in place of the
+    request.
+    """
 
     @silently
     def post(self, request: HttpRequest) -> HttpResponse:
@@ -314,7 +330,10 @@ class BareDecorator(Pay):
 
 #: What a project names, and views behind that.
 HERE = "tests.entry_points.test_asked_again"
-THROUGH = [f"{HERE}.{name}" for name in ("choosy", "staff_only", "silently", "for_staff", "for_staff_by_default")]
+THROUGH = [
+    f"{HERE}.{name}"
+    for name in ("choosy", "staff_only", "silently", "for_staff", "for_staff_by_default")
+]
 NAMED: dict[str, Any] = {
     "own": staff_only(pay),
     "without-wraps": silently(pay),
@@ -344,7 +363,9 @@ ASKED: dict[str, Any] = {
     "test-and-ours": ByTestWithGuardedPut.as_view(),
     "dispatch-decorator": ByDjangosDecorator.as_view(),
     "admin-view": admin.site.admin_view(pay, cacheable=True),
-    "in-harmless": csrf_exempt(transaction.atomic(gzip_page(sensitive_post_parameters()(staff_member_required(pay))))),
+    "in-harmless": csrf_exempt(
+        transaction.atomic(gzip_page(sensitive_post_parameters()(staff_member_required(pay))))
+    ),
     "around-harmless": staff_member_required(
         require_http_methods(["POST"])(
             vary_on_headers("X")(csrf_protect(cache_page(1)(cache_control(private=True)(pay))))
@@ -386,7 +407,10 @@ OPEN: dict[str, Any] = {
     "default": with_default,
 }
 #: The guard is below the checks.
-BELOW: dict[str, Any] = {"own": staff_only(idempotent()(pay)), "dispatch": GuardedByDispatch.as_view()}
+BELOW: dict[str, Any] = {
+    "own": staff_only(idempotent()(pay)),
+    "dispatch": GuardedByDispatch.as_view(),
+}
 
 urlpatterns = [
     *(path(f"asked/{name}/", view) for name, view in ASKED.items()),
@@ -420,7 +444,10 @@ def withdraw(user: User) -> None:
 @pytest.mark.parametrize("name", ASKED)
 def test_what_can_be_looked_through_is_asked(send: Send, staff: User, name: str) -> None:
     """An allowed caller gets the replay; one who has lost the right since does not."""
-    assert [send(f"asked/{name}").status_code, send(f"asked/{name}")["Idempotent-Replayed"]] == [201, "true"]
+    assert [send(f"asked/{name}").status_code, send(f"asked/{name}")["Idempotent-Replayed"]] == [
+        201,
+        "true",
+    ]
     withdraw(staff)
     refused = send(f"asked/{name}")
     assert (refused.status_code, refused.json()["code"], effects()) == (403, "replay-refused", 1)
@@ -432,7 +459,11 @@ def test_what_cannot_be_followed_is_not_replayed(send: Send, staff: User, name: 
     assert send(f"unfollowed/{name}").status_code == 201
     for _ in range(2):
         refused = send(f"unfollowed/{name}")
-        assert (refused.status_code, refused.json()["code"], effects()) == (403, "replay-unchecked", 1)
+        assert (refused.status_code, refused.json()["code"], effects()) == (
+            403,
+            "replay-unchecked",
+            1,
+        )
         withdraw(staff)
 
 
@@ -440,20 +471,30 @@ def test_what_cannot_be_followed_is_not_replayed(send: Send, staff: User, name: 
 def test_a_project_may_answer_for_its_replays(send: Send, settings: Settings, name: str) -> None:
     """With AUTHORIZE_REPLAY the project decides about each replay itself."""
     settings.IDEMPOTENCY = {"AUTHORIZE_REPLAY": lambda request, outcome: request.user.is_staff}
-    assert [send(f"unfollowed/{name}").status_code, send(f"unfollowed/{name}")["Idempotent-Replayed"]] == [201, "true"]
+    assert [
+        send(f"unfollowed/{name}").status_code,
+        send(f"unfollowed/{name}")["Idempotent-Replayed"],
+    ] == [201, "true"]
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_a_decorator_that_the_project_names_is_asked(send: Send, staff: User, settings: Settings, name: str) -> None:
+def test_a_decorator_that_the_project_names_is_asked(
+    send: Send, staff: User, settings: Settings, name: str
+) -> None:
     """It is run again around a view of ours: only a request that reaches that gets the replay."""
     settings.IDEMPOTENCY = {"REPLAY_THROUGH": THROUGH}
-    assert [send(f"named/{name}").status_code, send(f"named/{name}")["Idempotent-Replayed"]] == [201, "true"]
+    assert [send(f"named/{name}").status_code, send(f"named/{name}")["Idempotent-Replayed"]] == [
+        201,
+        "true",
+    ]
     withdraw(staff)
     refused = send(f"named/{name}")
     assert (refused.status_code, refused.json()["code"], effects()) == (403, "replay-refused", 1)
 
 
-def test_an_async_decorator_that_the_project_names_is_asked(staff: User, settings: Settings) -> None:
+def test_an_async_decorator_that_the_project_names_is_asked(
+    staff: User, settings: Settings
+) -> None:
     settings.IDEMPOTENCY = {"REPLAY_THROUGH": THROUGH, "GUARANTEE": "lease"}
     client = AsyncClient()
     client.force_login(staff)
@@ -486,10 +527,14 @@ def test_where_nothing_is_asked(send: Send, staff: User, name: str) -> None:
 
 
 def test_no_route_of_the_admin_is_lost() -> None:
-    """The admin's views are bound methods of the model admins and of the site, which also stores functions."""
+    """The admin's views are bound methods of the model admins and of the site, which also stores
+    functions.
+    """
     views = list(routes_of(admin.site.urls[0]))
     assert len(views) > 10
-    assert [(view, layer) for view in views if (layer := unfollowed(view, "POST")) is not None] == []
+    assert [
+        (view, layer) for view in views if (layer := unfollowed(view, "POST")) is not None
+    ] == []
 
 
 def test_a_site_that_checks_more() -> None:
@@ -510,6 +555,9 @@ def routes_of(patterns: Any) -> Iterator[Any]:
 @pytest.mark.parametrize("name", BELOW)
 def test_the_decorator_below_is_the_way_out(send: Send, staff: User, name: str) -> None:
     """The checks above the decorator are repeated each time, whatever they are."""
-    assert [send(f"below/{name}").status_code, send(f"below/{name}")["Idempotent-Replayed"]] == [201, "true"]
+    assert [send(f"below/{name}").status_code, send(f"below/{name}")["Idempotent-Replayed"]] == [
+        201,
+        "true",
+    ]
     withdraw(staff)
     assert (send(f"below/{name}").status_code, effects()) == (403, 1)

@@ -43,7 +43,9 @@ async def end(request: HttpRequest) -> HttpResponse:
         case "cancel":
             raise asyncio.CancelledError
         case "template":
-            return TemplateResponse(request, engines["django"].from_string("Charged {{ sum }}"), {"sum": 3})
+            return TemplateResponse(
+                request, engines["django"].from_string("Charged {{ sum }}"), {"sum": 3}
+            )
         case how:
             handle: Any = getattr(request, "idempotency", None)
             return JsonResponse({"attempt": handle.attempt if handle else 0}, status=int(how))
@@ -80,7 +82,9 @@ async def asked(request: HttpRequest) -> HttpResponse:
 
 
 class Tokens:
-    """Identifies users by a header, as a project's middleware for tokens does, at once or lazily."""
+    """Identifies users by a header, as a project's middleware for tokens does, at once or
+    lazily.
+    """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -110,7 +114,9 @@ def send(user: User) -> Any:
 
     def send(url: str, how: str = "201", body: Any = CHARGE, key: str = KEY) -> Any:
         headers = {"How": how, "Idempotency-Key": key}
-        return async_to_sync(client.post)(url, body, content_type="application/json", headers=headers)
+        return async_to_sync(client.post)(
+            url, body, content_type="application/json", headers=headers
+        )
 
     return send
 
@@ -123,9 +129,15 @@ def lease_for_the_project(settings: Any) -> None:
 @pytest.mark.parametrize("url", ["/leased/", "/class/", "/middleware/"])
 @pytest.mark.usefixtures("lease_for_the_project")
 def test_a_retry_gets_the_first_answer(send: Any, url: str) -> None:
-    """A retry gets the first response: from an async function, an async class, and async under the middleware."""
+    """A retry gets the first response: from an async function, an async class, and async under the
+    middleware.
+    """
     first, retry = send(url), send(url)
-    assert (first.status_code, retry.content, retry["Idempotent-Replayed"]) == (201, first.content, "true")
+    assert (first.status_code, retry.content, retry["Idempotent-Replayed"]) == (
+        201,
+        first.content,
+        "true",
+    )
     assert send(url, body={"amount": 1}).status_code == 422
     assert effects() == 1
 
@@ -143,9 +155,15 @@ def test_a_failure_frees_the_key(send: Any, url: str, how: str) -> None:
 @pytest.mark.parametrize("url", ["/leased/", "/class/", "/middleware/"])
 @pytest.mark.usefixtures("lease_for_the_project")
 def test_a_raised_refusal_is_the_response_that_it_becomes(send: Any, url: str) -> None:
-    """A raised refusal is remembered as the response below 500 that Django makes of it, as in a sync view."""
+    """A raised refusal is remembered as the response below 500 that Django makes of it, as in a
+    sync view.
+    """
     first, retry = send(url, "404"), send(url, "404")
-    assert (first.status_code, retry.content, retry["Idempotent-Replayed"]) == (404, first.content, "true")
+    assert (first.status_code, retry.content, retry["Idempotent-Replayed"]) == (
+        404,
+        first.content,
+        "true",
+    )
     assert effects() == 1
 
 
@@ -195,7 +213,9 @@ def test_a_sync_view_on_asgi(user: User, settings: Any) -> None:
     client = AsyncClient()
     client.force_login(user)
     answers = [
-        async_to_sync(client.post)(url, CHARGE, content_type="application/json", headers={"Idempotency-Key": KEY + url})
+        async_to_sync(client.post)(
+            url, CHARGE, content_type="application/json", headers={"Idempotency-Key": KEY + url}
+        )
         for url in ("/middleware/charges/", "/plain/charges/")
         for _ in range(2)
     ]
@@ -214,15 +234,25 @@ def test_atomic_is_refused_where_it_is_written() -> None:
 @pytest.mark.parametrize("known", ["at once", "lazily"])
 @pytest.mark.parametrize("url", ["/leased/", "/middleware/"])
 @pytest.mark.usefixtures("lease_for_the_project")
-def test_a_user_whom_a_middleware_has_found(user: User, settings: Any, client: Any, known: str, url: str) -> None:
-    """`request.user` is the user that the view sees, although `request.auser()` knows sessions only."""
+def test_a_user_whom_a_middleware_has_found(
+    user: User, settings: Any, client: Any, known: str, url: str
+) -> None:
+    """`request.user` is the user that the view sees, although `request.auser()` knows sessions
+    only.
+    """
     *others, ours = settings.MIDDLEWARE
     settings.MIDDLEWARE = [*others, f"{__name__}.Tokens", ours]
     sender = client()
     post = async_to_sync(sender.post) if client is AsyncClient else sender.post
     headers = {"Token": user.username, "Known": known, "How": "201", "Idempotency-Key": KEY}
-    first, retry = (post(url, CHARGE, content_type="application/json", headers=headers) for _ in range(2))
-    assert (first.status_code, retry.content, retry["Idempotent-Replayed"]) == (201, first.content, "true")
+    first, retry = (
+        post(url, CHARGE, content_type="application/json", headers=headers) for _ in range(2)
+    )
+    assert (first.status_code, retry.content, retry["Idempotent-Replayed"]) == (
+        201,
+        first.content,
+        "true",
+    )
     assert effects() == 1
 
 
@@ -230,5 +260,8 @@ def test_a_user_whom_a_middleware_has_found(user: User, settings: Any, client: A
 def test_what_an_answer_asks_of_a_database(send: Any, url: str) -> None:
     """A sync stream and the project's `keep` both run where they may use the database."""
     first, retry = send(url), send(url)
-    assert (first.status_code, "Idempotent-Replayed" in retry) == (200 if url == "/streamed/" else 201, True)
+    assert (first.status_code, "Idempotent-Replayed" in retry) == (
+        200 if url == "/streamed/" else 201,
+        True,
+    )
     assert effects() == 1

@@ -1,4 +1,6 @@
-"""A transaction of the project's around `dispatch()`: the guard joins it, and record and work end together."""
+"""A transaction of the project's around `dispatch()`: the guard joins it, and record and work end
+together.
+"""
 
 from __future__ import annotations
 
@@ -78,12 +80,18 @@ every_way = pytest.mark.parametrize("way", CLASSES)
 
 
 @every_way
-def test_the_first_is_stored_and_the_second_replayed(way: str, user: User, connect: Connect) -> None:
+def test_the_first_is_stored_and_the_second_replayed(
+    way: str, user: User, connect: Connect
+) -> None:
     """There is one effect, and the retry gets the first response."""
     send = connect(f"/{way}/", user)
     first, retry = send({"how": "201"}), send({"how": "201"})
     assert (first.status_code, first["Idempotency-Status"]) == (201, "created")
-    assert (retry.status_code, retry["Idempotency-Status"], retry.json()) == (201, "replayed", first.json())
+    assert (retry.status_code, retry["Idempotency-Status"], retry.json()) == (
+        201,
+        "replayed",
+        first.json(),
+    )
     assert labels().count("handler") == 1
     assert send({"how": "202"}).status_code == 422
     assert not connection.in_atomic_block
@@ -91,7 +99,9 @@ def test_the_first_is_stored_and_the_second_replayed(way: str, user: User, conne
 
 @every_way
 def test_a_handler_that_fails_leaves_nothing(way: str, user: User, connect: Connect) -> None:
-    """An exception, or an `AssertionError` of DRF's, rolls back the work and frees the key, so the retry runs."""
+    """An exception, or an `AssertionError` of DRF's, rolls back the work and frees the key, so the
+    retry runs.
+    """
     send = connect(f"/{way}/", user)
     for how in ("raise", "raise", "nothing", "exit"):
         key = how * 8
@@ -109,19 +119,27 @@ def test_a_handler_that_fails_leaves_nothing(way: str, user: User, connect: Conn
 def test_a_refusal_is_rolled_back_as_without_a_key(
     way: str, user: User, connect: Connect, atomic_requests: bool
 ) -> None:
-    """DRF marks the transactions of ATOMIC_REQUESTS for rollback, this one included; the key is free."""
+    """DRF marks the transactions of ATOMIC_REQUESTS for rollback, this one included; the key is
+    free.
+    """
     send = connect(f"/{way}/", user)
     bare = send({"how": "validation"}, key=None)
     written = labels()
     assert written == ([] if atomic_requests else ["initial", "handler"])
     refused = send({"how": "validation"})
-    assert (refused.status_code, refused.content, refused["Idempotency-Status"]) == (400, bare.content, "released")
+    assert (refused.status_code, refused.content, refused["Idempotency-Status"]) == (
+        400,
+        bare.content,
+        "released",
+    )
     assert labels() == 2 * written
     assert send({"how": "201"})["Idempotency-Status"] == "created"
 
 
 @pytest.mark.parametrize("way", ["adapted-inherited", "mixed-above"])
-def test_what_fails_after_the_response_takes_the_record_along(way: str, user: User, connect: Connect) -> None:
+def test_what_fails_after_the_response_takes_the_record_along(
+    way: str, user: User, connect: Connect
+) -> None:
     """The record is in the project's transaction, so nothing is replayed that was rolled back."""
     send = connect(f"/{way}/", user)
     for _ in range(2):
@@ -134,7 +152,9 @@ def test_what_fails_after_the_response_takes_the_record_along(way: str, user: Us
 def test_a_transaction_that_the_handler_has_ended(
     way: str, user: User, connect: Connect, atomic_requests: bool
 ) -> None:
-    """The client gets a problem, or an error of the project's own transaction; never a response without its writes."""
+    """The client gets a problem, or an error of the project's own transaction; never a response
+    without its writes.
+    """
     response = connect(f"/{way}/", user)({"how": "rollback"})
     assert response.status_code in (500, 503)
     assert "handler" not in labels()

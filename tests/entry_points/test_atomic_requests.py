@@ -1,4 +1,6 @@
-"""ATOMIC_REQUESTS=True: the claim is committed before the view's transaction, and the project's rollbacks hold."""
+"""ATOMIC_REQUESTS=True: the claim is committed before the view's transaction, and the project's
+rollbacks hold.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ def atomic_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
 
 
-#: DRF marks the transaction for rollback when it handles an exception: the response is the same, the writes are gone.
+#: DRF marks the transaction for rollback when it handles an exception: the response is the same,
+#: the writes are gone.
 RAISED = ("404", "denied", "suspicious", "bad", "malformed")
 ROLLED_BACK = {how: (DRF[how][0], DRF[how][1], 0) for how in (*RAISED, "validation", "payment")}
 #: Django's own transaction rolls back at any exception.
@@ -46,14 +49,21 @@ CASES = [
 
 @outcomes
 @pytest.mark.parametrize(("entry_point", "how", "expected"), CASES)
-def test_the_table(user: User, connect: Connect, entry_point: str, how: str, expected: tuple[int, str, int]) -> None:
-    """Outcomes are as without ATOMIC_REQUESTS, but exceptions that DRF handles roll back, as the project asked."""
+def test_the_table(
+    user: User, connect: Connect, entry_point: str, how: str, expected: tuple[int, str, int]
+) -> None:
+    """Outcomes are as without ATOMIC_REQUESTS, but exceptions that DRF handles roll back, as the
+    project asked.
+    """
     status, left, written = expected
     send = connect(f"/{entry_point}/", user)
     assert send({"how": how}).status_code == status
     assert effects() == written
     record = IdempotencyRecord.objects.get()
-    assert (record.status == Status.COMPLETED, bool(record.digest)) == (left == KEPT, left in (KEPT, BOUND))
+    assert (record.status == Status.COMPLETED, bool(record.digest)) == (
+        left == KEPT,
+        left in (KEPT, BOUND),
+    )
     again = send({"how": how})
     assert ("Idempotent-Replayed" in again) == (left == KEPT)
 
@@ -64,14 +74,18 @@ def test_the_table(user: User, connect: Connect, entry_point: str, how: str, exp
 def test_an_exception_rolls_back_with_and_without_a_key(
     user: User, connect: Connect, entry_point: str, key: str | None
 ) -> None:
-    """What a view wrote before it raised is gone under every guard: the project has asked for that."""
+    """What a view wrote before it raised is gone under every guard: the project has asked for
+    that.
+    """
     assert connect(f"/{entry_point}/", user)({"how": "raise"}, key=key).status_code == 500
     assert effects() == 0
 
 
 @outcomes
 def test_below_api_view_is_refused(user: User, connect: Connect) -> None:
-    """Below @api_view the claim would join the request's transaction: an error says what to swap."""
+    """Below @api_view the claim would join the request's transaction: an error says what to
+    swap.
+    """
     send = connect("/below/", user)
     send.client.raise_request_exception = True
     with pytest.raises(ImproperlyConfigured, match="Swap the two lines"):
@@ -80,7 +94,9 @@ def test_below_api_view_is_refused(user: User, connect: Connect) -> None:
 
 @outcomes
 @pytest.mark.parametrize("entry_point", ["leased", "leased-mixed"])
-def test_on_commit_fails_after_a_lease_was_worked_off(user: User, connect: Connect, entry_point: str) -> None:
+def test_on_commit_fails_after_a_lease_was_worked_off(
+    user: User, connect: Connect, entry_point: str
+) -> None:
     """The writes are committed: the client gets the usual error, and no retry writes them again."""
     send = connect(f"/{entry_point}/", user)
     assert send({"how": "hook"}).status_code == 500
@@ -89,7 +105,10 @@ def test_on_commit_fails_after_a_lease_was_worked_off(user: User, connect: Conne
 
 
 def test_each_entry_point_claims_first(entry_point: Sender) -> None:
-    """While the view runs, others see the claim: it is not in the transaction of the work. Behind DRF's permissions it is."""
+    """While the view runs, others see the claim: it is not in the transaction of the work.
+
+    Behind DRF's permissions it is.
+    """
     seen: list[bool] = []
 
     def look(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:

@@ -1,4 +1,6 @@
-"""The mixin in the bases of a class: where requests would pass it by, the class is refused as it is made."""
+"""The mixin in the bases of a class: where requests would pass it by, the class is refused as it is
+made.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,10 @@ def closed_over(dispatch: Any) -> Any:
 )
 def test_a_base_before_the_mixin(bases: tuple[type[Any], ...]) -> None:
     """A base that responds without the mixin is refused before it, with the line to type."""
-    with pytest.raises(ImproperlyConfigured, match=r"Put the mixin first: class Charges\(IdempotentViewMixin, …\)\."):
+    with pytest.raises(
+        ImproperlyConfigured,
+        match=r"Put the mixin first: class Charges\(IdempotentViewMixin, …\)\.",
+    ):
         made(*bases)
 
 
@@ -95,7 +100,9 @@ def test_a_base_before_the_mixin(bases: tuple[type[Any], ...]) -> None:
     ids=["own", "decorated", "closed over", "taken"],
 )
 def test_an_own_dispatch_without_super(dispatch: Any) -> None:
-    """A class with the mixin whose own dispatch() does not reach it is refused, and so is that of its subclass."""
+    """A class with the mixin whose own dispatch() does not reach it is refused, and so is that of
+    its subclass.
+    """
     with pytest.raises(ImproperlyConfigured, match=r"does not call super\(\)\.dispatch\(\)"):
         made(IdempotentViewMixin, views.APIView, dispatch=dispatch)
     with pytest.raises(ImproperlyConfigured, match=r"does not call super\(\)\.dispatch\(\)"):
@@ -107,7 +114,11 @@ def test_an_own_dispatch_without_super(dispatch: Any) -> None:
     [
         ((IdempotentViewMixin, viewsets.ModelViewSet), {}),
         ((IdempotentViewMixin, Audited), {}),
-        ((IdempotentViewMixin, Deaf, views.APIView), {}),  # what comes after the mixin is the project's own matter
+        # What comes after the mixin is the project's own matter.
+        (
+            (IdempotentViewMixin, Deaf, views.APIView),
+            {},
+        ),
         ((Listening, IdempotentViewMixin, views.APIView), {}),
         ((Audited, Guarded), {}),
         ((Guarded,), {"dispatch": Listening.dispatch}),
@@ -122,7 +133,9 @@ def test_what_reaches_the_mixin(bases: tuple[type[Any], ...], members: dict[str,
 
 def test_a_policy_under_another_name() -> None:
     """A policy that nobody reads is refused as its class is made."""
-    with pytest.raises(ImproperlyConfigured, match=r"Charges\.idempotency_policy is a Policy that nobody reads"):
+    with pytest.raises(
+        ImproperlyConfigured, match=r"Charges\.idempotency_policy is a Policy that nobody reads"
+    ):
         made(IdempotentViewMixin, views.APIView, idempotency_policy=Policy(required=True))
     with pytest.raises(ImproperlyConfigured, match=r"Type idempotency = Policy\(…\)"):
         made(Guarded, policy=Policy(required=True))

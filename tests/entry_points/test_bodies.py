@@ -1,4 +1,6 @@
-"""Every kind of response, through every entry point: what the first caller gets, and what a retry gets."""
+"""Every kind of response, through every entry point: what the first caller gets, and what a retry
+gets.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +91,11 @@ def test_a_kept_answer_comes_back_byte_for_byte(ask: Caller, kind: str, status: 
     retry = ask(kind)
     assert (first.status_code, retry.status_code) == (status, status)
     assert content(retry) == sent
-    assert headers(retry) == {**headers(first), "Idempotent-Replayed": "true", "Idempotency-Status": "replayed"}
+    assert headers(retry) == {
+        **headers(first),
+        "Idempotent-Replayed": "true",
+        "Idempotency-Status": "replayed",
+    }
     assert effects() == 1
     if kind == "small-file":
         assert len(sent) >= SMALL
@@ -117,14 +123,21 @@ def test_a_template_is_stored_as_rendered(ask: Caller) -> None:
 
 @override_settings(IDEMPOTENCY={"MAX_BODY": 65_536})
 @pytest.mark.parametrize(("kind", "expected"), WITHOUT_BODY.items())
-def test_work_whose_response_is_not_stored_never_runs_again(ask: Caller, kind: str, expected: tuple[int, int]) -> None:
-    """The first caller gets all of it; a retry learns that the work is done, with which status, and where."""
+def test_work_whose_response_is_not_stored_never_runs_again(
+    ask: Caller, kind: str, expected: tuple[int, int]
+) -> None:
+    """The first caller gets all of it; a retry learns that the work is done, with which status, and
+    where.
+    """
     first = ask(kind)
     assert (first.status_code, len(content(first))) == expected
     for _ in range(2):
         retry = ask(kind)
         assert (retry.status_code, retry["Content-Type"]) == (409, "application/problem+json")
-        assert (retry.json()["code"], retry.json()["original_status"]) == ("response-not-stored", expected[0])
+        assert (retry.json()["code"], retry.json()["original_status"]) == (
+            "response-not-stored",
+            expected[0],
+        )
         assert (retry["Stripe-Should-Retry"], "Retry-After" in retry) == ("false", False)
         assert retry.get("Location") == first.get("Location")
     assert effects() == 1
@@ -149,7 +162,9 @@ def test_the_log_says_at_the_first_request_that_a_response_is_not_stored(
     monkeypatch.setattr(responses, "_TOLD", set())
     ask(kind)
     ask(kind, key="another-key-0123456789")
-    said = [record.getMessage() for record in caplog.records if "is not stored" in record.getMessage()]
+    said = [
+        record.getMessage() for record in caplog.records if "is not stored" in record.getMessage()
+    ]
     assert len(said) == 1
     assert SAID[kind] in said[0]
 
@@ -204,7 +219,9 @@ def test_a_redirect_to_the_login_page_is_remembered(ask: Caller) -> None:
 
 @override_settings(MIDDLEWARE=["django.middleware.gzip.GZipMiddleware", *settings.MIDDLEWARE])
 def test_compression_outside_the_guard_stays_outside(ask: Caller) -> None:
-    """The record holds the uncompressed response; each caller gets it in an encoding that it accepts."""
+    """The record holds the uncompressed response; each caller gets it in an encoding that it
+    accepts.
+    """
     first = ask("text", **{"Accept-Encoding": "gzip"})
     retry = ask("text", **{"Accept-Encoding": "gzip"})
     plain = ask("text")
@@ -216,11 +233,17 @@ def test_compression_outside_the_guard_stays_outside(ask: Caller) -> None:
 
 @pytest.mark.parametrize("kind", ["gzip-negotiated"])
 def test_compression_inside_the_guard_is_undone(ask: Caller, kind: str) -> None:
-    """It was negotiated with the first client; a retry that accepts none gets what it can read. So does its own coding."""
+    """It was negotiated with the first client; a retry that accepts none gets what it can read.
+
+    So does its own coding.
+    """
     first = ask(kind, **{"Accept-Encoding": "gzip"})
     retry = ask(kind)
     assert (first["Content-Encoding"], retry.has_header("Content-Encoding")) == ("gzip", False)
-    assert (retry.content, "Access-Control-Allow-Origin" in retry) == (gzip.decompress(first.content), False)
+    assert (retry.content, "Access-Control-Allow-Origin" in retry) == (
+        gzip.decompress(first.content),
+        False,
+    )
     assert effects() == 1
 
 
@@ -237,7 +260,9 @@ def test_compression_inside_the_guard_is_undone(ask: Caller, kind: str) -> None:
 )
 def test_a_negotiated_coding(body: bytes, limit: int, stored: bytes) -> None:
     """What is stored is one whole: a plain body without the header, or both as they are."""
-    response = HttpResponse(body, headers={"Content-Encoding": "gzip", "Vary": "Cookie, Accept-Encoding"})
+    response = HttpResponse(
+        body, headers={"Content-Encoding": "gzip", "Vary": "Cookie, Accept-Encoding"}
+    )
     outcome = capture(response, resolve(Policy()), limit)
     assert (outcome.body, "Content-Encoding" in dict(outcome.headers)) == (stored, stored == body)
 

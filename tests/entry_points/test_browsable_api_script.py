@@ -1,4 +1,7 @@
-"""The script of the browsable API: which key it sends with a form, and when it makes a new one. Runs in Node.js."""
+"""The script of the browsable API: which key it sends with a form, and when it makes a new one.
+
+Runs in Node.js.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,11 @@ import django_idempotency
 from django_idempotency.core.key_formats import spelled
 
 NODE = shutil.which("node")
-SCRIPT = Path(django_idempotency.__file__).with_name("static") / "django_idempotency" / "browsable-api.js"
+SCRIPT = (
+    Path(django_idempotency.__file__).with_name("static")
+    / "django_idempotency"
+    / "browsable-api.js"
+)
 HARNESS = Path(__file__).with_name("browsable_api.js")
 
 pytestmark = [
@@ -28,10 +35,15 @@ POST = {"attributes": {"method": "post"}, "fields": {"label": "a"}}
 
 
 def run(*steps: dict[str, Any], version: int = 4) -> list[dict[str, Any]]:
-    """Send forms from one window, one after another. Return what each has done: see browsable_api.js."""
+    """Send forms from one window, one after another.
+
+    Return what each has done: see browsable_api.js.
+    """
     assert NODE is not None
     command = [NODE, str(HARNESS), str(SCRIPT), str(version)]
-    done = subprocess.run(command, input=json.dumps(steps), capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, input=json.dumps(steps), capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0, done.stderr
     found: list[dict[str, Any]] = json.loads(done.stdout)
     return found
@@ -42,11 +54,17 @@ def keys(*steps: dict[str, Any]) -> list[str]:
 
 
 def test_a_form_is_sent_with_a_key() -> None:
-    """A plain POST goes through the script, with the project's header, the CSRF token, and the fields of the form."""
+    """A plain POST goes through the script, with the project's header, the CSRF token, and the
+    fields of the form.
+    """
     (done,) = run({"form": POST, "response": CREATED})
     sent = done["sent"]
     assert done["prevented"]
-    assert (sent["method"], sent["url"], sent["body"]) == ("POST", "https://shop.example/api/charges/", "label=a")
+    assert (sent["method"], sent["url"], sent["body"]) == (
+        "POST",
+        "https://shop.example/api/charges/",
+        "label=a",
+    )
     assert sent["headers"]["X-CSRFToken"].startswith("token-")
     assert "Content-Type" not in sent["headers"]  # the browser's own
     assert (done["page"], done["address"]) == (CREATED["body"], sent["url"])
@@ -60,7 +78,9 @@ def test_a_key_has_the_format_that_the_view_asks_for(version: int) -> None:
     assert spelled(key, f"uuid{version}", now=now, ttl=60) == key
 
 
-@pytest.mark.parametrize("response", [None, *({"status": status} for status in (408, 409, 425, 429, 500, 503))])
+@pytest.mark.parametrize(
+    "response", [None, *({"status": status} for status in (408, 409, 425, 429, 500, 503))]
+)
 def test_a_retry_has_the_same_key(response: dict[str, Any] | None) -> None:
     """An unchanged form keeps its key until the response is final, and the page says so."""
     first, again = run({"form": POST, "response": response}, {"form": POST, "response": CREATED})
@@ -98,11 +118,15 @@ def test_another_method_or_address_has_another_key(other: dict[str, Any]) -> Non
 
 
 def test_the_key_outlives_the_page() -> None:
-    """A new page in the same window has another CSRF token, and still the key of a form without a final response."""
+    """A new page in the same window has another CSRF token, and still the key of a form without a
+    final response.
+    """
     token = {**POST, "fields": {"label": "a", "csrfmiddlewaretoken": "masked-1"}}
     masked_anew = {**POST, "fields": {"label": "a", "csrfmiddlewaretoken": "masked-2"}}
     other = {**POST, "fields": {"label": "b"}}
-    first, page, again = run({"form": token}, {"form": other, "response": CREATED}, {"form": masked_anew})
+    first, page, again = run(
+        {"form": token}, {"form": other, "response": CREATED}, {"form": masked_anew}
+    )
     assert page["page"] == CREATED["body"]
     assert first["sent"]["headers"]["X-CSRFToken"] != again["sent"]["headers"]["X-CSRFToken"]
     assert first["sent"]["headers"]["X-Order-Key"] == again["sent"]["headers"]["X-Order-Key"]
@@ -122,11 +146,16 @@ def test_a_response_without_a_page_is_shown_as_text() -> None:
 
 
 def test_raw_content() -> None:
-    """The raw form is sent with its own type; a multipart body has its boundary and its line ends."""
+    """The raw form is sent with its own type; a multipart body has its boundary and its line
+    ends.
+    """
     plain = {**POST, "raw": ["application/json", '{"label": "a"}']}
     multipart = {**POST, "raw": ["multipart/form-data", "--here\nx\n--here--"]}
     first, second = (done["sent"] for done in run({"form": plain}, {"form": multipart}))
-    assert (first["headers"]["Content-Type"], first["body"]) == ("application/json", '{"label": "a"}')
+    assert (first["headers"]["Content-Type"], first["body"]) == (
+        "application/json",
+        '{"label": "a"}',
+    )
     assert second["headers"]["Content-Type"] == 'multipart/form-data; boundary="here"'
     assert second["body"] == "--here\r\nx\r\n--here--"
 
@@ -136,11 +165,18 @@ def test_raw_content() -> None:
     [
         {"form": {"attributes": {"method": "get"}}},
         {"form": {**POST, "outside": True}},  # to log out, say
-        {"form": {**POST, "attributes": {"method": "post", "action": "https://elsewhere.example/"}}},
+        {
+            "form": {
+                **POST,
+                "attributes": {"method": "post", "action": "https://elsewhere.example/"},
+            }
+        },
         {"form": POST, "prevented": True},
     ],
 )
 def test_other_forms_are_left_alone(step: dict[str, Any]) -> None:
-    """Safe methods, forms outside the content, and other sites are the browser's: no key and no token leaves."""
+    """Safe methods, forms outside the content, and other sites are the browser's: no key and no
+    token leaves.
+    """
     (done,) = run(step)
     assert (done["sent"], done["prevented"]) == (None, False)

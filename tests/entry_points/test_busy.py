@@ -64,7 +64,10 @@ def in_thread(send: Sender, answers: list[Any]) -> threading.Thread:
 
 @transactional
 def test_a_duplicate_is_refused_at_once(user: User, connect: Connect) -> None:
-    """While the first runs: 409 with Retry-After, and 422 for another body. Afterwards: the replay."""
+    """While the first runs: 409 with Retry-After, and 422 for another body.
+
+    Afterwards: the replay.
+    """
     answers: list[Any] = []
     send = connect("/reject/", user)  # now: on SQLite the first one is the only writer
     first = in_thread(connect("/reject/", user), answers)
@@ -82,7 +85,9 @@ def test_a_duplicate_is_refused_at_once(user: User, connect: Connect) -> None:
 
 @transactional
 @pytest.mark.parametrize("url", ["/wait/", "/lease-wait/"])
-def test_a_duplicate_may_wait(user: User, connect: Connect, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_duplicate_may_wait(
+    user: User, connect: Connect, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With on_busy="wait" it gets the replay as soon as there is one, in a process of any size."""
     monkeypatch.setattr("threading.active_count", lambda: 1)
     first_sender, second_sender = connect(url, user), connect(url, user)
@@ -118,7 +123,11 @@ def unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_unreachable_store_is_a_503(user: User, connect: Connect) -> None:
     """503 with Retry-After, and the view did not run."""
     answer = connect("/reject/", user)()
-    assert (answer.status_code, answer.json()["code"], answer["Retry-After"]) == (503, "store-unavailable", "1")
+    assert (answer.status_code, answer.json()["code"], answer["Retry-After"]) == (
+        503,
+        "store-unavailable",
+        "1",
+    )
     assert effects() == 0
 
 
@@ -144,7 +153,9 @@ def test_a_deadline_that_passes_while_the_store_fails(
         raise StoreUnavailable
 
     monkeypatch.setattr(ORMStore, "claim", claim)
-    monkeypatch.setattr("django_idempotency.engine.deadlines.remaining", lambda: 0.0 if failed else 5.0)
+    monkeypatch.setattr(
+        "django_idempotency.engine.deadlines.remaining", lambda: 0.0 if failed else 5.0
+    )
     with deadline(60):
         answer = connect("/open/", user)()
     assert (answer.status_code, failed, effects()) == (500, [True], 0)
@@ -152,7 +163,9 @@ def test_a_deadline_that_passes_while_the_store_fails(
 
 @pytest.mark.django_db
 def test_inside_a_test_cases_transaction(user: User, connect: Connect) -> None:
-    """The claim joins that transaction: retries replay, other bodies are refused, and all ends with the test."""
+    """The claim joins that transaction: retries replay, other bodies are refused, and all ends with
+    the test.
+    """
     entered.set()
     assert connection.in_atomic_block
     send = connect("/reject/", user)
@@ -171,7 +184,9 @@ def test_forgotten_with_the_test() -> None:
 def test_a_lost_race_at_settle_is_answered_and_rolled_back(
     user: User, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A settle that is refused inside the guard rolls the writes back and returns 409: nothing is half done."""
+    """A settle that is refused inside the guard rolls the writes back and returns 409: nothing is
+    half done.
+    """
     entered.set()
     monkeypatch.setattr(ORMStore, "settle", lambda self, ticket, settlement: False)
     answer = connect("/reject/", user)()

@@ -1,4 +1,6 @@
-"""While async work waits for others, no connection to the database is open that a call of ours has opened."""
+"""While async work waits for others, no connection to the database is open that a call of ours has
+opened.
+"""
 
 from __future__ import annotations
 
@@ -36,14 +38,18 @@ from .conftest import CHARGE
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
-on_postgresql = pytest.mark.skipif("connection.vendor != 'postgresql'", reason="Django has a pool for PostgreSQL only")
+on_postgresql = pytest.mark.skipif(
+    "connection.vendor != 'postgresql'", reason="Django has a pool for PostgreSQL only"
+)
 
 #: Clients that send at the same time, and connections of the pool that they share.
 CROWD, POOL = 8, 4
 
 
 class Provider:
-    """What the work waits for. It looks which connections the thread of the request holds meanwhile."""
+    """What the work waits for. It looks which connections the thread of the request holds
+    meanwhile.
+    """
 
     held: ClassVar[list[str]] = []
     asked: ClassVar[int] = 0
@@ -58,7 +64,9 @@ class Provider:
 
 
 def open_aliases() -> list[str]:
-    return [each.alias for each in connections.all(initialized_only=True) if each.connection is not None]
+    return [
+        each.alias for each in connections.all(initialized_only=True) if each.connection is not None
+    ]
 
 
 async def plain(request: HttpRequest) -> HttpResponse:
@@ -143,7 +151,16 @@ urlpatterns = [
     path("ninja/", ninja.urls),
 ]
 WAYS = [
-    *("/decorated/", "/selected/", "/class/", "/middleware/", "/function/", "/steps/", "/provider/", "/rest/"),
+    *(
+        "/decorated/",
+        "/selected/",
+        "/class/",
+        "/middleware/",
+        "/function/",
+        "/steps/",
+        "/provider/",
+        "/rest/",
+    ),
     "/ninja/charges",
 ]
 
@@ -151,7 +168,10 @@ WAYS = [
 @pytest.fixture(autouse=True)
 def project(settings: Settings) -> Iterator[None]:
     """Let everything be a lease, and audited. No view asks for a token of CSRF."""
-    settings.IDEMPOTENCY = {"GUARANTEE": "lease", "PROVIDERS": {"fake": {"LIFETIME": timedelta(days=1)}}}
+    settings.IDEMPOTENCY = {
+        "GUARANTEE": "lease",
+        "PROVIDERS": {"fake": {"LIFETIME": timedelta(days=1)}},
+    }
     settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if "csrf" not in name]
     Provider.held, Provider.asked, Provider.everybody_asks = [], 0, None
     yield
@@ -166,10 +186,14 @@ def cookies(user: User) -> dict[str, str]:
 
 
 async def send(url: str, cookies: dict[str, str], keys: list[str]) -> list[httpx.Response]:
-    """Send one request a key at the same time, each with a thread of its own, as an ASGI server does."""
+    """Send one request a key at the same time, each with a thread of its own, as an ASGI server
+    does.
+    """
     application: Any = ASGIHandler()
     transport = httpx.ASGITransport(app=application)
-    async with httpx.AsyncClient(transport=transport, base_url="http://testserver", cookies=cookies) as client:
+    async with httpx.AsyncClient(
+        transport=transport, base_url="http://testserver", cookies=cookies
+    ) as client:
         sending = [client.post(url, json=CHARGE, headers={"Idempotency-Key": key}) for key in keys]
         return list(await asyncio.gather(*sending))
 
@@ -178,7 +202,9 @@ async def send(url: str, cookies: dict[str, str], keys: list[str]) -> list[httpx
 @pytest.mark.either_server
 @pytest.mark.parametrize("url", WAYS)
 def test_work_that_waits_holds_no_connection(cookies: dict[str, str], url: str) -> None:
-    """What admission, claim, audit and steps have opened is closed before the work, of each way to guard it."""
+    """What admission, claim, audit and steps have opened is closed before the work, of each way to
+    guard it.
+    """
     (response,) = asyncio.run(send(url, cookies, ["first"]))
     assert response.status_code in {200, 201}, response.content
     assert (Provider.held, Provider.asked > 0) == ([], True)
@@ -207,20 +233,28 @@ def sessions(name: str) -> int:
     other.settings_dict = {**other.settings_dict, "OPTIONS": {"application_name": "looking"}}
     with other.cursor() as cursor:
         cursor.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = %s", [name]
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND "
+            "application_name = %s",
+            [name],
         )
         found = int(cursor.fetchone()[0])
     other.close()
     return found
 
 
-async def all_ask(url: str, cookies: dict[str, str], look: Callable[[], int]) -> tuple[list[int], int]:
-    """Let a crowd wait for the provider at once, and look. Return the statuses of the responses, and what was seen."""
+async def all_ask(
+    url: str, cookies: dict[str, str], look: Callable[[], int]
+) -> tuple[list[int], int]:
+    """Let a crowd wait for the provider at once, and look.
+
+    Return the statuses of the responses, and what was seen.
+    """
     answered = asyncio.Event()
     Provider.everybody_asks = answered.wait
     sending = asyncio.create_task(send(url, cookies, [f"key-{number}" for number in range(CROWD)]))
     until = time.monotonic() + 15  # those that were refused do not ask
-    while Provider.asked < CROWD and not sending.done() and time.monotonic() < until:  # noqa: ASYNC110 - it ends otherwise, too
+    # It ends otherwise, too.
+    while Provider.asked < CROWD and not sending.done() and time.monotonic() < until:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     seen = await asyncio.to_thread(look)
     answered.set()
@@ -230,8 +264,13 @@ async def all_ask(url: str, cookies: dict[str, str], look: Callable[[], int]) ->
 @on_postgresql
 def test_a_crowd_holds_no_connections(cookies: dict[str, str]) -> None:
     """Of eight views that wait, the server sees no session."""
-    with connected_otherwise(OPTIONS={**connection.settings_dict["OPTIONS"], "application_name": "crowd"}):
-        assert asyncio.run(all_ask("/decorated/", cookies, partial(sessions, "crowd"))) == ([201] * CROWD, 0)
+    with connected_otherwise(
+        OPTIONS={**connection.settings_dict["OPTIONS"], "application_name": "crowd"}
+    ):
+        assert asyncio.run(all_ask("/decorated/", cookies, partial(sessions, "crowd"))) == (
+            [201] * CROWD,
+            0,
+        )
 
 
 @on_postgresql

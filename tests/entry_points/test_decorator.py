@@ -1,4 +1,7 @@
-"""What only the decorator does: functions, methods and classes. It works, or raises at decoration."""
+"""What only the decorator does: functions, methods and classes.
+
+It works, or raises at decoration.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,11 @@ from django_idempotency.rest_framework import IdempotentViewMixin
 from .conftest import Connect, effects
 from .outcome_views import write
 
-pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+]
 
 
 def answer(request: HttpRequest) -> JsonResponse:
@@ -144,7 +151,11 @@ def test_classes(user: User, connect: Connect, url: str) -> None:
     """The decorator works on a class, on one of its methods and on a DRF class."""
     send = connect(f"/{url}/", user)
     first, retry = send(), send()
-    assert (first.status_code, retry.content, retry["Idempotent-Replayed"]) == (201, first.content, "true")
+    assert (first.status_code, retry.content, retry["Idempotent-Replayed"]) == (
+        201,
+        first.content,
+        "true",
+    )
     assert effects() == 1
 
 
@@ -162,7 +173,9 @@ def test_mixins_of_the_class_come_first(client: Any, settings: Any) -> None:
 
 @pytest.mark.parametrize("key", [{}, {"Idempotency-Key": "k"}])
 def test_mixins_between_a_class_and_its_bases_are_asked(client: Any, key: dict[str, str]) -> None:
-    """The decorator wraps what super() finds, not what the class had found when it was decorated."""
+    """The decorator wraps what super() finds, not what the class had found when it was
+    decorated.
+    """
     assert client.post("/diamond/", headers=key).status_code == 403
     assert effects() == 0
 
@@ -174,10 +187,15 @@ def test_handlers_between_a_class_and_its_bases_run(user: User, connect: Connect
 
 
 @pytest.mark.parametrize(
-    ("handler", "ran"), [("post overriding", 2), ("patch overriding", 1), ("delete overriding", 2), ("post mixed", 1)]
+    ("handler", "ran"),
+    [("post overriding", 2), ("patch overriding", 1), ("delete overriding", 2), ("post mixed", 1)],
 )
-def test_a_subclass_is_guarded(user: User, connect: Connect, settings: Any, handler: str, ran: int) -> None:
-    """What a subclass overrides or adds is guarded once, with all that it does, unless it is exempt."""
+def test_a_subclass_is_guarded(
+    user: User, connect: Connect, settings: Any, handler: str, ran: int
+) -> None:
+    """What a subclass overrides or adds is guarded once, with all that it does, unless it is
+    exempt.
+    """
     settings.MIDDLEWARE = settings.MIDDLEWARE[:-1]
     method, url = handler.split()
     send = getattr(connect("", user).client, method)
@@ -186,7 +204,9 @@ def test_a_subclass_is_guarded(user: User, connect: Connect, settings: Any, hand
 
 
 def test_a_subclass_keeps_its_own_terms() -> None:
-    """Its own decorator, on the class or on a method, wins over that of its base, and applies to its subclasses."""
+    """Its own decorator, on the class or on a method, wins over that of its base, and applies to
+    its subclasses.
+    """
     own = idempotent(ttl=60)
 
     class OnMethod(Base):
@@ -254,33 +274,68 @@ TWO = "two guards with different policies, .*only the outer one would count"
 #: What cannot work → what the error says.
 MISUSES: dict[str, tuple[Any, str]] = {
     "above login_required": (lambda: idempotent()(login_required(view)), "Swap the two lines"),
-    "above permission_required": (lambda: idempotent()(permission_required("x.y")(view)), "Swap the two lines"),
-    "around as_view": (lambda: idempotent()(OneMethod.as_view()), r"Put @idempotent\(\) on the class"),
-    "in method_decorator": (lambda: method_decorator(idempotent(), name="get")(Whole), "on the method itself"),
+    "above permission_required": (
+        lambda: idempotent()(permission_required("x.y")(view)),
+        "Swap the two lines",
+    ),
+    "around as_view": (
+        lambda: idempotent()(OneMethod.as_view()),
+        r"Put @idempotent\(\) on the class",
+    ),
+    "in method_decorator": (
+        lambda: method_decorator(idempotent(), name="get")(Whole),
+        "on the method itself",
+    ),
     "async and atomic": (lambda: idempotent()(async_view), 'guarantee="lease"'),
     "on no view": (lambda: idempotent()(type("Thing", (), {})), "not a subclass of View"),
     "on a thing": (lambda: idempotent()(cast("Any", 42)), "needs a view"),
     "unknown field": (lambda: idempotent(requierd=True), "requierd"),
     "bad value": (lambda: idempotent(ttl=-1), "ttl is a positive number of seconds"),
-    "a policy as its argument": (lambda: idempotent(cast("Any", Policy())), r"Type @idempotent\(required=True, …\)"),
-    "a field without its name": (lambda: cast("Any", Policy)(True), r"Policy\(True\) does not say which field"),
+    "a policy as its argument": (
+        lambda: idempotent(cast("Any", Policy())),
+        r"Type @idempotent\(required=True, …\)",
+    ),
+    "a field without its name": (
+        lambda: cast("Any", Policy)(True),
+        r"Policy\(True\) does not say which field",
+    ),
     "on reads alone": (lambda: idempotent()(require_GET(view)), "allows no unsafe method"),
-    "on safe methods": (lambda: idempotent()(require_http_methods(["GET", "HEAD"])(view)), "a GET is never guarded"),
+    "on safe methods": (
+        lambda: idempotent()(require_http_methods(["GET", "HEAD"])(view)),
+        "a GET is never guarded",
+    ),
     "on reads of DRF": (lambda: idempotent()(api_view(["GET"])(view)), "allows no unsafe method"),
-    "around a class that reads": (lambda: idempotent()(ListAPIView.as_view()), "allows no unsafe method"),
+    "around a class that reads": (
+        lambda: idempotent()(ListAPIView.as_view()),
+        "allows no unsafe method",
+    ),
     "twice": (lambda: idempotent(ttl=5)(idempotent(required=True)(view)), TWO),
-    "twice, apart": (lambda: idempotent(ttl=5)(vary_on_cookie(idempotent(required=True)(view))), TWO),
-    "above and below api_view": (lambda: idempotent(ttl=5)(api_view(["POST"])(idempotent()(view))), TWO),
+    "twice, apart": (
+        lambda: idempotent(ttl=5)(vary_on_cookie(idempotent(required=True)(view))),
+        TWO,
+    ),
+    "above and below api_view": (
+        lambda: idempotent(ttl=5)(api_view(["POST"])(idempotent()(view))),
+        TWO,
+    ),
     "twice around as_view": (lambda: idempotent(ttl=5)(idempotent()(Create.as_view())), TWO),
-    "twice on a class": (lambda: idempotent(ttl=5)(idempotent()(type("Twice", (View,), {"post": handler}))), TWO),
+    "twice on a class": (
+        lambda: idempotent(ttl=5)(idempotent()(type("Twice", (View,), {"post": handler}))),
+        TWO,
+    ),
     "on a class and its method": (lambda: idempotent(ttl=5)(with_decorated_method()), TWO),
     "on a DRF class with a policy": (
         lambda: idempotent()(type("Two", (APIView,), {"idempotency": Policy(ttl=5)})),
         TWO,
     ),
-    "on a class with a policy": (lambda: idempotent()(type("Two", (View,), {"idempotency": Policy(ttl=5)})), TWO),
+    "on a class with a policy": (
+        lambda: idempotent()(type("Two", (View,), {"idempotency": Policy(ttl=5)})),
+        TWO,
+    ),
     "on a mixed class": (
-        lambda: idempotent(ttl=5)(type("Mixed", (IdempotentViewMixin, APIView), {"idempotency": Policy(ttl=6)})),
+        lambda: idempotent(ttl=5)(
+            type("Mixed", (IdempotentViewMixin, APIView), {"idempotency": Policy(ttl=6)})
+        ),
         TWO,
     ),
     "on a mixed class without a policy": (
@@ -296,7 +351,9 @@ MISUSES: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("misuse", MISUSES)
 def test_what_cannot_work_raises_where_it_is_written(misuse: str) -> None:
-    """The error comes at decoration, and says what to type instead; there is never a silent downgrade."""
+    """The error comes at decoration, and says what to type instead; there is never a silent
+    downgrade.
+    """
     write_it, expected = MISUSES[misuse]
     with pytest.raises((ImproperlyConfigured, ValueError, TypeError), match=expected):
         write_it()

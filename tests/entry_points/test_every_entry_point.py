@@ -13,13 +13,19 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def test_a_retry_gets_the_first_answer(entry_point: Sender) -> None:
-    """A retry has the same status, bytes and headers, and one effect; only the replay is marked as one."""
+    """A retry has the same status, bytes and headers, and one effect; only the replay is marked as
+    one.
+    """
     first, retry = entry_point(), entry_point()
     assert (first.status_code, retry.status_code) == (201, 201)
     assert retry.content == first.content
     assert "Idempotent-Replayed" not in first
     assert retry["Idempotent-Replayed"] == "true"
-    assert {**retry.headers} == {**first.headers, "Idempotent-Replayed": "true", "Idempotency-Status": "replayed"}
+    assert {**retry.headers} == {
+        **first.headers,
+        "Idempotent-Replayed": "true",
+        "Idempotency-Status": "replayed",
+    }
     assert effects() == 1
 
 
@@ -56,7 +62,9 @@ def test_a_quoted_key_is_the_same_key(entry_point: Sender) -> None:
 
 @pytest.mark.parametrize("key", ["", "a,b"])
 def test_a_malformed_key_is_refused(entry_point: Sender, key: str) -> None:
-    """A malformed key gets 400, and nothing runs or is stored. http/test_keys.py has further malformed keys."""
+    """A malformed key gets 400, and nothing runs or is stored. http/test_keys.py has further
+    malformed keys.
+    """
     answer = entry_point(key=key)
     assert (answer.status_code, answer.json()["code"]) == (400, "key-malformed")
     assert effects() == 0
@@ -70,7 +78,9 @@ def test_a_refused_body_may_be_corrected_under_the_same_key(entry_point: Sender)
     assert IdempotencyRecord.objects.get().attempt == 2
 
 
-def test_keys_of_two_users_never_meet(entry_point: Sender, other_user: User, connect: Connect) -> None:
+def test_keys_of_two_users_never_meet(
+    entry_point: Sender, other_user: User, connect: Connect
+) -> None:
     """Another user's key is another key: its response is not shown, and it blocks no other."""
     first = entry_point()
     theirs = connect(entry_point.url, other_user)()

@@ -1,4 +1,6 @@
-"""`if request.idempotency:` in a view that has a guard, and runs without a key: it is false, and never missing."""
+"""`if request.idempotency:` in a view that has a guard, and runs without a key: it is false, and
+never missing.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,11 @@ from django_idempotency.rest_framework import IdempotentViewMixin
 
 from .conftest import KEY
 
-pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+]
 
 OURS = "django_idempotency.middleware.IdempotencyMiddleware"
 
@@ -91,8 +97,12 @@ BARE = ("bare", "exempt")
 def test_it_is_there(
     settings: Settings, user: User, *, middleware: bool, url: str, key: str | None, method: str
 ) -> None:
-    """A guarded view has it, with a key and without, for each method; a view without a guard only under the middleware."""
-    settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if name != OURS] + [OURS] * middleware
+    """A guarded view has it, with a key and without, for each method; a view without a guard only
+    under the middleware.
+    """
+    settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if name != OURS] + [
+        OURS
+    ] * middleware
     client = Client()
     client.force_login(user)
     if url in BARE and not middleware:

@@ -1,4 +1,6 @@
-"""A request, with its uploads, is freed as early as without us: nothing of ours closes a circle around it."""
+"""A request, with its uploads, is freed as early as without us: nothing of ours closes a circle
+around it.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,12 @@ JSON = "application/json"  # a form refers to its upload handlers, and those to 
 seen: list[weakref.ref[HttpRequest]] = []
 
 
-def signed_in(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """Django's own middlewares refer to a request from its session and its messages: here there are none."""
+def signed_in(
+    get_response: Callable[[HttpRequest], HttpResponse],
+) -> Callable[[HttpRequest], HttpResponse]:
+    """Django's own middlewares refer to a request from its session and its messages: here there are
+    none.
+    """
 
     def middleware(request: HttpRequest) -> HttpResponse:
         seen.append(weakref.ref(request))
@@ -47,11 +53,18 @@ urlpatterns = [path("plain/", plain), path("decorated/", idempotent(plain))]
 
 @pytest.mark.parametrize("key", [KEY, None], ids=["keyed", "keyless"])
 @pytest.mark.parametrize("url", ["/plain/", "/decorated/"])
-def test_a_request_is_freed_with_its_response(user: User, settings: Settings, url: str, key: str | None) -> None:
+def test_a_request_is_freed_with_its_response(
+    user: User, settings: Settings, url: str, key: str | None
+) -> None:
     """The first request and its replay, without a garbage collection."""
     if connection.vendor == "mysql":
-        pytest.skip("it raises for a key that exists, and Django's database errors keep their frames alive")
-    settings.MIDDLEWARE = [f"{__name__}.signed_in", "django_idempotency.middleware.IdempotencyMiddleware"]
+        pytest.skip(
+            "it raises for a key that exists, and Django's database errors keep their frames alive"
+        )
+    settings.MIDDLEWARE = [
+        f"{__name__}.signed_in",
+        "django_idempotency.middleware.IdempotencyMiddleware",
+    ]
     handler: Any = WSGIHandler()
     seen.clear()
     statuses: list[str] = []
@@ -61,7 +74,8 @@ def test_a_request_is_freed_with_its_response(user: User, settings: Settings, ur
         for _ in range(2):
             headers = {} if key is None else {"Idempotency-Key": key}
             response = handler(
-                RequestFactory().post(url, b"{}", JSON, headers=headers).environ, lambda *said: statuses.append(said[0])
+                RequestFactory().post(url, b"{}", JSON, headers=headers).environ,
+                lambda *said: statuses.append(said[0]),
             )
             response.close()
             del response

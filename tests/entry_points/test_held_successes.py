@@ -1,4 +1,6 @@
-"""A success is not sent of work that a person must look into, although its view or function has caught the reason."""
+"""A success is not sent of work that a person must look into, although its view or function has
+caught the reason.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ def is_held() -> bool:
 
 
 def test_a_view(user: User, connect: Connect) -> None:
-    """Its 201 would be believed: what it wrote was rolled back, and the provider may have been paid before."""
+    """Its 201 would be believed: what it wrote was rolled back, and the provider may have been paid
+    before.
+    """
     send = connect("/view/", user)
     assert send().status_code == 500
     later()

@@ -1,4 +1,6 @@
-"""What an atomic guard makes impossible, and the view's code handles: an eager Celery task fails, and nobody sees it."""
+"""What an atomic guard makes impossible, and the view's code handles: an eager Celery task fails,
+and nobody sees it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,11 @@ from django_idempotency.rest_framework import IdempotentViewMixin
 from .conftest import Connect, effects
 from .outcome_views import write
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__), pytest.mark.any_database]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+    pytest.mark.any_database,
+]
 
 
 def export() -> None:
@@ -53,7 +59,9 @@ urlpatterns = [
 
 @pytest.mark.parametrize("url", ["/plain/", "/middleware/plain/", "/rest/"])
 def test_a_swallowed_refusal(user: User, connect: Connect, url: str) -> None:
-    """The view's success is not stored, and its writes are undone: the client gets 500, and a retry runs again."""
+    """The view's success is not stored, and its writes are undone: the client gets 500, and a retry
+    runs again.
+    """
     send = connect(url, user)
     assert [send().status_code, send().status_code, effects()] == [500, 500, 0]
     send.client.raise_request_exception = True

@@ -1,7 +1,9 @@
-"""Half a request is no request: a body that is shorter than its Content-Length runs nothing, and binds nothing to its key.
+"""Half a request is no request: a body that is shorter than its Content-Length runs nothing, and
+binds nothing to its key.
 
-A WSGI server passes on what came before a client's network died, as though it were all. The tests send that: fewer bytes than
-announced, and then the end of the stream. tests/faults/test_cut_uploads.py cuts real connections.
+A WSGI server passes on what came before a client's network died, as though it were all. The tests
+send that: fewer bytes than announced, and then the end of the stream.
+tests/faults/test_cut_uploads.py cuts real connections.
 """
 
 from __future__ import annotations
@@ -33,7 +35,11 @@ from . import urls, views
 from .conftest import KEY, effects
 from .test_uploads import BIG, CSRF, FORM, encoded
 
-pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+]
 
 
 def by_function(request: Any) -> bytes:
@@ -50,10 +56,15 @@ FINGERPRINTS = {
     "by an expression over the body": "body.order",
 }
 JSON = json.dumps({"order": "7", "amount": 10_000, "note": "x" * 40}).encode()
-#: A body of each kind, of which the last bytes can be missing unnoticed: its type, and how a view reads it.
+#: A body of each kind, of which the last bytes can be missing unnoticed: its type, and how a view
+#: reads it.
 BODIES: dict[str, tuple[bytes, str, str]] = {
     "json": (JSON + b" " * 20, "application/json", "json"),
-    "long json": (b'{"a": "%b"}' % (b"x" * (IN_MEMORY + 1)) + b" " * 20, "application/json", "ignored"),
+    "long json": (
+        b'{"a": "%b"}' % (b"x" * (IN_MEMORY + 1)) + b" " * 20,
+        "application/json",
+        "ignored",
+    ),
     "urlencoded": (b"order=7&amount=10000" + b"0" * 20, FORM, "form"),
     "multipart": (*encoded("one", content=b"p" * 500), "form"),
     "long multipart": (*encoded("one"), "form"),
@@ -65,7 +76,9 @@ ENTRY_POINTS = tuple(urls.READING)
 
 def selected(how: str) -> Any:
     """Return a view whose key is in the body, or a function's."""
-    key: Any = {"expression": "body.order", "function": lambda request: request.POST.get("order")}[how]
+    key: Any = {"expression": "body.order", "function": lambda request: request.POST.get("order")}[
+        how
+    ]
     return idempotent(key=key, required=True)(views.reading)
 
 
@@ -89,7 +102,14 @@ class Cutting:
         self.client.force_login(user)
 
     def __call__(
-        self, address: str, body: bytes, content_type: str, *, missing: int = 0, key: str | None = KEY, **extra: Any
+        self,
+        address: str,
+        body: bytes,
+        content_type: str,
+        *,
+        missing: int = 0,
+        key: str | None = KEY,
+        **extra: Any,
     ) -> Any:
         if key is not None:
             extra["HTTP_IDEMPOTENCY_KEY"] = key
@@ -115,15 +135,23 @@ def assert_refused(response: Any) -> None:
 @pytest.mark.parametrize("rule", FINGERPRINTS)
 @pytest.mark.parametrize("entry_point", ["decorator", "mixin"])
 @pytest.mark.parametrize("kind", BODIES)
-def test_each_body_under_each_fingerprint(send: Cutting, kind: str, entry_point: str, rule: str) -> None:
-    """Whatever is compared of it, a cut body is refused, and the complete retry with the same key is carried out once."""
+def test_each_body_under_each_fingerprint(
+    send: Cutting, kind: str, entry_point: str, rule: str
+) -> None:
+    """Whatever is compared of it, a cut body is refused, and the complete retry with the same key
+    is carried out once.
+    """
     body, content_type, how = BODIES[kind]
     address = f"{entry_point}/reading/{how}/"
     with override_settings(IDEMPOTENCY={"FINGERPRINT": FINGERPRINTS[rule]}):
         assert_refused(send(address, body, content_type, missing=1))
         first, retry = send(address, body, content_type), send(address, body, content_type)
     if how == "ignored" or first.status_code == 201:
-        assert (first.status_code, retry.content, retry["Idempotent-Replayed"]) == (201, first.content, "true")
+        assert (first.status_code, retry.content, retry["Idempotent-Replayed"]) == (
+            201,
+            first.content,
+            "true",
+        )
         assert effects() == 1
 
 
@@ -131,7 +159,9 @@ def test_each_body_under_each_fingerprint(send: Cutting, kind: str, entry_point:
 @pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 @pytest.mark.parametrize("kind", ["json", "urlencoded", "multipart", "bytes"])
 def test_each_entry_point(send: Cutting, kind: str, entry_point: str, missing: int) -> None:
-    """Each refuses before the view, which would ignore the body: one byte short is as short as all."""
+    """Each refuses before the view, which would ignore the body: one byte short is as short as
+    all.
+    """
     body, content_type, _ = BODIES[kind]
     address = f"{entry_point}/reading/ignored/"
     assert_refused(send(address, body, content_type, missing=min(missing, len(body))))
@@ -156,21 +186,36 @@ def test_an_async_view(send: Cutting) -> None:
 
 @pytest.mark.parametrize("kind", ["urlencoded", "multipart", "long multipart"])
 @pytest.mark.parametrize("entry_point", ["decorator", "middleware"])
-def test_a_form_that_the_check_of_its_token_has_parsed(user: User, entry_point: str, kind: str) -> None:
-    """Django's CSRF check reads a form before any guard: what it has left of the stream says how much came."""
+def test_a_form_that_the_check_of_its_token_has_parsed(
+    user: User, entry_point: str, kind: str
+) -> None:
+    """Django's CSRF check reads a form before any guard: what it has left of the stream says how
+    much came.
+    """
     send = Cutting(user, enforce_csrf_checks=True)
     send.client.cookies["csrftoken"] = CSRF
     body, content_type, _ = BODIES[kind]
-    token = b'--one\r\nContent-Disposition: form-data; name="csrfmiddlewaretoken"\r\n\r\n%b\r\n' % CSRF.encode()
-    body = b"csrfmiddlewaretoken=%b&%b" % (CSRF.encode(), body) if content_type == FORM else token + body
+    token = (
+        b'--one\r\nContent-Disposition: form-data; name="csrfmiddlewaretoken"\r\n\r\n%b\r\n'
+        % CSRF.encode()
+    )
+    body = (
+        b"csrfmiddlewaretoken=%b&%b" % (CSRF.encode(), body)
+        if content_type == FORM
+        else token + body
+    )
     address = f"{entry_point}/reading/form/"
     assert_refused(send(address, body, content_type, missing=8))
     assert send(address, body, content_type).status_code == 201
 
 
 @pytest.mark.parametrize("entry_point", ["mixin", "adapted"])
-@pytest.mark.parametrize(("kind", "how"), [("json", "json"), ("urlencoded", "form"), ("long multipart", "form")])
-def test_data_that_a_permission_has_read(send: Cutting, entry_point: str, kind: str, how: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "how"), [("json", "json"), ("urlencoded", "form"), ("long multipart", "form")]
+)
+def test_data_that_a_permission_has_read(
+    send: Cutting, entry_point: str, kind: str, how: str
+) -> None:
     """REST framework's parser takes what is there; the guard asks the stream behind it."""
     body, content_type, _ = BODIES[kind]
     assert_refused(send(f"{entry_point}/reading/{how}/?early", body, content_type, missing=4))
@@ -185,7 +230,9 @@ class Unreachable(BytesIO):
 
 @pytest.mark.parametrize("entry_point", ["decorator", "middleware", "mixin"])
 @pytest.mark.parametrize("size", [40, IN_MEMORY + 1])
-def test_a_server_that_says_that_its_client_has_gone(send: Cutting, entry_point: str, size: int) -> None:
+def test_a_server_that_says_that_its_client_has_gone(
+    send: Cutting, entry_point: str, size: int
+) -> None:
     """One situation has one ending: an error of the server's input is an incomplete body."""
     extra: dict[str, Any] = {
         "wsgi.input": Unreachable(),
@@ -201,7 +248,10 @@ def test_a_server_that_says_that_its_client_has_gone(send: Cutting, entry_point:
 def test_without_a_key_it_is_the_views(send: Cutting) -> None:
     """A request without a key is as it would be without us."""
     body, content_type, how = BODIES["urlencoded"]
-    assert send(f"decorator/reading/{how}/", body, content_type, missing=3, key=None).status_code == 201
+    assert (
+        send(f"decorator/reading/{how}/", body, content_type, missing=3, key=None).status_code
+        == 201
+    )
 
 
 def test_what_is_wrong_with_the_key_is_said_first(send: Cutting) -> None:
@@ -224,7 +274,9 @@ def test_who_only_observes_reports_it(send: Cutting, caplog: pytest.LogCaptureFi
 @pytest.mark.parametrize("state", ["unread", "in memory", "parsed"])
 @pytest.mark.parametrize("rule", ["request", "raw", "headers"])
 def test_on_asgi(rule: str, state: str) -> None:
-    """Django has the whole body in a file there, and ends a request whose client has gone; a server may not have said so."""
+    """Django has the whole body in a file there, and ends a request whose client has gone; a server
+    may not have said so.
+    """
     body, content_type, _ = BODIES["multipart"]
 
     about = [(b"content-length", str(len(body)).encode()), (b"content-type", content_type.encode())]
@@ -244,7 +296,7 @@ def test_on_asgi(rule: str, state: str) -> None:
     assert digest(body) == digest(body)
 
 
-# ----------------------------------------------------------------------------------------- what is no half of a request
+# --------------------------------------------------------------------- what is no half of a request
 
 Prepare = Callable[[HttpRequest], None]
 PLAIN = json.dumps({"order": "7"}).encode()
@@ -291,10 +343,18 @@ def stream_of_unknown_length(request: HttpRequest) -> None:
     del request.META["HTTP_CONTENT_ENCODING"]
 
 
-#: What a middleware does to a request that came compressed: its bytes become fewer than its Content-Length says.
+#: What a middleware does to a request that came compressed: its bytes become fewer than its
+#: Content-Length says.
 REPLACED: dict[str, Prepare] = {
     each.__name__: each
-    for each in (bytes_only, decrypted, bytes_and_stream, bytes_and_length, stream, stream_of_unknown_length)
+    for each in (
+        bytes_only,
+        decrypted,
+        bytes_and_stream,
+        bytes_and_length,
+        stream,
+        stream_of_unknown_length,
+    )
 }
 
 
@@ -323,25 +383,40 @@ def test_a_body_that_a_middleware_has_replaced(
     monkeypatch.setattr(Replacing, "prepare", staticmethod(REPLACED[how]), raising=False)
     address = f"{entry_point}/reading/json/"
     with override_settings(IDEMPOTENCY={"FINGERPRINT": rule}):
-        responses = [send(address, PACKED, "application/json", HTTP_CONTENT_ENCODING="gzip") for _ in range(2)]
+        responses = [
+            send(address, PACKED, "application/json", HTTP_CONTENT_ENCODING="gzip")
+            for _ in range(2)
+        ]
     assert [response.status_code for response in responses] == [201, 201]
     assert (responses[1]["Idempotent-Replayed"], effects()) == ("true", 1)
 
 
 def test_what_is_still_compressed_can_be_cut(send: Cutting) -> None:
     """The view itself would decompress it: it is shorter than announced, whatever its coding is."""
-    response = send("decorator/reading/ignored/", PACKED, "application/json", missing=1, HTTP_CONTENT_ENCODING="gzip")
+    response = send(
+        "decorator/reading/ignored/",
+        PACKED,
+        "application/json",
+        missing=1,
+        HTTP_CONTENT_ENCODING="gzip",
+    )
     assert_refused(response)
 
 
 @pytest.mark.parametrize("length", ["", "nonsense", None])
 def test_without_a_length_nothing_is_announced(length: str | None) -> None:
     """Django reads no body then, and none is missing."""
-    environ: dict[str, Any] = {"wsgi.input": BytesIO(b"x"), "CONTENT_LENGTH": length, "CONTENT_TYPE": "text/plain"}
+    environ: dict[str, Any] = {
+        "wsgi.input": BytesIO(b"x"),
+        "CONTENT_LENGTH": length,
+        "CONTENT_TYPE": "text/plain",
+    }
     if length is None:
         del environ["CONTENT_LENGTH"]
     request = RequestFactory().generic("POST", "/", **environ)
-    assert fingerprint(request, Policy(fingerprint="headers")) == fingerprint(request, Policy(fingerprint="headers"))
+    assert fingerprint(request, Policy(fingerprint="headers")) == fingerprint(
+        request, Policy(fingerprint="headers")
+    )
 
 
 def test_a_view_that_begins_to_read_is_left_alone() -> None:

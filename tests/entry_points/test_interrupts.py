@@ -1,8 +1,9 @@
-"""A time limit may raise at any line: it leaves nothing behind, the next call works, and a retry ends right.
+"""A time limit may raise at any line: it leaves nothing behind, the next call works, and a retry
+ends right.
 
-Each test raises at every line of the package that runs between the claim and the end of the settle, one line in each
-call, once as an `Exception` and once as a `BaseException`. Lines that only compute are left out: what they raise is what
-the line raises that calls them.
+Each test raises at every line of the package that runs between the claim and the end of the settle,
+one line in each call, once as an `Exception` and once as a `BaseException`. Lines that only compute
+are left out: what they raise is what the line raises that calls them.
 """
 
 from __future__ import annotations
@@ -135,7 +136,9 @@ def _function(key: str) -> int:
 
 
 FUNCTIONS = {
-    guarantee: idempotent_function(key="key", key_prefix=f"interrupts-{guarantee}", guarantee=guarantee)(_function)
+    guarantee: idempotent_function(
+        key="key", key_prefix=f"interrupts-{guarantee}", guarantee=guarantee
+    )(_function)
     for guarantee in ("atomic", "lease")
 }
 
@@ -164,7 +167,7 @@ def entry(name: str, guarantee: str) -> Callable[[str], int]:
     return partial(nested, guarantee) if name == "nested" else partial(sent, f"/{name}/{guarantee}")
 
 
-# -------------------------------------------------------------------------------------------------- what is left behind
+# ------------------------------------------------------------------------------ what is left behind
 
 
 def left_behind() -> list[str]:
@@ -175,13 +178,21 @@ def left_behind() -> list[str]:
 def current() -> Iterator[str]:
     for variable, value in copy_context().items():
         if variable.name.startswith("django_idempotency"):
-            alive = [one for one in value if not one.ended] if isinstance(value, frozenset) else value
+            alive = (
+                [one for one in value if not one.ended] if isinstance(value, frozenset) else value
+            )
             if alive:
                 yield f"{variable.name} is set"
 
 
 def on_the_connection() -> Iterator[str]:
-    for name in ("in_atomic_block", "atomic_blocks", "savepoint_ids", "closed_in_transaction", "run_on_commit"):
+    for name in (
+        "in_atomic_block",
+        "atomic_blocks",
+        "savepoint_ids",
+        "closed_in_transaction",
+        "run_on_commit",
+    ):
         if getattr(connection, name):
             yield f"connection.{name}"
     if connection.execute_wrappers:
@@ -221,7 +232,10 @@ def on_what_was_seen() -> Iterator[str]:
             own = {"post", "finalize_response", "handle_exception"} & vars(one).keys()
             if own:
                 yield f"the view's {own}"
-        elif one.idempotency._exchange.call is not None or one.idempotency._exchange.entry is not None:
+        elif (
+            one.idempotency._exchange.call is not None
+            or one.idempotency._exchange.entry is not None
+        ):
             yield "the call of a request"
 
 
@@ -242,7 +256,7 @@ def cleared() -> None:
             one._lock.release()
 
 
-# ---------------------------------------------------------------------------------------------------------- one case
+# ----------------------------------------------------------------------------------------- one case
 
 
 def records(key: str) -> Any:
@@ -279,7 +293,9 @@ def abandoned(call: Callable[[str], int], key: str) -> str:
     return key
 
 
-def wrong(call: Callable[[str], int], key: str, at: Line, error: type[BaseException], guarantee: str) -> list[str]:
+def wrong(
+    call: Callable[[str], int], key: str, at: Line, error: type[BaseException], guarantee: str
+) -> list[str]:
     """Interrupt a call, and return what is wrong afterwards."""
     interrupt, found = Interrupt(at, error), list[str]()
     SEEN.clear()
@@ -343,11 +359,13 @@ def retried(call: Callable[[str], int], key: str, guarantee: str) -> list[str]:
     return found
 
 
-# ------------------------------------------------------------------------------------------------------------ all of them
+# -------------------------------------------------------------------------------------- all of them
 
 
 def lines_of(call: Callable[[str], int], prepare: Callable[..., str]) -> list[Line]:
-    """Return the lines between the claim and the end of the settle; of a line that runs often, the first and the last time."""
+    """Return the lines between the claim and the end of the settle; of a line that runs often, the
+    first and the last time.
+    """
     for _ in range(2):  # warm up
         call(str(next(NUMBERS)))
     noted = Interrupt()
@@ -362,7 +380,10 @@ def lines_of(call: Callable[[str], int], prepare: Callable[..., str]) -> list[Li
 
 
 def is_shared(line: Line) -> bool:
-    """Does a line run for each entry point alike? A function's and REST framework's calls raise at all of them."""
+    """Does a line run for each entry point alike?
+
+    A function's and REST framework's calls raise at all of them.
+    """
     return line.file.startswith(("engine/", "stores/", "instrumentation/", "runtime/"))
 
 
@@ -397,7 +418,9 @@ CASES = [
 def test_an_interrupt_leaves_nothing_behind(
     name: str, guarantee: str, prepare: Callable[..., str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """No current operation, open transaction, lease or lock is left, the next call is committed, and a retry ends right."""
+    """No current operation, open transaction, lease or lock is left, the next call is committed,
+    and a retry ends right.
+    """
     heartbeat._watched.clear()  # another test's call may have been left as its process leaves it
     caplog.set_level(logging.CRITICAL, "django_idempotency")
     caplog.set_level(logging.CRITICAL, "django.request")
@@ -407,7 +430,9 @@ def test_an_interrupt_leaves_nothing_behind(
     middleware = [f"{MODULE}.SignedIn"]
     if name == "middleware":
         middleware.append("django_idempotency.middleware.IdempotencyMiddleware")
-    with override_settings(MIDDLEWARE=middleware, ROOT_URLCONF=MODULE, IDEMPOTENCY={"GUARANTEE": guarantee}):
+    with override_settings(
+        MIDDLEWARE=middleware, ROOT_URLCONF=MODULE, IDEMPOTENCY={"GUARANTEE": guarantee}
+    ):
         call = entry(name, guarantee)
         lines = lines_of(call, prepare)
         if (name, prepare) not in {("function", prepare), ("nested", first), ("drf", first)}:

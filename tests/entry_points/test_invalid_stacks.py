@@ -1,4 +1,6 @@
-"""Stacks, classes and decorators that do not fit: the outcome is as without a key, or an error with the remedy."""
+"""Stacks, classes and decorators that do not fit: the outcome is as without a key, or an error with
+the remedy.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,11 @@ from ..support.factories import grant
 from .conftest import CHARGE, KEY, Connect, effects
 from .outcome_views import write
 
-pytestmark = [pytest.mark.either_server, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.either_server,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+]
 
 PERMISSION = "django_idempotency.view_idempotencyrecord"
 
@@ -46,7 +52,11 @@ PERMISSION = "django_idempotency.view_idempotencyrecord"
 def answer(request: Any, status: int = 201) -> JsonResponse:
     write()
     return JsonResponse(
-        {"guarded": bool(getattr(request, "idempotency", None)), "atomic": connection.in_atomic_block}, status=status
+        {
+            "guarded": bool(getattr(request, "idempotency", None)),
+            "atomic": connection.in_atomic_block,
+        },
+        status=status,
     )
 
 
@@ -112,7 +122,9 @@ class LocksAPermission(BasePermission):
 
 
 class Wrapping(APIView):
-    """A project's envelope: finalize_response reads `response.data`, and the class has a `_settle` of its own."""
+    """A project's envelope: finalize_response reads `response.data`, and the class has a `_settle`
+    of its own.
+    """
 
     permission_classes = (LocksAPermission,)
 
@@ -288,7 +300,9 @@ ASKED_AGAIN = ["by-permission", "by-login-page", "by-test", "by-class", "by-hand
 
 @pytest.mark.parametrize("url", [*ASKED_AGAIN, "by-test-mixin"])
 def test_a_forbidden_client_gets_no_replay(permitted: User, connect: Connect, url: str) -> None:
-    """A forbidden client gets no replay, under the middleware either: the checks around the view are repeated first."""
+    """A forbidden client gets no replay, under the middleware either: the checks around the view
+    are repeated first.
+    """
     send = connect(f"/{url}/", permitted)
     assert [send().status_code, send()["Idempotent-Replayed"]] == [201, "true"]
     permitted.user_permissions.clear()
@@ -308,11 +322,14 @@ def test_a_payment_that_links_back_is_remembered(user: User, connect: Connect) -
 def test_a_projects_envelope(
     user: User, connect: Connect, url: str, monkeypatch: pytest.MonkeyPatch, *, atomic: bool
 ) -> None:
-    """A replay and a problem are finished responses; permissions keep their transaction; no name of ours collides."""
+    """A replay and a problem are finished responses; permissions keep their transaction; no name of
+    ours collides.
+    """
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", atomic)
     send = connect(f"/{url}/", user)
     if not atomic and connection.vendor != "sqlite":
-        assert send(key=None).status_code == send().status_code == 500  # the permission itself needs a transaction
+        # The permission itself needs a transaction.
+        assert send(key=None).status_code == send().status_code == 500
         return
     first, retry = send(), send()
     assert (first.status_code, first.json()) == (201, {"data": {"ok": True}})
@@ -352,9 +369,17 @@ def test_exempt_wherever_it_is_written(user: User, connect: Connect, url: str) -
     ],
 )
 def test_non_atomic_requests_above_us(
-    user: User, connect: Connect, monkeypatch: pytest.MonkeyPatch, *, url: str, atomic: bool, key: str | None
+    user: User,
+    connect: Connect,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    url: str,
+    atomic: bool,
+    key: str | None,
 ) -> None:
-    """What the project takes out of ATOMIC_REQUESTS stays out; a keyed request has a guard of its own."""
+    """What the project takes out of ATOMIC_REQUESTS stays out; a keyed request has a guard of its
+    own.
+    """
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
     assert connect(f"/{url}/", user)(key=key).json()["atomic"] is (atomic or key is not None)
 
@@ -371,7 +396,9 @@ def test_the_browsable_api_shows_its_form_again(browser: Any, url: str, key: str
     headers = {"Accept": "text/html"} | ({"Idempotency-Key": key} if key else {})
     refused = browser.post(f"/{url}/", {"amount": "1"}, headers=headers)
     assert refused.status_code == 400
-    assert 'name="raw-tab"' in refused.text or f'<form action="/{url}/" method="POST"' in refused.text
+    assert (
+        'name="raw-tab"' in refused.text or f'<form action="/{url}/" method="POST"' in refused.text
+    )
 
 
 class Witness:
@@ -387,9 +414,15 @@ class Witness:
         return HttpResponse(f"{type(exception).__name__}", status=418)
 
 
-def test_a_lent_views_exception_reaches_the_middlewares(user: User, connect: Connect, settings: Any) -> None:
+def test_a_lent_views_exception_reaches_the_middlewares(
+    user: User, connect: Connect, settings: Any
+) -> None:
     """With a key as without one, process_exception responds, and the writes are gone."""
-    settings.MIDDLEWARE = [*settings.MIDDLEWARE[:-1], f"{__name__}.Witness", settings.MIDDLEWARE[-1]]
+    settings.MIDDLEWARE = [
+        *settings.MIDDLEWARE[:-1],
+        f"{__name__}.Witness",
+        settings.MIDDLEWARE[-1],
+    ]
     send = connect("/raising/", user)
     assert send().status_code == 418
     assert (effects(), IdempotencyRecord.objects.get().attempt) == (0, 1)
@@ -400,9 +433,15 @@ def test_a_lent_views_exception_reaches_the_middlewares(user: User, connect: Con
 def test_what_a_middleware_makes_of_an_exception(
     user: User, connect: Connect, settings: Any, monkeypatch: pytest.MonkeyPatch, *, atomic: bool
 ) -> None:
-    """It is outside the guard: the view has failed, and what it wrote is rolled back; a retry runs it again."""
+    """It is outside the guard: the view has failed, and what it wrote is rolled back; a retry runs
+    it again.
+    """
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", atomic)
-    settings.MIDDLEWARE = [*settings.MIDDLEWARE[:-1], f"{__name__}.Witness", settings.MIDDLEWARE[-1]]
+    settings.MIDDLEWARE = [
+        *settings.MIDDLEWARE[:-1],
+        f"{__name__}.Witness",
+        settings.MIDDLEWARE[-1],
+    ]
     send = connect("/plainly-raising/", user)
     assert send(key=None).status_code == 418
     assert effects() == (0 if atomic else 1)
@@ -473,7 +512,9 @@ def test_async_receivers_and_a_scope_that_asks_the_database(user: User) -> None:
         receiver(signal)(listen)
         receiver(signal)(listen_too)
     try:
-        status = async_to_sync(client.post)("/leased/", headers={"Idempotency-Key": KEY}).status_code
+        status = async_to_sync(client.post)(
+            "/leased/", headers={"Idempotency-Key": KEY}
+        ).status_code
     finally:
         for signal in with_receivers:
             signal.disconnect(listen)
@@ -509,14 +550,18 @@ UNGUARDED: dict[str, tuple[dict[str, Any], str | None]] = {
 @pytest.mark.parametrize("case", UNGUARDED)
 @pytest.mark.parametrize("client", [Client, AsyncClient])
 def test_an_async_view_that_no_guard_is_needed_for(settings: Any, client: Any, case: str) -> None:
-    """It cannot be "atomic", which only matters to a request that would be guarded: any other runs."""
+    """It cannot be "atomic", which only matters to a request that would be guarded: any other
+    runs.
+    """
     settings.IDEMPOTENCY, key = UNGUARDED[case]
     post = async_to_sync(client().post) if client is AsyncClient else client().post
     headers = {} if key is None else {"Idempotency-Key": key}
     assert post("/awaited/", headers=headers).status_code == 201
 
 
-def test_an_async_view_while_idempotency_is_off(user: User, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_async_view_while_idempotency_is_off(
+    user: User, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Off is off."""
     monkeypatch.setenv("IDEMPOTENCY_DISABLED", "1")
     assert connect("/awaited/", user)().status_code == 201

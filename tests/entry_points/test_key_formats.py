@@ -1,4 +1,6 @@
-"""`key_format` at every entry point: one key however it is spelled, and no run under a key that is too old."""
+"""`key_format` at every entry point: one key however it is spelled, and no run under a key that is
+too old.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,11 @@ from testproject.urls import urlpatterns as project_urls
 from .conftest import CHARGE, KEY, Connect, Sender, effects
 from .views import work
 
-pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+]
 
 
 DAY = 86400  # the default ttl
@@ -34,9 +40,14 @@ def uuid7(age: float) -> str:
     return str(UUID(int=round((time.time() - age) * 1000) << 80 | 7 << 76 | 2 << 62 | 17))
 
 
-@pytest.mark.parametrize("again", [KEY.upper(), "{" + KEY + "}", KEY.replace("-", ""), f'"urn:uuid:{KEY}"'])
+@pytest.mark.parametrize(
+    "again", [KEY.upper(), "{" + KEY + "}", KEY.replace("-", ""), f'"urn:uuid:{KEY}"']
+)
 def test_a_key_is_one_key(entry_point: Sender, settings: Settings, again: str) -> None:
-    """A retry that spells the UUID otherwise gets the first response. Without the format it would be another key."""
+    """A retry that spells the UUID otherwise gets the first response.
+
+    Without the format it would be another key.
+    """
     settings.IDEMPOTENCY = {"KEY_FORMAT": "uuid4"}
     first, retry = entry_point(), entry_point(key=again)
     assert (retry.content, retry["Idempotency-Status"]) == (first.content, "replayed")
@@ -45,7 +56,13 @@ def test_a_key_is_one_key(entry_point: Sender, settings: Settings, again: str) -
 
 
 @pytest.mark.parametrize(
-    "key", ["order-17", KEY[:-1], "00000000-0000-0000-0000-000000000000", "017f22e2-79b0-7cc3-98c4-dc0c0c07398f"]
+    "key",
+    [
+        "order-17",
+        KEY[:-1],
+        "00000000-0000-0000-0000-000000000000",
+        "017f22e2-79b0-7cc3-98c4-dc0c0c07398f",
+    ],
 )
 def test_another_key_is_refused(entry_point: Sender, settings: Settings, key: str) -> None:
     """Nothing runs, nothing is stored, and the client reads what to send."""
@@ -64,10 +81,15 @@ def test_a_regular_expression(entry_point: Sender, settings: Settings) -> None:
     """The whole key must match."""
     settings.IDEMPOTENCY = {"KEY_FORMAT": re.compile(r"order-\d+")}
     assert entry_point(key="order-17").status_code == 201
-    assert entry_point(key="order-17x").json()["detail"] == r"The idempotency key must be text that matches order-\d+."
+    assert (
+        entry_point(key="order-17x").json()["detail"]
+        == r"The idempotency key must be text that matches order-\d+."
+    )
 
 
-def test_a_late_retry_is_refused_though_its_record_is_gone(entry_point: Sender, settings: Settings) -> None:
+def test_a_late_retry_is_refused_though_its_record_is_gone(
+    entry_point: Sender, settings: Settings
+) -> None:
     """Where any other key would run again, this one cannot: not even if it was never seen."""
     settings.IDEMPOTENCY = {"KEY_FORMAT": "uuid7"}
     for key in (uuid7(DAY + 1), uuid7(-AHEAD - 60)):
@@ -80,7 +102,9 @@ def test_a_late_retry_is_refused_though_its_record_is_gone(entry_point: Sender, 
 
 
 def test_a_record_outlives_its_key(entry_point: Sender, settings: Settings) -> None:
-    """It is kept for longer than the key is accepted, so an accepted key always finds its record."""
+    """It is kept for longer than the key is accepted, so an accepted key always finds its
+    record.
+    """
     settings.IDEMPOTENCY = {"KEY_FORMAT": "uuid7"}
     key = uuid7(-AHEAD + 60)
     assert [entry_point(key=key)["Idempotency-Status"] for _ in range(2)] == ["created", "replayed"]
@@ -88,7 +112,7 @@ def test_a_record_outlives_its_key(entry_point: Sender, settings: Settings) -> N
     assert record.expires_at - record.created_at == timedelta(seconds=DAY + 2 * AHEAD)
 
 
-# -------------------------------------------------------------------------------------------------- from the payload
+# --------------------------------------------------------------------------------- from the payload
 
 
 @pytest.mark.parametrize(
@@ -103,9 +127,15 @@ def test_a_record_outlives_its_key(entry_point: Sender, settings: Settings) -> N
         ([KEY], "refused"),
     ],
 )
-def test_a_selected_key_has_the_format_too(entry_point: Sender, settings: Settings, sent: Any, status: str) -> None:
+def test_a_selected_key_has_the_format_too(
+    entry_point: Sender, settings: Settings, sent: Any, status: str
+) -> None:
     """One text, in any spelling."""
-    settings.IDEMPOTENCY = {"KEY": "body.request_id", "KEY_FORMAT": "uuid", "FINGERPRINT": "body.amount"}
+    settings.IDEMPOTENCY = {
+        "KEY": "body.request_id",
+        "KEY_FORMAT": "uuid",
+        "FINGERPRINT": "body.amount",
+    }
     first = entry_point({**CHARGE, "request_id": KEY}, key=None)
     assert first["Idempotency-Status"] == "created"
     response = entry_point({**CHARGE, "request_id": sent}, key=None)
@@ -116,10 +146,13 @@ def test_a_selected_key_has_the_format_too(entry_point: Sender, settings: Settin
 def test_a_selected_key_may_be_too_old(entry_point: Sender, settings: Settings) -> None:
     """As one of the header."""
     settings.IDEMPOTENCY = {"KEY": "body.request_id", "KEY_FORMAT": "uuid7"}
-    assert entry_point({**CHARGE, "request_id": uuid7(2 * DAY)}, key=None).json()["code"] == "key-expired"
+    assert (
+        entry_point({**CHARGE, "request_id": uuid7(2 * DAY)}, key=None).json()["code"]
+        == "key-expired"
+    )
 
 
-# ------------------------------------------------------------------------------------------------------------ a policy
+# ----------------------------------------------------------------------------------------- a policy
 
 
 def of_header(request: HttpRequest) -> Any:
@@ -142,7 +175,9 @@ def test_the_view_sees_the_spelling_that_is_kept(user: User, connect: Connect) -
 
 def test_a_function_may_return_a_uuid(browser: Client) -> None:
     """Its text counts."""
-    responses = [browser.post("/shown/", headers={"X-Order": spelling}) for spelling in (KEY, KEY.upper())]
+    responses = [
+        browser.post("/shown/", headers={"X-Order": spelling}) for spelling in (KEY, KEY.upper())
+    ]
     assert [each["Idempotency-Status"] for each in responses] == ["created", "replayed"]
 
 

@@ -27,7 +27,11 @@ from django_idempotency.core.profiles import COMPULSORY
 
 from .views import work
 
-pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+]
 
 OURS = "django_idempotency.middleware.IdempotencyMiddleware"
 BARE = [name for name in settings.MIDDLEWARE if name != OURS]
@@ -51,8 +55,12 @@ class Body(BytesIO):
 
 
 def said(request: HttpRequest, **found: Any) -> HttpResponse:
-    """Respond with what had been read of the body before the view began, and what the view found."""
-    return JsonResponse({"before": request.META["body"].before, **found}, json_dumps_params={"default": repr})
+    """Respond with what had been read of the body before the view began, and what the view
+    found.
+    """
+    return JsonResponse(
+        {"before": request.META["body"].before, **found}, json_dumps_params={"default": repr}
+    )
 
 
 class Handler(MemoryFileUploadHandler):
@@ -132,16 +140,24 @@ def noting(view: Callable[..., Any]) -> Callable[..., Any]:
 
 #: The profiles whose APIs take a request without a key.
 OPTIONAL = [name for name in PROFILES if name not in COMPULSORY]
-urlpatterns = [path(f"{name}/", view if name == "rest" else noting(view)) for name, view in VIEWS.items()]
+urlpatterns = [
+    path(f"{name}/", view if name == "rest" else noting(view)) for name, view in VIEWS.items()
+]
 for _profile in PROFILES.values():
     urlpatterns += [
-        path(f"{_profile.name}/{name}/", idempotent(profile=_profile.name, scope=lambda _: "all")(noting(view)))
+        path(
+            f"{_profile.name}/{name}/",
+            idempotent(profile=_profile.name, scope=lambda _: "all")(noting(view)),
+        )
         for name, view in VIEWS.items()
         if name != "rest" and _profile.name in OPTIONAL
     ]
 
     urlpatterns.append(
-        path(f"required/{_profile.name}/unread/", idempotent(profile=_profile.name, required=True)(noting(unread)))
+        path(
+            f"required/{_profile.name}/unread/",
+            idempotent(profile=_profile.name, required=True)(noting(unread)),
+        )
     )
 
 
@@ -156,17 +172,30 @@ class Kind(NamedTuple):
     length: int | None = None
 
 
-JSON, FORM, MULTIPART = "application/json", "application/x-www-form-urlencoded", "multipart/form-data; boundary=b"
+JSON, FORM, MULTIPART = (
+    "application/json",
+    "application/x-www-form-urlencoded",
+    "multipart/form-data; boundary=b",
+)
 
 
 def part(name: str, value: bytes, more: bytes = b"") -> bytes:
-    return b'--b\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n%s\r\n' % (name.encode(), more, value)
+    return b'--b\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n%s\r\n' % (
+        name.encode(),
+        more,
+        value,
+    )
 
 
-UPLOAD = part("note", b"hi") + part("file", b"x" * (3 * MEBIBYTE), b'; filename="a.bin"') + b"--b--\r\n"
+UPLOAD = (
+    part("note", b"hi") + part("file", b"x" * (3 * MEBIBYTE), b'; filename="a.bin"') + b"--b--\r\n"
+)
 SMALL = part("note", b"hi") + part("file", b"xyz", b'; filename="a.bin"') + b"--b--\r\n"
 KINDS = [
-    *(Kind("unread", method=method) for method in ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")),
+    *(
+        Kind("unread", method=method)
+        for method in ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
+    ),
     Kind("classed", b"{}", JSON, "PUT"),
     Kind("classed", b"{}", JSON, "DELETE"),
     Kind("unread", b'{"a": 1}', JSON),
@@ -196,8 +225,14 @@ KINDS = [
 ]
 
 
-def responses(client: Client, below: str = "", *, views: Callable[[Kind], bool] = lambda kind: True) -> Iterator[Any]:
-    """Send each kind. Yield its status, its bytes and headers, what was read of its body, and what the database was asked."""
+def responses(
+    client: Client, below: str = "", *, views: Callable[[Kind], bool] = lambda kind: True
+) -> Iterator[Any]:
+    """Send each kind.
+
+    Yield its status, its bytes and headers, what was read of its body, and what the database was
+    asked.
+    """
     for kind in filter(views, KINDS):
         body = Body(kind.body)
         body.before = None  # type: ignore[attr-defined]
@@ -207,7 +242,8 @@ def responses(client: Client, below: str = "", *, views: Callable[[Kind], bool] 
             found: Any = client.generic(
                 kind.method, f"/{below}{kind.view}/", b"", content_type=kind.content_type, **sent
             )
-        content = b"" if found.status_code >= 500 else found.content  # a page of errors has the time in it
+        # A page of errors has the time in it.
+        content = b"" if found.status_code >= 500 else found.content
         queries = [query["sql"].partition("VALUES")[0] for query in asked.captured_queries]
         yield kind, (found.status_code, content, sorted(found.items()), body.taken, queries)
 
@@ -235,7 +271,9 @@ def differences(profile: str, user: User | None, **fields: Any) -> dict[Any, Any
 @pytest.mark.parametrize("anonymous", [True, False], ids=["anonymous", "user"])
 @pytest.mark.parametrize("profile", PROFILES)
 def test_under_the_middleware(profile: str, anonymous: bool, user: User) -> None:
-    """Status, bytes, headers, what is read of a body, and queries are those of a project without the middleware."""
+    """Status, bytes, headers, what is read of a body, and queries are those of a project without
+    the middleware.
+    """
     assert len(KINDS) >= 30
     assert differences(profile, None if anonymous else user) == {}
 
@@ -251,12 +289,18 @@ def test_under_a_decorator(profile: str) -> None:
     with override_settings(MIDDLEWARE=BARE):
         expected = dict(responses(client, views=undone))
         found = dict(responses(client, f"{profile}/", views=undone))
-    assert {kind: (expected[kind], found[kind]) for kind in expected if expected[kind] != found[kind]} == {}
+    assert {
+        kind: (expected[kind], found[kind]) for kind in expected if expected[kind] != found[kind]
+    } == {}
 
 
-@pytest.mark.parametrize("profile", [name for name, profile in PROFILES.items() if profile.carrier == "body"])
+@pytest.mark.parametrize(
+    "profile", [name for name, profile in PROFILES.items() if profile.carrier == "body"]
+)
 def test_a_key_that_may_be_in_the_body(profile: str) -> None:
-    """A view that is guarded so reads forms and JSON, and nothing else: first who it is, then the type, then the length."""
+    """A view that is guarded so reads forms and JSON, and nothing else: first who it is, then the
+    type, then the length.
+    """
     client = Client(raise_request_exception=False)
 
     def other(kind: Kind) -> bool:
@@ -269,5 +313,7 @@ def test_a_key_that_may_be_in_the_body(profile: str) -> None:
         expected = dict(responses(client, views=other))
         if profile in OPTIONAL:
             assert dict(responses(client, f"{profile}/", views=other)) == expected
-        for _, (status, content, _, read, queries) in responses(client, f"required/{profile}/", views=guarded):
+        for _, (status, content, _, read, queries) in responses(
+            client, f"required/{profile}/", views=guarded
+        ):
             assert (status, b"client" in content, read, queries) == (400, True, 0, [])

@@ -1,4 +1,6 @@
-"""Under i18n_patterns() a route has an address in each language, and is one route to what counts and compares."""
+"""Under i18n_patterns() a route has an address in each language, and is one route to what counts
+and compares.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,11 @@ from pytest_django import Settings
 from django_idempotency import idempotent
 from tests.support.meters import RecordingMeter, installed
 
-pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+]
 
 TERMS: dict[str, Any] = {
     "limited": {"fresh_keys": "1/d"},
@@ -29,12 +35,18 @@ def pay(request: HttpRequest) -> HttpResponse:
     return HttpResponse(status=201)
 
 
-urlpatterns = i18n_patterns(*(path(f"{name}/", idempotent(**terms)(pay)) for name, terms in TERMS.items()))
+urlpatterns = i18n_patterns(
+    *(path(f"{name}/", idempotent(**terms)(pay)) for name, terms in TERMS.items())
+)
 
 
 @pytest.mark.parametrize(("name", "refusal"), [("limited", 429), ("suspected", 409)])
-def test_one_route_in_two_languages(user: User, settings: Settings, name: str, refusal: int) -> None:
-    """A client does not get a rate for each language, an equal request in another one is a suspect, and figures add up."""
+def test_one_route_in_two_languages(
+    user: User, settings: Settings, name: str, refusal: int
+) -> None:
+    """A client does not get a rate for each language, an equal request in another one is a suspect,
+    and figures add up.
+    """
     settings.MIDDLEWARE = ["django.middleware.locale.LocaleMiddleware", *settings.MIDDLEWARE]
     cache.clear()
     client = Client()
@@ -42,7 +54,9 @@ def test_one_route_in_two_languages(user: User, settings: Settings, name: str, r
 
     def send(language: str) -> int:
         headers = {"Idempotency-Key": str(uuid4())}
-        return client.post(f"/{language}/{name}/", {"card": 4}, "application/json", headers=headers).status_code
+        return client.post(
+            f"/{language}/{name}/", {"card": 4}, "application/json", headers=headers
+        ).status_code
 
     with installed(meter := RecordingMeter()):
         assert [send("en"), send("de"), send("xx")] == [201, refusal, 404]

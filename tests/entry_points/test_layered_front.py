@@ -1,4 +1,6 @@
-"""A failing Redis front, seen by a client: one response, one effect, never a 500; and `atomic` is kept."""
+"""A failing Redis front, seen by a client: one response, one effect, never a 500; and `atomic` is
+kept.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,9 @@ def server(tmp_path: Path, settings: Settings) -> Iterator[RedisServer]:
     """The front's server, and the settings of a site that uses it."""
     MEANWHILE.clear()
     with running(RedisServer(tmp_path)) as server:
-        settings.CACHES = {"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": server.url}}
+        settings.CACHES = {
+            "default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": server.url}
+        }
         settings.IDEMPOTENCY = {
             "STORES": {
                 "default": {
@@ -79,7 +83,10 @@ def server(tmp_path: Path, settings: Settings) -> Iterator[RedisServer]:
                     "OPTIONS": {"front": "redis", "authority": "orm"},
                 },
                 "orm": ORM,
-                "redis": {"BACKEND": "django_idempotency.stores.redis.RedisStore", "OPTIONS": {"timeout": 1}},
+                "redis": {
+                    "BACKEND": "django_idempotency.stores.redis.RedisStore",
+                    "OPTIONS": {"timeout": 1},
+                },
             }
         }
         yield server
@@ -93,7 +100,9 @@ def send(request: pytest.FixtureRequest, user: User) -> Callable[..., Any]:
 
     def send() -> Any:
         headers = {"Idempotency-Key": KEY}
-        return client.post(f"/{request.param}/", "{}", content_type="application/json", headers=headers)
+        return client.post(
+            f"/{request.param}/", "{}", content_type="application/json", headers=headers
+        )
 
     return send
 
@@ -118,15 +127,21 @@ def test_trouble(server: RedisServer, send: Callable[..., Any], trouble: str, mo
         act()
     replays = [send() for _ in range(3)]
     assert first.status_code == 201
-    assert [(each.content, each["Idempotent-Replayed"]) for each in replays] == [(first.content, "true")] * 3
+    assert [(each.content, each["Idempotent-Replayed"]) for each in replays] == [
+        (first.content, "true")
+    ] * 3
     assert effects() == 1
     record = IdempotencyRecord.objects.get()
     assert (record.status, record.guarantee) == (Status.COMPLETED, "atomic")
 
 
 @pytest.mark.parametrize("trouble", ["flush", "freeze", "kill", "restart"])
-def test_a_view_that_fails_meanwhile(server: RedisServer, send: Callable[..., Any], trouble: str) -> None:
-    """What the view wrote is rolled back, with or without the front; the retry runs, and is remembered."""
+def test_a_view_that_fails_meanwhile(
+    server: RedisServer, send: Callable[..., Any], trouble: str
+) -> None:
+    """What the view wrote is rolled back, with or without the front; the retry runs, and is
+    remembered.
+    """
     MEANWHILE.extend([getattr(server, trouble), fail])
     assert send().status_code == 500  # the view's own
     assert effects() == 0

@@ -1,4 +1,6 @@
-"""Work under `lease` that leaves a transaction open: no record is written into it, and no success is said of its writes."""
+"""Work under `lease` that leaves a transaction open: no record is written into it, and no success
+is said of its writes.
+"""
 
 from __future__ import annotations
 
@@ -116,12 +118,17 @@ def send(user: User, connect: Connect) -> Sender:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("url", URLS)
 def test_a_success(send: Sender, url: str, way: str, caplog: pytest.LogCaptureFixture) -> None:
-    """It is neither sent nor remembered; the log names the connection. The retry is the next attempt, and writes once."""
+    """It is neither sent nor remembered; the log names the connection.
+
+    The retry is the next attempt, and writes once.
+    """
     NEXT[:] = [WAYS[way]]
     answer = send(url=url)
     assert (answer.status_code, answer.json()["code"]) == (500, "writes-rolled-back")
     assert (effects(), IdempotencyRecord.objects.get().status) == (0, Status.FREE)
-    assert any("'default'" in line.getMessage() for line in caplog.records if line.levelno == logging.ERROR)
+    assert any(
+        "'default'" in line.getMessage() for line in caplog.records if line.levelno == logging.ERROR
+    )
     assert send(url=url).status_code == 201
     again = send(url=url)
     assert (again.status_code, again["Idempotent-Replayed"]) == (201, "true")
@@ -129,7 +136,9 @@ def test_a_success(send: Sender, url: str, way: str, caplog: pytest.LogCaptureFi
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(("status", "left"), [(402, Status.COMPLETED), (400, Status.FREE), (500, Status.FREE)])
+@pytest.mark.parametrize(
+    ("status", "left"), [(402, Status.COMPLETED), (400, Status.FREE), (500, Status.FREE)]
+)
 def test_a_refusal_or_a_failure(send: Sender, way: str, status: int, left: Status) -> None:
     """It stays what it is: its record is settled on a clean connection."""
     NEXT[:], STATUSES[:] = [WAYS[way]], [status]
@@ -162,7 +171,9 @@ def test_manual_transactions_that_were_committed(send: Sender) -> None:
     assert effects() == 1
 
 
-@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="elsewhere a statement that fails breaks nothing")
+@pytest.mark.skipif(
+    "connection.vendor != 'postgresql'", reason="elsewhere a statement that fails breaks nothing"
+)
 def test_an_aborted_transaction(send: Sender) -> None:
     """One past Django that is broken as well: a view that swallows that has no success."""
 
@@ -190,7 +201,9 @@ def test_a_claim_in_what_another_has_left_open(send: Sender) -> None:
 
 @pytest.mark.parametrize("way", ["begin", "manual"])
 def test_a_record_in_another_store(send: Sender, way: str, settings: Any) -> None:
-    """A record that is elsewhere, as in Redis, says no success of writes that nobody commits, either."""
+    """A record that is elsewhere, as in Redis, says no success of writes that nobody commits,
+    either.
+    """
     memory = {"BACKEND": "django_idempotency.stores.memory.MemoryStore"}
     settings.IDEMPOTENCY = {"STORES": {"default": memory}, "GUARANTEE": "lease"}
     NEXT[:] = [WAYS[way]]

@@ -1,4 +1,6 @@
-"""A lost transaction, whatever ends or replaces it below the guard, is a 503, and nothing is remembered."""
+"""A lost transaction, whatever ends or replaces it below the guard, is a 503, and nothing is
+remembered.
+"""
 
 from __future__ import annotations
 
@@ -19,24 +21,33 @@ from django_idempotency.stores.orm import ORMStore
 from .conftest import Connect, effects
 from .losing_views import COMMITTED, ROLLED_BACK, VIEWS
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.entry_points.losing_views")]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls("tests.entry_points.losing_views"),
+]
 
 VENDOR = connection.vendor
 
 
 @pytest.fixture
 def send(user: User, connect: Connect, caplog: pytest.LogCaptureFixture) -> Any:
-    def send(how: str | list[str], *, entry_point: str = "decorated", key: str, goes_on: bool = False) -> Any:
+    def send(
+        how: str | list[str], *, entry_point: str = "decorated", key: str, goes_on: bool = False
+    ) -> Any:
         caplog.clear()
         response = connect(f"/{entry_point}/", user)({"how": how, "goes_on": goes_on}, key=key)
-        response.errors = [record.message for record in caplog.records if record.levelname == "ERROR"]
+        response.errors = [
+            record.message for record in caplog.records if record.levelname == "ERROR"
+        ]
         return response
 
     return send
 
 
 def assert_lost(response: Any, key: str) -> None:
-    assert (response.status_code, response.json()["code"]) == (503, "transaction-lost"), response.content
+    assert (response.status_code, response.json()["code"]) == (503, "transaction-lost"), (
+        response.content
+    )
     assert response["Retry-After"] == "1"
     assert response["Idempotency-Status"] == "failed"  # it has run, and may have committed
     assert any("ended or replaced" in error for error in response.errors)
@@ -64,7 +75,9 @@ def test_what_was_written_is_gone(send: Any, how: str, goes_on: bool) -> None:
 
 @pytest.mark.parametrize("how", COMMITTED[VENDOR])
 def test_what_was_written_is_committed(send: Any, how: str) -> None:
-    """The commit cannot be undone, so the response does not claim the guard made it; an error says what happened."""
+    """The commit cannot be undone, so the response does not claim the guard made it; an error says
+    what happened.
+    """
     key = str(uuid4())
     assert_lost(send(how, key=key), key)
     assert effects() == 1
@@ -74,7 +87,9 @@ def test_what_was_written_is_committed(send: Any, how: str) -> None:
 
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_every_order(send: Any, length: int) -> None:
-    """Only a view that has left the guard's transaction alone is remembered, whatever it sends past Django."""
+    """Only a view that has left the guard's transaction alone is remembered, whatever it sends past
+    Django.
+    """
     for statements in product(["BEGIN", "COMMIT", "ROLLBACK"], repeat=length):
         key, before = str(uuid4()), effects()
         first = send(list(statements), key=key)
@@ -92,21 +107,31 @@ def test_every_order(send: Any, length: int) -> None:
 def test_every_entry_point(send: Any, entry_point: str, goes_on: bool) -> None:
     """Every entry point returns the same problem."""
     key = str(uuid4())
-    assert_lost(send("ROLLBACK by the driver", entry_point=entry_point, key=key, goes_on=goes_on), key)
-    assert_runs_again(send("ROLLBACK by the driver", entry_point=entry_point, key=key, goes_on=goes_on))
+    assert_lost(
+        send("ROLLBACK by the driver", entry_point=entry_point, key=key, goes_on=goes_on), key
+    )
+    assert_runs_again(
+        send("ROLLBACK by the driver", entry_point=entry_point, key=key, goes_on=goes_on)
+    )
     assert effects() == 1 + goes_on
 
 
 @pytest.mark.any_database
 @pytest.mark.parametrize(
     ("error", "code"),
-    [(StoreUnavailable, "store-unavailable"), (LostRace, "try-again"), (OwnershipLost, "in-progress")],
+    [
+        (StoreUnavailable, "store-unavailable"),
+        (LostRace, "try-again"),
+        (OwnershipLost, "in-progress"),
+    ],
 )
 @pytest.mark.parametrize("entry_point", VIEWS)
 def test_a_view_whose_settle_failed(
     send: Any, entry_point: str, error: type[Exception], code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has run, and perhaps sent a mail: what its writes are rolled back for says so, and never that nothing ran."""
+    """It has run, and perhaps sent a mail: what its writes are rolled back for says so, and never
+    that nothing ran.
+    """
     key, settles, settle = str(uuid4()), count(), ORMStore.settle
 
     def failing(store: ORMStore, ticket: Ticket, settlement: Settlement) -> bool:
@@ -123,7 +148,9 @@ def test_a_view_whose_settle_failed(
 
 @pytest.mark.any_database
 @pytest.mark.parametrize("entry_point", VIEWS)
-def test_a_store_that_is_away_before_the_view(send: Any, entry_point: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_is_away_before_the_view(
+    send: Any, entry_point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same problem before the work says that nothing ran."""
     monkeypatch.setattr(ORMStore, "claim", Mock(side_effect=StoreUnavailable))
     refused = send([], entry_point=entry_point, key=str(uuid4()))

@@ -1,4 +1,6 @@
-"""`may_have_acted`: what a work that acts elsewhere asks first, and where nothing may be said of it."""
+"""`may_have_acted`: what a work that acts elsewhere asks first, and where nothing may be said of
+it.
+"""
 
 from __future__ import annotations
 
@@ -134,8 +136,13 @@ def test_a_transaction_inside_a_tests() -> None:
 
 @committed
 def test_a_function_in_a_callers_transaction() -> None:
-    """A crash takes its claim back with the caller's transaction, so nothing is said, and the error says what to type."""
-    with pytest.raises(ConfigurationError, match=r"may_have_acted of .*pay.* outside atomic\(\)"), transaction.atomic():
+    """A crash takes its claim back with the caller's transaction, so nothing is said, and the error
+    says what to type.
+    """
+    with (
+        pytest.raises(ConfigurationError, match=r"may_have_acted of .*pay.* outside atomic\(\)"),
+        transaction.atomic(),
+    ):
         pay(order=1)
     assert pay(order=1) is False
 
@@ -149,9 +156,15 @@ def test_a_function_inside_a_guarded_view(send: Sender) -> None:
 
 
 @committed
-@pytest.mark.parametrize(("url", "refused"), [("/rest/", True), ("/plain/", False), ("/leased-rest/", False)])
-def test_atomic_requests(send: Sender, url: str, refused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A claim that joins the request's transaction says nothing; one of a lease is committed before it."""
+@pytest.mark.parametrize(
+    ("url", "refused"), [("/rest/", True), ("/plain/", False), ("/leased-rest/", False)]
+)
+def test_atomic_requests(
+    send: Sender, url: str, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A claim that joins the request's transaction says nothing; one of a lease is committed before
+    it.
+    """
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
     send.client.raise_request_exception = True
     if not refused:
@@ -159,14 +172,17 @@ def test_atomic_requests(send: Sender, url: str, refused: bool, monkeypatch: pyt
         assert SEEN == [False]
         return
     with pytest.raises(
-        ConfigurationError, match=r'POST /rest/ is not known.*Type guarantee="lease".*non_atomic_requests'
+        ConfigurationError,
+        match=r'POST /rest/ is not known.*Type guarantee="lease".*non_atomic_requests',
     ):
         send(url=url)
 
 
 @committed
 def test_durable_claims_off(send: Sender) -> None:
-    """Where a crash may forget the claim, nothing is said, on every database; a lease's is not forgotten."""
+    """Where a crash may forget the claim, nothing is said, on every database; a lease's is not
+    forgotten.
+    """
     send.client.raise_request_exception = True
     with stores.replaced("default", ORMStore(durable_claims=False)):
         send(url="/leased/")
@@ -177,7 +193,9 @@ def test_durable_claims_off(send: Sender) -> None:
 
 @committed
 def test_where_nothing_is_known(send: Sender) -> None:
-    """Without the store, while idempotency is off, and without a key, an earlier attempt may have acted."""
+    """Without the store, while idempotency is off, and without a key, an earlier attempt may have
+    acted.
+    """
     with stores.replaced("default", Unreachable()):
         send(url="/open/")
     with override_idempotency(enabled=False):

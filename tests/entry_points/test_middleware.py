@@ -1,4 +1,6 @@
-"""What only the middleware does: it is project-wide, last in the list, and leaves every other entry point alone."""
+"""What only the middleware does: it is project-wide, last in the list, and leaves every other entry
+point alone.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,11 @@ from testproject.payments.models import Effect
 from .conftest import KEY, Connect, Sender, effects
 from .outcome_views import write
 
-pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+]
 
 
 def plain(request: HttpRequest) -> HttpResponse:
@@ -190,7 +196,9 @@ class Witness:
 
 @pytest.mark.parametrize("url", ["plain", "bare", "dispatcher", "own-dispatch", "staff-dispatch"])
 def test_it_guards_what_has_no_entry_point(user: User, connect: Connect, url: str) -> None:
-    """The middleware guards plain views, bare DRF views also with a `dispatch()`, and one whose `cls` is not of DRF."""
+    """The middleware guards plain views, bare DRF views also with a `dispatch()`, and one whose
+    `cls` is not of DRF.
+    """
     user.is_staff = True
     user.save()
     send = connect(f"/{url}/", user)
@@ -220,7 +228,9 @@ def test_the_policy_nearest_the_view_wins(user: User, connect: Connect, url: str
 
 @pytest.mark.parametrize(("url", "name"), [("hiding", "hiding"), ("hiding-rest", "HidingRest")])
 def test_a_guard_that_it_cannot_see(user: User, connect: Connect, url: str, name: str) -> None:
-    """A view calls a guarded one: a replay would skip what is between, so the keyed request raises before any work."""
+    """A view calls a guarded one: a replay would skip what is between, so the keyed request raises
+    before any work.
+    """
     send = connect(f"/{url}/", user)
     send.client.raise_request_exception = True
     with pytest.raises(ConfigurationError, match=f"Put @idempotency_exempt on {name};"):
@@ -230,7 +240,9 @@ def test_a_guard_that_it_cannot_see(user: User, connect: Connect, url: str, name
 
 
 def test_a_view_that_handles_it(user: User, connect: Connect) -> None:
-    """The response is not kept, and what it wrote is rolled back: the request goes through when the mistake is corrected."""
+    """The response is not kept, and what it wrote is rolled back: the request goes through when the
+    mistake is corrected.
+    """
     send = connect("/handling/", user)
     assert [send()["Idempotency-Status"] for _ in range(2)] == ["failed", "failed"]
     assert effects() == 0
@@ -278,8 +290,12 @@ def test_a_decorated_dispatch_is_asked_again(user: User, connect: Connect) -> No
 
 
 @pytest.mark.parametrize("staff", [False, True])
-def test_a_decorated_drf_view_is_never_run_without_its_decorator(user: User, connect: Connect, staff: bool) -> None:
-    """Rebuilding it from `.cls` would skip the decorator: a keyed request raises, one without a key runs as usual."""
+def test_a_decorated_drf_view_is_never_run_without_its_decorator(
+    user: User, connect: Connect, staff: bool
+) -> None:
+    """Rebuilding it from `.cls` would skip the decorator: a keyed request raises, one without a key
+    runs as usual.
+    """
     user.is_staff = staff
     user.save()
     send = connect("/staff/", user)
@@ -290,8 +306,14 @@ def test_a_decorated_drf_view_is_never_run_without_its_decorator(user: User, con
 
 
 def test_other_middlewares_hooks_run(user: User, connect: Connect, settings: Any) -> None:
-    """Another's process_view sees a guarded request, and its process_exception responds to it, after the rollback."""
-    settings.MIDDLEWARE = [*settings.MIDDLEWARE[:-1], f"{__name__}.Witness", settings.MIDDLEWARE[-1]]
+    """Another's process_view sees a guarded request, and its process_exception responds to it,
+    after the rollback.
+    """
+    settings.MIDDLEWARE = [
+        *settings.MIDDLEWARE[:-1],
+        f"{__name__}.Witness",
+        settings.MIDDLEWARE[-1],
+    ]
     Witness.saw.clear()
     send = connect("/raising/", user)
     assert send().status_code == 418
@@ -302,7 +324,9 @@ def test_other_middlewares_hooks_run(user: User, connect: Connect, settings: Any
 
 @override_settings(IDEMPOTENCY={"REQUIRED": True})
 @pytest.mark.parametrize(("url", "status"), [("plain", 400), ("bare", 400), ("exempt", 201)])
-def test_a_key_can_be_required_of_the_project(user: User, connect: Connect, url: str, status: int) -> None:
+def test_a_key_can_be_required_of_the_project(
+    user: User, connect: Connect, url: str, status: int
+) -> None:
     """REQUIRED refuses an unsafe request without a key, except for exempt views."""
     send = connect(f"/{url}/", user)
     assert send(key=None).status_code == status
@@ -316,7 +340,9 @@ def test_an_exception_of_a_bare_view_releases(user: User, connect: Connect) -> N
     assert (effects(), IdempotencyRecord.objects.get().attempt) == (0, 2)
 
 
-def test_without_a_key_it_costs_no_query(user: User, connect: Connect, django_assert_num_queries: Any) -> None:
+def test_without_a_key_it_costs_no_query(
+    user: User, connect: Connect, django_assert_num_queries: Any
+) -> None:
     """A request without a key costs 0 queries, and so does a safe one with a key."""
     client = Client()
     with django_assert_num_queries(0):
@@ -326,7 +352,9 @@ def test_without_a_key_it_costs_no_query(user: User, connect: Connect, django_as
 
 
 def test_a_decorated_view_that_only_reads_is_left_alone(user: User, connect: Connect) -> None:
-    """The view has nothing to guard: a POST gets its usual refusal with and without a key, and no check reports it."""
+    """The view has nothing to guard: a POST gets its usual refusal with and without a key, and no
+    check reports it.
+    """
     user.is_staff = True
     user.save()
     send = connect("/decorated-reads/", user)

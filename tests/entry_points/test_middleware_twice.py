@@ -1,4 +1,6 @@
-"""The middleware in MIDDLEWARE and once more around a view: the one that opens a guard closes it."""
+"""The middleware in MIDDLEWARE and once more around a view: the one that opens a guard closes
+it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,11 @@ from testproject.payments.models import Effect
 from .conftest import KEY, Connect, effects
 from .outcome_views import pay
 
-pytestmark = [pytest.mark.either_server, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.either_server,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+]
 
 
 def around(view: Any) -> Any:
@@ -56,7 +62,9 @@ def batch(request: HttpRequest) -> HttpResponse:
     """Send a copy of its request, with another key, through the middleware."""
     part = copy.copy(request)
     part.META = {**request.META, "HTTP_IDEMPOTENCY_KEY": "a part's key"}
-    ours = IdempotencyMiddleware(lambda request: ours.process_view(request, pay, (), {}) or pay(request))
+    ours = IdempotencyMiddleware(
+        lambda request: ours.process_view(request, pay, (), {}) or pay(request)
+    )
     return ours(part)  # type: ignore[return-value]
 
 
@@ -100,7 +108,9 @@ def test_an_async_view_is_remembered(user: User, settings: Settings) -> None:
     settings.IDEMPOTENCY = {"GUARANTEE": "lease"}
     client = AsyncClient()
     client.force_login(user)
-    assert async_to_sync(client.post)("/awaited/", headers={"Idempotency-Key": KEY}).status_code == 201
+    assert (
+        async_to_sync(client.post)("/awaited/", headers={"Idempotency-Key": KEY}).status_code == 201
+    )
     assert (effects(), completed()) == (1, 1)
 
 
@@ -113,7 +123,9 @@ def test_a_second_entry_in_the_settings(user: User, connect: Connect, settings: 
 
 
 def test_a_request_without_a_principal(user: User) -> None:
-    """The outer one has let it pass, and says so; the inner one opens no guard that nobody would close."""
+    """The outer one has let it pass, and says so; the inner one opens no guard that nobody would
+    close.
+    """
     for name in VIEWS:
         response = Client().post(f"/{name}/", headers={"Idempotency-Key": KEY})
         assert (response.status_code, response["Idempotency-Status"]) == (201, "unguarded")
@@ -128,7 +140,9 @@ def test_a_copy_of_a_request_is_another(user: User, connect: Connect) -> None:
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_around_a_view_alone(user: User, connect: Connect, settings: Settings, name: str) -> None:
-    """Without the one in MIDDLEWARE its process_view guards, and where nothing calls that, it reports that nothing does."""
+    """Without the one in MIDDLEWARE its process_view guards, and where nothing calls that, it
+    reports that nothing does.
+    """
     settings.MIDDLEWARE = settings.MIDDLEWARE[:-1]
     send = connect(f"/{name}/", user)
     assert send()["Idempotency-Status"] == ("created" if name == "hooks" else "unguarded")

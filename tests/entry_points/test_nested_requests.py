@@ -1,4 +1,6 @@
-"""A guarded view that sends requests of its own: each keeps its own transaction of ATOMIC_REQUESTS."""
+"""A guarded view that sends requests of its own: each keeps its own transaction of
+ATOMIC_REQUESTS.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +34,21 @@ def batch(request: HttpRequest) -> HttpResponse:
     assert isinstance(request.user, User)
     client.force_login(request.user)
     parts = json.loads(request.body)
-    answers = [client.post("/single/", json.dumps(part), content_type="application/json") for part in parts]
+    answers = [
+        client.post("/single/", json.dumps(part), content_type="application/json") for part in parts
+    ]
     return JsonResponse([answer.status_code for answer in answers], safe=False, status=207)
 
 
 urlpatterns = [path("single/", single), path("batch/", batch)]
 
 
-def test_a_part_that_fails_is_rolled_back(user: User, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A failed part rolls back, even if its view, guarded earlier in this process, can leave ATOMIC_REQUESTS."""
+def test_a_part_that_fails_is_rolled_back(
+    user: User, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failed part rolls back, even if its view, guarded earlier in this process, can leave
+    ATOMIC_REQUESTS.
+    """
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
     send, parts = connect("/batch/", user), [{}, {"fails": True}]
     assert send(parts, key=None).json() == [201, 500]
@@ -54,7 +62,9 @@ def test_a_part_that_fails_is_rolled_back(user: User, connect: Connect, monkeypa
 def test_an_unguarded_request_is_rolled_back(
     user: User, connect: Connect, monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
-    """An unguarded request rolls back, even in a thread that has guarded one before: no guard state is left there."""
+    """An unguarded request rolls back, even in a thread that has guarded one before: no guard state
+    is left there.
+    """
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
     assert connect("/single/", user)({}).status_code == 201
     settings.MIDDLEWARE = settings.MIDDLEWARE[:-1]

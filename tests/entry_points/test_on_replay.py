@@ -1,4 +1,6 @@
-"""`on_replay` makes what a replay sends of the stored response: by any entry point, and marked as any replay is."""
+"""`on_replay` makes what a replay sends of the stored response: by any entry point, and marked as
+any replay is.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ from django_idempotency.http.responses import render
 from django_idempotency.rest_framework import IdempotentViewMixin
 from django_idempotency.runtime.registry import stores
 
-SETTINGS = {"STORES": {"default": {"BACKEND": "django_idempotency.stores.memory.MemoryStore"}}, "GUARANTEE": "lease"}
+SETTINGS = {
+    "STORES": {"default": {"BACKEND": "django_idempotency.stores.memory.MemoryStore"}},
+    "GUARANTEE": "lease",
+}
 FACTORY = RequestFactory()
 #: What became of the order since.
 STATE = {"status": "CREATED"}
@@ -54,7 +59,9 @@ def terms(on_replay: Any, **given: Any) -> dict[str, Any]:
 
 
 def plain(on_replay: Any, **given: Any) -> Send:
-    view = idempotent(**terms(on_replay, **given))(lambda request: JsonResponse({"id": 1, **STATE}, status=201))
+    view = idempotent(**terms(on_replay, **given))(
+        lambda request: JsonResponse({"id": 1, **STATE}, status=201)
+    )
     return lambda: view(posted())
 
 
@@ -110,7 +117,10 @@ def test_it_may_leave_the_response(entry: Callable[[Any], Send]) -> None:
     send()
     STATE["status"] = "COMPLETED"
     replay = send()
-    assert (json.loads(replay.content)["status"], replay["Idempotent-Replayed"]) == ("CREATED", "true")
+    assert (json.loads(replay.content)["status"], replay["Idempotent-Replayed"]) == (
+        "CREATED",
+        "true",
+    )
 
 
 @pytest.mark.parametrize("entry", [plain, asynchronous])

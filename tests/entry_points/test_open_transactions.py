@@ -1,4 +1,6 @@
-"""A `lease` inside a transaction of the project: remembered only if a rollback also removes the record."""
+"""A `lease` inside a transaction of the project: remembered only if a rollback also removes the
+record.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ class Paying(IdempotentViewMixin, APIView):
         return Response({}, status=201)
 
 
-def rolled_back(view: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+def rolled_back(
+    view: Callable[[HttpRequest], HttpResponse],
+) -> Callable[[HttpRequest], HttpResponse]:
     """Call a view in a transaction that ends without a COMMIT."""
 
     def outer(request: HttpRequest) -> HttpResponse:
@@ -78,7 +82,9 @@ def send(user: User, settings: Any) -> Iterator[Callable[[str], Any]]:
     client.force_login(user)
 
     def post(url: str) -> Any:
-        return client.post(f"/{url}/", CHARGE, content_type="application/json", headers={"Idempotency-Key": KEY})
+        return client.post(
+            f"/{url}/", CHARGE, content_type="application/json", headers={"Idempotency-Key": KEY}
+        )
 
     with override_settings(IDEMPOTENCY={"STORES": {"default": ORM, "memory": MEMORY}}):
         yield post
@@ -86,7 +92,9 @@ def send(user: User, settings: Any) -> Iterator[Callable[[str], Any]]:
 
 @pytest.mark.parametrize("url", ELSEWHERE)
 def test_a_record_that_would_outlive_the_rollback(send: Callable[[str], Any], url: str) -> None:
-    """The call is refused before anything runs: a retry would get the response of work that was rolled back."""
+    """The call is refused before anything runs: a retry would get the response of work that was
+    rolled back.
+    """
     with pytest.raises(LeaseInTransaction):
         send(url)
     assert (effects(), vars(stores["memory"])["_records"]) == (0, {})
@@ -94,5 +102,8 @@ def test_a_record_that_would_outlive_the_rollback(send: Callable[[str], Any], ur
 
 def test_a_record_that_is_rolled_back_too(send: Callable[[str], Any]) -> None:
     """The record joins the transaction: effect and record are forgotten together."""
-    assert [send("same").status_code, send("same").headers.get("Idempotent-Replayed")] == [201, None]
+    assert [send("same").status_code, send("same").headers.get("Idempotent-Replayed")] == [
+        201,
+        None,
+    ]
     assert (effects(), IdempotencyRecord.objects.count()) == (0, 0)

@@ -1,4 +1,6 @@
-"""`Original-Request`: the id of the request that did the work, on its response and on every replay of it."""
+"""`Original-Request`: the id of the request that did the work, on its response and on every replay
+of it.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def sent_with(value: Any, header: str = "HTTP_X_REQUEST_ID") -> HttpRequest:
     ],
 )
 def test_what_a_client_sends(sent: Any, kept: str) -> None:
-    """A client's id is kept, searched and sent back, so anything but short, visible ASCII counts as none."""
+    """A client's id is kept, searched and sent back, so anything but short, visible ASCII counts as
+    none.
+    """
     assert request_id_of(sent_with(sent), resolve_policy(Policy())) == kept
 
 
@@ -54,14 +58,19 @@ def test_its_header_is_a_setting() -> None:
     """`REQUEST_ID_HEADER` names the header; with `None` no header is read."""
     for header, kept in (("X-Amzn-Trace-Id", "1"), ("X-Request-ID", ""), (None, "")):
         with override_settings(IDEMPOTENCY={"REQUEST_ID_HEADER": header}):
-            assert request_id_of(sent_with("1", "HTTP_X_AMZN_TRACE_ID"), resolve_policy(Policy())) == kept
+            assert (
+                request_id_of(sent_with("1", "HTTP_X_AMZN_TRACE_ID"), resolve_policy(Policy()))
+                == kept
+            )
 
 
 @pytest.mark.django_db(transaction=True)
 class TestSent:
     def test_the_clients_id(self, entry_point: Sender) -> None:
         """Every replay names the request that did the work, not the retry."""
-        first, *retries = (entry_point(headers={"X-Request-ID": f"req_{number}"}) for number in range(3))
+        first, *retries = (
+            entry_point(headers={"X-Request-ID": f"req_{number}"}) for number in range(3)
+        )
         assert [answer[NAME] for answer in (first, *retries)] == ["req_0"] * 3
         assert [answer["Idempotency-Status"] for answer in retries] == ["replayed"] * 2
 
@@ -72,8 +81,13 @@ class TestSent:
 
     def test_a_failed_run_is_not_the_original(self, entry_point: Sender) -> None:
         """After a refusal, the next run is the one that does the work, and that is named."""
-        assert entry_point({"amount": -1, "currency": "inr"}, headers={"X-Request-ID": "req_1"})[NAME] == "req_1"
-        assert [entry_point(headers={"X-Request-ID": sent})[NAME] for sent in ("req_2", "req_3")] == ["req_2"] * 2
+        assert (
+            entry_point({"amount": -1, "currency": "inr"}, headers={"X-Request-ID": "req_1"})[NAME]
+            == "req_1"
+        )
+        assert [
+            entry_point(headers={"X-Request-ID": sent})[NAME] for sent in ("req_2", "req_3")
+        ] == ["req_2"] * 2
 
     def test_no_key_no_id(self, user: User, connect: Connect) -> None:
         """A request without a key gets none, and neither does a problem."""
@@ -83,7 +97,10 @@ class TestSent:
         assert NAME not in send({"amount": 1, "currency": "inr"})
 
     def test_a_response_that_was_not_stored(self, rf: Any, user: User) -> None:
-        """Its retry cannot be answered, but it names the request to look up. A view's own header is replaced."""
+        """Its retry cannot be answered, but it names the request to look up.
+
+        A view's own header is replaced.
+        """
 
         @idempotent(max_body=0)
         def view(request: HttpRequest) -> HttpResponse:
@@ -94,7 +111,10 @@ class TestSent:
             request = rf.post("/", headers={"Idempotency-Key": KEY, "X-Request-ID": sent})
             request.user = user
             answers.append(view(request))
-        assert [(answer.status_code, answer[NAME]) for answer in answers] == [(200, "req_1"), (409, "req_1")]
+        assert [(answer.status_code, answer[NAME]) for answer in answers] == [
+            (200, "req_1"),
+            (409, "req_1"),
+        ]
         assert "Original" not in IdempotencyRecord.objects.get().response_headers
 
 
@@ -106,7 +126,9 @@ class Unreachable(MemoryStore):
 def test_without_a_record_there_is_none(rf: Any) -> None:
     """What runs degraded has no record to find."""
 
-    @idempotent(on_store_failure="open", store="unreachable", guarantee="lease", scope=lambda request: "x")
+    @idempotent(
+        on_store_failure="open", store="unreachable", guarantee="lease", scope=lambda request: "x"
+    )
     def view(request: HttpRequest) -> HttpResponse:
         return HttpResponse("done")
 

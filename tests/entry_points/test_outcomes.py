@@ -1,4 +1,6 @@
-"""The outcome table of design §3.3, row by row, through each entry point: what is remembered and what is committed."""
+"""The outcome table of design §3.3, row by row, through each entry point: what is remembered and
+what is committed.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,22 @@ from django_idempotency.stores.orm import ORMStore
 
 from .conftest import Connect, effects
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.entry_points.outcome_views")]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls("tests.entry_points.outcome_views"),
+]
 
 KEPT, FREE, BOUND = "kept", "free", "bound"
 
 #: How the view ends → status, what becomes of the record, how many of its writes are committed.
 PLAIN: dict[str, tuple[int, str, int]] = {
     "201": (201, KEPT, 1),
-    "404": (404, KEPT, 1),  # raised: Django turns it into a status below 500, and a bare view keeps what it wrote
+    # Raised: Django turns it into a status below 500, and a bare view keeps what it wrote.
+    "404": (
+        404,
+        KEPT,
+        1,
+    ),
     "422": (422, KEPT, 1),
     "402": (402, KEPT, 1),
     "400": (400, FREE, 1),
@@ -42,11 +52,23 @@ PLAIN: dict[str, tuple[int, str, int]] = {
 }
 
 #: DRF handles its exceptions inside the guard, so they are responses.
-DRF: dict[str, tuple[int, str, int]] = {**PLAIN, "validation": (400, FREE, 1), "payment": (402, KEPT, 1)}
+DRF: dict[str, tuple[int, str, int]] = {
+    **PLAIN,
+    "validation": (400, FREE, 1),
+    "payment": (402, KEPT, 1),
+}
 
 CASES = [
-    *((entry_point, how, expected) for entry_point in ("decorated", "middleware") for how, expected in PLAIN.items()),
-    *((entry_point, how, expected) for entry_point in ("mixed", "above", "below") for how, expected in DRF.items()),
+    *(
+        (entry_point, how, expected)
+        for entry_point in ("decorated", "middleware")
+        for how, expected in PLAIN.items()
+    ),
+    *(
+        (entry_point, how, expected)
+        for entry_point in ("mixed", "above", "below")
+        for how, expected in DRF.items()
+    ),
 ]
 #: On each server: a rollback, a response that is withheld for one, and a commit without a response.
 ON_EACH = (("mixed", "500"), ("mixed", "integrity"), ("mixed", "dropped-201"))
@@ -62,7 +84,10 @@ def send(user: User, connect: Connect) -> Any:
 
 @pytest.mark.parametrize(
     ("entry_point", "how", "expected"),
-    [pytest.param(*case, marks=() if case[:2] in ON_EACH else pytest.mark.either_server) for case in CASES],
+    [
+        pytest.param(*case, marks=() if case[:2] in ON_EACH else pytest.mark.either_server)
+        for case in CASES
+    ],
 )
 def test_the_table(send: Any, entry_point: str, how: str, expected: tuple[int, str, int]) -> None:
     """Two independent questions: is the response remembered, and are its writes committed?"""
@@ -89,10 +114,17 @@ def test_the_table(send: Any, entry_point: str, how: str, expected: tuple[int, s
 @pytest.mark.any_database
 @pytest.mark.parametrize(("how", "said"), [("500", "failed"), ("402", "created"), ("raise", None)])
 @pytest.mark.parametrize("entry_point", ["decorated", "mixed", "above"])
-def test_what_carries_the_status(entry_point: str, how: str, said: str | None, send: Any, settings: Any) -> None:
-    """A response that a view makes says what became of its key. Django's 500 of an exception says it with our middleware."""
+def test_what_carries_the_status(
+    entry_point: str, how: str, said: str | None, send: Any, settings: Any
+) -> None:
+    """A response that a view makes says what became of its key.
+
+    Django's 500 of an exception says it with our middleware.
+    """
     assert send(entry_point, how).get("Idempotency-Status") == (said or "failed")
-    settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if not name.startswith("django_idempotency.")]
+    settings.MIDDLEWARE = [
+        name for name in settings.MIDDLEWARE if not name.startswith("django_idempotency.")
+    ]
     IdempotencyRecord.objects.all().delete()
     assert send(entry_point, how).get("Idempotency-Status") == said
 
@@ -101,10 +133,14 @@ def test_what_carries_the_status(entry_point: str, how: str, said: str | None, s
 FAILURES = {"raise": ("LookupError", 500), "500": ("", 500), "503": ("", 503)}
 
 
-@pytest.mark.parametrize("entry_point", ["decorated", "middleware", "mixed", "above", "below", "leased"])
+@pytest.mark.parametrize(
+    "entry_point", ["decorated", "middleware", "mixed", "above", "below", "leased"]
+)
 @pytest.mark.parametrize("how", FAILURES)
 def test_a_failure_is_noted(send: Any, entry_point: str, how: str) -> None:
-    """The record of a failed request names the error's class, never its message, with the id of the request that failed."""
+    """The record of a failed request names the error's class, never its message, with the id of the
+    request that failed.
+    """
     send(entry_point, how, headers={"X-Request-ID": "req-1"})
     row = IdempotencyRecord.objects.get()
     record = ORMStore().get(row.pk)
@@ -116,14 +152,18 @@ def test_a_failure_is_noted(send: Any, entry_point: str, how: str) -> None:
 
 
 def test_an_exception_that_leaves_a_broken_transaction(send: Any) -> None:
-    """No handler can query a database in there: the response is not remembered, and nothing is written."""
+    """No handler can query a database in there: the response is not remembered, and nothing is
+    written.
+    """
     assert send("decorated", "404-in-a-broken-transaction").status_code == 404
     assert (effects(), IdempotencyRecord.objects.get().status) == (0, Status.FREE)
 
 
 @pytest.mark.parametrize("entry_point", ["decorated", "middleware", "mixed", "above", "below"])
 def test_an_on_commit_callback_that_fails(send: Any, entry_point: str) -> None:
-    """It fails after COMMIT: the client sees a 500, as from Django, and the retry gets the response."""
+    """It fails after COMMIT: the client sees a 500, as from Django, and the retry gets the
+    response.
+    """
     assert send(entry_point, "hook").status_code == 500
     retry = send(entry_point, "hook")
     assert (retry.status_code, retry["Idempotent-Replayed"]) == (201, "true")
@@ -141,7 +181,13 @@ def test_a_durable_block_gets_a_hint(user: User, connect: Connect, entry_point: 
 
 
 #: In `lease` the view's writes are kept; what is remembered is the same.
-LEASED = {"201": (201, KEPT), "400": (400, FREE), "500": (500, BOUND), "raise": (500, BOUND), "durable": (201, KEPT)}
+LEASED = {
+    "201": (201, KEPT),
+    "400": (400, FREE),
+    "500": (500, BOUND),
+    "raise": (500, BOUND),
+    "durable": (201, KEPT),
+}
 LEASED |= {"404": (404, KEPT), "denied": (403, FREE), "suspicious": (400, FREE)}
 
 
@@ -151,7 +197,9 @@ def test_lease_keeps_the_writes(send: Any, how: str, expected: tuple[int, str]) 
     status, left = expected
     assert send("leased", how).status_code == status
     assert effects() == 1
-    assert IdempotencyRecord.objects.get().status == (Status.COMPLETED if left == KEPT else Status.FREE)
+    assert IdempotencyRecord.objects.get().status == (
+        Status.COMPLETED if left == KEPT else Status.FREE
+    )
 
 
 @pytest.mark.parametrize("entry_point", ["decorated", "middleware", "mixed", "above"])

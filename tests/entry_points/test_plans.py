@@ -1,4 +1,7 @@
-"""A request reads no setting: its plan does, once. What the request says counts as it is when a guard looks at it."""
+"""A request reads no setting: its plan does, once.
+
+What the request says counts as it is when a guard looks at it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,11 @@ from testproject.urls import urlpatterns as charges
 
 from .conftest import KEY, Connect, Sender
 
-pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+]
 
 HEADER = "HTTP_IDEMPOTENCY_KEY"
 MIXIN, MIDDLEWARE, DECORATOR = "/api/charges/", "/middleware/charges/", "/plain/charges/"
@@ -35,7 +42,9 @@ def guarded(request: HttpRequest) -> HttpResponse:
 
 
 def after(change: Callable[[HttpRequest], None]) -> Callable[[HttpRequest], HttpResponse]:
-    """Return a view that changes the request before the guarded view gets it, after the middleware has seen it."""
+    """Return a view that changes the request before the guarded view gets it, after the middleware
+    has seen it.
+    """
 
     def view(request: HttpRequest) -> HttpResponse:
         change(request)
@@ -101,7 +110,10 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_request_reads_no_setting(
     user: User, connect: Connect, counted: Counted, parsed: list[str], url: str
 ) -> None:
-    """The first request compiles the plan. Those after it read no setting, and the key is parsed once."""
+    """The first request compiles the plan.
+
+    Those after it read no setting, and the key is parsed once.
+    """
     send = connect(url, user)
     send()
     assert len(parsed) == 1
@@ -119,7 +131,7 @@ def test_a_safe_request_reads_nothing(user: User, connect: Connect, counted: Cou
     assert not counted.asked
 
 
-# ----------------------------------------------------------------------------------------------------- a fresh plan
+# ------------------------------------------------------------------------------------- a fresh plan
 
 
 def edited(settings: Any) -> None:
@@ -148,8 +160,12 @@ CHANGES: dict[str, tuple[Callable[[Any], None], str, bool]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("policy", [Policy(), Policy(ttl=60), Policy(required=True)], ids=["any", "ttl", "required"])
-def test_a_plan_is_compiled_again_when_the_settings_change(settings: Any, change: str, policy: Policy) -> None:
+@pytest.mark.parametrize(
+    "policy", [Policy(), Policy(ttl=60), Policy(required=True)], ids=["any", "ttl", "required"]
+)
+def test_a_plan_is_compiled_again_when_the_settings_change(
+    settings: Any, change: str, policy: Policy
+) -> None:
     """It is the same plan until then, and that of the new settings from then on."""
     settings.IDEMPOTENCY = {"TTL": 3600}
     act, header, anew = CHANGES[change]
@@ -178,7 +194,7 @@ def test_a_store_that_is_replaced_counts_at_once() -> None:
     assert plan.plan_of(policy).store is before
 
 
-# ---------------------------------------------------------------------------------------- a request that was changed
+# ----------------------------------------------------------------------- a request that was changed
 
 
 @pytest.fixture

@@ -32,18 +32,24 @@ def test_anonymous_is_not_a_principal(anonymous: Sender) -> None:
         assert [answer.status_code for answer in answers] == [201, 201]
         assert effects() == 2
     else:
-        assert {(answer.status_code, answer.json()["code"]) for answer in answers} == {(400, "scope-required")}
+        assert {(answer.status_code, answer.json()["code"]) for answer in answers} == {
+            (400, "scope-required")
+        }
         assert effects() == 0
     assert not IdempotencyRecord.objects.exists()
 
 
 @pytest.mark.parametrize("key", ["", "evt,1", "k" * 300], ids=["empty", "comma", "long"])
 def test_a_stranger_is_not_asked_for_a_better_key(anonymous: Sender, key: str) -> None:
-    """What the middleware would not guard under any key is not refused for its key: it may be another service's header."""
+    """What the middleware would not guard under any key is not refused for its key: it may be
+    another service's header.
+    """
     answer = anonymous(key=key)
     if anonymous.url.strip("/") + "/" in LENIENT:
         assert (answer.status_code, answer["Idempotency-Status"]) == (201, "unguarded")
-        with override_settings(IDEMPOTENCY={"SCOPE": "tests.entry_points.test_principals.everybody"}):
+        with override_settings(
+            IDEMPOTENCY={"SCOPE": "tests.entry_points.test_principals.everybody"}
+        ):
             assert anonymous(key=key).json()["code"] == "key-malformed"
         with override_settings(IDEMPOTENCY={"REQUIRED": True}):
             assert anonymous(key=key).json()["code"] == "key-malformed"
@@ -84,7 +90,9 @@ def test_a_shared_key_is_shared_by_all_clients(anonymous: Sender) -> None:
 
 @pytest.mark.urls("testproject.urls")
 def test_a_safe_method_ignores_the_header(entry_point: Sender) -> None:
-    """A safe method gets the same response with any key, malformed or not, and nothing is stored."""
+    """A safe method gets the same response with any key, malformed or not, and nothing is
+    stored.
+    """
     answers = []
     for key in (None, KEY, "a,b", ""):
         headers = {**entry_point.headers, **({} if key is None else {"Idempotency-Key": key})}
@@ -102,5 +110,6 @@ def test_the_name_of_the_header_is_the_projects(entry_point: Sender) -> None:
     first, retry = (entry_point(key=None, headers={"X-Request-Token": KEY}) for _ in range(2))
     assert (first.status_code, retry.content) == (201, first.content)
     ignored = entry_point()
-    assert ignored.status_code == (400 if entry_point.url == "/api/charges/" else 201)  # a key is required there
+    # A key is required there.
+    assert ignored.status_code == (400 if entry_point.url == "/api/charges/" else 201)
     assert "Idempotent-Replayed" not in ignored

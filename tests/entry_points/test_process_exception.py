@@ -113,8 +113,14 @@ Send = Callable[..., Any]
 
 @pytest.fixture
 def send(user: User, settings: Settings) -> Send:
-    """Return a function that posts, below a middleware that handles every exception and above our own."""
-    settings.MIDDLEWARE = [*settings.MIDDLEWARE[:-1], f"{__name__}.Answering", settings.MIDDLEWARE[-1]]
+    """Return a function that posts, below a middleware that handles every exception and above our
+    own.
+    """
+    settings.MIDDLEWARE = [
+        *settings.MIDDLEWARE[:-1],
+        f"{__name__}.Answering",
+        settings.MIDDLEWARE[-1],
+    ]
     client = Client()
     client.force_login(user)
 
@@ -125,15 +131,21 @@ def send(user: User, settings: Settings) -> Send:
 
 
 @pytest.mark.parametrize(("url", "replayed"), [("missing", 404), ("bare", 404), ("mixed", None)])
-def test_it_answers_the_first_request_and_no_replay(send: Send, url: str, replayed: int | None) -> None:
-    """The response is as without a key; Django's own response is remembered, or nothing if that is a refusal."""
+def test_it_answers_the_first_request_and_no_replay(
+    send: Send, url: str, replayed: int | None
+) -> None:
+    """The response is as without a key; Django's own response is remembered, or nothing if that is
+    a refusal.
+    """
     assert [send(url, key=None).status_code, send(url).status_code, effects()] == [418, 418, 2]
     assert send(url).status_code == (replayed or 418)
     assert effects() == (2 if replayed else 3)
 
 
 def test_an_exception_of_the_projects_own_has_failed(send: Send) -> None:
-    """Its response reaches the client, and what the view wrote is rolled back; without a key the writes are kept."""
+    """Its response reaches the client, and what the view wrote is rolled back; without a key the
+    writes are kept.
+    """
     assert [send("own", key=None).status_code, effects()] == [418, 1]
     assert [send("own").status_code, effects()] == [418, 1]
     assert IdempotencyRecord.objects.get().status != Status.COMPLETED
@@ -150,8 +162,14 @@ def test_what_answers_below_the_guard_is_remembered(send: Send, url: str) -> Non
 
 
 def test_a_hook_that_adds_to_the_context_of_templates(send: Send, settings: Settings) -> None:
-    """It gets what raises when it is rendered, and changes nothing: process_exception responds as without us."""
-    settings.MIDDLEWARE = [*settings.MIDDLEWARE[:-1], f"{__name__}.Templating", settings.MIDDLEWARE[-1]]
+    """It gets what raises when it is rendered, and changes nothing: process_exception responds as
+    without us.
+    """
+    settings.MIDDLEWARE = [
+        *settings.MIDDLEWARE[:-1],
+        f"{__name__}.Templating",
+        settings.MIDDLEWARE[-1],
+    ]
     assert (send("bare", key=None).status_code, send("bare").content) == (418, b"Http404")
 
 

@@ -37,7 +37,9 @@ def send(sender: Sender, name: str, key: object, **body: Any) -> Any:
 
 
 def test_the_rows(entry_point: Sender, name: str) -> None:
-    """First, replay, another request and a malformed key are as the profile says, and one effect is left."""
+    """First, replay, another request and a malformed key are as the profile says, and one effect is
+    left.
+    """
     profile, key = PROFILES[name], str(uuid4())
     first, replay = send(entry_point, name, key), send(entry_point, name, key)
     if profile.carrier == "body" and "middleware" in entry_point.url:  # which looks into no body
@@ -46,13 +48,22 @@ def test_the_rows(entry_point: Sender, name: str) -> None:
     assert (first.status_code, replay.status_code) == (201, dict(profile.replays_as).get(201, 201))
     assert (replay["Idempotent-Replayed"], replay.content) == ("true", first.content)
     mismatch, malformed = send(entry_point, name, key, amount=1), send(entry_point, name, "\x7f")
-    assert (mismatch.status_code, malformed.status_code) == (profile.mismatch_status, profile.invalid_status)
+    assert (mismatch.status_code, malformed.status_code) == (
+        profile.mismatch_status,
+        profile.invalid_status,
+    )
     kind = "application/problem+json" if profile.errors == "problem" else "application/json"
     assert mismatch["Content-Type"] == malformed["Content-Type"] == kind
     said = [answer.get("Repeatability-Result") for answer in (first, replay, mismatch, malformed)]
     assert said == (["accepted"] * 2 + ["rejected"] * 2 if profile.result else [None] * 4)
-    echoed = [key if answer.status_code in profile.echoes else None for answer in (first, replay, mismatch)]
-    assert [answer.get(profile.field) for answer in (first, replay, mismatch, malformed)] == [*echoed, None]
+    echoed = [
+        key if answer.status_code in profile.echoes else None
+        for answer in (first, replay, mismatch)
+    ]
+    assert [answer.get(profile.field) for answer in (first, replay, mismatch, malformed)] == [
+        *echoed,
+        None,
+    ]
     assert (effects(), IdempotencyRecord.objects.count()) == (1, 1)
 
 
@@ -65,7 +76,9 @@ def test_the_default_header_is_no_key_then(name: str, user: User, connect: Conne
 
 
 def test_a_method_without_keys(entry_point: Sender) -> None:
-    """A profile that refuses a key on an unguarded method does so everywhere, before anything runs."""
+    """A profile that refuses a key on an unguarded method does so everywhere, before anything
+    runs.
+    """
     with override_settings(IDEMPOTENCY={"PROFILE": "repeatability", "METHODS": ["PUT"]}):
         answer = send(entry_point, "repeatability", uuid4())
     assert (answer.status_code, answer["Repeatability-Result"]) == (501, "rejected")

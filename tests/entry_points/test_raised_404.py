@@ -1,4 +1,6 @@
-"""A raised `Http404` is remembered, so its first response says so, as a replay does, where Django lets us."""
+"""A raised `Http404` is remembered, so its first response says so, as a replay does, where Django
+lets us.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,11 @@ from testproject.payments.models import Effect
 
 from .conftest import KEY, effects
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.any_database, pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.any_database,
+    pytest.mark.urls(__name__),
+]
 
 
 def bare(request: HttpRequest) -> HttpResponse:
@@ -88,7 +94,9 @@ def send(user: User, settings: Settings) -> Callable[..., Any]:
     """Return a function that posts; our middleware is there for the route that needs it."""
 
     def send(name: str, *, key: str | None = KEY) -> Any:
-        settings.MIDDLEWARE = [each for each in settings.MIDDLEWARE if GUARD not in each or name == "middleware"]
+        settings.MIDDLEWARE = [
+            each for each in settings.MIDDLEWARE if GUARD not in each or name == "middleware"
+        ]
         client = Client()
         client.force_login(user)
         return client.post(f"/{name}/", headers={} if key is None else {"Idempotency-Key": key})
@@ -102,7 +110,11 @@ def test_what_the_first_response_says(send: Callable[..., Any], name: str) -> No
     bare_response, first, retry = send(name, key=None), send(name), send(name)
     assert [bare_response.status_code, first.status_code, retry.status_code] == [404] * 3
     assert bare_response.content == first.content == retry.content
-    assert (first["Idempotency-Status"], retry["Idempotency-Status"], effects()) == ("created", "replayed", 2)
+    assert (first["Idempotency-Status"], retry["Idempotency-Status"], effects()) == (
+        "created",
+        "replayed",
+        2,
+    )
     assert first["Original-Request"] == retry["Original-Request"]
 
 
@@ -112,7 +124,9 @@ def test_under_asgi(user: User, settings: Settings) -> None:
     client = AsyncClient()
     client.force_login(user)
     post = async_to_sync(client.post)
-    said = [post("/awaited/", headers={"Idempotency-Key": KEY})["Idempotency-Status"] for _ in range(2)]
+    said = [
+        post("/awaited/", headers={"Idempotency-Key": KEY})["Idempotency-Status"] for _ in range(2)
+    ]
     assert said == ["created", "replayed"]
 
 
@@ -137,12 +151,18 @@ class Noticing:
         self.seen.append(type(exception))
 
 
-def test_a_middleware_still_sees_the_exception(send: Callable[..., Any], settings: Settings) -> None:
+def test_a_middleware_still_sees_the_exception(
+    send: Callable[..., Any], settings: Settings
+) -> None:
     """Then Django makes the response, and only our middleware can set its header."""
     Noticing.seen.clear()
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, f"{__name__}.Noticing"]
     first = send("decorated")
-    assert (first.status_code, "Idempotency-Status" in first, Noticing.seen) == (404, False, [Http404])
+    assert (first.status_code, "Idempotency-Status" in first, Noticing.seen) == (
+        404,
+        False,
+        [Http404],
+    )
 
 
 def test_while_debugging_django_shows_more(send: Callable[..., Any], settings: Settings) -> None:

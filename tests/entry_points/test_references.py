@@ -1,4 +1,6 @@
-"""`operation_ref`, `operation_state` and `safe_new_key`: what every problem about a known record says of it."""
+"""`operation_ref`, `operation_state` and `safe_new_key`: what every problem about a known record
+says of it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,11 @@ from tests.support.factories import AdminFactory
 
 from .conftest import KEY, Connect, Sender
 
-pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+]
 
 urlpatterns = [*routes, path("keys/<path:key>", IdempotencyKeyView.as_view())]
 MEMBERS = ("operation_ref", "operation_state", "safe_new_key")
@@ -43,7 +49,8 @@ def expected() -> str:
 
 def test_every_entry_point_says_it(entry_point: Sender) -> None:
     """The reference is the same in each problem about the key, on each attempt."""
-    assert "operation_ref" not in entry_point({"amount": -1, "currency": "inr"}).json()  # the view's own 400
+    # The view's own 400.
+    assert "operation_ref" not in entry_point({"amount": -1, "currency": "inr"}).json()
     first = entry_point()
     assert first.status_code == 201
     other = {"amount": 1, "currency": "inr"}
@@ -68,7 +75,9 @@ def test_the_view_of_keys_says_it(connect: Connect, user: User, browser: Client)
     assert said(browser.get("/keys/another-key")) == ("key-unknown", None, None, None)
 
 
-def test_keys_of_two_users_have_two_references(connect: Connect, user: User, other_user: User) -> None:
+def test_keys_of_two_users_have_two_references(
+    connect: Connect, user: User, other_user: User
+) -> None:
     """It tells nothing about the key, nor the user."""
     refs = set()
     for each in (user, other_user):
@@ -78,12 +87,17 @@ def test_keys_of_two_users_have_two_references(connect: Connect, user: User, oth
     assert len(refs) == 2
 
 
-def test_an_own_exception_handler(connect: Connect, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_own_exception_handler(
+    connect: Connect, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A project's handler finds the members on the problem."""
 
     def handler(error: Any, context: Any) -> Response:
         assert isinstance(error, APIException)
-        return Response({"ref": error.problem.extensions["operation_ref"]}, status=error.status_code)  # type: ignore[attr-defined]
+        return Response(
+            {"ref": error.problem.extensions["operation_ref"]},  # type: ignore[attr-defined]
+            status=error.status_code,
+        )
 
     monkeypatch.setattr(ChargeViewSet, "get_exception_handler", lambda self: handler)
     send = connect("/api/charges/", user)
@@ -99,7 +113,9 @@ def test_support_finds_the_record(connect: Connect, user: User) -> None:
     connect("/plain/charges/", user)(key="another-" + KEY)
     staff = Client()
     staff.force_login(AdminFactory())
-    page = staff.get("/admin/django_idempotency/idempotencyrecord/", {"q": ref.upper()}).content.decode()
+    page = staff.get(
+        "/admin/django_idempotency/idempotencyrecord/", {"q": ref.upper()}
+    ).content.decode()
     assert str(IdempotencyRecord.objects.get(key=KEY).pk) in page
     assert str(IdempotencyRecord.objects.exclude(key=KEY).get().pk) not in page
     shown = io.StringIO()
@@ -110,7 +126,8 @@ def test_support_finds_the_record(connect: Connect, user: User) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ref", "says"), [("op_guessed", "is not an operation_ref"), ("user:auth.user:7", "is not an operation_ref")]
+    ("ref", "says"),
+    [("op_guessed", "is not an operation_ref"), ("user:auth.user:7", "is not an operation_ref")],
 )
 def test_the_command_refuses_what_is_none(ref: str, says: str) -> None:
     """A reference that the project has not signed, and a scope without a key."""

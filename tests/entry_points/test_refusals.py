@@ -1,4 +1,6 @@
-"""How a refusal ends: by its status, by what was written, and whether it came from the view at all."""
+"""How a refusal ends: by its status, by what was written, and whether it came from the view at
+all.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ from testproject.payments.models import Effect
 from .conftest import Connect, effects
 from .refusing_views import NOTHING, WRITES, written
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.entry_points.refusing_views")]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls("tests.entry_points.refusing_views"),
+]
 
 
 @pytest.fixture
@@ -37,7 +42,9 @@ def is_remembered() -> bool:
 
 @pytest.mark.parametrize("how", NOTHING)
 @pytest.mark.parametrize("atomic_requests", [False, True], ids=["autocommit", "ATOMIC_REQUESTS"])
-def test_work_that_wrote_nothing(send: Any, how: str, atomic_requests: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_that_wrote_nothing(
+    send: Any, how: str, atomic_requests: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its refusal frees the key, also for a corrected request, whatever its status is."""
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", atomic_requests)
     for status in (402, 404, 422):
@@ -48,15 +55,23 @@ def test_work_that_wrote_nothing(send: Any, how: str, atomic_requests: bool, mon
 
 @pytest.mark.parametrize("how", WRITES)
 @pytest.mark.parametrize("atomic_requests", [False, True], ids=["autocommit", "ATOMIC_REQUESTS"])
-def test_work_that_wrote(send: Any, how: str, atomic_requests: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its refusal is remembered with what it wrote, by whatever way, also a status that the table drops."""
+def test_work_that_wrote(
+    send: Any, how: str, atomic_requests: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its refusal is remembered with what it wrote, by whatever way, also a status that the table
+    drops.
+    """
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", atomic_requests)
     for status in (400, 402):
         IdempotencyRecord.objects.all().delete()
         assert send("written", how=how, status=status)["Idempotency-Status"] == "created"
         count = effects()
         retry = send("written", how=how, status=status)
-        assert (retry.status_code, retry["Idempotent-Replayed"], effects()) == (status, "true", count)
+        assert (retry.status_code, retry["Idempotent-Replayed"], effects()) == (
+            status,
+            "true",
+            count,
+        )
 
 
 @pytest.mark.parametrize("status", [401, 408, 425, 429])
@@ -92,7 +107,7 @@ def test_a_raised_refusal_in_atomic_requests(send: Any, monkeypatch: pytest.Monk
     assert (is_remembered(), effects()) == (False, 0)
 
 
-# ------------------------------------------------------------------------------------------------ keys from the payload
+# ---------------------------------------------------------------------------- keys from the payload
 
 
 @pytest.mark.parametrize("status", [402, 404, 422])
@@ -129,14 +144,19 @@ def test_it_is_for_atomic_only() -> None:
         Policy(keep="written", guarantee="lease")
 
 
-# ------------------------------------------------------------------------------------------------------------- suspects
+# ----------------------------------------------------------------------------------------- suspects
 
 
 @pytest.mark.parametrize("status", [402, 404, 410, 422])
 def test_what_did_nothing_is_no_suspect(send: Any, status: int) -> None:
-    """After a remembered refusal a client makes a new key, and is not taken for a duplicate of what was refused."""
+    """After a remembered refusal a client makes a new key, and is not taken for a duplicate of what
+    was refused.
+    """
     order = str(uuid4())
-    assert send("suspected", order=order, how="a read", status=status)["Idempotency-Status"] == "created"
+    assert (
+        send("suspected", order=order, how="a read", status=status)["Idempotency-Status"]
+        == "created"
+    )
     assert send("suspected", key="b" * 20, order=order, pays=True).status_code == 201
     third = send("suspected", key="c" * 20, order=order, pays=True)
     assert (third.status_code, third.json()["code"]) == (409, "possible-duplicate")
@@ -150,12 +170,14 @@ def test_a_refusal_that_wrote_is_a_suspect(send: Any) -> None:
     assert send("suspected", key="b" * 20, order=order, pays=True).status_code == 409
 
 
-# ----------------------------------------------------------------------------------------------------------- challenges
+# --------------------------------------------------------------------------------------- challenges
 
 
 @pytest.mark.parametrize("view", ["by-table", "leased", "written", "kept"])
 def test_a_challenge(send: Any, view: str) -> None:
-    """A refusal that asks for a payment or for credentials frees the key for the request that brings them."""
+    """A refusal that asks for a payment or for credentials frees the key for the request that
+    brings them.
+    """
     challenge = {"WWW-Authenticate": 'Payment id="1"'}
     first = send(view, how="a read", status=402, headers=challenge)
     assert (first.status_code, first["Idempotency-Status"]) == (402, "released")
@@ -163,12 +185,16 @@ def test_a_challenge(send: Any, view: str) -> None:
     assert effects() == 1
 
 
-# ----------------------------------------------------------------------------------- what stands before the view, by the middleware
+# --------------------------------------------------- what stands before the view, by the middleware
 
 
-@pytest.mark.parametrize(("view", "status"), [("permitted", 302), ("only-get", 405), ("classy", 405)])
+@pytest.mark.parametrize(
+    ("view", "status"), [("permitted", 302), ("only-get", 405), ("classy", 405)]
+)
 def test_what_refused_before_the_view(send: Any, view: str, status: int) -> None:
-    """A login redirect and a method that is not allowed are not the view's response, and are not remembered."""
+    """A login redirect and a method that is not allowed are not the view's response, and are not
+    remembered.
+    """
     response = send(view)
     assert (response.status_code, response["Idempotency-Status"]) == (status, "released")
     assert (is_remembered(), effects()) == (False, 0)
@@ -189,7 +215,10 @@ def test_without_counters(send: Any) -> None:
     connection.close()
     try:
         assert send("written", how="no row", status=402)["Idempotency-Status"] == "created"
-        assert send("written", key="b" * 20, how="a read", status=402)["Idempotency-Status"] == "released"
+        assert (
+            send("written", key="b" * 20, how="a read", status=402)["Idempotency-Status"]
+            == "released"
+        )
     finally:
         with connection.cursor() as cursor:
             cursor.execute("ALTER ROLE CURRENT_USER RESET track_counts")
@@ -198,7 +227,9 @@ def test_without_counters(send: Any) -> None:
 
 @pytest.mark.parametrize(("how", "status"), [("dry run", 302), ("error", 500), ("refusal", 404)])
 def test_a_check_that_cannot_be_asked(send: Any, how: str, status: int) -> None:
-    """In a transaction that is marked for rollback no query works: the view's own end stays what it is."""
+    """In a transaction that is marked for rollback no query works: the view's own end stays what it
+    is.
+    """
     Effect.objects.create(label="known", attempt=0)
     response = send("tested", how=how)
     assert response.status_code == status
@@ -215,7 +246,8 @@ def test_a_question_that_fails(send: Any, monkeypatch: pytest.MonkeyPatch) -> No
         return False
 
     monkeypatch.setattr(
-        f"{type(dialect(connection)).__module__}.{type(dialect(connection)).__name__}.has_written", fail
+        f"{type(dialect(connection)).__module__}.{type(dialect(connection)).__name__}.has_written",
+        fail,
     )
     assert send("written", how="the ORM", status=404)["Idempotency-Status"] == "created"
     assert (is_remembered(), effects()) == (True, 1)
@@ -223,11 +255,16 @@ def test_a_question_that_fails(send: Any, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.django_db
 def test_what_was_written_before_the_work(user: User, rf: Any) -> None:
-    """In a transaction that the work has joined, such as that of a project's test case, only its own writes count."""
+    """In a transaction that the work has joined, such as that of a project's test case, only its
+    own writes count.
+    """
     with transaction.atomic():
         Effect.objects.create(label="a fixture", attempt=0)
         request = rf.post(
-            "/written/", {"how": "a read", "status": 404}, "application/json", headers={"Idempotency-Key": "k" * 20}
+            "/written/",
+            {"how": "a read", "status": 404},
+            "application/json",
+            headers={"Idempotency-Key": "k" * 20},
         )
         request.user = user
         assert written(request)["Idempotency-Status"] == "released"

@@ -1,4 +1,6 @@
-"""How long a key is remembered, and what of: `seen_for`, `on_failure="forget"`, and profiles whose keys are an endpoint's."""
+"""How long a key is remembered, and what of: `seen_for`, `on_failure="forget"`, and profiles whose
+keys are an endpoint's.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ from .conftest import KEY, effects
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
-PER_ENDPOINT = replace(DEFAULT, name="per endpoint", keys_per="endpoint", spelling="opaque", marker_member="replayed")
+PER_ENDPOINT = replace(
+    DEFAULT, name="per endpoint", keys_per="endpoint", spelling="opaque", marker_member="replayed"
+)
 DAY = 86400
 derived: list[str] = []
 
@@ -57,7 +61,9 @@ def send(user: User) -> Send:
     derived.clear()
 
     def send(url: str, amount: int = 5, key: str = KEY) -> Any:
-        return client.post(url, {"amount": amount}, "application/json", headers={"Idempotency-Key": key})
+        return client.post(
+            url, {"amount": amount}, "application/json", headers={"Idempotency-Key": key}
+        )
 
     return send
 
@@ -66,11 +72,14 @@ def code(response: Any) -> tuple[int, str]:
     return response.status_code, response.json()["code"]
 
 
-# ------------------------------------------------------------------------------------------------------------ seen_for
+# ----------------------------------------------------------------------------------------- seen_for
 
 
 def test_a_key_that_was_seen(send: Send) -> None:
-    """After its `ttl` it is refused, whatever the body is, and runs nothing. After `seen_for` it is new."""
+    """After its `ttl` it is refused, whatever the body is, and runs nothing.
+
+    After `seen_for` it is new.
+    """
     assert send("/seen/").status_code == send("/seen/").status_code == 201
     elapse(DAY)
     late = send("/seen/")
@@ -102,27 +111,34 @@ def test_a_record_of_an_earlier_policy(send: Send) -> None:
     """Its response is replayed until its own retention ends: deploying `seen_for` loses none."""
     assert send("/seen/").status_code == 201
     record = IdempotencyRecord.objects.get()
-    IdempotencyRecord.objects.update(expires_at=record.expires_at - (record.expires_at - record.created_at) / 8 * 7)
+    IdempotencyRecord.objects.update(
+        expires_at=record.expires_at - (record.expires_at - record.created_at) / 8 * 7
+    )
     replay = send("/seen/")
     assert (replay.status_code, replay["Idempotent-Replayed"]) == (201, "true")
 
 
-# ------------------------------------------------------------------------------------------------------ on_failure
+# --------------------------------------------------------------------------------------- on_failure
 
 
 def test_a_failure_that_is_forgotten(send: Send) -> None:
-    """What was rolled back does not bind the key to its body. The same request derives the same keys again."""
+    """What was rolled back does not bind the key to its body.
+
+    The same request derives the same keys again.
+    """
     assert [send("/forget/", amount).status_code for amount in (0, 0, 5)] == [500, 500, 201]
     assert code(send("/forget/", 6)) == (422, "request-mismatch")
     assert effects() == 1
     assert derived[0] == derived[1] != derived[2]
 
 
-# ------------------------------------------------------------------------------------------------ keys of an endpoint
+# ------------------------------------------------------------------------------ keys of an endpoint
 
 
 def test_an_endpoint_has_keys_of_its_own(send: Send) -> None:
-    """One key of a client at two paths is two keys, and each is replayed with its mark and its numbers as they were spelled."""
+    """One key of a client at two paths is two keys, and each is replayed with its mark and its
+    numbers as they were spelled.
+    """
     assert [send("/per/1/").status_code, send("/per/2/", 6).status_code] == [201, 201]
     again = send("/per/2/", 6)
     assert again.content == b'{"amount": 6, "rate": 1.1, "replayed": true}'
@@ -132,7 +148,10 @@ def test_an_endpoint_has_keys_of_its_own(send: Send) -> None:
 
 def test_a_key_with_commas(send: Send) -> None:
     """A profile may take them. Elsewhere two headers that a server has joined are refused."""
-    assert [send("/per/1/", key="a, b").status_code, send("/per/1/", key="a, b")["Idempotent-Replayed"]] == [
+    assert [
+        send("/per/1/", key="a, b").status_code,
+        send("/per/1/", key="a, b")["Idempotent-Replayed"],
+    ] == [
         201,
         "true",
     ]
@@ -152,6 +171,9 @@ def test_asking_about_a_key_of_an_endpoint(user: User, send: Send) -> None:
 def test_a_long_path(send: Send) -> None:
     """A path and a key that do not fit into a record's column are one key, nevertheless."""
     key = "k" * 250
-    assert [send("/per/1/", key=key).status_code, send("/per/1/", key=key)["Idempotent-Replayed"]] == [201, "true"]
+    assert [
+        send("/per/1/", key=key).status_code,
+        send("/per/1/", key=key)["Idempotent-Replayed"],
+    ] == [201, "true"]
     assert send("/per/2/", key=key).status_code == 201
     assert effects() == 2

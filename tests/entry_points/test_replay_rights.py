@@ -41,7 +41,9 @@ def delete_token(user: User) -> None:
 
 
 @pytest.mark.parametrize("revoke", [deactivate, delete_token])
-def test_a_revoked_client_gets_no_replay(token_entry_point: Sender, user: User, revoke: Callable[[User], None]) -> None:
+def test_a_revoked_client_gets_no_replay(
+    token_entry_point: Sender, user: User, revoke: Callable[[User], None]
+) -> None:
     """The client gets 401, as for any request, and no part of the stored response."""
     first = token_entry_point()
     revoke(user)
@@ -52,7 +54,9 @@ def test_a_revoked_client_gets_no_replay(token_entry_point: Sender, user: User, 
 
 
 @pytest.mark.parametrize("url", ["/plain/charges/", "/middleware/charges/"])
-@pytest.mark.parametrize("leave", [deactivate, lambda user: user.delete()], ids=["inactive", "deleted"])
+@pytest.mark.parametrize(
+    "leave", [deactivate, lambda user: user.delete()], ids=["inactive", "deleted"]
+)
 def test_a_session_that_is_over_gets_no_replay(
     url: str, user: User, connect: Connect, leave: Callable[[User], Any]
 ) -> None:
@@ -107,7 +111,9 @@ def test_a_throttled_client_gets_no_replay(url: str, user: User, connect: Connec
         ("method/ForPermittedRaising/", 403),
     ],
 )
-def test_a_forbidden_client_gets_no_replay(route: str, status: int, user: User, connect: Connect) -> None:
+def test_a_forbidden_client_gets_no_replay(
+    route: str, status: int, user: User, connect: Connect
+) -> None:
     """A client that has lost the permission has lost the replay with it."""
     grant(user, Charge, "add_charge")
     send = connect(f"/{route}", user)
@@ -120,7 +126,9 @@ def test_a_forbidden_client_gets_no_replay(route: str, status: int, user: User, 
     assert effects() == 1
 
 
-def test_another_user_never_gets_it(entry_point: Sender, other_user: User, connect: Connect) -> None:
+def test_another_user_never_gets_it(
+    entry_point: Sender, other_user: User, connect: Connect
+) -> None:
     """On the same client, with the same key: the key is each user's own, and blocks no other."""
     first = entry_point()
     other = connect(entry_point.url, other_user)

@@ -1,4 +1,6 @@
-"""`request.idempotency` in the view: key, attempt, derive(), keep, drop and ttl of this one response."""
+"""`request.idempotency` in the view: key, attempt, derive(), keep, drop and ttl of this one
+response.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,11 @@ from testproject.payments.models import Effect
 
 from .conftest import KEY, Connect, Sender
 
-pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+]
 
 
 @idempotent()
@@ -41,7 +47,8 @@ def view(request: HttpRequest) -> HttpResponse:
     assert type(handle.key) is str  # a step stores it, and so may the view
     keys = {label: handle.derive(label) for label in ("stripe", "bank")}
     return JsonResponse(
-        {"key": handle.key, "attempt": handle.attempt, **keys}, status=int(request.GET.get("status", 201))
+        {"key": handle.key, "attempt": handle.attempt, **keys},
+        status=int(request.GET.get("status", 201)),
     )
 
 
@@ -154,13 +161,19 @@ def test_the_downstream_key_is_the_same_at_every_attempt(send: Sender) -> None:
 @pytest.mark.parametrize(
     "url", ["/degraded/decorator/", "/degraded/async/", "/degraded/rest/", "/degraded/middleware/"]
 )
-def test_nothing_is_derived_without_the_store(url: str, user: User, connect: Connect, settings: Any) -> None:
+def test_nothing_is_derived_without_the_store(
+    url: str, user: User, connect: Connect, settings: Any
+) -> None:
     """The view runs, since its policy says "open", and derive() raises: 503, with nothing done."""
     settings.IDEMPOTENCY = {"ON_STORE_FAILURE": "open"}
     send = connect(url, user)
     with stores.replaced("default", Unreachable()):
         answer = send()
-    assert (answer.status_code, answer.json()["code"], answer["Retry-After"]) == (503, "store-unavailable", "1")
+    assert (answer.status_code, answer.json()["code"], answer["Retry-After"]) == (
+        503,
+        "store-unavailable",
+        "1",
+    )
     assert Effect.objects.count() == 0
     assert send().status_code == 201
     assert Effect.objects.count() == 1
@@ -171,20 +184,27 @@ def test_users_derive_different_keys(send: Sender, other_user: User, connect: Co
     assert send().json()["stripe"] != connect("/view/", other_user)().json()["stripe"]
 
 
-def test_rotating_the_secret_between_attempts_changes_nothing(send: Sender, user: User, settings: Any) -> None:
+def test_rotating_the_secret_between_attempts_changes_nothing(
+    send: Sender, user: User, settings: Any
+) -> None:
     """The secret of attempt 1 is found among the fallbacks; a new operation uses the new secret."""
     before = send(url="/view/?status=503").json()["stripe"]
     settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
     settings.SECRET_KEY = "rotated"
     assert send(url="/view/?status=503").json()["stripe"] == before
-    settings.IDEMPOTENCY = {"DERIVE_SECRET": "its own", "DERIVE_SECRET_FALLBACKS": settings.SECRET_KEY_FALLBACKS}
+    settings.IDEMPOTENCY = {
+        "DERIVE_SECRET": "its own",
+        "DERIVE_SECRET_FALLBACKS": settings.SECRET_KEY_FALLBACKS,
+    }
     settings.SECRET_KEY_FALLBACKS = []
     send.client.force_login(user)  # the rotation has ended the user's session
     assert send(url="/view/?status=503").json()["stripe"] == before
     assert send(url="/view/?status=503", key="new").json()["stripe"] != before
 
 
-def test_an_unknown_secret_is_an_error_and_never_another_key(send: Sender, user: User, settings: Any) -> None:
+def test_an_unknown_secret_is_an_error_and_never_another_key(
+    send: Sender, user: User, settings: Any
+) -> None:
     """Another downstream key could repeat an effect that has happened."""
     send(url="/view/?status=503")
     settings.SECRET_KEY = "rotated without a fallback"
@@ -241,7 +261,9 @@ def clocks(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Clocks:
 
 
 def test_a_lease_that_another_has_taken(send: Sender, clocks: Clocks) -> None:
-    """A view that asks learns of it with the next heartbeat, though by our own clock the lease still lasts."""
+    """A view that asks learns of it with the next heartbeat, though by our own clock the lease
+    still lasts.
+    """
     others: list[Any] = []
     ACTS[:] = [
         lambda: clocks.store_goes(31),
@@ -249,21 +271,36 @@ def test_a_lease_that_another_has_taken(send: Sender, clocks: Clocks) -> None:
         lambda: clocks.we_go(10),
         clocks.beat,
     ]
-    assert send(url="/long-view/").json() == {"attempt": 1, "lost": [False, False, False, False, True]}
+    assert send(url="/long-view/").json() == {
+        "attempt": 1,
+        "lost": [False, False, False, False, True],
+    }
     assert others == [{"attempt": 2, "lost": [False]}]
     assert send(url="/long-view/").json() == others[0]
 
 
 def test_a_lease_that_has_ended_by_the_clock(send: Sender, clocks: Clocks) -> None:
-    """A renewed lease does not end; if the heartbeat itself hangs, the lease ends by our own clock."""
-    ACTS[:] = [lambda: clocks.we_go(29.9), clocks.beat, lambda: clocks.we_go(29.9), lambda: clocks.we_go(0.1)]
-    assert send(url="/long-view/").json() == {"attempt": 1, "lost": [False, False, False, False, True]}
+    """A renewed lease does not end; if the heartbeat itself hangs, the lease ends by our own
+    clock.
+    """
+    ACTS[:] = [
+        lambda: clocks.we_go(29.9),
+        clocks.beat,
+        lambda: clocks.we_go(29.9),
+        lambda: clocks.we_go(0.1),
+    ]
+    assert send(url="/long-view/").json() == {
+        "attempt": 1,
+        "lost": [False, False, False, False, True],
+    }
 
 
-# ------------------------------------------------------------------------------------------------------ without a key
+# ------------------------------------------------------------------------------------ without a key
 
 
-@pytest.mark.parametrize("path", [f"/degraded/{name}/" for name in ("decorator", "async", "rest", "middleware")])
+@pytest.mark.parametrize(
+    "path", [f"/degraded/{name}/" for name in ("decorator", "async", "rest", "middleware")]
+)
 def test_the_first_client_without_a_key(path: str, user: User) -> None:
     """A view that passes on a derived key is told what to type, before it pays."""
     client = Client()
@@ -275,8 +312,16 @@ def test_the_first_client_without_a_key(path: str, user: User) -> None:
 
 @pytest.mark.parametrize("path", ["/asking/decorator/", "/asking/rest/"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_there_is_always_something_to_ask(path: str, method: str, django_assert_num_queries: Any) -> None:
-    """A guarded view may ask `if request.idempotency:` whatever the request is, and that reads and queries nothing."""
+def test_there_is_always_something_to_ask(
+    path: str, method: str, django_assert_num_queries: Any
+) -> None:
+    """A guarded view may ask `if request.idempotency:` whatever the request is, and that reads and
+    queries nothing.
+    """
     client = Client()
     with django_assert_num_queries(0):
-        assert client.generic(method, path, "not read").json() == {"has_key": False, "key": "", "lost": False}
+        assert client.generic(method, path, "not read").json() == {
+            "has_key": False,
+            "key": "",
+            "lost": False,
+        }

@@ -1,4 +1,6 @@
-"""A middleware resends one request through the view, on a deadlock, a conflict or a 503: guarded each time."""
+"""A middleware resends one request through the view, on a deadlock, a conflict or a 503: guarded
+each time.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ class Mixed(IdempotentViewMixin, Adapted):
     pass
 
 
-def once_more(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+def once_more(
+    get_response: Callable[[HttpRequest], HttpResponse],
+) -> Callable[[HttpRequest], HttpResponse]:
     def send(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
         return get_response(request) if response.status_code >= 409 else response
@@ -67,7 +71,9 @@ def once_more(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[
     return send
 
 
-def twice(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+def twice(
+    get_response: Callable[[HttpRequest], HttpResponse],
+) -> Callable[[HttpRequest], HttpResponse]:
     def send(request: HttpRequest) -> HttpResponse:
         get_response(request)
         return get_response(request)
@@ -89,7 +95,9 @@ both_clients = pytest.mark.parametrize("client", [Client, AsyncClient])
 
 
 def sending(client: Any, user: User, settings: Any, middleware: str) -> Callable[[str, str], Any]:
-    """Put a middleware around ours, and return a function that sends the user's request to a view."""
+    """Put a middleware around ours, and return a function that sends the user's request to a
+    view.
+    """
     *others, ours = settings.MIDDLEWARE
     settings.MIDDLEWARE = [*others, f"{__name__}.{middleware}", ours]
     sender = client(raise_request_exception=False)
@@ -106,19 +114,28 @@ def sending(client: Any, user: User, settings: Any, middleware: str) -> Callable
 @pytest.mark.parametrize("how", ["503", "raise", "409"])
 @every_view
 @both_clients
-def test_the_second_time_is_guarded_too(user: User, settings: Any, client: Any, url: str, how: str) -> None:
+def test_the_second_time_is_guarded_too(
+    user: User, settings: Any, client: Any, url: str, how: str
+) -> None:
     """What the second run wrote has a record: the client's own retry writes nothing."""
     send = sending(client, user, settings, "once_more")
     first, retry = send(url, how), send(url, how)
-    assert (first.status_code, retry.status_code, retry["Idempotent-Replayed"]) == (201, 201, "true")
+    assert (first.status_code, retry.status_code, retry["Idempotent-Replayed"]) == (
+        201,
+        201,
+        "true",
+    )
     assert "Idempotent-Replayed" not in first
-    assert effects() == (2 if url == "leased" or how == "409" else 1)  # neither a lease nor a refusal is rolled back
+    # Neither a lease nor a refusal is rolled back.
+    assert effects() == (2 if url == "leased" or how == "409" else 1)
     assert IdempotencyRecord.objects.get().attempt == 2
 
 
 @every_view
 @both_clients
-def test_the_second_time_of_a_success_is_a_replay(user: User, settings: Any, client: Any, url: str) -> None:
+def test_the_second_time_of_a_success_is_a_replay(
+    user: User, settings: Any, client: Any, url: str
+) -> None:
     """The work of a request that got its response does not run again."""
     answer = sending(client, user, settings, "twice")(url, "201")
     assert (answer.status_code, answer["Idempotent-Replayed"], effects()) == (201, "true", 1)

@@ -1,4 +1,6 @@
-"""ATOMIC_REQUESTS and DRF: one transaction per request, with and without a key, whatever the class overrides."""
+"""ATOMIC_REQUESTS and DRF: one transaction per request, with and without a key, whatever the class
+overrides.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,7 @@ class PayingSet(viewsets.ViewSet):
         return Paying.post(self, request)  # type: ignore[arg-type]
 
 
-# ------------------------------------------------------------------------------------------------ what classes override
+# ---------------------------------------------------------------------------- what classes override
 
 
 def audited(view: Any) -> Any:
@@ -126,7 +128,9 @@ def handle_exception(base: Any) -> Any:
 
 def finalize(base: Any) -> Any:
     class Finalizes(base):
-        def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        def finalize_response(
+            self, request: Request, response: Any, *args: Any, **kwargs: Any
+        ) -> Any:
             write("finalizing")
             return super().finalize_response(request, response, *args, **kwargs)
 
@@ -170,14 +174,20 @@ class LocksTheAccount(BasePermission):
 
 
 class Withdrawing(IdempotentViewMixin, APIView):
-    """Needs a lock that no other transaction gets: its handler checks that the permission's lock holds."""
+    """Needs a lock that no other transaction gets: its handler checks that the permission's lock
+    holds.
+    """
 
     permission_classes = (LocksTheAccount,)
 
     def post(self, request: Request) -> Response:
         record = IdempotencyRecord.objects.using("default").filter(key=KEY)
         return Response(
-            {"locked": elsewhere(lambda: is_locked(request.user.pk)), "claimed": elsewhere(record.exists)}, status=201
+            {
+                "locked": elsewhere(lambda: is_locked(request.user.pk)),
+                "claimed": elsewhere(record.exists),
+            },
+            status=201,
         )
 
 
@@ -244,12 +254,18 @@ class Named(Registered, named="named"):
 class NamedSet(viewsets.ViewSet):
     def create(self, request: Request) -> Response:
         write("handler")
-        return Response({"attributes": sorted({*vars(self)} - {"post"}), "action": self.action}, status=201)
+        return Response(
+            {"attributes": sorted({*vars(self)} - {"post"}), "action": self.action}, status=201
+        )
 
 
 urlpatterns = [
     *(path(f"bare/{override.__name__}/", override(Paying).as_view()) for override in OVERRIDES),
-    *(path(f"{way}/{o.__name__}/", guard(o).as_view()) for way, guard in GUARDED.items() for o in OVERRIDES),
+    *(
+        path(f"{way}/{o.__name__}/", guard(o).as_view())
+        for way, guard in GUARDED.items()
+        for o in OVERRIDES
+    ),
     path("bare/outside/", audited(Paying.as_view())),
     path("mixed/outside/", audited(GUARDED["mixed"](nothing).as_view())),
     path("bare/set/", PayingSet.as_view({"post": "create"})),
@@ -275,15 +291,24 @@ def trace(send: Sender, how: str) -> tuple[Any, ...]:
     """Send without a key. Return the response, and each statement, BEGIN and COMMIT among them."""
     with CaptureQueriesContext(connection) as queries:
         response = send({"how": how}, key=None)
-    statements = [re.sub(r"'[^']*'|\b\d[\d.]*\b|_s\d+\w*|s\d+_x\d+", "?", str(query["sql"])) for query in queries]
+    statements = [
+        re.sub(r"'[^']*'|\b\d[\d.]*\b|_s\d+\w*|s\d+_x\d+", "?", str(query["sql"]))
+        for query in queries
+    ]
     return response.status_code, response.content, dict(response.headers), statements
 
 
 @pytest.mark.parametrize(("way", "override"), WAYS)
-def test_without_a_key_nothing_differs(user: User, connect: Connect, way: str, override: str) -> None:
-    """The same response, by the same statements in the same transactions, as from a view that we do not guard."""
+def test_without_a_key_nothing_differs(
+    user: User, connect: Connect, way: str, override: str
+) -> None:
+    """The same response, by the same statements in the same transactions, as from a view that we do
+    not guard.
+    """
     for how in ("201", "500", "validation", "404", "suspicious", "raise"):
-        bare, guarded = (trace(connect(f"/{kind}/{override}/", user), how) for kind in ("bare", way))
+        bare, guarded = (
+            trace(connect(f"/{kind}/{override}/", user), how) for kind in ("bare", way)
+        )
         assert guarded == bare, how
 
 
@@ -301,14 +326,18 @@ def test_without_a_key_nothing_differs(user: User, connect: Connect, way: str, o
 def test_a_permissions_lock_holds_in_the_handler(
     user: User, connect: Connect, url: str, key: str | None, found: dict[str, bool]
 ) -> None:
-    """With a key and without; the claim is in the same transaction, so others see it only after the COMMIT."""
+    """With a key and without; the claim is in the same transaction, so others see it only after the
+    COMMIT.
+    """
     first = connect(url, user)(key=key)
     assert (first.status_code, first.json()) == (201, found)
 
 
 @rows_are_locked
 def test_a_lost_transaction_leaves_the_claim(user: User, connect: Connect) -> None:
-    """The next attempt knows of the first, and derives the same key for the provider that it called."""
+    """The next attempt knows of the first, and derives the same key for the provider that it
+    called.
+    """
     Dying.derived.clear()
     send = connect("/dying/", user)
     assert send().status_code in (500, 503)
@@ -318,21 +347,34 @@ def test_a_lost_transaction_leaves_the_claim(user: User, connect: Connect) -> No
 
 
 @pytest.mark.parametrize("url", ["/consuming/", "/consuming-adapted/"])
-def test_what_authentication_wrote_is_rolled_back_with_a_failure(user: User, connect: Connect, url: str) -> None:
+def test_what_authentication_wrote_is_rolled_back_with_a_failure(
+    user: User, connect: Connect, url: str
+) -> None:
     """A failed request does not consume a one-time token, so its keyed retry works."""
     write("token")
     send = connect(url, user)
     assert send({"how": "500"}).status_code == 500
     assert labels() == ["token"]
-    assert (IdempotencyRecord.objects.get().status, IdempotencyRecord.objects.get().attempt) == (Status.FREE, 1)
+    assert (IdempotencyRecord.objects.get().status, IdempotencyRecord.objects.get().attempt) == (
+        Status.FREE,
+        1,
+    )
     assert send({"how": "500"}).status_code == 500
     assert (labels(), IdempotencyRecord.objects.get().attempt) == (["token"], 2)
 
 
-def test_what_is_answered_without_the_handler_ends_as_an_early_response(user: User, connect: Connect) -> None:
-    """A replay and a mismatch commit what came before the handler, as a bare view's early return would."""
+def test_what_is_answered_without_the_handler_ends_as_an_early_response(
+    user: User, connect: Connect
+) -> None:
+    """A replay and a mismatch commit what came before the handler, as a bare view's early return
+    would.
+    """
     send = connect("/counting/", user)
-    assert [send({"how": "201"}).status_code, send({"how": "201"}).status_code, send({"how": "202"}).status_code] == [
+    assert [
+        send({"how": "201"}).status_code,
+        send({"how": "201"}).status_code,
+        send({"how": "202"}).status_code,
+    ] == [
         201,
         201,
         422,
@@ -342,7 +384,9 @@ def test_what_is_answered_without_the_handler_ends_as_an_early_response(user: Us
 
 @pytest.mark.parametrize("how", ["201", "validation", "404", "500", "raise"])
 def test_in_a_test_case(how: str, user: User, connect: Connect) -> None:
-    """Inside another transaction the claim joins, and a rollback of the work does not remove the record."""
+    """Inside another transaction the claim joins, and a rollback of the work does not remove the
+    record.
+    """
     with transaction.atomic():
         send = connect("/mixed/nothing/", user)
         status = send({"how": how}).status_code
@@ -350,7 +394,10 @@ def test_in_a_test_case(how: str, user: User, connect: Connect) -> None:
         kept = how in ("201", "404")
         assert record.status == (Status.COMPLETED if kept else Status.FREE)
         assert ("Idempotent-Replayed" in send({"how": how})) == kept
-        assert (status, effects()) == ({"validation": 400, "raise": 500}.get(how) or int(how), int(how == "201"))
+        assert (status, effects()) == (
+            {"validation": 400, "raise": 500}.get(how) or int(how),
+            int(how == "201"),
+        )
 
 
 def test_a_caller_without_a_urlconf(user: User) -> None:
@@ -362,9 +409,12 @@ def test_a_caller_without_a_urlconf(user: User) -> None:
     assert not [query for query in queries if query["sql"].startswith(("BEGIN", "SAVEPOINT"))]
 
 
-@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="PostgreSQL's snapshots and schemas")
+@pytest.mark.skipif(
+    "connection.vendor != 'postgresql'", reason="PostgreSQL's snapshots and schemas"
+)
 @pytest.mark.parametrize(
-    "setting", ["default_transaction_isolation = 'repeatable read'", "search_path = 'public', 'pg_catalog'"]
+    "setting",
+    ["default_transaction_isolation = 'repeatable read'", "search_path = 'public', 'pg_catalog'"],
 )
 def test_under_other_snapshots_and_schemas(user: User, connect: Connect, setting: str) -> None:
     """The claim is in the transaction of the view, so it finds the same table; retries replay."""

@@ -1,4 +1,6 @@
-"""Our problems in a DRF project: its exception handler wins; without one they are problem documents."""
+"""Our problems in a DRF project: its exception handler wins; without one they are problem
+documents.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,13 @@ def enveloping(exc: Exception, context: dict[str, Any]) -> Response | None:
     assert context["view"] is not None
     response = exception_handler(exc, context)
     if response is not None:
-        response.data = {"error": {"message": str(exc), "code": getattr(exc, "default_code", ""), "codes": _codes(exc)}}
+        response.data = {
+            "error": {
+                "message": str(exc),
+                "code": getattr(exc, "default_code", ""),
+                "codes": _codes(exc),
+            }
+        }
         response.headers["X-Envelope"] = "yes"
     return response
 
@@ -51,8 +59,12 @@ def mismatch(send: Sender) -> Any:
     return send({"amount": 7}, key="secret-key-0815")
 
 
-def test_a_project_without_a_handler_gets_problem_documents(rest_entry_point: Sender, settings: Any) -> None:
-    """A problem has type, title, status, detail and code, with a Link to the project's page about it."""
+def test_a_project_without_a_handler_gets_problem_documents(
+    rest_entry_point: Sender, settings: Any
+) -> None:
+    """A problem has type, title, status, detail and code, with a Link to the project's page about
+    it.
+    """
     settings.IDEMPOTENCY = {"PROBLEM_DOCS": PAGE}
     answer = mismatch(rest_entry_point)
     document = answer.json()
@@ -67,7 +79,9 @@ def test_a_project_without_a_handler_gets_problem_documents(rest_entry_point: Se
 
 
 def test_a_middleware_finds_data_on_every_response(rest_entry_point: Sender) -> None:
-    """REST framework's responses have `data`, so projects, and their tests, read it from replays and problems as well."""
+    """REST framework's responses have `data`, so projects, and their tests, read it from replays
+    and problems as well.
+    """
     send = rest_entry_point
     first, replay, problem = send(), send(), send({"amount": 7})
     assert first.data["id"] == replay.data["id"]
@@ -85,7 +99,10 @@ def test_a_refusal_without_a_principal_has_data() -> None:
 
 def test_data_of_a_projects_handler(rest_entry_point: Sender, settings: Any) -> None:
     """It is what the handler has set."""
-    settings.REST_FRAMEWORK = {**settings.REST_FRAMEWORK, "EXCEPTION_HANDLER": f"{__name__}.enveloping"}
+    settings.REST_FRAMEWORK = {
+        **settings.REST_FRAMEWORK,
+        "EXCEPTION_HANDLER": f"{__name__}.enveloping",
+    }
     answer = mismatch(rest_entry_point)
     assert answer.data["error"]["codes"] == "request-mismatch"
     assert answer.data == answer.json()
@@ -117,27 +134,46 @@ def any_entry_point(request: pytest.FixtureRequest, user: User, connect: Connect
 def test_a_projects_handler_gives_its_shape(rest_entry_point: Sender, settings: Any) -> None:
     """Status and code are ours, the body is the project's, and our headers are kept."""
     settings.IDEMPOTENCY = {"PROBLEM_DOCS": PAGE}
-    settings.REST_FRAMEWORK = {**settings.REST_FRAMEWORK, "EXCEPTION_HANDLER": f"{__name__}.enveloping"}
+    settings.REST_FRAMEWORK = {
+        **settings.REST_FRAMEWORK,
+        "EXCEPTION_HANDLER": f"{__name__}.enveloping",
+    }
     answer = mismatch(rest_entry_point)
-    assert (answer.status_code, answer["Content-Type"], answer["X-Envelope"]) == (422, "application/json", "yes")
+    assert (answer.status_code, answer["Content-Type"], answer["X-Envelope"]) == (
+        422,
+        "application/json",
+        "yes",
+    )
     assert answer.json()["error"]["codes"] == "request-mismatch"
     assert answer["Link"] == LINK
     assert answer["Cache-Control"] == "no-store"
 
 
-def test_a_projects_handler_keeps_retry_after(rest_entry_point: Sender, settings: Any, monkeypatch: Any) -> None:
+def test_a_projects_handler_keeps_retry_after(
+    rest_entry_point: Sender, settings: Any, monkeypatch: Any
+) -> None:
     """The client learns when to retry, whatever the body looks like."""
     from django_idempotency.core.rules import Busy
     from django_idempotency.engine.operation import Operation
 
-    settings.REST_FRAMEWORK = {**settings.REST_FRAMEWORK, "EXCEPTION_HANDLER": f"{__name__}.enveloping"}
+    settings.REST_FRAMEWORK = {
+        **settings.REST_FRAMEWORK,
+        "EXCEPTION_HANDLER": f"{__name__}.enveloping",
+    }
     monkeypatch.setattr(Operation, "open", lambda self, **_: Busy(retry_after=7))
     answer = rest_entry_point(key=KEY)
     assert (answer.status_code, answer["Retry-After"]) == (409, "7")
     assert answer.json()["error"]["codes"] == "in-progress"
 
 
-def test_a_handler_that_answers_nothing_is_a_failure_of_the_project(rest_entry_point: Sender, settings: Any) -> None:
-    """The result is a 500, as for every other exception that the handler does not know, and nothing runs."""
-    settings.REST_FRAMEWORK = {**settings.REST_FRAMEWORK, "EXCEPTION_HANDLER": f"{__name__}.helpless"}
+def test_a_handler_that_answers_nothing_is_a_failure_of_the_project(
+    rest_entry_point: Sender, settings: Any
+) -> None:
+    """The result is a 500, as for every other exception that the handler does not know, and nothing
+    runs.
+    """
+    settings.REST_FRAMEWORK = {
+        **settings.REST_FRAMEWORK,
+        "EXCEPTION_HANDLER": f"{__name__}.helpless",
+    }
     assert mismatch(rest_entry_point).status_code == 500

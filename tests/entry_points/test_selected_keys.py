@@ -1,4 +1,6 @@
-"""Keys that a policy selects from the payload, for clients that send none: the same at every entry point."""
+"""Keys that a policy selects from the payload, for clients that send none: the same at every entry
+point.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,11 @@ from testproject.payments.models import Effect
 
 from .conftest import KEY, effects
 
-pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+]
 
 SELECTED = "body.[shop, order_id]"
 TERMS: dict[str, Any] = {"key": SELECTED, "fingerprint": "body.amount"}
@@ -170,8 +176,17 @@ def send(user: User, settings: Settings) -> Send:
     settings.IDEMPOTENCY = {}
     mine = user
 
-    def send(entry_point: str, body: Any = ORDER, *, user: User | None = mine, form: bool = False, **extra: Any) -> Any:
-        client: Any = (AsyncClient if entry_point in OVER_ASGI else Client)(raise_request_exception=False)
+    def send(
+        entry_point: str,
+        body: Any = ORDER,
+        *,
+        user: User | None = mine,
+        form: bool = False,
+        **extra: Any,
+    ) -> Any:
+        client: Any = (AsyncClient if entry_point in OVER_ASGI else Client)(
+            raise_request_exception=False
+        )
         if user is not None:
             client.force_login(user)
         if not form:
@@ -203,7 +218,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in ours if record.levelno == logging.WARNING]
 
 
-# ---------------------------------------------------------------------------------------------------- every entry point
+# -------------------------------------------------------------------------------- every entry point
 
 
 def test_a_retry_without_a_header_gets_the_first_answer(entry_point: Send) -> None:
@@ -226,7 +241,12 @@ def test_the_view_sees_the_selected_key(entry_point: Send) -> None:
 
 def test_another_key_is_another_operation(entry_point: Send) -> None:
     """Keys differ by type and value: the shop 7 is not the shop "7"."""
-    for body in (ORDER, {**ORDER, "order_id": "o-2"}, {**ORDER, "shop": "7"}, {**ORDER, "shop": True}):
+    for body in (
+        ORDER,
+        {**ORDER, "order_id": "o-2"},
+        {**ORDER, "shop": "7"},
+        {**ORDER, "shop": True},
+    ):
         assert "Idempotent-Replayed" not in entry_point(body)
     assert effects() == 4
 
@@ -245,14 +265,23 @@ def test_what_must_not_change_is_compared(entry_point: Send) -> None:
     [{**ORDER, "order_id": None}, {**ORDER, "shop": ""}, {"amount": 1}, []],
     ids=["null", "empty", "absent", "no object"],
 )
-def test_a_missing_key_runs_unguarded(entry_point: Send, body: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """A key that is missing in part or in full means no record, no query of the store, and one warning per request."""
-    with CaptureQueriesContext(connection) as queries, caplog.at_level(logging.WARNING, "django_idempotency"):
+def test_a_missing_key_runs_unguarded(
+    entry_point: Send, body: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A key that is missing in part or in full means no record, no query of the store, and one
+    warning per request.
+    """
+    with (
+        CaptureQueriesContext(connection) as queries,
+        caplog.at_level(logging.WARNING, "django_idempotency"),
+    ):
         assert entry_point(body).status_code == 201
     assert not any(IdempotencyRecord._meta.db_table in query["sql"] for query in queries)
     assert effects() == 1
     (warning,) = warnings(caplog)
-    assert warning.endswith("runs unguarded: all or part of what its key is selected from is missing.")
+    assert warning.endswith(
+        "runs unguarded: all or part of what its key is selected from is missing."
+    )
 
 
 def test_a_header_wins(entry_point: Send) -> None:
@@ -260,7 +289,12 @@ def test_a_header_wins(entry_point: Send) -> None:
     first = entry_point(headers={"Idempotency-Key": KEY})
     assert first.json()["key"] == KEY
     assert entry_point().json()["key"] != KEY
-    assert entry_point({**ORDER, "order_id": "o-9"}, headers={"Idempotency-Key": KEY})["Idempotent-Replayed"] == "true"
+    assert (
+        entry_point({**ORDER, "order_id": "o-9"}, headers={"Idempotency-Key": KEY})[
+            "Idempotent-Replayed"
+        ]
+        == "true"
+    )
     assert effects() == 2
 
 
@@ -273,7 +307,9 @@ def test_a_malformed_header_is_refused(entry_point: Send) -> None:
 def test_no_request_without_a_principal_is_guarded(
     entry_point: Send, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A client without a key is not refused for being anonymous: it runs unguarded, and the log says so."""
+    """A client without a key is not refused for being anonymous: it runs unguarded, and the log
+    says so.
+    """
     with caplog.at_level(logging.WARNING, "django_idempotency"):
         assert [entry_point(user=None).status_code for _ in range(2)] == [201, 201]
     assert effects() == 2
@@ -296,11 +332,15 @@ def test_under_atomic_requests(
     if any(name in request.node.name for name in ("[below]", "[async]", "[awaited]")):
         pytest.skip("Django or we refuse it, with or without a header")
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
-    assert [entry_point().status_code, entry_point()["Idempotent-Replayed"], effects()] == [201, "true", 1]
+    assert [entry_point().status_code, entry_point()["Idempotent-Replayed"], effects()] == [
+        201,
+        "true",
+        1,
+    ]
     assert entry_point({"amount": 1}).status_code == 201  # unguarded
 
 
-# ----------------------------------------------------------------------------------------------------- what is selected
+# --------------------------------------------------------------------------------- what is selected
 
 
 def test_two_routes_never_meet(send: Send) -> None:
@@ -312,9 +352,12 @@ def test_two_routes_never_meet(send: Send) -> None:
 
 @pytest.mark.parametrize("url", ["required", "required-mixin"])
 @pytest.mark.parametrize(
-    ("named", "body", "code"), [(True, {"amount": 1}, "key-missing"), (False, ORDER, "scope-required")]
+    ("named", "body", "code"),
+    [(True, {"amount": 1}, "key-missing"), (False, ORDER, "scope-required")],
 )
-def test_a_required_key(send: Send, user: User, url: str, *, named: bool, body: Any, code: str) -> None:
+def test_a_required_key(
+    send: Send, user: User, url: str, *, named: bool, body: Any, code: str
+) -> None:
     """400 if no key can be selected, or if it would have no owner; the view does not run."""
     answer = send(url, body, user=user if named else None)
     assert (answer.status_code, answer.json()["code"], effects()) == (400, code, 0)
@@ -343,7 +386,9 @@ def test_forms(send: Send, url: str, multipart: bool) -> None:
 
 @pytest.mark.parametrize("url", ["required", "required-mixin"])
 def test_a_broken_form_has_no_key(send: Send, url: str) -> None:
-    """If a key is required, the problem names the body, not a header that the project does not use."""
+    """If a key is required, the problem names the body, not a header that the project does not
+    use.
+    """
     problem = send(url, "--b\r\n", content_type="multipart/form-data")
     assert (problem.status_code, problem.json()["code"], effects()) == (400, "key-missing", 0)
     assert "selected from its body, which cannot be read" in problem.json()["detail"]
@@ -358,12 +403,18 @@ def test_a_broken_form_without_a_key_is_left_to_the_view(
         response = send(url, "--b\r\n", content_type="multipart/form-data")
     assert (response.status_code, effects()) == (201 if ran else 400, ran)
     (warning,) = warnings(caplog)
-    assert warning.endswith("runs unguarded: its key is selected from its body, which cannot be read.")
+    assert warning.endswith(
+        "runs unguarded: its key is selected from its body, which cannot be read."
+    )
 
 
 def test_a_permission_that_has_read_the_data(send: Send) -> None:
     """The key is selected from the data that the permission has read."""
-    assert [send("early").status_code, send("early")["Idempotent-Replayed"], effects()] == [201, "true", 1]
+    assert [send("early").status_code, send("early")["Idempotent-Replayed"], effects()] == [
+        201,
+        "true",
+        1,
+    ]
 
 
 def test_a_function_of_the_request(send: Send) -> None:
@@ -376,7 +427,9 @@ def test_a_function_of_the_request(send: Send) -> None:
 
 def test_what_has_no_meaning_is_the_projects_mistake(browser: Client) -> None:
     """A value that cannot be hashed is a 500, and the message says where it is."""
-    with pytest.raises(ConfigurationError, match=r"Policy\.key cannot be hashed: .*a value of type object"):
+    with pytest.raises(
+        ConfigurationError, match=r"Policy\.key cannot be hashed: .*a value of type object"
+    ):
         browser.post("/undigestible/")
     assert effects() == 0
 
@@ -384,7 +437,10 @@ def test_what_has_no_meaning_is_the_projects_mistake(browser: Client) -> None:
 def test_null_is_a_value_inside_what_is_selected_whole(send: Send) -> None:
     """Only a key that is composed of parts can miss one."""
     body = {"order_id": 1, "note": None}
-    assert [send("whole", body).status_code, send("whole", body)["Idempotent-Replayed"]] == [201, "true"]
+    assert [send("whole", body).status_code, send("whole", body)["Idempotent-Replayed"]] == [
+        201,
+        "true",
+    ]
 
 
 def test_an_exempt_view(send: Send, settings: Settings) -> None:
@@ -393,11 +449,14 @@ def test_an_exempt_view(send: Send, settings: Settings) -> None:
     assert send("exempt").json()["key"] is None
 
 
-# ---------------------------------------------------------------------------------------------------- wrong expressions
+# -------------------------------------------------------------------------------- wrong expressions
 
 WRONG = [
     ({"key": "body.["}, "it ends too early"),
-    ({"key": "[body.id, shop]"}, "asks for 'shop', but a request has body, headers, method, path, query, user"),
+    (
+        {"key": "[body.id, shop]"},
+        "asks for 'shop', but a request has body, headers, method, path, query, user",
+    ),
     ({"key": "header.x"}, "Type 'headers' instead"),
     ({"fingerprint": "nope(body)"}, r"there is no function nope\(\)"),
     ({"fingerprint": "amount"}, '"request", "raw", "headers", a JMESPath expression'),

@@ -1,4 +1,6 @@
-"""Whatever shape a view has, wherever our entry point is: it is guarded, or refused in words before it runs."""
+"""Whatever shape a view has, wherever our entry point is: it is guarded, or refused in words before
+it runs.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +102,9 @@ class InDispatch(View):
 
 
 class Frozen(View):
-    """As a controller of django-modern-rest: it has found its handlers before a decorator replaces them."""
+    """As a controller of django-modern-rest: it has found its handlers before a decorator replaces
+    them.
+    """
 
     endpoints: ClassVar[dict[str, Any]]
 
@@ -181,7 +185,9 @@ async def arest_post(self: Any, request: Any) -> Response:
     return await arest(request)
 
 
-def on_method(decorate: Callable[[Any], Any], base: type[Any] = View, handler: Any = post, name: str = "post") -> Any:
+def on_method(
+    decorate: Callable[[Any], Any], base: type[Any] = View, handler: Any = post, name: str = "post"
+) -> Any:
     """Decorate a handler in the body of its class."""
 
     def renamed(self: Any, request: Any) -> Any:
@@ -200,22 +206,32 @@ GUARDED = None
 #: It is guarded, and may hide a check that cannot be repeated before a replay.
 NOT_REPLAYED = "not replayed"
 
-#: Shape and entry point → the callback, or what raises, and the sentence that refuses it (`None`: it is guarded).
+#: Shape and entry point → the callback, or what raises, and the sentence that refuses it (`None`:
+#: it is guarded).
 SHAPES: dict[str, tuple[Callable[[], Any], str | None]] = {
     # ---- the decorator on what is called
     "function": (lambda: idempotent()(pay), GUARDED),
     "function, no parentheses": (lambda: idempotent(pay), GUARDED),
     "async function": (lambda: idempotent(**LEASE)(apay), GUARDED),
-    "function around a coroutine": (lambda: idempotent(**LEASE)(calls(apay)), "returned a coroutine"),
+    "function around a coroutine": (
+        lambda: idempotent(**LEASE)(calls(apay)),
+        "returned a coroutine",
+    ),
     "partial": (lambda: idempotent()(functools.partial(pay)), GUARDED),
     "async partial": (lambda: idempotent(**LEASE)(functools.partial(apay)), GUARDED),
     "instance": (lambda: idempotent()(Callable_()), GUARDED),
     "instance with slots": (lambda: idempotent()(Slotted()), GUARDED),
     "async instance": (lambda: idempotent(**LEASE)(AsyncCallable()), GUARDED),
-    "async instance, atomic": (lambda: idempotent()(AsyncCallable()), "no transaction can cover it"),
+    "async instance, atomic": (
+        lambda: idempotent()(AsyncCallable()),
+        "no transaction can cover it",
+    ),
     "bound method": (lambda: idempotent()(Site().pay), GUARDED),
     "async bound method": (lambda: idempotent(**LEASE)(Site().apay), GUARDED),
-    "bound method in admin_view": (lambda: admin.site.admin_view(idempotent()(Site().pay)), GUARDED),
+    "bound method in admin_view": (
+        lambda: admin.site.admin_view(idempotent()(Site().pay)),
+        GUARDED,
+    ),
     "static method": (lambda: idempotent()(Site.static), "hides it from its class"),
     "no response": (lambda: idempotent()(lambda request: (request, 201)), "not a response"),
     "nothing": (lambda: idempotent()(lambda request: None), "not a response"),
@@ -223,13 +239,22 @@ SHAPES: dict[str, tuple[Callable[[], Any], str | None]] = {
     "class": (lambda: idempotent()(made(View, post=post)).as_view(), GUARDED),
     "class, no parentheses": (lambda: idempotent(made(View, post=post)).as_view(), GUARDED),
     "async class": (lambda: idempotent(**LEASE)(made(View, post=apost)).as_view(), GUARDED),
-    "async class, atomic": (lambda: idempotent()(made(View, post=apost)), "no transaction can cover it"),
-    "class that answers in dispatch": (lambda: idempotent()(made(InDispatch)), r"responds in dispatch\(\)"),
+    "async class, atomic": (
+        lambda: idempotent()(made(View, post=apost)),
+        "no transaction can cover it",
+    ),
+    "class that answers in dispatch": (
+        lambda: idempotent()(made(InDispatch)),
+        r"responds in dispatch\(\)",
+    ),
     "subclass that answers in dispatch": (
         lambda: made(idempotent()(made(View)), dispatch=InDispatch.dispatch),
         r"responds in dispatch\(\)",
     ),
-    "class with frozen handlers": (lambda: idempotent()(made(Frozen, post=post)), r"no super\(\).dispatch\(\)"),
+    "class with frozen handlers": (
+        lambda: idempotent()(made(Frozen, post=post)),
+        r"no super\(\).dispatch\(\)",
+    ),
     "async class with frozen handlers": (
         lambda: idempotent(**LEASE)(made(Frozen, post=apost)),
         r"responds in dispatch\(\)",
@@ -238,40 +263,76 @@ SHAPES: dict[str, tuple[Callable[[], Any], str | None]] = {
         lambda: made(idempotent()(made(View)), post=post, dispatch=Frozen.dispatch),
         r"responds in dispatch\(\)",
     ),
-    "method with frozen handlers": (lambda: on_method(idempotent(), Frozen).as_view(), r"responds in dispatch\(\)"),
-    "class with a frozen view": (lambda: idempotent()(made(FrozenView, post=post)), r"no super\(\).as_view\(\)"),
+    "method with frozen handlers": (
+        lambda: on_method(idempotent(), Frozen).as_view(),
+        r"responds in dispatch\(\)",
+    ),
+    "class with a frozen view": (
+        lambda: idempotent()(made(FrozenView, post=post)),
+        r"no super\(\).as_view\(\)",
+    ),
     "dispatch with a function": (lambda: idempotent()(made(Inside, post=post)).as_view(), GUARDED),
-    "dispatch that calls its handler": (lambda: idempotent()(made(ByHand, post=post)).as_view(), GUARDED),
-    "dispatch that calls its super": (lambda: idempotent()(made(Sometimes, post=post)).as_view(), GUARDED),
+    "dispatch that calls its handler": (
+        lambda: idempotent()(made(ByHand, post=post)).as_view(),
+        GUARDED,
+    ),
+    "dispatch that calls its super": (
+        lambda: idempotent()(made(Sometimes, post=post)).as_view(),
+        GUARDED,
+    ),
     "async dispatch that calls its super": (
         lambda: idempotent(**LEASE)(made(Sometimes, post=apost)).as_view(),
         GUARDED,
     ),
-    "handler that takes no request": (lambda: idempotent()(made(View, post=lambda self: 1)), "takes no request"),
+    "handler that takes no request": (
+        lambda: idempotent()(made(View, post=lambda self: 1)),
+        "takes no request",
+    ),
     "as_view": (lambda: idempotent()(InDispatch.as_view()), "on the class"),
     "function around as_view": (lambda: idempotent()(calls(InDispatch.as_view())), GUARDED),
-    "class of DRF": (lambda: idempotent()(made(APIView, post=rest_post, permission_classes=())).as_view(), GUARDED),
-    "async class of adrf": (
-        lambda: idempotent(**LEASE)(made(AsyncAPIView, post=arest_post, permission_classes=())).as_view(),
+    "class of DRF": (
+        lambda: idempotent()(made(APIView, post=rest_post, permission_classes=())).as_view(),
         GUARDED,
     ),
-    "async class of DRF": (lambda: idempotent(**LEASE)(made(APIView, post=arest_post)), "does not await"),
+    "async class of adrf": (
+        lambda: idempotent(**LEASE)(
+            made(AsyncAPIView, post=arest_post, permission_classes=())
+        ).as_view(),
+        GUARDED,
+    ),
+    "async class of DRF": (
+        lambda: idempotent(**LEASE)(made(APIView, post=arest_post)),
+        "does not await",
+    ),
     # ---- the decorator on methods
     "method": (lambda: on_method(idempotent()).as_view(), GUARDED),
     "method, no parentheses": (lambda: on_method(idempotent).as_view(), GUARDED),
     "method below a method_decorator": (
-        lambda: on_method(lambda method: method_decorator(login_required)(idempotent()(method))).as_view(),
+        lambda: on_method(
+            lambda method: method_decorator(login_required)(idempotent()(method))
+        ).as_view(),
         "hides it from its class",
     ),
     "method above a method_decorator": (
-        lambda: on_method(lambda method: idempotent()(method_decorator(login_required)(method))).as_view(),
+        lambda: on_method(
+            lambda method: idempotent()(method_decorator(login_required)(method))
+        ).as_view(),
         "hides it|Swap the two lines",
     ),
-    "method that is no handler": (lambda: on_method(idempotent(), name="pay").pay, "it is not one of the handlers"),
-    "method of DRF": (lambda: on_method(idempotent(), APIView, rest_post).as_view(), "IdempotentViewMixin"),
+    "method that is no handler": (
+        lambda: on_method(idempotent(), name="pay").pay,
+        "it is not one of the handlers",
+    ),
+    "method of DRF": (
+        lambda: on_method(idempotent(), APIView, rest_post).as_view(),
+        "IdempotentViewMixin",
+    ),
     "action above": (
         lambda: on_method(
-            lambda method: action(detail=False, methods=["post"])(idempotent()(method)), ViewSet, rest_post, "charge"
+            lambda method: action(detail=False, methods=["post"])(idempotent()(method)),
+            ViewSet,
+            rest_post,
+            "charge",
         ).as_view({"post": "charge"}),
         "IdempotentViewMixin",
     ),
@@ -284,16 +345,30 @@ SHAPES: dict[str, tuple[Callable[[], Any], str | None]] = {
     # ---- the mixin
     "mixin": (lambda: mixed(APIView, rest_post).as_view(), GUARDED),
     "mixin on async": (lambda: mixed(AsyncAPIView, arest_post, **LEASE).as_view(), GUARDED),
-    "mixin on async, atomic": (lambda: mixed(AsyncAPIView, arest_post).as_view(), "no transaction can cover it"),
+    "mixin on async, atomic": (
+        lambda: mixed(AsyncAPIView, arest_post).as_view(),
+        "no transaction can cover it",
+    ),
     "mixin on an async ViewSet": (
         lambda: mixed(AsyncViewSet, arest_post, **LEASE).as_view({"post": "create"}),
         GUARDED,
     ),
-    "mixin on DRF's with async handlers": (lambda: mixed(APIView, arest_post).as_view(), "does not await"),
-    "mixin on DRF's, leased": (lambda: mixed(APIView, arest_post, **LEASE).as_view(), "does not await"),
-    "mixin on DRF's, required": (lambda: mixed(APIView, arest_post, required=True).as_view(), "does not await"),
+    "mixin on DRF's with async handlers": (
+        lambda: mixed(APIView, arest_post).as_view(),
+        "does not await",
+    ),
+    "mixin on DRF's, leased": (
+        lambda: mixed(APIView, arest_post, **LEASE).as_view(),
+        "does not await",
+    ),
+    "mixin on DRF's, required": (
+        lambda: mixed(APIView, arest_post, required=True).as_view(),
+        "does not await",
+    ),
     "mixin with a dict": (
-        lambda: made(IdempotentViewMixin, APIView, idempotency={"required": True}, post=rest_post).as_view(),
+        lambda: made(
+            IdempotentViewMixin, APIView, idempotency={"required": True}, post=rest_post
+        ).as_view(),
         "Type idempotency = Policy",
     ),
     # ---- the middleware
@@ -304,12 +379,18 @@ SHAPES: dict[str, tuple[Callable[[], Any], str | None]] = {
     "middleware: bound method": (lambda: Site().pay, NOT_REPLAYED),
     "middleware: class that answers in dispatch": (InDispatch.as_view, NOT_REPLAYED),
     "middleware: async function": (lambda: apay, "is async"),
-    "middleware: class of DRF": (lambda: made(APIView, post=rest_post, permission_classes=()).as_view(), GUARDED),
+    "middleware: class of DRF": (
+        lambda: made(APIView, post=rest_post, permission_classes=()).as_view(),
+        GUARDED,
+    ),
     "middleware: class of DRF in csrf_exempt": (
         lambda: csrf_exempt(made(APIView, post=rest_post, permission_classes=()).as_view()),
         GUARDED,
     ),
-    "middleware: async class of DRF": (lambda: made(AsyncAPIView, post=arest_post).as_view(), "async"),
+    "middleware: async class of DRF": (
+        lambda: made(AsyncAPIView, post=arest_post).as_view(),
+        "async",
+    ),
     "middleware: decorated class of DRF": (
         lambda: login_required(made(APIView, post=rest_post, permission_classes=()).as_view()),
         "is inside another decorator",
@@ -322,7 +403,9 @@ def route(settings: Settings, view: Any) -> None:
     urlconf.urlpatterns = [path("it/", view)]  # type: ignore[attr-defined]
 
 
-def send(make: Callable[[], Any], settings: Settings, user: User, *, on_asgi: bool = False) -> list[Any]:
+def send(
+    make: Callable[[], Any], settings: Settings, user: User, *, on_asgi: bool = False
+) -> list[Any]:
     """Send the same keyed request twice."""
     route(settings, make())
     if not on_asgi:
@@ -340,7 +423,9 @@ def send(make: Callable[[], Any], settings: Settings, user: User, *, on_asgi: bo
 
 @pytest.mark.parametrize("on_asgi", [False, True], ids=["wsgi", "asgi"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_shape_is_guarded_or_refused(settings: Settings, admin_user: User, shape: str, *, on_asgi: bool) -> None:
+def test_a_shape_is_guarded_or_refused(
+    settings: Settings, admin_user: User, shape: str, *, on_asgi: bool
+) -> None:
     """Two keyed requests are one effect, or a sentence says what to do and nothing has happened."""
     if not shape.startswith("middleware"):
         settings.MIDDLEWARE = settings.MIDDLEWARE[:-1]
@@ -348,7 +433,10 @@ def test_a_shape_is_guarded_or_refused(settings: Settings, admin_user: User, sha
     if refusal in (GUARDED, NOT_REPLAYED):
         answers = send(make, settings, admin_user, on_asgi=on_asgi)
         again = (201, "replayed") if refusal is GUARDED else (403, "refused")
-        assert [(answer.status_code, answer[HEADER]) for answer in answers] == [(201, "created"), again]
+        assert [(answer.status_code, answer[HEADER]) for answer in answers] == [
+            (201, "created"),
+            again,
+        ]
         assert effects() == 1
         return
     with pytest.raises((ImproperlyConfigured, ConfigurationError), match=refusal):
@@ -362,13 +450,21 @@ def test_a_callable_without_attributes_under_atomic_requests(
     """It need not leave that transaction: the middleware calls it."""
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
     first, retry = send(Slotted, settings, admin_user)
-    assert [(first.status_code, first[HEADER]), (retry.status_code, effects())] == [(201, "created"), (403, 1)]
+    assert [(first.status_code, first[HEADER]), (retry.status_code, effects())] == [
+        (201, "created"),
+        (403, 1),
+    ]
     assert Client().post("/it/").status_code == 201
 
 
 @pytest.mark.parametrize("method", [post, apost], ids=["sync", "async"])
-def test_a_dispatch_that_passes_its_handler_by(settings: Settings, admin_user: User, method: Any) -> None:
-    """What could not be seen before raises, so that nobody takes the response for a guarded one. A refusal is one."""
+def test_a_dispatch_that_passes_its_handler_by(
+    settings: Settings, admin_user: User, method: Any
+) -> None:
+    """What could not be seen before raises, so that nobody takes the response for a guarded one.
+
+    A refusal is one.
+    """
     settings.MIDDLEWARE = settings.MIDDLEWARE[:-1]
     policy = {} if method is post else LEASE
     route(settings, idempotent(**policy)(made(Sometimes, post=method)).as_view())

@@ -22,7 +22,11 @@ from tests.functions.helpers import MEMORY, ORM
 from . import views
 from .conftest import KEY, effects
 
-pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+]
 
 #: Alias of a store → what its route promises. No two share a record.
 TERMS: dict[str, Any] = {
@@ -65,7 +69,9 @@ def test_one_key_for_several_stores(entry_point: str, user: User, settings: Sett
 
     def send(alias: str) -> Any:
         headers = {"Idempotency-Key": KEY}
-        return client.post(f"/{entry_point}/{alias}/", "{}", content_type="application/json", headers=headers)
+        return client.post(
+            f"/{entry_point}/{alias}/", "{}", content_type="application/json", headers=headers
+        )
 
     first = {alias: send(alias) for alias in TERMS}
     assert {alias: (each.status_code, each.json()["alias"]) for alias, each in first.items()} == {

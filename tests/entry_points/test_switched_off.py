@@ -1,4 +1,6 @@
-"""IDEMPOTENCY_DISABLED at every entry point: requests run as if we were not installed; their views see no change."""
+"""IDEMPOTENCY_DISABLED at every entry point: requests run as if we were not installed; their views
+see no change.
+"""
 
 from __future__ import annotations
 
@@ -38,11 +40,15 @@ def statements(entry_point: Sender, **sent: Any) -> int:
 
 
 def test_every_request_runs(entry_point: Sender, caplog: pytest.LogCaptureFixture) -> None:
-    """A request that is sent twice runs twice, without any statement of ours, and with one warning."""
+    """A request that is sent twice runs twice, without any statement of ours, and with one
+    warning.
+    """
     with caplog.at_level(logging.WARNING, "django_idempotency"):
         assert statements(entry_point) == statements(entry_point)
     assert effects() == 2
-    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["Idempotency is off"]
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "Idempotency is off"
+    ]
 
 
 @pytest.mark.parametrize("key", [None, "", "a,b", "é", "k" * 256])
@@ -53,11 +59,18 @@ def test_no_key_is_judged(entry_point: Sender, key: str | None) -> None:
 
 def test_nothing_is_reported_without_a_key(browser: Any, caplog: pytest.LogCaptureFixture) -> None:
     """A request without a key does not warn: it would not have been guarded."""
-    assert browser.post("/plain/charges/", {"amount": 1, "currency": "inr"}, "application/json").status_code == 201
+    assert (
+        browser.post(
+            "/plain/charges/", {"amount": 1, "currency": "inr"}, "application/json"
+        ).status_code
+        == 201
+    )
     assert caplog.records == []
 
 
-def test_a_spelling_that_is_neither_is_an_error(connect: Connect, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spelling_that_is_neither_is_an_error(
+    connect: Connect, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing runs while the switch is unreadable."""
     monkeypatch.setenv(switch.VARIABLE, "maybe")
     assert connect("/plain/charges/", user)().status_code == 500
@@ -72,7 +85,7 @@ def test_on_again_it_guards(entry_point: Sender, monkeypatch: pytest.MonkeyPatch
     assert effects() == 2
 
 
-# ------------------------------------------------------------------------------------------------- what the view sees
+# ------------------------------------------------------------------------------- what the view sees
 
 
 def described(request: HttpRequest) -> JsonResponse:
@@ -82,7 +95,12 @@ def described(request: HttpRequest) -> JsonResponse:
     handle.drop()
     handle.ttl = 60
     return JsonResponse(
-        {"key": handle.key, "attempt": handle.attempt, "lost": handle.lost, "stripe": handle.derive("stripe")}
+        {
+            "key": handle.key,
+            "attempt": handle.attempt,
+            "lost": handle.lost,
+            "stripe": handle.derive("stripe"),
+        }
     )
 
 
@@ -101,18 +119,29 @@ urlpatterns = [path("view/", view), path("aview/", aview)]
 
 @pytest.mark.urls(__name__)
 def test_the_view_has_its_handle(user: User, connect: Connect) -> None:
-    """The view has a first attempt, whose downstream keys follow from the client's key, quoted or not."""
+    """The view has a first attempt, whose downstream keys follow from the client's key, quoted or
+    not.
+    """
     send = connect("/view/", user)
     first, again, other = send().json(), send(key=f'"{KEY}"').json(), send(key="another").json()
-    assert (first["key"], first["attempt"], first["lost"], len(first["stripe"])) == (KEY, 1, False, 64)
+    assert (first["key"], first["attempt"], first["lost"], len(first["stripe"])) == (
+        KEY,
+        1,
+        False,
+        64,
+    )
     assert again == first
     assert other["stripe"] != first["stripe"]
 
 
 @pytest.mark.urls(__name__)
 @pytest.mark.parametrize("key", [None, "", "é", "k" * 256])
-def test_without_a_good_key_each_request_is_its_own(user: User, connect: Connect, key: str | None) -> None:
-    """Two payments must not become one at the provider, and the view needs a key of the usual form."""
+def test_without_a_good_key_each_request_is_its_own(
+    user: User, connect: Connect, key: str | None
+) -> None:
+    """Two payments must not become one at the provider, and the view needs a key of the usual
+    form.
+    """
     send = connect("/view/", user)
     first, second = send(key=key).json(), send(key=key).json()
     assert first["stripe"] != second["stripe"]

@@ -1,4 +1,6 @@
-"""Views inside the proxies of tracers, such as Datadog's and New Relic's, which check no access; and inside other proxies."""
+"""Views inside the proxies of tracers, such as Datadog's and New Relic's, which check no access;
+and inside other proxies.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,19 @@ from tests.support.factories import grant
 from .conftest import Connect, effects
 from .outcome_views import Pay, pay, write
 
-pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+]
 
 
 def calling(module: str) -> Any:
     """Return the function of a wrapper, as written in a module."""
     namespace: dict[str, Any] = {"__name__": module}
-    exec("def call(wrapped, instance, args, kwargs):\n    return wrapped(*args, **kwargs)", namespace)
+    exec(
+        "def call(wrapped, instance, args, kwargs):\n    return wrapped(*args, **kwargs)", namespace
+    )
     return namespace["call"]
 
 
@@ -83,7 +91,10 @@ urlpatterns = [
     path("unknown/", FunctionWrapper(pay, UNKNOWN)),
     path("unknown-inside/", FunctionWrapper(FunctionWrapper(pay, UNKNOWN), TRACES)),
     path("unknown-around-rest/", FunctionWrapper(Rest.as_view(), UNKNOWN)),
-    *(path(f"mixin/{name}/", FunctionWrapper(Guarded.as_view(), call)) for name, call in PROXIES.items()),
+    *(
+        path(f"mixin/{name}/", FunctionWrapper(Guarded.as_view(), call))
+        for name, call in PROXIES.items()
+    ),
     *(
         path(f"mixin/{name}/failing/", FunctionWrapper(Guarded.as_view(fails=True), call))
         for name, call in PROXIES.items()
@@ -114,10 +125,18 @@ def test_any_other_proxy_may_check(user: User, connect: Connect, name: str) -> N
 
 
 def test_what_is_known_of_one_proxy_is_not_said_of_another(user: User, connect: Connect) -> None:
-    """Proxies around one view are equal, and equal to the view: that one was replayed through proves nothing of another."""
-    assert [connect("/function/", user)()["Idempotency-Status"] for _ in range(2)] == ["created", "replayed"]
+    """Proxies around one view are equal, and equal to the view: that one was replayed through
+    proves nothing of another.
+    """
+    assert [connect("/function/", user)()["Idempotency-Status"] for _ in range(2)] == [
+        "created",
+        "replayed",
+    ]
     send = connect("/unknown/", user)
-    assert [send(key="another").status_code, send(key="another").json()["code"]] == [201, "replay-unchecked"]
+    assert [send(key="another").status_code, send(key="another").json()["code"]] == [
+        201,
+        "replay-unchecked",
+    ]
 
 
 def test_any_other_proxy_around_rest_framework(user: User, connect: Connect) -> None:
@@ -132,9 +151,15 @@ def test_any_other_proxy_around_rest_framework(user: User, connect: Connect) -> 
 @pytest.mark.parametrize("name", PROXIES)
 @pytest.mark.parametrize("keys", [(None, None), ("first", "second")])
 def test_atomic_requests(
-    user: User, connect: Connect, monkeypatch: pytest.MonkeyPatch, name: str, keys: tuple[str | None, str | None]
+    user: User,
+    connect: Connect,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    keys: tuple[str | None, str | None],
 ) -> None:
-    """Django has left the transaction to a view with the mixin, so the view opens it, whatever proxy Django has called."""
+    """Django has left the transaction to a view with the mixin, so the view opens it, whatever
+    proxy Django has called.
+    """
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
     send = connect(f"/mixin/{name}/", user)
     assert send(key=keys[0]).json() == {"in_transaction": True}

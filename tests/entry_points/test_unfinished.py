@@ -1,4 +1,6 @@
-"""The view has returned and its transactions are over, yet there is no response: a COMMIT or the rendering failed."""
+"""The view has returned and its transactions are over, yet there is no response: a COMMIT or the
+rendering failed.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,9 @@ class Refused(Leased):
 def send(view: Any, user: User) -> Any:
     """Return the response, or what was raised in its place."""
     headers = {"Idempotency-Key": "k" * 30}
-    request: Any = RequestFactory().post("/x/", {"a": "1"}, content_type="application/json", headers=headers)
+    request: Any = RequestFactory().post(
+        "/x/", {"a": "1"}, content_type="application/json", headers=headers
+    )
     request.user = request._force_auth_user = user
     request._dont_enforce_csrf_checks = True
     request.resolver_match = SimpleNamespace(func=view)  # as Django does
@@ -122,7 +126,10 @@ def deferred(db: None) -> Iterator[None]:
     """Make a constraint that is checked only at COMMIT."""
     with connection.cursor() as cursor:
         cursor.execute("CREATE TABLE parent (id integer PRIMARY KEY)")
-        cursor.execute("CREATE TABLE child (parent integer REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED)")
+        cursor.execute(
+            "CREATE TABLE child (parent integer REFERENCES parent (id) DEFERRABLE "
+            "INITIALLY DEFERRED)"
+        )
     yield
     with connection.cursor() as cursor:
         cursor.execute("DROP TABLE child")
@@ -132,7 +139,9 @@ def deferred(db: None) -> Iterator[None]:
 @pytest.mark.parametrize(
     "view", [leased, Leased.as_view(), Forgetful.as_view()], ids=["decorator", "mixin", "no answer"]
 )
-def test_a_leased_response_that_cannot_be_rendered(user: User, atomic_requests: None, view: Any) -> None:
+def test_a_leased_response_that_cannot_be_rendered(
+    user: User, atomic_requests: None, view: Any
+) -> None:
     """The key is free again."""
     assert isinstance(error := send(view, user), Exception)
     assert IdempotencyRecord.objects.get().status == Status.FREE, error
@@ -149,8 +158,12 @@ def test_an_atomic_response_that_cannot_be_rendered(user: User, other: Any, view
 
 @pytest.mark.skipif(connection.vendor == "mysql", reason="MySQL and MariaDB defer no constraint")
 @pytest.mark.parametrize("view", [refused, Refused.as_view()], ids=["decorator", "mixin"])
-def test_one_of_two_commits_fails(user: User, atomic_requests: None, other: Any, deferred: None, view: Any) -> None:
-    """A response whose writes were refused is not remembered, although another database has committed."""
+def test_one_of_two_commits_fails(
+    user: User, atomic_requests: None, other: Any, deferred: None, view: Any
+) -> None:
+    """A response whose writes were refused is not remembered, although another database has
+    committed.
+    """
     for _ in range(2):
         assert isinstance(send(view, user), IntegrityError)
         assert Effect.objects.count() == 0

@@ -1,4 +1,6 @@
-"""Nothing keyed runs unguarded in silence: each response has a header, each bare run a warning and a signal."""
+"""Nothing keyed runs unguarded in silence: each response has a header, each bare run a warning and
+a signal.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,11 @@ from django_idempotency.signals import unguarded
 from .conftest import CHARGE, KEY, Connect, Sender, effects
 from .outcome_views import write
 
-pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+]
 
 
 def plain(request: HttpRequest) -> HttpResponse:
@@ -139,12 +145,17 @@ urlpatterns = [
     path("mixed/", Mixed.as_view()),
     path("below/", below),
     path("own/", idempotent(methods=("POST",))(plain)),
-    path("own-awaited/", idempotent(guarantee="lease", methods=("POST",), anonymous="shared")(awaited)),
+    path(
+        "own-awaited/",
+        idempotent(guarantee="lease", methods=("POST",), anonymous="shared")(awaited),
+    ),
     path("behind-login/", login_required(idempotent()(plain))),
     path("awaiting/", Awaiting.as_view()),
     path("decorated/", cache_control(private=True)(Bare.as_view())),
     path("exempt/", exempt),
-    path("included/", include(([path("plain/", plain), path("bare/", Bare.as_view())], "included"))),
+    path(
+        "included/", include(([path("plain/", plain), path("bare/", Bare.as_view())], "included"))
+    ),
     path("exempt-awaited/", exempt_awaited),
     path("exempt-bare/", idempotency_exempt(Bare.as_view())),
 ]
@@ -170,32 +181,47 @@ def received(caplog: pytest.LogCaptureFixture) -> Iterator[Received]:
     yield received
     unguarded.disconnect(receive)
     records = [
-        record for record in caplog.get_records("call") if "unguarded" in str(record.__dict__.get("idempotency"))
+        record
+        for record in caplog.get_records("call")
+        if "unguarded" in str(record.__dict__.get("idempotency"))
     ]
     levels = {reason.code: reason.level for reason in (*REASONS, INSIDE, RESOLVERS, READS)}
-    assert [record.__dict__["idempotency"]["reason"] for record in records] == received.reasons  # one of each, always
+    # One of each, always.
+    assert [record.__dict__["idempotency"]["reason"] for record in records] == received.reasons
     assert [record.levelno for record in records] == [levels[reason] for reason in received.reasons]
     assert all(KEY not in str(vars(record)) for record in records)
-    assert all(sent["operation"] is None and isinstance(sent["request"], HttpRequest) for sent in received)
+    assert all(
+        sent["operation"] is None and isinstance(sent["request"], HttpRequest) for sent in received
+    )
 
 
-# ------------------------------------------------------------------------------------------------ what a guard has done
+# ---------------------------------------------------------------------------- what a guard has done
 
 
 @pytest.mark.parametrize("url", ["/plain/", "/bare/", "/mixed/", "/below/", "/own/"])
 def test_each_response_shows_what_became_of_the_request(
     user: User, connect: Connect, received: Received, url: str
 ) -> None:
-    """The header says: ran, replayed, refused for another body, or refused for a malformed key. Without a key: none."""
+    """The header says: ran, replayed, refused for another body, or refused for a malformed key.
+
+    Without a key: none.
+    """
     send = Sender(url, connect("/own/", user).client, {})
-    assert [send()[HEADER], send()[HEADER], send({"other": 1})[HEADER]] == ["created", "replayed", "mismatch"]
+    assert [send()[HEADER], send()[HEADER], send({"other": 1})[HEADER]] == [
+        "created",
+        "replayed",
+        "mismatch",
+    ]
     assert send(key="a,b")[HEADER] == "refused"
     assert HEADER not in send(key=None)
     assert received == []
 
 
 def test_a_response_that_is_not_remembered_shows_it(user: User, connect: Connect) -> None:
-    """A refusal frees the key for another body, a failure binds it. A view's exception counts as a failure."""
+    """A refusal frees the key for another body, a failure binds it.
+
+    A view's exception counts as a failure.
+    """
     send = connect("/plain/", user)
     assert send(url="/plain/?status=409")[HEADER] == "released"
     assert send(url="/plain/?status=500")[HEADER] == "failed"
@@ -207,23 +233,30 @@ def test_a_guard_that_is_not_reached(user: User, connect: Connect, received: Rec
     """DRF, an access decorator or the URLconf refuses first: nothing ran under the key."""
     send = connect("/plain/", user)
     send.client.logout()
-    assert [send(url=url)[HEADER] for url in ("/mixed/", "/behind-login/", "/nowhere/")] == ["refused"] * 3
-    assert [send.client.put(url, headers={"Idempotency-Key": KEY})[HEADER] for url in ("/mixed/", "/below/")] == [
+    assert [send(url=url)[HEADER] for url in ("/mixed/", "/behind-login/", "/nowhere/")] == [
         "refused"
-    ] * 2
+    ] * 3
+    assert [
+        send.client.put(url, headers={"Idempotency-Key": KEY})[HEADER]
+        for url in ("/mixed/", "/below/")
+    ] == ["refused"] * 2
     assert received == []
 
 
-# ---------------------------------------------------------------------------------------------------- what has no guard
+# -------------------------------------------------------------------------------- what has no guard
 
 
 @pytest.mark.parametrize("url", ["/plain/", "/bare/", "/bearer/"])
 def test_a_key_without_a_principal(user: User, received: Received, url: str) -> None:
-    """The middleware finds no user, even where the view does: the request runs, and is reported as unguarded."""
+    """The middleware finds no user, even where the view does: the request runs, and is reported as
+    unguarded.
+    """
     user.username = "ada"
     user.set_password("secret")
     user.save()
-    answers = [Client().post(url, headers={"Idempotency-Key": KEY, "X-Secret": "secret"}) for _ in range(2)]
+    answers = [
+        Client().post(url, headers={"Idempotency-Key": KEY, "X-Secret": "secret"}) for _ in range(2)
+    ]
     assert [(answer.status_code, answer[HEADER]) for answer in answers] == [(201, "unguarded")] * 2
     assert received.reasons == ["nobody"] * 2
     assert effects() == 2
@@ -234,9 +267,16 @@ def test_a_key_without_a_principal(user: User, received: Received, url: str) -> 
 def test_a_key_without_a_principal_where_keys_are_required(
     received: Received, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The request is refused: what must be guarded does not run without a guard. The log says what to type."""
+    """The request is refused: what must be guarded does not run without a guard.
+
+    The log says what to type.
+    """
     answer = Client().post(url, headers={"Idempotency-Key": KEY})
-    assert (answer.status_code, answer.json()["code"], answer[HEADER]) == (400, "scope-required", "refused")
+    assert (answer.status_code, answer.json()["code"], answer[HEADER]) == (
+        400,
+        "scope-required",
+        "refused",
+    )
     assert (effects(), received) == (0, [])
     (record,) = [each for each in caplog.records if each.name == "django_idempotency"]
     assert record.getMessage().startswith(f"POST {url} was refused with scope-required")
@@ -247,7 +287,9 @@ def test_a_key_without_a_principal_where_keys_are_required(
 def test_a_missing_key_may_be_reported_and_not_refused(
     user: User, connect: Connect, received: Received, url: str
 ) -> None:
-    """Between optional and required, a request without a key runs, and its client can see what is coming."""
+    """Between optional and required, a request without a key runs, and its client can see what is
+    coming.
+    """
     send = Sender(url, connect("/own/", user).client, {})
     without, with_key = send(key=None), send()
     assert (without.status_code, without[HEADER]) == (201, "unguarded")
@@ -261,7 +303,11 @@ def test_a_missing_key_may_be_reported_and_not_refused(
 def test_a_missing_key_where_no_guard_can_be(received: Received, url: str) -> None:
     """A view that a guard would refuse runs without a key, as it did before the settings warned."""
     answer = Client().post(url)
-    assert (answer.status_code, answer[HEADER], received.reasons) == (201, "unguarded", ["key-missing"])
+    assert (answer.status_code, answer[HEADER], received.reasons) == (
+        201,
+        "unguarded",
+        ["key-missing"],
+    )
     with pytest.raises((ConfigurationError, ImproperlyConfigured)):
         Client().post(url, headers={"Idempotency-Key": KEY})
 
@@ -270,7 +316,11 @@ def test_a_missing_key_where_no_guard_can_be(received: Received, url: str) -> No
 def test_a_missing_key_of_an_async_view(received: Received) -> None:
     """The same in an event loop."""
     answer = async_to_sync(AsyncClient().post)("/own-awaited/")
-    assert (answer.status_code, answer[HEADER], received.reasons) == (201, "unguarded", ["key-missing"])
+    assert (answer.status_code, answer[HEADER], received.reasons) == (
+        201,
+        "unguarded",
+        ["key-missing"],
+    )
 
 
 @pytest.mark.parametrize("required", [False, True])
@@ -305,7 +355,9 @@ def test_what_the_project_leaves_out(
 
 
 @override_settings(IDEMPOTENCY={"METHODS": ("PUT",)})
-def test_a_method_that_the_settings_leave_out(user: User, connect: Connect, received: Received) -> None:
+def test_a_method_that_the_settings_leave_out(
+    user: User, connect: Connect, received: Received
+) -> None:
     """The same for views under the middleware, plain or adapted."""
     send = connect("/plain/", user)
     assert [send()[HEADER], send(url="/bare/")[HEADER]] == ["unguarded"] * 2
@@ -317,12 +369,19 @@ def is_probe(request: HttpRequest) -> bool:
 
 
 @pytest.mark.parametrize("required", [False, True])
-@pytest.mark.parametrize("url", ["/included/plain/", "/included/bare/", "/plain/?probe", "/bare/?probe"])
+@pytest.mark.parametrize(
+    "url", ["/included/plain/", "/included/bare/", "/plain/?probe", "/bare/?probe"]
+)
 def test_what_the_settings_leave_out(
     user: User, connect: Connect, received: Received, settings: Any, *, required: bool, url: str
 ) -> None:
-    """EXEMPT may name a third-party include or a function of the request: reported, and not refused under REQUIRED."""
-    settings.IDEMPOTENCY = {"REQUIRED": required, "EXEMPT": ["namespace:included", f"function:{__name__}.is_probe"]}
+    """EXEMPT may name a third-party include or a function of the request: reported, and not refused
+    under REQUIRED.
+    """
+    settings.IDEMPOTENCY = {
+        "REQUIRED": required,
+        "EXEMPT": ["namespace:included", f"function:{__name__}.is_probe"],
+    }
     send = connect("/plain/", user)
     assert send(url=url, key=None).status_code == 201
     assert [send(url=url)[HEADER] for _ in range(2)] == ["unguarded"] * 2
@@ -331,10 +390,14 @@ def test_what_the_settings_leave_out(
 
 
 @override_settings(IDEMPOTENCY={"EXEMPT": ["path:/own/", "path:/mixed/"]})
-def test_a_view_with_an_entry_point_of_its_own_keeps_it(user: User, connect: Connect, received: Received) -> None:
+def test_a_view_with_an_entry_point_of_its_own_keeps_it(
+    user: User, connect: Connect, received: Received
+) -> None:
     """EXEMPT applies to the middleware only."""
     send = connect("/plain/", user)
-    assert [send(url="/own/")[HEADER], send(url="/mixed/", key="another")[HEADER]] == ["created"] * 2
+    assert [send(url="/own/")[HEADER], send(url="/mixed/", key="another")[HEADER]] == [
+        "created"
+    ] * 2
     assert received == []
 
 
@@ -351,14 +414,25 @@ def test_a_malformed_key_is_not_judged_where_nothing_is_guarded(received: Receiv
     assert received.reasons == ["exempt"]
 
 
-def test_a_view_that_copies_our_headers(user: User, connect: Connect, received: Received, settings: Any) -> None:
-    """Copied headers are about another key: they hide nothing, and are replaced. Without a key they are kept."""
+def test_a_view_that_copies_our_headers(
+    user: User, connect: Connect, received: Received, settings: Any
+) -> None:
+    """Copied headers are about another key: they hide nothing, and are replaced.
+
+    Without a key they are kept.
+    """
     send = connect("/gateway/", user)
-    ours = [send(), send(url="/gateway/", key="a,b"), Client().post("/gateway/", headers={"Idempotency-Key": KEY})]
+    ours = [
+        send(),
+        send(url="/gateway/", key="a,b"),
+        Client().post("/gateway/", headers={"Idempotency-Key": KEY}),
+    ]
     assert [answer.headers.get(HEADER) for answer in ours] == ["created", "refused", "unguarded"]
     assert not any(name in answer for answer in ours for name in COPIED if name != HEADER)
     assert send(key=None).headers.items() >= COPIED.items()
-    settings.MIDDLEWARE = [each for each in settings.MIDDLEWARE if "IdempotencyMiddleware" not in each]
+    settings.MIDDLEWARE = [
+        each for each in settings.MIDDLEWARE if "IdempotencyMiddleware" not in each
+    ]
     assert connect("/half-guarded/", user)()[HEADER] == "unguarded"
     assert received.reasons == ["nobody", "not-reached"]
 
@@ -384,7 +458,9 @@ def test_an_exception_is_reported_as_well(received: Received) -> None:
         ("POST", "/nowhere/", "refused", []),
     ],
 )
-def test_on_asgi(user: User, received: Received, *, method: str, url: str, status: str, reasons: list[str]) -> None:
+def test_on_asgi(
+    user: User, received: Received, *, method: str, url: str, status: str, reasons: list[str]
+) -> None:
     """The same through async entry points; receivers may use the database there."""
 
     def counting(**_: Any) -> None:

@@ -1,6 +1,8 @@
-"""Error reports print the variables of every frame: Django's mails to ADMINS by `repr()`, Sentry in a way of its own.
+"""Error reports print the variables of every frame: Django's mails to ADMINS by `repr()`, Sentry in
+a way of its own.
 
-Wherever a keyed request fails, they do not print what the client sent or gets, nor a secret of the project. Neither do logs.
+Wherever a keyed request fails, they do not print what the client sent or gets, nor a secret of the
+project. Neither do logs.
 """
 
 from __future__ import annotations
@@ -30,7 +32,11 @@ from django_idempotency.stores.orm import ORMStore
 from django_idempotency.stores.orm.statements import Statements
 from tests.support.meters import RecordingMeter, installed
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__), pytest.mark.any_database]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+    pytest.mark.any_database,
+]
 
 KEY, BODY, HEADER, COOKIE, RESPONSE = (
     "canary-of-the-key-",
@@ -41,7 +47,16 @@ KEY, BODY, HEADER, COOKIE, RESPONSE = (
 )
 DERIVE_SECRET = "canary-of-derive-secret"
 ENCRYPTION_KEY = base64.b64encode(b"canary-of-the-encryption-keys-32").decode()
-CANARIES = (KEY, BODY, HEADER, COOKIE, RESPONSE, DERIVE_SECRET, ENCRYPTION_KEY, "canary-of-the-encryption")
+CANARIES = (
+    KEY,
+    BODY,
+    HEADER,
+    COOKIE,
+    RESPONSE,
+    DERIVE_SECRET,
+    ENCRYPTION_KEY,
+    "canary-of-the-encryption",
+)
 SECRETS = {"DERIVE_SECRET": DERIVE_SECRET, "ENCRYPTION_KEYS": [ENCRYPTION_KEY]}
 PACKAGE = django_idempotency.__path__[0]
 
@@ -82,7 +97,10 @@ urlpatterns = [
     path("atomic/", idempotent(**HOOKS)(view)),
     path("lease/", idempotent(guarantee="lease", **HOOKS)(view)),
     path(
-        "selected/", idempotent(key="body.card", suspect=hook("suspect", lambda request: request.body), **HOOKS)(view)
+        "selected/",
+        idempotent(key="body.card", suspect=hook("suspect", lambda request: request.body), **HOOKS)(
+            view
+        ),
     ),
     path("plain/", idempotent(scope=HOOKS["scope"])(view)),
 ]
@@ -100,7 +118,9 @@ def send(url: str, key: str | None = None) -> None:
 
 
 def reports(error: BaseException | None) -> Iterator[tuple[str, str]]:
-    """Yield every variable of our frames, of an error and those behind it, and what a report prints of it."""
+    """Yield every variable of our frames, of an error and those behind it, and what a report prints
+    of it.
+    """
     while error is not None:
         yield "the error", repr(error)
         trace: TracebackType | None = error.__traceback__
@@ -131,7 +151,10 @@ class Watch:
             self.printed += reports(error)
 
     def hear(self, sender: Any, operation: Any, error: BaseException | None, **_: Any) -> None:
-        self.printed += [("a signal", f"{operation!r} {operation.ticket!r} {operation.record!r}"), *reports(error)]
+        self.printed += [
+            ("a signal", f"{operation!r} {operation.ticket!r} {operation.record!r}"),
+            *reports(error),
+        ]
 
     @property
     def leaks(self) -> set[str]:
@@ -142,15 +165,29 @@ class Watch:
                     ("a log line", str(vars(record))),
                     *reports(record.exc_info[1] if record.exc_info else None),
                 ]
-        return {f"{where}: {canary}" for where, text in self.printed for canary in CANARIES if canary in text}
+        return {
+            f"{where}: {canary}"
+            for where, text in self.printed
+            for canary in CANARIES
+            if canary in text
+        }
 
 
 @pytest.fixture
-def watch(caplog: pytest.LogCaptureFixture, settings: Settings, deferring: Deferring) -> Iterator[Watch]:
+def watch(
+    caplog: pytest.LogCaptureFixture, settings: Settings, deferring: Deferring
+) -> Iterator[Watch]:
     settings.IDEMPOTENCY = SECRETS
     caplog.set_level(logging.DEBUG)
     watch = Watch(caplog)
-    heard = (signals.claimed, signals.completed, signals.released, signals.lost, signals.deferred, signals.unavailable)
+    heard = (
+        signals.claimed,
+        signals.completed,
+        signals.released,
+        signals.lost,
+        signals.deferred,
+        signals.unavailable,
+    )
     for signal in heard:
         signal.connect(watch.hear)
     with installed(watch.meter):
@@ -162,7 +199,13 @@ def watch(caplog: pytest.LogCaptureFixture, settings: Settings, deferring: Defer
 
 #: In order: the claim, the lock and its verdict, the response, the settle.
 PHASES = [
-    *((ORMStore, "claim"), (ORMStore, "guard"), (Statements, "insert"), (Statements, "lock"), (rules, "read")),
+    *(
+        (ORMStore, "claim"),
+        (ORMStore, "guard"),
+        (Statements, "insert"),
+        (Statements, "lock"),
+        (rules, "read"),
+    ),
     *((packing, "pack_outcome"), (Keyring, "seal"), (Statements, "settle"), (ORMStore, "settle")),
 ]
 
@@ -170,7 +213,14 @@ PHASES = [
 @pytest.mark.parametrize("url", ["/atomic/", "/lease/", "/selected/"])
 def test_a_failure_in_any_phase(watch: Watch, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     """Of the work, of the project's hooks, and of what we do before and after."""
-    for name in ("scope", "realm", "fingerprint", "keep", "view", *(["suspect"] if url == "/selected/" else [])):
+    for name in (
+        "scope",
+        "realm",
+        "fingerprint",
+        "keep",
+        "view",
+        *(["suspect"] if url == "/selected/" else []),
+    ):
         failing[:] = [name]
         watch.send(url)
     failing.clear()

@@ -34,7 +34,9 @@ FOREIGN: list[dict[str, Any]] = [{"status": 7}, {"guarantee": "later"}]
 
 @pytest.mark.parametrize("damage", [*DAMAGED, *FOREIGN], ids=str)
 def test_it_never_runs_again(entry_point: Sender, damage: dict[str, Any], settings: Any) -> None:
-    """Whatever is wrong with the record, and even where a store that is down would let the request run."""
+    """Whatever is wrong with the record, and even where a store that is down would let the request
+    run.
+    """
     settings.IDEMPOTENCY = {"ON_STORE_FAILURE": "open"}
     assert entry_point().status_code == 201
     IdempotencyRecord.objects.update(**damage)

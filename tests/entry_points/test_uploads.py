@@ -40,7 +40,14 @@ class Uploader:
         self.client.force_login(user)
 
     def __call__(
-        self, address: str, body: Any, content_type: str, *, key: str | None = KEY, method: str = "POST", **headers: str
+        self,
+        address: str,
+        body: Any,
+        content_type: str,
+        *,
+        key: str | None = KEY,
+        method: str = "POST",
+        **headers: str,
     ) -> Any:
         if key is not None:
             headers["Idempotency-Key"] = key
@@ -53,7 +60,9 @@ def send(user: User) -> Uploader:
 
 
 def through_entry_points(bodies: Mapping[str, tuple[bytes, str]], one: str) -> list[Any]:
-    """Send each body through one parsing entry point of plain Django and one of REST framework, and one through all."""
+    """Send each body through one parsing entry point of plain Django and one of REST framework, and
+    one through all.
+    """
     return [
         pytest.param(entry_point, *body, id=f"{name}-{entry_point}")
         for name, body in bodies.items()
@@ -71,8 +80,12 @@ def encoded(boundary: str, **fields: Any) -> tuple[bytes, str]:
 
 
 @pytest.mark.parametrize("entry_point", ENTRY_POINTS)
-def test_a_large_form_passes_and_replays_under_a_new_boundary(send: Uploader, entry_point: str) -> None:
-    """The view reads fields and files from their start; a changed file, name or field is another request."""
+def test_a_large_form_passes_and_replays_under_a_new_boundary(
+    send: Uploader, entry_point: str
+) -> None:
+    """The view reads fields and files from their start; a changed file, name or field is another
+    request.
+    """
     address = f"{entry_point}/reading/form/"
     first = send(address, *encoded("one"))
     assert first.status_code == 201
@@ -115,9 +128,13 @@ def test_a_raw_upload_passes(send: Uploader, address: str, size: int) -> None:
     ],
 )
 def test_large_json_meets_the_views_own_limit(send: Uploader, address: str) -> None:
-    """Django refuses it where the view reads the body, as DRF does since 3.18; a key changes neither."""
+    """Django refuses it where the view reads the body, as DRF does since 3.18; a key changes
+    neither.
+    """
     body = json.dumps({"a": "x" * len(BIG)})
-    statuses = [send(address, body, "application/json", key=key).status_code for key in (None, KEY, KEY)]
+    statuses = [
+        send(address, body, "application/json", key=key).status_code for key in (None, KEY, KEY)
+    ]
     assert statuses in ([400] * 3, [201] * 3)
     assert statuses[0] == 400 or address.split("/", maxsplit=1)[0] in REST
     assert effects() == (2 if statuses[0] == 201 else 0)
@@ -125,8 +142,12 @@ def test_large_json_meets_the_views_own_limit(send: Uploader, address: str) -> N
 
 @override_settings(IDEMPOTENCY={"MAX_REQUEST_BODY": 1000})
 @pytest.mark.parametrize("entry_point", ENTRY_POINTS)
-@pytest.mark.parametrize("content_type", ["application/octet-stream", "application/json", FORM, MULTIPART])
-def test_more_than_is_compared_is_refused(send: Uploader, entry_point: str, content_type: str) -> None:
+@pytest.mark.parametrize(
+    "content_type", ["application/octet-stream", "application/json", FORM, MULTIPART]
+)
+def test_more_than_is_compared_is_refused(
+    send: Uploader, entry_point: str, content_type: str
+) -> None:
     """413: nothing runs, and the key is free. Without a key the view decides."""
     address = f"{entry_point}/reading/ignored/"
     refused = send(address, b"x" * 1001, content_type)
@@ -137,7 +158,9 @@ def test_more_than_is_compared_is_refused(send: Uploader, entry_point: str, cont
 
 @pytest.mark.parametrize("entry_point", PLAIN)
 @pytest.mark.parametrize("size", [1000, len(BIG)])
-def test_a_view_that_streams_a_form_gets_all_of_it(send: Uploader, entry_point: str, size: int) -> None:
+def test_a_view_that_streams_a_form_gets_all_of_it(
+    send: Uploader, entry_point: str, size: int
+) -> None:
     """A form that was parsed for the comparison is there again as bytes."""
     body, content_type = encoded("b", content=BIG[:size])
     first = send(f"{entry_point}/reading/stream/", body, content_type)
@@ -153,7 +176,10 @@ BROKEN_FORMS: dict[str, tuple[bytes, str]] = {
     "another boundary": (b"x", MULTIPART),
     "no parts": (b"", MULTIPART),
     "a part without an end": (FIELD + b'; filename="x"\r\n', MULTIPART),
-    "bad base64": (FIELD + b"\r\nContent-Transfer-Encoding: base64\r\n\r\n!\r\n--b--\r\n", MULTIPART),
+    "bad base64": (
+        FIELD + b"\r\nContent-Transfer-Encoding: base64\r\n\r\n!\r\n--b--\r\n",
+        MULTIPART,
+    ),
     "UTF-7": (FIELD + b"\r\n\r\nx\r\n--b--\r\n", f"{MULTIPART}; charset=utf-7"),
     "a lone surrogate": (FIELD + b"\r\n\r\n+2AA-\r\n--b--\r\n", f"{MULTIPART}; charset=utf-7"),
     "no UTF-8": (b"a=%FF%FE", FORM),
@@ -165,11 +191,15 @@ BROKEN_FORMS: dict[str, tuple[bytes, str]] = {
 }
 
 
-@pytest.mark.parametrize(("entry_point", "body", "content_type"), through_entry_points(BROKEN_FORMS, "no boundary"))
+@pytest.mark.parametrize(
+    ("entry_point", "body", "content_type"), through_entry_points(BROKEN_FORMS, "no boundary")
+)
 def test_a_broken_form_ends_as_it_does_without_a_key(
     send: Uploader, entry_point: str, body: Any, content_type: str
 ) -> None:
-    """Too many fields, no boundary, an odd charset: the same status as without a key, and never 500."""
+    """Too many fields, no boundary, an odd charset: the same status as without a key, and never
+    500.
+    """
     address = f"{entry_point}/reading/form/"
     bare = send(address, body, content_type, key=None)
     assert bare.status_code in (201, 400, 415)
@@ -181,9 +211,15 @@ def test_a_broken_form_ends_as_it_does_without_a_key(
 
 
 @pytest.mark.parametrize("entry_point", READING)
-@pytest.mark.parametrize("broken", ["too many fields", "too many parts", "no boundary", "bad base64", "UTF-16"])
-def test_a_broken_form_that_is_ignored_runs_and_replays(send: Uploader, entry_point: str, broken: str) -> None:
-    """A client's header never makes a view refuse a body that it does not read; the body is still compared."""
+@pytest.mark.parametrize(
+    "broken", ["too many fields", "too many parts", "no boundary", "bad base64", "UTF-16"]
+)
+def test_a_broken_form_that_is_ignored_runs_and_replays(
+    send: Uploader, entry_point: str, broken: str
+) -> None:
+    """A client's header never makes a view refuse a body that it does not read; the body is still
+    compared.
+    """
     address, (body, content_type) = f"{entry_point}/reading/ignored/", BROKEN_FORMS[broken]
     assert send(address, body, content_type, key=None).status_code == 201
     first, retry = (send(address, body, content_type) for _ in range(2))
@@ -209,7 +245,9 @@ BROKEN_JSON: dict[str, tuple[bytes, str]] = {
 }
 
 
-@pytest.mark.parametrize(("entry_point", "body", "content_type"), through_entry_points(BROKEN_JSON, "cut"))
+@pytest.mark.parametrize(
+    ("entry_point", "body", "content_type"), through_entry_points(BROKEN_JSON, "cut")
+)
 def test_broken_json_ends_as_it_does_without_a_key(
     send: Uploader, entry_point: str, body: bytes, content_type: str
 ) -> None:
@@ -219,8 +257,11 @@ def test_broken_json_ends_as_it_does_without_a_key(
     for _ in range(2):
         keyed = send(address, body, content_type)
         assert keyed.status_code == bare.status_code
-    assert bare.status_code in (201, 400, 415) or entry_point in REST  # DRF itself fails on JSON that is too deep
-    assert IdempotencyRecord.objects.filter(status=Status.COMPLETED).count() == (bare.status_code == 201)
+    # DRF itself fails on JSON that is too deep.
+    assert bare.status_code in (201, 400, 415) or entry_point in REST
+    assert IdempotencyRecord.objects.filter(status=Status.COMPLETED).count() == (
+        bare.status_code == 201
+    )
 
 
 @pytest.mark.parametrize("entry_point", REST)
@@ -228,8 +269,13 @@ def test_broken_json_ends_as_it_does_without_a_key(
 def test_a_permission_may_read_the_data_first(send: Uploader, entry_point: str, how: str) -> None:
     """Bytes that are gone do not make every body the same."""
     types = {"json": "application/json", "form": FORM, "file": "image/png"}
-    bodies = {"json": (b'{"a": 1}', b'{"a": 2}'), "form": (b"a=1", b"a=2"), "file": (b"1", b"2")}[how]
-    address, headers = f"{entry_point}/reading/{how}/?early", {"Content-Disposition": "attachment; filename=r.png"}
+    bodies = {"json": (b'{"a": 1}', b'{"a": 2}'), "form": (b"a=1", b"a=2"), "file": (b"1", b"2")}[
+        how
+    ]
+    address, headers = (
+        f"{entry_point}/reading/{how}/?early",
+        {"Content-Disposition": "attachment; filename=r.png"},
+    )
     first = send(address, bodies[0], types[how], **headers)
     retry = send(address, bodies[0], types[how], **headers)
     assert (first.status_code, retry.content) == (201, first.content)
@@ -260,14 +306,18 @@ def test_a_form_by_put_into_plain_django(send: Uploader, entry_point: str) -> No
 @pytest.mark.parametrize("rule", ["request", "raw"])
 @pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 def test_a_form_whose_csrf_token_was_checked(user: User, entry_point: str, rule: str) -> None:
-    """The check parses the form before us; the view can still read it, and its content still counts."""
+    """The check parses the form before us; the view can still read it, and its content still
+    counts.
+    """
     send = Uploader(user, enforce_csrf_checks=True)
     send.client.cookies["csrftoken"] = CSRF
     address = f"{entry_point}/reading/form/"
 
     def fields(note: str) -> tuple[bytes, str]:
         body, content_type = encoded("one", content=b"1", note=note)
-        token = f'--one\r\nContent-Disposition: form-data; name="csrfmiddlewaretoken"\r\n\r\n{CSRF}\r\n'
+        token = (
+            f'--one\r\nContent-Disposition: form-data; name="csrfmiddlewaretoken"\r\n\r\n{CSRF}\r\n'
+        )
         return token.encode() + body, content_type
 
     with override_settings(IDEMPOTENCY={"FINGERPRINT": rule}):

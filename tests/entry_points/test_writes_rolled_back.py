@@ -1,4 +1,6 @@
-"""A success is what is committed: one whose writes an error has rolled back is neither sent nor remembered."""
+"""A success is what is committed: one whose writes an error has rolled back is neither sent nor
+remembered.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ from tests.stores.test_endings import swallow_a_deadlock
 from .conftest import Connect, effects
 from .swallowing_views import ATOMIC, BROKEN, HARMLESS, LEASED, OTHERS, or_rollback, write
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.entry_points.swallowing_views")]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls("tests.entry_points.swallowing_views"),
+]
 WAYS = BROKEN[connection.vendor]
 
 
@@ -32,7 +37,9 @@ def send(user: User, connect: Connect, caplog: pytest.LogCaptureFixture) -> Any:
         caplog.clear()
         response = connect(f"/{entry_point}/", user)({"how": how, **more})
         response.errors = [
-            each for each in caplog.records if each.levelno == logging.ERROR and each.name == "django_idempotency"
+            each
+            for each in caplog.records
+            if each.levelno == logging.ERROR and each.name == "django_idempotency"
         ]
         return response
 
@@ -48,7 +55,10 @@ def atomic_requests(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
 
 
 def assert_withheld(response: Any, error: str | None) -> None:
-    """The problem and the log name the caught error. Nothing is committed, and the key is bound to the request."""
+    """The problem and the log name the caught error.
+
+    Nothing is committed, and the key is bound to the request.
+    """
     said = response.json()
     assert (response.status_code, said["code"]) == (500, "writes-rolled-back"), response.content
     assert (error or "an error") in said["detail"]
@@ -86,7 +96,9 @@ def test_a_success_that_is_dropped(send: Any, entry_point: str) -> None:
 @pytest.mark.parametrize("entry_point", ATOMIC)
 @pytest.mark.usefixtures("atomic_requests")
 def test_a_dry_run(send: Any, entry_point: str) -> None:
-    """The project's own mark is its word: its response is sent, nothing is remembered, and any request may follow."""
+    """The project's own mark is its word: its response is sent, nothing is remembered, and any
+    request may follow.
+    """
     first = send(entry_point, "dry run", always=True)
     assert (first.status_code, first["Idempotency-Status"], first.errors) == (201, "released", [])
     record = IdempotencyRecord.objects.get()
@@ -111,7 +123,9 @@ def test_an_error_in_a_block_of_its_own(send: Any, entry_point: str) -> None:
     assert effects() == 1
 
 
-@pytest.mark.skipif("connection.vendor == 'postgresql'", reason="There each error aborts the transaction")
+@pytest.mark.skipif(
+    "connection.vendor == 'postgresql'", reason="There each error aborts the transaction"
+)
 @pytest.mark.parametrize("how", HARMLESS)
 def test_an_error_that_undoes_only_its_statement(send: Any, how: str) -> None:
     """The rest is committed with the response."""
@@ -121,11 +135,15 @@ def test_an_error_that_undoes_only_its_statement(send: Any, how: str) -> None:
 
 @pytest.mark.parametrize("how", [*WAYS, "undone block", "guarded call"])
 @pytest.mark.parametrize("entry_point", LEASED)
-def test_a_lease_in_atomic_requests(send: Any, entry_point: str, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_in_atomic_requests(
+    send: Any, entry_point: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its record is settled after the request's transaction, whose rollback it must not outlive."""
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
     response = send(entry_point, how)
-    assert (response.status_code, response.json()["code"]) == (500, "writes-rolled-back"), response.content
+    assert (response.status_code, response.json()["code"]) == (500, "writes-rolled-back"), (
+        response.content
+    )
     record = IdempotencyRecord.objects.exclude(path="").get(path=f"/{entry_point}/")
     assert (effects(), record.status, len(response.errors)) == (0, Status.FREE, 1)
     error = "IntegrityError" if how in {"undone block", "guarded call"} else WAYS[how][1]
@@ -159,7 +177,9 @@ def test_a_refusal_of_rest_framework(send: Any, atomic_requests: bool) -> None:
 
 @pytest.mark.parametrize("how", WAYS)
 def test_a_function(how: str) -> None:
-    """Its caller gets an exception of that name, with the caught error as its cause; the next call runs."""
+    """Its caller gets an exception of that name, with the caught error as its cause; the next call
+    runs.
+    """
 
     @idempotent_function(key="order", key_prefix=f"swallows {how}")
     def work(order: int) -> str:
@@ -178,7 +198,9 @@ def test_a_function(how: str) -> None:
     assert (work(1), work(1), effects()) == ("done", "done", 1)
 
 
-@pytest.mark.skipif("connection.vendor != 'mysql'", reason="InnoDB rolls back all for a deadlock, and marks nothing")
+@pytest.mark.skipif(
+    "connection.vendor != 'mysql'", reason="InnoDB rolls back all for a deadlock, and marks nothing"
+)
 @pytest.mark.parametrize("entry_point", ["decorated", "leased"])
 def test_a_deadlock(send: Any, entry_point: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever has begun the transaction, a caught deadlock has undone it."""
@@ -190,15 +212,21 @@ def test_a_deadlock(send: Any, entry_point: str, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setitem(OTHERS, "a deadlock", deadlock)
     response = send(entry_point, "a deadlock")
-    assert (response.status_code, response.json()["code"]) == (500, "writes-rolled-back"), response.content
+    assert (response.status_code, response.json()["code"]) == (500, "writes-rolled-back"), (
+        response.content
+    )
     assert "OperationalError" in response.json()["detail"]
     assert effects() == len(rows)
 
 
 @pytest.mark.skipif("connection.vendor != 'sqlite'", reason="OR ROLLBACK is SQLite's")
 @pytest.mark.parametrize("guarded", [False, True])
-def test_what_follows_in_a_transaction_that_is_gone(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a key a view goes on as it does under Django alone; under a guard it would write what a retry repeats."""
+def test_what_follows_in_a_transaction_that_is_gone(
+    guarded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a key a view goes on as it does under Django alone; under a guard it would write what
+    a retry repeats.
+    """
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
     with atomic_requests_of(frozenset()) as opened:
         if guarded:

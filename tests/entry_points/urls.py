@@ -29,7 +29,7 @@ def mixed(cls: type[Any], **members: Any) -> Any:
     return derived(IdempotentViewMixin, cls, idempotency=Policy(), **members).as_view()
 
 
-# --------------------------------------------------------------------------------------------------- responses, uploads
+# ------------------------------------------------------------------------------- responses, uploads
 
 #: Entry point → the view of every kind of response.
 ANSWERING = {
@@ -47,7 +47,7 @@ READING = {
     "above": idempotent()(api_view(["POST"])(views.reading_api())),
 }
 
-# -------------------------------------------------------------------------------------------------------------- access
+# ------------------------------------------------------------------------------------------- access
 
 FUNCTION_RULES: dict[str, Callable[[Any], Any]] = {
     "login-required": login_required,
@@ -55,7 +55,9 @@ FUNCTION_RULES: dict[str, Callable[[Any], Any]] = {
     "staff-member-required": staff_member_required,
     "permission-required": permission_required("payments.add_charge"),
     "permission-required-raising": permission_required("payments.add_charge", raise_exception=True),
-    "user-passes-test": user_passes_test(lambda user: user.is_superuser, login_url="https://sso.example.com/"),
+    "user-passes-test": user_passes_test(
+        lambda user: user.is_superuser, login_url="https://sso.example.com/"
+    ),
 }
 CLASS_RULES = (
     views.ForLoggedIn,
@@ -83,7 +85,10 @@ def pay_api() -> Callable[[Any], Response]:
 
 def ruled(function: Any, rule: dict[str, Any]) -> Any:
     """Make a DRF view from a function, under a rule."""
-    for decorate, name in ((permission_classes, "permission_classes"), (throttle_classes, "throttle_classes")):
+    for decorate, name in (
+        (permission_classes, "permission_classes"),
+        (throttle_classes, "throttle_classes"),
+    ):
         if name in rule:
             function = decorate(rule[name])(function)
     return api_view(["POST"])(function)

@@ -1,4 +1,6 @@
-"""Views for every kind of response, upload and access rule; urls.py puts them behind the entry points."""
+"""Views for every kind of response, upload and access rule; urls.py puts them behind the entry
+points.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,13 @@ from django.utils.decorators import method_decorator
 from django.views import View
 from rest_framework import permissions
 from rest_framework.decorators import parser_classes, permission_classes
-from rest_framework.parsers import BaseParser, FileUploadParser, FormParser, JSONParser, MultiPartParser
+from rest_framework.parsers import (
+    BaseParser,
+    FileUploadParser,
+    FormParser,
+    JSONParser,
+    MultiPartParser,
+)
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.throttling import BaseThrottle
@@ -51,24 +59,37 @@ def chunks(count: int) -> Iterator[bytes]:
 
 
 def headed(response: HttpResponse) -> HttpResponse:
-    for name, value in {"ETag": '"1"', "X-Note": "café", "X-Wide": "ключ", "Server-Timing": "db;dur=1"}.items():
+    for name, value in {
+        "ETag": '"1"',
+        "X-Note": "café",
+        "X-Wide": "ключ",
+        "Server-Timing": "db;dur=1",
+    }.items():
         response[name] = value
     response.set_cookie("visited", "1")
     return response
 
 
 def template() -> SimpleTemplateResponse:
-    response = SimpleTemplateResponse(engines["django"].from_string("<p>{{ pk }}</p>"), {"pk": work()}, status=201)
-    response.add_post_render_callback(lambda rendered: rendered.headers.setdefault("X-Rendered", "yes"))
+    response = SimpleTemplateResponse(
+        engines["django"].from_string("<p>{{ pk }}</p>"), {"pk": work()}, status=201
+    )
+    response.add_post_render_callback(
+        lambda rendered: rendered.headers.setdefault("X-Rendered", "yes")
+    )
     return response
 
 
 #: Responses, by name. Each one runs the work.
 ANSWERS: dict[str, Callable[[], HttpResponseBase]] = {
     # kept
-    "binary": lambda: HttpResponse(bytes(range(256)) + work().encode(), content_type="application/octet-stream"),
+    "binary": lambda: HttpResponse(
+        bytes(range(256)) + work().encode(), content_type="application/octet-stream"
+    ),
     "empty": lambda: HttpResponse(b"", headers={"X-Id": work()}),
-    "gzipped": lambda: HttpResponse(gzip.compress(work().encode()), headers={"Content-Encoding": "gzip"}),
+    "gzipped": lambda: HttpResponse(
+        gzip.compress(work().encode()), headers={"Content-Encoding": "gzip"}
+    ),
     "gzip-negotiated": lambda: HttpResponse(
         gzip.compress(work().encode()),
         headers={
@@ -84,16 +105,30 @@ ANSWERS: dict[str, Callable[[], HttpResponseBase]] = {
     "not-found": lambda: HttpResponse(f"no {work()}", status=404),
     "unprocessable": lambda: HttpResponse(f"not {work()}", status=422),
     "template": template,
-    "small-file": lambda: FileResponse(BytesIO(work().encode() * SMALL), filename="receipt.pdf", as_attachment=True),
+    "small-file": lambda: FileResponse(
+        BytesIO(work().encode() * SMALL), filename="receipt.pdf", as_attachment=True
+    ),
     "headers": lambda: headed(HttpResponse(work(), status=201)),
     # done, but without a body
-    "stream": lambda: StreamingHttpResponse(chunks(1), status=201, headers={"Location": "/charges/1/"}),
-    "large-stream": lambda: StreamingHttpResponse(chunks(100), status=201, headers={"Location": "/charges/1/"}),
-    "large": lambda: HttpResponse(work().zfill(LARGE), status=201, headers={"Location": "/charges/1/"}),
-    "large-file": lambda: FileResponse(BytesIO(work().zfill(LARGE).encode()), headers={"Location": "/charges/1/"}),
-    "no-store": lambda: HttpResponse(work(), headers={"Cache-Control": "no-store", "Location": "/charges/1/"}),
+    "stream": lambda: StreamingHttpResponse(
+        chunks(1), status=201, headers={"Location": "/charges/1/"}
+    ),
+    "large-stream": lambda: StreamingHttpResponse(
+        chunks(100), status=201, headers={"Location": "/charges/1/"}
+    ),
+    "large": lambda: HttpResponse(
+        work().zfill(LARGE), status=201, headers={"Location": "/charges/1/"}
+    ),
+    "large-file": lambda: FileResponse(
+        BytesIO(work().zfill(LARGE).encode()), headers={"Location": "/charges/1/"}
+    ),
+    "no-store": lambda: HttpResponse(
+        work(), headers={"Cache-Control": "no-store", "Location": "/charges/1/"}
+    ),
     # done, and leads to a login page, as after a registration
-    "login": lambda: HttpResponseRedirect(f"{resolve_url(settings.LOGIN_URL)}?next=/answers/login/&{work()}"),
+    "login": lambda: HttpResponseRedirect(
+        f"{resolve_url(settings.LOGIN_URL)}?next=/answers/login/&{work()}"
+    ),
     "text": lambda: HttpResponse(f"{work()} " + "text " * 500),
 }
 
@@ -106,10 +141,14 @@ class AnswersView(APIView):
     permission_classes = ()
 
     def post(self, request: Request, kind: str) -> Any:
-        return ANSWERS[kind]() if kind in ANSWERS else Response({"id": work()}, status=201, headers={"X-Id": "1"})
+        return (
+            ANSWERS[kind]()
+            if kind in ANSWERS
+            else Response({"id": work()}, status=201, headers={"X-Id": "1"})
+        )
 
 
-# ----------------------------------------------------------------------------------------------------------- uploads
+# ------------------------------------------------------------------------------------------ uploads
 
 
 def digest(data: bytes) -> str:
@@ -172,7 +211,9 @@ class ReadingView(APIView):
     def post(self, request: Request, how: str) -> Response:
         if how == "ignored":
             return Response([None, work()], status=201)
-        pairs = request.data.items() if hasattr(request.data, "items") else {"": request.data}.items()
+        pairs = (
+            request.data.items() if hasattr(request.data, "items") else {"": request.data}.items()
+        )
         data = {name: value for name, value in pairs if name not in request.FILES}
         return Response([seen(data, request.FILES), work()], status=201)
 
@@ -190,7 +231,7 @@ def reading_api() -> Callable[..., Response]:
     return ignoring
 
 
-# ------------------------------------------------------------------------------------------------------------ access
+# ------------------------------------------------------------------------------------------- access
 
 
 def pay(request: HttpRequest) -> HttpResponse:

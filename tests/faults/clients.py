@@ -33,7 +33,9 @@ def new_key() -> str:
 
 
 class Customer:
-    """Sends charges from many threads. Each request has its own connection, so any worker may take it."""
+    """Sends charges from many threads. Each request has its own connection, so any worker may take
+    it.
+    """
 
     def __init__(self, headers: Mapping[str, str] | None = None) -> None:
         self.headers = {**(headers or {}), "X-Customer": "c-1", "Content-Type": "application/json"}
@@ -42,10 +44,14 @@ class Customer:
         self._atomic: set[str] = set()
 
     def close(self) -> None:
-        """Wait for all requests. Then an order explains all responses, and the effects under `atomic`."""
+        """Wait for all requests.
+
+        Then an order explains all responses, and the effects under `atomic`.
+        """
         self._threads.shutdown()
         for key in self._atomic:
-            self.history.count(lambda key=key: effects(key), key=key)  # type: ignore[misc]  # the key of this turn
+            # The key of this turn.
+            self.history.count(lambda key=key: effects(key), key=key)  # type: ignore[misc]
         assert_linearizable(self.history)
 
     def post(self, server: Server, path: str, key: str, **body: object) -> httpx.Response:
@@ -53,21 +59,33 @@ class Customer:
         headers = {**self.headers, "Idempotency-Key": key}
         if not path.startswith(LEASED):
             self._atomic.add(key)
-        # A separate client each: a shared one without keep-alive closes connections that others have just begun to use.
+        # A separate client each: a shared one without keep-alive closes connections that others
+        # have just begun to use.
         with httpx.Client(timeout=PATIENCE, trust_env=False, verify=False) as client:
             send = partial(client.post, server.url + path, json={**CHARGE, **body}, headers=headers)
-            return self.history.send(send, key=key, request=(path, *sorted(body.items())), client=current_thread().name)
+            return self.history.send(
+                send, key=key, request=(path, *sorted(body.items())), client=current_thread().name
+            )
 
     def begin(self, server: Server, path: str, key: str, **body: object) -> Future[httpx.Response]:
         """Send a charge without waiting for the response."""
         return self._threads.submit(self.post, server, path, key, **body)
 
-    def burst(self, server: Server, path: str, keys: Iterable[str], **body: object) -> list[httpx.Response]:
+    def burst(
+        self, server: Server, path: str, keys: Iterable[str], **body: object
+    ) -> list[httpx.Response]:
         """Send charges at once, and wait for all responses."""
-        return [future.result() for future in [self.begin(server, path, key, **body) for key in keys]]
+        return [
+            future.result() for future in [self.begin(server, path, key, **body) for key in keys]
+        ]
 
-    def insist(self, server: Server, path: str, key: str, **body: object) -> tuple[httpx.Response, float]:
-        """Retry as a good client does, but impatiently, until the response is not 409. Return it and the time taken."""
+    def insist(
+        self, server: Server, path: str, key: str, **body: object
+    ) -> tuple[httpx.Response, float]:
+        """Retry as a good client does, but impatiently, until the response is not 409.
+
+        Return it and the time taken.
+        """
         began = time.monotonic()
         while time.monotonic() - began < PATIENCE:
             answer = self.post(server, path, key, **body)
@@ -77,13 +95,17 @@ class Customer:
             time.sleep(5 * POLL)
         raise TimeoutError(f"{key} stays busy.")
 
-    def begin_insisting(self, server: Server, path: str, key: str) -> Future[tuple[httpx.Response, float]]:
+    def begin_insisting(
+        self, server: Server, path: str, key: str
+    ) -> Future[tuple[httpx.Response, float]]:
         """See insist(). Does not wait for it."""
         return self._threads.submit(self.insist, server, path, key)
 
     def leave_soon(self, server: Server, path: str, key: str) -> Departing:
         """Send a charge and hang up before the response."""
-        self.history.append(Call(key=key, request=(path,), invoked=time.monotonic(), answer=Answer.UNKNOWN))
+        self.history.append(
+            Call(key=key, request=(path,), invoked=time.monotonic(), answer=Answer.UNKNOWN)
+        )
         return Departing(server, path, {**self.headers, "Idempotency-Key": key})
 
 
@@ -92,13 +114,18 @@ class Departing:
 
     def __init__(self, server: Server, path: str, headers: Mapping[str, str]) -> None:
         body = json.dumps(CHARGE)
-        lines = [f"POST {path} HTTP/1.1", f"Host: 127.0.0.1:{server.port}", f"Content-Length: {len(body)}"]
+        lines = [
+            f"POST {path} HTTP/1.1",
+            f"Host: 127.0.0.1:{server.port}",
+            f"Content-Length: {len(body)}",
+        ]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         self._socket = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
         self._socket.sendall("\r\n".join([*lines, "", body]).encode())
 
     def leave(self) -> None:
-        # No lingering: the server sees a reset, as from a phone that is gone, even if it has written in the meantime.
+        # No lingering: the server sees a reset, as from a phone that is gone, even if it has
+        # written in the meantime.
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._socket.close()
 
@@ -111,7 +138,10 @@ def assert_busy(answer: httpx.Response) -> None:
 
 
 def assert_busy_at_once(customer: Customer, server: Server, path: str, key: str) -> None:
-    """Assert that duplicates get this at once, not when the work ends. One or two may be slow on a busy machine."""
+    """Assert that duplicates get this at once, not when the work ends.
+
+    One or two may be slow on a busy machine.
+    """
     answers = [customer.post(server, path, key) for _ in range(5)]
     for answer in answers:
         assert_busy(answer)

@@ -23,7 +23,9 @@ CSRF = "c" * 32
 
 
 @pytest.fixture(scope="session")
-def faults_folder(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def faults_folder(
+    django_db_setup: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("faults")
         patch.setenv(FOLDER, str(folder))
@@ -46,7 +48,10 @@ def fleet(_fleet: Server) -> Server:
 
 @pytest.fixture(scope="session")
 def asgi(faults_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Return uvicorn with the middleware. On it no claim is ever taken over before it is guarded."""
+    """Return uvicorn with the middleware.
+
+    On it no claim is ever taken over before it is guarded.
+    """
     with uvicorn(tmp_path_factory.mktemp("asgi"), CLAIM_LEASE=str(ENDLESS)) as server:
         yield server
 
@@ -54,7 +59,9 @@ def asgi(faults_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
 @pytest.fixture(scope="session")
 def asgi_bare(faults_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Return uvicorn without the middleware, with decorators alone. See asgi()."""
-    with uvicorn(tmp_path_factory.mktemp("asgi"), CLAIM_LEASE=str(ENDLESS), WITHOUT_MIDDLEWARE="1") as server:
+    with uvicorn(
+        tmp_path_factory.mktemp("asgi"), CLAIM_LEASE=str(ENDLESS), WITHOUT_MIDDLEWARE="1"
+    ) as server:
         yield server
 
 
@@ -76,7 +83,10 @@ def proxy(django_db_setup: None) -> Iterator[Proxy]:
 
 @pytest.fixture
 def faults(transactional_db: None, faults_folder: Path) -> Iterator[Faults]:
-    """Return the planner of faults. Afterwards everything continues, and no transaction may be left open."""
+    """Return the planner of faults.
+
+    Afterwards everything continues, and no transaction may be left open.
+    """
     faults = Faults()
     try:
         yield faults

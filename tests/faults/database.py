@@ -51,14 +51,19 @@ _SLEEPING = {
     """,
 }
 _END = {"postgresql": "SELECT pg_terminate_backend(%s, 5000)", "mysql": "KILL %s"}
-#: The problem's code if the session has ended before COMMIT: a guard that combines sees it before it sends anything.
-AT_COMMIT = "transaction-lost" if connection.vendor == "postgresql" and COMBINED else "outcome-unknown"
+#: The problem's code if the session has ended before COMMIT: a guard that combines sees it before
+#: it sends anything.
+AT_COMMIT = (
+    "transaction-lost" if connection.vendor == "postgresql" and COMBINED else "outcome-unknown"
+)
 
 
 def idle() -> bool:
     """Has no other session a transaction open? On SQLite: is there no writer?"""
     if connection.vendor == "sqlite":
-        with closing(sqlite3.connect(connection.settings_dict["NAME"], timeout=0, isolation_level=None)) as other:
+        with closing(
+            sqlite3.connect(connection.settings_dict["NAME"], timeout=0, isolation_level=None)
+        ) as other:
             try:
                 other.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError:
@@ -68,8 +73,8 @@ def idle() -> bool:
     if _count(_OPEN[connection.vendor]) == 0:
         return True
     if connection.vendor == "mysql":
-        # It shows a copy, refreshed only when it was not read for 0.1 s: a polling reader, or two in step, see the
-        # past.
+        # It shows a copy, refreshed only when it was not read for 0.1 s: a polling reader, or two
+        # in step, see the past.
         time.sleep(SystemRandom().uniform(0.15, 0.5))
     return False
 
@@ -77,8 +82,8 @@ def idle() -> bool:
 def sessions() -> int:
     """Count the database sessions of others. On SQLite there are none.
 
-    Not those in which an async view was the last to write, before its client hung up: at times Django leaves one open, of a
-    view without a guard, too.
+    Not those in which an async view was the last to write, before its client hung up: at times
+    Django leaves one open, of a view without a guard, too.
     """
     return 0 if connection.vendor == "sqlite" else _count(_SESSIONS[connection.vendor])
 

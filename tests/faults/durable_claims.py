@@ -1,15 +1,18 @@
-"""Work that pays a bank which takes no keys, on a server that dies right after the bank was paid; then it is repeated.
+"""Work that pays a bank which takes no keys, on a server that dies right after the bank was paid;
+then it is repeated.
 
     python -m tests.faults.durable_claims crash postgresql
     python -m tests.faults.durable_claims crash mariadb
     python -m tests.faults.durable_claims promotion postgresql
     python -m tests.faults.durable_claims crash postgresql off
 
-`crash` ends a PostgreSQL as `pg_ctl stop -m immediate` does, and a MariaDB by `kill -9`; it restarts it and does so again
-in the takeover. `promotion` kills a primary whose standby is synchronous, and promotes that. The program prints as JSON what
-became of each key: {key: [how often the bank was paid, [[attempt, was it told that an earlier one may have acted?], …]]}.
+`crash` ends a PostgreSQL as `pg_ctl stop -m immediate` does, and a MariaDB by `kill -9`; it
+restarts it and does so again in the takeover. `promotion` kills a primary whose standby is
+synchronous, and promotes that. The program prints as JSON what became of each key: {key: [how often
+the bank was paid, [[attempt, was it told that an earlier one may have acted?], …]]}.
 
-With `off` the store has `"durable_claims": False`, and the work asks if `attempt > 1`: the bank is paid twice.
+With `off` the store has `"durable_claims": False`, and the work asks if `attempt > 1`: the bank is
+paid twice.
 """
 
 from __future__ import annotations
@@ -93,14 +96,23 @@ def served(kind: str, scenario: str) -> Iterator[tuple[Server, Path]]:
 
 def declare(kind: str, server: Server) -> None:
     user = "root" if kind == "mariadb" else "postgres"
-    place = {"HOST": "127.0.0.1", "PORT": str(server.port), "USER": user, "PASSWORD": "", "OPTIONS": "{}"}
+    place = {
+        "HOST": "127.0.0.1",
+        "PORT": str(server.port),
+        "USER": user,
+        "PASSWORD": "",
+        "OPTIONS": "{}",
+    }
     os.environ.update({f"{kind.upper()}_{part}": value for part, value in place.items()})
     os.environ.update(DATABASE=kind, DJANGO_SETTINGS_MODULE="testproject.settings")
     if kind == "mariadb":
         import pymysql
 
         name = os.environ["DATABASE_NAME"] = "idempotency"
-        with pymysql.connect(host="127.0.0.1", port=server.port, user="root") as session, session.cursor() as cursor:
+        with (
+            pymysql.connect(host="127.0.0.1", port=server.port, user="root") as session,
+            session.cursor() as cursor,
+        ):
             cursor.execute(f"CREATE DATABASE {name}")
     import django
 
@@ -137,8 +149,17 @@ def run(scenario: str, server: Server, programs: Path, *, durable: bool) -> dict
     if scenario == "promotion":
         assert isinstance(server, PostgreSQLServer)
         with replica_of(server, programs) as replica:
-            ask(server, "ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()")
-            until(lambda: ask(server, "SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync'"), "sync")
+            ask(
+                server,
+                "ALTER SYSTEM SET synchronous_standby_names = '*'",
+                "SELECT pg_reload_conf()",
+            )
+            until(
+                lambda: ask(
+                    server, "SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync'"
+                ),
+                "sync",
+            )
             die(server.kill)
             ask(replica, "SELECT pg_promote()")
             replica.kill()
@@ -154,7 +175,9 @@ def run(scenario: str, server: Server, programs: Path, *, durable: bool) -> dict
 
 
 def caller(bank: Bank, *, durable: bool) -> Callable[[str], bool]:
-    """Return what calls a guarded function under a key until it runs, or its server dies: did it return?"""
+    """Return what calls a guarded function under a key until it runs, or its server dies: did it
+    return?
+    """
     from django.db import Error, connections
 
     from django_idempotency import idempotent_function
@@ -165,7 +188,9 @@ def caller(bank: Bank, *, durable: bool) -> Callable[[str], bool]:
     def pay(*, order: str) -> int:
         operation = current_operation()
         assert operation is not None
-        bank.pay(order, operation.attempt, operation.may_have_acted if durable else operation.attempt > 1)
+        bank.pay(
+            order, operation.attempt, operation.may_have_acted if durable else operation.attempt > 1
+        )
         if bank.deaths is not None:
             bank.deaths.meet()
         return operation.attempt

@@ -1,8 +1,9 @@
-"""Faults on demand: a test plans what happens to a key, and the process that gets there carries it out, once.
+"""Faults on demand: a test plans what happens to a key, and the process that gets there carries it
+out, once.
 
-Files in one folder carry the plan to whichever process serves the request, and the news back: `<key>.<point>.plan`
-holds the act and a number, under which `reached` says which process and database session got there and `go` ends a
-pause; `<key>.lost` says that our signal `lost` was sent.
+Files in one folder carry the plan to whichever process serves the request, and the news back:
+`<key>.<point>.plan` holds the act and a number, under which `reached` says which process and
+database session got there and `go` ends a pause; `<key>.lost` says that our signal `lost` was sent.
 """
 
 from __future__ import annotations
@@ -77,8 +78,8 @@ def reach(point: str, key: str, *, session: int = 0) -> None:
     fault.tell_reached(session)
     if fault.act != "pause":
         os.kill(os.getpid(), signal.SIGKILL if fault.act == "kill" else signal.SIGSTOP)
-    # A pause is needed as well: SIGSTOP stops the threads of a process one after the other, and this one may be the
-    # last.
+    # A pause is needed as well: SIGSTOP stops the threads of a process one after the other, and
+    # this one may be the last.
     until(fault.may_go_on, f"{key} may go on")
 
 
@@ -121,7 +122,7 @@ class Fault:
     def may_go_on(self) -> bool:
         return self._news("go").exists()
 
-    # -------------------------------------------------------------------------------------------------- in the test
+    # ---------------------------------------------------------------------------------- in the test
 
     def plan(self) -> Fault:
         assert self.point in POINTS
@@ -162,7 +163,9 @@ def state(pid: int) -> str:
             return (PROCESSES / str(pid) / "stat").read_text().rpartition(")")[2].split()[0]
         except (FileNotFoundError, ProcessLookupError):
             return ""
-    done = subprocess.run(["ps", "-o", "state=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["ps", "-o", "state=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
     return done.stdout.strip()
 
 

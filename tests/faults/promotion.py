@@ -2,7 +2,8 @@
 
     python -m tests.faults.promotion
 
-prints what became of their keys as JSON: {key: [its records, its effects, then the effects after the retry]}.
+prints what became of their keys as JSON: {key: [its records, its effects, then the effects after
+the retry]}.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ def ask(server: PostgreSQLServer, *statements: str) -> Any:
     """Return the first value of the last of these statements."""
     import psycopg
 
-    with psycopg.connect(host="127.0.0.1", port=server.port, user="postgres", dbname="postgres", autocommit=True) as it:
+    with psycopg.connect(
+        host="127.0.0.1", port=server.port, user="postgres", dbname="postgres", autocommit=True
+    ) as it:
         *_, last = map(it.execute, statements)
         return (last.fetchone() or [None])[0] if last.description else None
 
@@ -72,7 +75,10 @@ def found() -> dict[str, list[int]]:
     from testproject.payments.models import Effect
 
     return {
-        key: [IdempotencyRecord.objects.filter(key=key).count(), Effect.objects.filter(idempotency_key=key).count()]
+        key: [
+            IdempotencyRecord.objects.filter(key=key).count(),
+            Effect.objects.filter(idempotency_key=key).count(),
+        ]
         for key in REPLICATED + LOST
     }
 
@@ -82,7 +88,13 @@ def main() -> None:
     assert path is not None, "PostgreSQL's server is not installed"
     programs = Path(path).resolve().parent  # where the others are
     with postgresql(programs, *SETTINGS) as primary:
-        place = {"HOST": "127.0.0.1", "PORT": str(primary.port), "USER": "postgres", "PASSWORD": "", "OPTIONS": "{}"}
+        place = {
+            "HOST": "127.0.0.1",
+            "PORT": str(primary.port),
+            "USER": "postgres",
+            "PASSWORD": "",
+            "OPTIONS": "{}",
+        }
         os.environ.update({f"POSTGRESQL_{part}": value for part, value in place.items()})
         os.environ.update(DATABASE="postgresql", DJANGO_SETTINGS_MODULE="testproject.settings")
         import django
@@ -106,7 +118,10 @@ def main() -> None:
             reached = f"SELECT pg_last_wal_replay_lsn() >= '{position}'"
             until(lambda: ask(replica, reached), "The replica does not follow")
             ask(replica, "ALTER SYSTEM SET primary_conninfo = ''", "SELECT pg_reload_conf()")
-            until(lambda: ask(replica, "SELECT count(*) = 0 FROM pg_stat_wal_receiver"), "It still follows")
+            until(
+                lambda: ask(replica, "SELECT count(*) = 0 FROM pg_stat_wal_receiver"),
+                "It still follows",
+            )
             for order in LOST:
                 charge.with_key(order)(order=order)
             connection.close()

@@ -34,7 +34,9 @@ class Proxy:
         self._cut = self._swallowing = False
 
     def swallow(self) -> None:
-        """Forward requests, and break the connection instead of returning the response: the outcome is unknown."""
+        """Forward requests, and break the connection instead of returning the response: the outcome
+        is unknown.
+        """
         self._swallowing = True
 
     def lose_one(self) -> None:
@@ -56,7 +58,9 @@ class Proxy:
                     server = socket.create_connection(self._target)
                     self._pairs.append((client, server))
                 for source, target, answers in ((client, server, False), (server, client, True)):
-                    threading.Thread(target=self._forward, args=(source, target, answers), daemon=True).start()
+                    threading.Thread(
+                        target=self._forward, args=(source, target, answers), daemon=True
+                    ).start()
 
     def _forward(self, source: socket.socket, target: socket.socket, answers: bool) -> None:
         with suppress(OSError):

@@ -23,9 +23,13 @@ THREADS = 8
 
 
 class Server:
-    """A running server. `workers`: how many processes must have loaded the application before it is ready."""
+    """A running server. `workers`: how many processes must have loaded the application before it is
+    ready.
+    """
 
-    def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path, *, workers: int = 0) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], port: int, log: Path, *, workers: int = 0
+    ) -> None:
         self.process = process
         self.url = f"http://127.0.0.1:{port}"
         self.port = port
@@ -38,13 +42,17 @@ class Server:
         return self._log.read_text(errors="replace")
 
     def await_ready(self) -> None:
-        """Wait until the server responds, with all of its workers: one may have been killed a moment ago."""
+        """Wait until the server responds, with all of its workers: one may have been killed a
+        moment ago.
+        """
         until(self._is_ready, f"the server is ready. It said:\n{self.log[-2000:]}")
 
     def _is_ready(self) -> bool:
         assert self.process.poll() is None, self.log
         if self._workers:
-            return sum(state(pid)[:1] in ("R", "S", "D") for pid in self._children()) >= self._workers
+            return (
+                sum(state(pid)[:1] in ("R", "S", "D") for pid in self._children()) >= self._workers
+            )
         with suppress(httpx.TransportError):
             return httpx.get(f"{self.url}/ready/", trust_env=False, verify=False).is_success
         return False
@@ -83,16 +91,29 @@ def environment(folder: Path, extra: Mapping[str, str]) -> dict[str, str]:
 
 
 @contextmanager
-def gunicorn(folder: Path, pool: tuple[int, int] = (WORKERS, THREADS), /, **extra: str) -> Iterator[Server]:
-    """Run 2 processes of 8 threads, or of the class that WORKER_CLASS names. `extra` is environment.
+def gunicorn(
+    folder: Path, pool: tuple[int, int] = (WORKERS, THREADS), /, **extra: str
+) -> Iterator[Server]:
+    """Run 2 processes of 8 threads, or of the class that WORKER_CLASS names.
 
-    `pool`: how many processes, of how many threads. One is gunicorn's sync worker, which `-w` alone gives.
+    `extra` is environment.
+
+    `pool`: how many processes, of how many threads. One is gunicorn's sync worker, which `-w` alone
+    gives.
     """
     workers, threads = pool
     kind = os.environ.get("WORKER_CLASS", "gthread" if pool[1] > 1 else "sync")
-    gunicorn = [sys.executable, "-m", "gunicorn", "testproject.wsgi", f"--worker-class={kind}", "--timeout=0"]
+    gunicorn = [
+        sys.executable,
+        "-m",
+        "gunicorn",
+        "testproject.wsgi",
+        f"--worker-class={kind}",
+        "--timeout=0",
+    ]
     gunicorn += ["--config=python:tests.faults.gunicorn"]
-    # A worker that replaces a killed one is a fork, and need not import anything. gevent patches what it imports.
+    # A worker that replaces a killed one is a fork, and need not import anything. gevent patches
+    # what it imports.
     gunicorn += ["--preload"] if kind in ("gthread", "sync") else []
     gunicorn += [f"--workers={workers}", f"--threads={threads}", "--graceful-timeout=1"]
     # Since version 25 it has a control socket, at one fixed place.

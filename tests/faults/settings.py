@@ -1,4 +1,7 @@
-"""The testproject with a store that breaks on demand. For server processes; the environment chooses the rest."""
+"""The testproject with a store that breaks on demand.
+
+For server processes; the environment chooses the rest.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,9 @@ if "METRICS" in os.environ:
     IDEMPOTENCY["METRICS"] = os.environ["METRICS"]
 
 if "REDIS_URL" in os.environ:
-    CACHES = {"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": os.environ["REDIS_URL"]}}
+    CACHES = {
+        "default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": os.environ["REDIS_URL"]}
+    }
 
 if os.environ.get("WITHOUT_MIDDLEWARE") == "1":
     MIDDLEWARE = [name for name in MIDDLEWARE if not name.startswith("django_idempotency.")]

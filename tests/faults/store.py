@@ -1,4 +1,7 @@
-"""Stores, and points in them at which a test can kill, stop or hold the process. The package itself is not changed."""
+"""Stores, and points in them at which a test can kill, stop or hold the process.
+
+The package itself is not changed.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,9 @@ class FaultDynamoDBStore(Faulty, DynamoDBStore):
 
 class FaultStore(Faulty, ORMStore):
     @contextmanager
-    def guard(self, ticket: Ticket, *, takeover: bool = False, claimed: Record | None = None) -> Iterator[Guard]:
+    def guard(
+        self, ticket: Ticket, *, takeover: bool = False, claimed: Record | None = None
+    ) -> Iterator[Guard]:
         if ticket.guarantee is not Guarantee.ATOMIC:
             with super().guard(ticket, takeover=takeover, claimed=claimed) as guard:
                 yield guard

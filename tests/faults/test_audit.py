@@ -1,4 +1,6 @@
-"""`kill -9` beside the audit trail: a response has its event, and an event its response, or neither is there."""
+"""`kill -9` beside the audit trail: a response has its event, and an event its response, or neither
+is there.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,13 @@ def events(key: str) -> list[tuple[str, int]]:
 
 @pytest.mark.parametrize("point", ["settled", pytest.param("committing", marks=pytest.mark.sqlite)])
 @pytest.mark.parametrize("path", ["/api/charges/", "/middleware/charges/"])
-def test_killed_before_commit(audited: Server, customer: Customer, faults: Faults, point: str, path: str) -> None:
-    """Between the settle and COMMIT: no response and no event. The retry has both, and says that it took over."""
+def test_killed_before_commit(
+    audited: Server, customer: Customer, faults: Faults, point: str, path: str
+) -> None:
+    """Between the settle and COMMIT: no response and no event.
+
+    The retry has both, and says that it took over.
+    """
     audited.await_ready()
     fault = faults(new_key(), point, "kill")
     first = customer.begin(audited, path, fault.key)
@@ -41,12 +48,19 @@ def test_killed_before_commit(audited: Server, customer: Customer, faults: Fault
     assert (events(fault.key), record(fault.key).status) == ([], Status.RUNNING.value)
     answer, _ = customer.insist(audited, path, fault.key)
     assert_first(answer)
-    assert [each for each in events(fault.key) if each[0] != "busy"] == [("taken_over", 2), ("completed", 2)]
+    assert [each for each in events(fault.key) if each[0] != "busy"] == [
+        ("taken_over", 2),
+        ("completed", 2),
+    ]
     assert (effects(fault.key), charges()) == (1, 1)
 
 
-@pytest.mark.parametrize("path", [pytest.param("/api/charges/", marks=pytest.mark.sqlite), "/middleware/charges/"])
-def test_killed_after_commit(audited: Server, customer: Customer, faults: Faults, path: str) -> None:
+@pytest.mark.parametrize(
+    "path", [pytest.param("/api/charges/", marks=pytest.mark.sqlite), "/middleware/charges/"]
+)
+def test_killed_after_commit(
+    audited: Server, customer: Customer, faults: Faults, path: str
+) -> None:
     """After COMMIT: the response and its event are there, although the worker never heard of it."""
     audited.await_ready()
     fault = faults(new_key(), "committed", "kill")

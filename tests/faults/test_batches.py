@@ -16,7 +16,11 @@ from .database import effects, record
 from .plans import Faults, until
 from .servers import ROOT, environment
 
-pytestmark = [pytest.mark.either_server, pytest.mark.faults, pytest.mark.django_db(transaction=True)]
+pytestmark = [
+    pytest.mark.either_server,
+    pytest.mark.faults,
+    pytest.mark.django_db(transaction=True),
+]
 
 #: The record at which the process dies.
 VICTIM = 7
@@ -36,10 +40,19 @@ def run(folder: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize(
     "point",
-    ["claimed", "guarded", pytest.param("writing", marks=pytest.mark.sqlite), "settled", "committing", "committed"],
+    [
+        "claimed",
+        "guarded",
+        pytest.param("writing", marks=pytest.mark.sqlite),
+        "settled",
+        "committing",
+        "committed",
+    ],
 )
 def test_killed_in_a_batch(faults: Faults, tmp_path: Path, point: str) -> None:
-    """Records before the kill are replayed, it and those after it run: every record has its effect once."""
+    """Records before the kill are replayed, it and those after it run: every record has its effect
+    once.
+    """
     keys = [charge.idempotency.key_for(each) for each in RECORDS]
     faults(keys[VICTIM], point, "kill")
     killed = run(tmp_path)

@@ -9,7 +9,14 @@ from django.db import connection
 
 from django_idempotency.core.records import Status
 
-from .clients import Customer, assert_busy, assert_busy_at_once, assert_first, assert_replay, new_key
+from .clients import (
+    Customer,
+    assert_busy,
+    assert_busy_at_once,
+    assert_first,
+    assert_replay,
+    new_key,
+)
 from .database import beyond_its_lease, charges, effects, record, records
 from .plans import Faults, until
 from .servers import Server
@@ -22,11 +29,19 @@ PATHS = ("/api/charges/", "/plain/charges/", "/middleware/charges/", "/middlewar
 
 
 @pytest.mark.parametrize("path", [pytest.param(PATHS[0], marks=pytest.mark.sqlite), *PATHS[1:]])
-def test_identical_requests_at_once_charge_once(fleet: Server, customer: Customer, path: str) -> None:
-    """There is one row and one effect; each response is the 201, first or replayed, or a 409 with a retry time."""
+def test_identical_requests_at_once_charge_once(
+    fleet: Server, customer: Customer, path: str
+) -> None:
+    """There is one row and one effect; each response is the 201, first or replayed, or a 409 with a
+    retry time.
+    """
     key = new_key()
     answers = customer.burst(fleet, path, [key] * MANY)
-    firsts = [answer for answer in answers if answer.status_code == 201 and "Idempotent-Replayed" not in answer.headers]
+    firsts = [
+        answer
+        for answer in answers
+        if answer.status_code == 201 and "Idempotent-Replayed" not in answer.headers
+    ]
     assert len(firsts) == 1
     for answer in answers:
         if answer.status_code == 409:
@@ -38,7 +53,9 @@ def test_identical_requests_at_once_charge_once(fleet: Server, customer: Custome
 
 @pytest.mark.parametrize("path", PATHS)
 def test_identical_requests_that_fail(fleet: Server, customer: Customer, path: str) -> None:
-    """The card network is down: each run is a 500 without effect, its duplicates get 409, and the key ends free."""
+    """The card network is down: each run is a 500 without effect, its duplicates get 409, and the
+    key ends free.
+    """
     key = new_key()
     for answer in customer.burst(fleet, path, [key] * 20, card="tok_down"):
         if answer.status_code != 500:
@@ -56,7 +73,9 @@ def test_different_keys_all_run(fleet: Server, customer: Customer, path: str) ->
 
 @pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has one writer: others may queue")
 @pytest.mark.parametrize("point", ["written", "settled"])
-def test_nobody_waits_for_a_neighbour(fleet: Server, customer: Customer, faults: Faults, point: str) -> None:
+def test_nobody_waits_for_a_neighbour(
+    fleet: Server, customer: Customer, faults: Faults, point: str
+) -> None:
     """While one request is paused in its transaction, 49 others with their own keys finish."""
     slow = faults(new_key(), point, "pause")
     first = customer.begin(fleet, "/api/charges/", slow.key)
@@ -70,8 +89,12 @@ def test_nobody_waits_for_a_neighbour(fleet: Server, customer: Customer, faults:
 
 
 @pytest.mark.parametrize("point", ["written", "settled", "committing"])
-def test_a_duplicate_is_answered_at_once(fleet: Server, customer: Customer, faults: Faults, point: str) -> None:
-    """It gets 409 in under a second at any point of the first request's transaction, and the replay after its end."""
+def test_a_duplicate_is_answered_at_once(
+    fleet: Server, customer: Customer, faults: Faults, point: str
+) -> None:
+    """It gets 409 in under a second at any point of the first request's transaction, and the replay
+    after its end.
+    """
     fault = faults(new_key(), point, "pause")
     first = customer.begin(fleet, "/api/charges/", fault.key)
     fault.await_reached()
@@ -82,8 +105,12 @@ def test_a_duplicate_is_answered_at_once(fleet: Server, customer: Customer, faul
     assert effects(fault.key) == 1
 
 
-def test_a_request_slower_than_any_lease_is_not_overtaken(fleet: Server, customer: Customer, faults: Faults) -> None:
-    """Its CLAIM_LEASE ends while it is in the view, and a second one: duplicates get 409, and afterwards the replay."""
+def test_a_request_slower_than_any_lease_is_not_overtaken(
+    fleet: Server, customer: Customer, faults: Faults
+) -> None:
+    """Its CLAIM_LEASE ends while it is in the view, and a second one: duplicates get 409, and
+    afterwards the replay.
+    """
     fault = faults(new_key(), "written", "pause")
     first = customer.begin(fleet, "/api/charges/", fault.key)
     fault.await_reached()

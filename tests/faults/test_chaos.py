@@ -28,7 +28,9 @@ SHORT = {"CHAOS_CLIENTS": "20", "CHAOS_SECONDS": "6", "CHAOS_PAUSE": "1.5"}
 @pytest.mark.slow
 @needs_postgresql_server
 def test_postgresql_restarts_under_clients_that_retry() -> None:
-    """Twenty clients finish all of their operations through some restarts: charges with one effect each, and sagas."""
+    """Twenty clients finish all of their operations through some restarts: charges with one effect
+    each, and sagas.
+    """
     done = subprocess.run(
         [sys.executable, "-W", "ignore::ResourceWarning", "-m", "tests.proofs.chaos"],
         cwd=ROOT,
@@ -47,7 +49,9 @@ def call(key: str, moment: float, answer: Answer, response: str | None = None) -
 
 
 def test_what_is_broken() -> None:
-    """The report names who has not finished, who has no effect or two, and what no order explains."""
+    """The report names who has not finished, who has no effect or two, and what no order
+    explains.
+    """
     history = History()
     for each in (call("good", 0, Answer.EXECUTED, "A"), call("good", 2, Answer.REPLAYED, "A")):
         history.append(each)
@@ -80,7 +84,9 @@ def test_what_is_broken() -> None:
 @pytest.mark.django_db
 @pytest.mark.any_database
 def test_a_broken_saga(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The audit names an operation that has a step twice, has not ended, or has undone what was not done."""
+    """The audit names an operation that has a step twice, has not ended, or has undone what was not
+    done.
+    """
     monkeypatch.setenv(FOLDER, str(tmp_path))
     for key in ("good", "twice", "half", "strange"):
         Effect.objects.create(label="order", idempotency_key=key)
@@ -88,7 +94,9 @@ def test_a_broken_saga(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for key in ("good", "twice", "twice"):
         sagas.provider().call("reserve", key, f"key-{len(list(tmp_path.iterdir()))}")
     sagas.provider().call("undo reserve", "strange", "key-2")
-    found = [line.rpartition(" ")[2] for line in Sagas().broken(["good", "twice", "half", "strange"])]
+    found = [
+        line.rpartition(" ")[2] for line in Sagas().broken(["good", "twice", "half", "strange"])
+    ]
     assert found == ["twice", "half", "strange"]
     sold_out, abandoned = f"0{'f' * 7}", f"f0{'f' * 6}"
     Effect.objects.create(label="order", idempotency_key=abandoned)

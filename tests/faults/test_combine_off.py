@@ -1,4 +1,7 @@
-"""`combine=False`, killed and cut off around COMMIT. `make reach` runs all the other faults with it, too."""
+"""`combine=False`, killed and cut off around COMMIT.
+
+`make reach` runs all the other faults with it, too.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,9 @@ PATH = "/api/charges/"
 
 
 @pytest.fixture(scope="module")
-def apart(faults_folder: Path, proxy: Proxy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def apart(
+    faults_folder: Path, proxy: Proxy, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
     """Return gunicorn with a database behind the proxy, each statement alone."""
     given = {"POSTGRESQL_PORT": str(proxy.port), "STORE_OPTIONS": '{"combine": false}'}
     with gunicorn(tmp_path_factory.mktemp("apart"), **given) as server:
@@ -56,7 +61,9 @@ def test_killed_after_commit(apart: Server, customer: Customer, faults: Faults) 
     assert (effects(fault.key), charges(), record(fault.key).attempt) == (1, 1, 1)
 
 
-@pytest.mark.parametrize("committed", [False, True], ids=["the session ends", "the response is lost"])
+@pytest.mark.parametrize(
+    "committed", [False, True], ids=["the session ends", "the response is lost"]
+)
 def test_no_response_to_commit(
     apart: Server, proxy: Proxy, customer: Customer, faults: Faults, committed: bool
 ) -> None:

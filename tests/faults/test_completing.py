@@ -1,4 +1,6 @@
-"""`idempotency_complete`, killed at each statement and each border: run again, it ends what it began, and nothing twice."""
+"""`idempotency_complete`, killed at each statement and each border: run again, it ends what it
+began, and nothing twice.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,9 @@ class Halves:
         self._act, self._number = act, None
         points = run_until(act, uuid4().hex, ENDS) or []
         Step.objects.all().update(due_at=None)
-        self._number = next((point.number for point in points if (point.name, point.when) == (name, when)), None)
+        self._number = next(
+            (point.number for point in points if (point.name, point.when) == (name, when)), None
+        )
 
     def __next__(self) -> str:
         """Return the card of a new one."""
@@ -102,7 +106,9 @@ def deaths(halves: Halves) -> Iterator[tuple[CrashPoint, str]]:
 
 
 def test_finishing(provider: Provider) -> None:
-    """A function whose process died is finished: each step has one effect, and what is at most once has one call."""
+    """A function whose process died is finished: each step has one effect, and what is at most once
+    has one call.
+    """
     seen = 0
     for point, card in deaths(Halves(book, "reserve", "during")):
         seen += 1
@@ -126,7 +132,9 @@ def test_undoing(provider: Provider, act: Any, name: str, when: str) -> None:
     seen = 0
     for point, card in deaths(Halves(act, name, when)):
         seen += 1
-        assert (written(card), provider.effects(card)) == ({"order": 1, "undo order": 1}, UNDONE), point
+        assert (written(card), provider.effects(card)) == ({"order": 1, "undo order": 1}, UNDONE), (
+            point
+        )
         assert provider.notes(card)["pay"] == 1, point
         before = provider.notes(card)
         with pytest.raises(OperationCancelled):
@@ -137,10 +145,14 @@ def test_undoing(provider: Provider, act: Any, name: str, when: str) -> None:
 
 @pytest.mark.sqlite
 def test_noting_the_end(provider: Provider) -> None:
-    """A success that its own process could not note is noted by the command, once: it is not done again, and not undone."""
+    """A success that its own process could not note is noted by the command, once: it is not done
+    again, and not undone.
+    """
     halves, table = Halves(book, "", ""), Step._meta.db_table
     points = run_until(book, uuid4().hex, ENDS) or []
-    notes = [point.number for point in points if point.name.startswith("INSERT") and table in point.name]
+    notes = [
+        point.number for point in points if point.name.startswith("INSERT") and table in point.name
+    ]
     halves._number = notes[-2]  # before and after the last one
     Step.objects.all().update(due_at=None)
     for point, card in deaths(halves):
@@ -178,7 +190,8 @@ def test_two_workers_at_once(provider: Provider, act: Any) -> None:
     halves = Halves(act, *(("reserve", "during") if act is book else ("", "")))
     for _ in range(3):
         card = next(halves)
-        # No person here, who may be faster than a worker that has not claimed the record yet: then it is undone.
+        # No person here, who may be faster than a worker that has not claimed the record yet: then
+        # it is undone.
         worker = command if act is book else complete
         assert [ended(child) for child in [start(worker, card), start(worker, card)]] == [0, 0]
         assert provider.effects(card) == (DONE if act is book else UNDONE)
@@ -187,7 +200,7 @@ def test_two_workers_at_once(provider: Provider, act: Any) -> None:
         assert not Step.objects.exclude(due_at=None).exists()
 
 
-# ------------------------------------------------------------------------------------------- stopped rather than killed
+# ----------------------------------------------------------------------- stopped rather than killed
 
 
 def stopping(act: Callable[[str], Any], name: str, border: Border) -> Callable[[str], Any]:
@@ -207,8 +220,15 @@ def stopping(act: Callable[[str], Any], name: str, border: Border) -> Callable[[
 
 
 def test_a_worker_that_is_stopped(provider: Provider) -> None:
-    """Another worker undoes what it was undoing. When it goes on, each undo has one effect, and what writes here runs once."""
-    for name, border in (("undo reserve", Border.BEFORE), ("undo order", Border.BEFORE), ("undo order", Border.AFTER)):
+    """Another worker undoes what it was undoing.
+
+    When it goes on, each undo has one effect, and what writes here runs once.
+    """
+    for name, border in (
+        ("undo reserve", Border.BEFORE),
+        ("undo order", Border.BEFORE),
+        ("undo order", Border.AFTER),
+    ):
         halves = Halves(book_badly, "", "")
         card = next(halves)
         child = start(stopping(complete, name, border), card)

@@ -1,4 +1,5 @@
-"""gunicorn, and clients whose network dies in the middle of an upload: what came is not carried out, and not remembered.
+"""gunicorn, and clients whose network dies in the middle of an upload: what came is not carried
+out, and not remembered.
 
 gunicorn ends the body where the connection ends, and gives Django what came by then.
 """
@@ -20,10 +21,15 @@ from .database import effects
 from .plans import PATIENCE, Faults
 from .servers import Server, gunicorn
 
-pytestmark = [pytest.mark.faults, pytest.mark.either_server, pytest.mark.django_db(transaction=True)]
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.either_server,
+    pytest.mark.django_db(transaction=True),
+]
 
 PART = (
-    b'--b\r\nContent-Disposition: form-data; name="%b"; filename="f"\r\nContent-Type: image/png\r\n\r\n%b\r\n--b--\r\n'
+    b'--b\r\nContent-Disposition: form-data; name="%b"; filename="f"\r\nContent-Type: '
+    b"image/png\r\n\r\n%b\r\n--b--\r\n"
 )
 #: Kind → content type and body. What is longer than 1 MiB is spooled to disk by the guard.
 BODIES = {
@@ -54,9 +60,15 @@ def headers(key: str, content_type: str) -> dict[str, str]:
     return {"Idempotency-Key": key, "Content-Type": content_type, "X-Customer": "c-1"}
 
 
-def cut(server: Server, path: str, about: Mapping[str, str], body: bytes, *, missing: int) -> socket.socket:
+def cut(
+    server: Server, path: str, about: Mapping[str, str], body: bytes, *, missing: int
+) -> socket.socket:
     """Announce a body, and send all of it but so many bytes."""
-    lines = [f"POST {path} HTTP/1.1", f"Host: 127.0.0.1:{server.port}", f"Content-Length: {len(body)}"]
+    lines = [
+        f"POST {path} HTTP/1.1",
+        f"Host: 127.0.0.1:{server.port}",
+        f"Content-Length: {len(body)}",
+    ]
     lines += [f"{name}: {value}" for name, value in about.items()]
     connection = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
     connection.sendall("\r\n".join([*lines, "", ""]).encode() + body[: len(body) - missing])
@@ -83,7 +95,9 @@ def test_half_an_upload(server: Server, faults: Faults, kind: str, path: str) ->
     assert (status, problem["code"], problem["retry"]) == (400, "body-incomplete", "same-key")
     assert (effects(key), IdempotencyRecord.objects.filter(key=key).count()) == (0, 0)
     with httpx.Client(timeout=PATIENCE, trust_env=False) as client:
-        first, retry = (client.post(server.url + path, content=body, headers=about) for _ in range(2))
+        first, retry = (
+            client.post(server.url + path, content=body, headers=about) for _ in range(2)
+        )
     assert (first.status_code, first.json()["attempt"]) == (201, 1)
     assert_replay(retry, first)
     assert effects(key) == 1
@@ -98,13 +112,19 @@ def test_nobody_waits_for_the_answer(server: Server, faults: Faults, kind: str) 
     cut(server, "/open/by-headers/", about, body, missing=3).close()
     with httpx.Client(timeout=PATIENCE, trust_env=False) as client:
         first = client.post(f"{server.url}/open/by-headers/", content=body, headers=about)
-    assert (first.status_code, first.json()["length"], first.json()["attempt"]) == (201, len(body), 1)
+    assert (first.status_code, first.json()["length"], first.json()["attempt"]) == (
+        201,
+        len(body),
+        1,
+    )
     assert effects(key) == 1
 
 
 @pytest.mark.parametrize("path", ["/open/middleware/", "/open/by-headers/", "/async/decorator/"])
 def test_an_asgi_server_tells(asgi: Server, faults: Faults, path: str) -> None:
-    """Django ends such a request itself, before any view: its client gets no response, and repeats it whole."""
+    """Django ends such a request itself, before any view: its client gets no response, and repeats
+    it whole.
+    """
     content_type, body = BODIES["urlencoded"]
     key = new_key()
     about = headers(key, content_type)

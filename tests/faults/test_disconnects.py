@@ -1,4 +1,6 @@
-"""uvicorn, and clients that hang up before, during and after the view, unaware of which thread or task continues."""
+"""uvicorn, and clients that hang up before, during and after the view, unaware of which thread or
+task continues.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ from .servers import Server
 
 pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
 
-#: server, entry point. Beneath the middleware a keyed sync request takes one hop to a thread; alone, the entry points
-#: take one of Django's hops.
+#: server, entry point. Beneath the middleware a keyed sync request takes one hop to a thread;
+#: alone, the entry points take one of Django's hops.
 SYNC = [
     ("asgi", "/open/middleware/"),
     ("asgi", "/open/decorator/"),
@@ -27,8 +29,16 @@ SYNC = [
     ("asgi_bare", "/open/mixin/"),
 ]
 #: Sync views with `lease`, each entry point once.
-LEASED = [("asgi", "/lease/decorator/"), ("asgi_bare", "/lease/decorator/"), ("asgi_lease", "/open/middleware/")]
-ASYNC = [("asgi", "/async/decorator/"), ("asgi_bare", "/async/decorator/"), ("asgi_lease", "/async/middleware/")]
+LEASED = [
+    ("asgi", "/lease/decorator/"),
+    ("asgi_bare", "/lease/decorator/"),
+    ("asgi_lease", "/open/middleware/"),
+]
+ASYNC = [
+    ("asgi", "/async/decorator/"),
+    ("asgi_bare", "/async/decorator/"),
+    ("asgi_lease", "/async/middleware/"),
+]
 #: The routes that get a crowd.
 CROWDED = [
     ("asgi", "/open/middleware/"),
@@ -37,7 +47,8 @@ CROWDED = [
     LEASED[1],
     *ASYNC,
 ]
-#: Time for the news of a disconnect to arrive. A server that has not yet noticed gives nothing away, either.
+#: Time for the news of a disconnect to arrive. A server that has not yet noticed gives nothing
+#: away, either.
 MOMENT = 0.1
 
 
@@ -60,7 +71,9 @@ def test_it_works_at_all(server: Server, stranger: Customer, path: str) -> None:
 
 
 @pytest.mark.parametrize(("at", "path"), SYNC)
-@pytest.mark.parametrize("point", ["claimed", "guarded", "viewing", "settled", "committing", "committed"])
+@pytest.mark.parametrize(
+    "point", ["claimed", "guarded", "viewing", "settled", "committing", "committed"]
+)
 def test_the_client_of_a_sync_view_hangs_up(
     server: Server, stranger: Customer, faults: Faults, point: str, path: str
 ) -> None:
@@ -80,11 +93,15 @@ def test_the_client_of_a_sync_view_hangs_up(
 
 
 @pytest.mark.either_server
-@pytest.mark.parametrize(("at", "path"), [pytest.param(*LEASED[0], marks=pytest.mark.sqlite), *LEASED[1:]])
+@pytest.mark.parametrize(
+    ("at", "path"), [pytest.param(*LEASED[0], marks=pytest.mark.sqlite), *LEASED[1:]]
+)
 def test_the_client_of_a_sync_view_in_lease_hangs_up(
     server: Server, stranger: Customer, faults: Faults, path: str
 ) -> None:
-    """The thread continues and its lease is renewed: busy, even after the first lease is over; then the replay."""
+    """The thread continues and its lease is renewed: busy, even after the first lease is over; then
+    the replay.
+    """
     fault = faults(new_key(), "viewing", "pause")
     client = stranger.leave_soon(server, path, fault.key)
     fault.await_reached()
@@ -98,9 +115,15 @@ def test_the_client_of_a_sync_view_in_lease_hangs_up(
 
 
 @pytest.mark.either_server
-@pytest.mark.parametrize(("at", "path"), [pytest.param(*ASYNC[0], marks=pytest.mark.sqlite), *ASYNC[1:]])
-def test_the_client_of_an_async_view_hangs_up(server: Server, stranger: Customer, faults: Faults, path: str) -> None:
-    """The coroutine is cancelled, but its work may continue: busy until the lease ends, even if it has long ended."""
+@pytest.mark.parametrize(
+    ("at", "path"), [pytest.param(*ASYNC[0], marks=pytest.mark.sqlite), *ASYNC[1:]]
+)
+def test_the_client_of_an_async_view_hangs_up(
+    server: Server, stranger: Customer, faults: Faults, path: str
+) -> None:
+    """The coroutine is cancelled, but its work may continue: busy until the lease ends, even if it
+    has long ended.
+    """
     fault = faults(new_key(), "viewing", "pause")
     client = stranger.leave_soon(server, path, fault.key)
     fault.await_reached()
@@ -156,7 +179,9 @@ def test_the_client_of_a_view_in_lease_hangs_up_after_it(
 @pytest.mark.usefixtures("crowd")
 @pytest.mark.parametrize(("at", "path"), CROWDED)
 def test_a_crowd_does_not_deadlock(server: Server, stranger: Customer, path: str) -> None:
-    """20 keys at once, each twice, have 20 effects, or with `lease` one per attempt if the machine outlasts a lease."""
+    """20 keys at once, each twice, have 20 effects, or with `lease` one per attempt if the machine
+    outlasts a lease.
+    """
     keys = [new_key() for _ in range(20)]
     answers = stranger.burst(server, path, keys + keys)
     for answer in answers:
@@ -172,8 +197,8 @@ def test_a_crowd_does_not_deadlock(server: Server, stranger: Customer, path: str
 def test_a_crowd_of_which_half_hangs_up(server: Server, stranger: Customer, path: str) -> None:
     """The others are served, whenever the half leaves.
 
-    Each key ends with one record and one effect or, with `lease`, at most one effect per attempt. No database session
-    is left.
+    Each key ends with one record and one effect or, with `lease`, at most one effect per attempt.
+    No database session is left.
     """
     assert_first(stranger.post(server, path, new_key()))
     before = sessions()

@@ -23,7 +23,8 @@ from .servers import Server, gunicorn
 
 pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
 
-#: CLAIM_LEASE, and time for a busy machine to notice and respond. LEASE is longer than any test waits.
+#: CLAIM_LEASE, and time for a busy machine to notice and respond. LEASE is longer than any test
+#: waits.
 SOON = 1 + 10
 PATHS = ("/api/charges/", "/plain/charges/", "/middleware/charges/")
 BEFORE_COMMIT = ("claimed", "guarded", "writing", "written", "settled", "committing")
@@ -32,7 +33,9 @@ ON_EACH = {*product(BEFORE_COMMIT, PATHS[:1]), ("written", PATHS[2])}
 
 
 @pytest.fixture(scope="module")
-def atomic_requests(faults_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def atomic_requests(
+    faults_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
     """Return gunicorn with ATOMIC_REQUESTS."""
     with gunicorn(tmp_path_factory.mktemp("atomic_requests"), ATOMIC_REQUESTS="1") as server:
         yield server
@@ -41,13 +44,19 @@ def atomic_requests(faults_folder: Path, tmp_path_factory: pytest.TempPathFactor
 @pytest.mark.parametrize(
     ("point", "path"),
     [
-        pytest.param(point, path, marks=() if (point, path) in ON_EACH else pytest.mark.either_server)
+        pytest.param(
+            point, path, marks=() if (point, path) in ON_EACH else pytest.mark.either_server
+        )
         for point in BEFORE_COMMIT
         for path in PATHS
     ],
 )
-def test_killed_before_commit(fleet: Server, customer: Customer, faults: Faults, point: str, path: str) -> None:
-    """The request counts as never made: the next retry runs, soon after CLAIM_LEASE, as attempt 2."""
+def test_killed_before_commit(
+    fleet: Server, customer: Customer, faults: Faults, point: str, path: str
+) -> None:
+    """The request counts as never made: the next retry runs, soon after CLAIM_LEASE, as attempt
+    2.
+    """
     fault = faults(new_key(), point, "kill")
     first = customer.begin(fleet, path, fault.key)
     fault.await_reached()
@@ -60,7 +69,9 @@ def test_killed_before_commit(fleet: Server, customer: Customer, faults: Faults,
 
 
 @pytest.mark.parametrize("point", ["written", "settled", "committing"])
-def test_killed_under_atomic_requests(atomic_requests: Server, customer: Customer, faults: Faults, point: str) -> None:
+def test_killed_under_atomic_requests(
+    atomic_requests: Server, customer: Customer, faults: Faults, point: str
+) -> None:
     """The project's own transactions change nothing, whichever entry point they surround."""
     atomic_requests.await_ready()
     for path in ("/api/charges/", "/middleware/charges/"):
@@ -72,14 +83,22 @@ def test_killed_under_atomic_requests(atomic_requests: Server, customer: Custome
         assert_unanswered(first)
         assert_first(answer)
         assert seconds < SOON
-        # The claim of a REST framework view joins the request's transaction, and is rolled back with it.
-        assert (effects(fault.key), record(fault.key).attempt) == (1, 1 if path == "/api/charges/" else 2)
+        # The claim of a REST framework view joins the request's transaction, and is rolled back
+        # with it.
+        assert (effects(fault.key), record(fault.key).attempt) == (
+            1,
+            1 if path == "/api/charges/" else 2,
+        )
         atomic_requests.await_ready()
 
 
-@pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite's statements end with their process")
+@pytest.mark.skipif(
+    connection.vendor == "sqlite", reason="SQLite's statements end with their process"
+)
 def test_killed_in_a_slow_statement(fleet: Server, stranger: Customer, faults: Faults) -> None:
-    """The database may continue it, and holds the record meanwhile: the next retry runs after its end, not before."""
+    """The database may continue it, and holds the record meanwhile: the next retry runs after its
+    end, not before.
+    """
     fault = faults(new_key(), "viewing", "pause")
     first = stranger.begin(fleet, "/open/slow/", fault.key)
     fault.await_reached().go_on()
@@ -94,7 +113,9 @@ def test_killed_in_a_slow_statement(fleet: Server, stranger: Customer, faults: F
 
 
 def test_killed_in_a_new_life(fleet: Server, stranger: Customer, faults: Faults) -> None:
-    """It was written before its work: the next owner knows of it, and sends the provider the same key."""
+    """It was written before its work: the next owner knows of it, and sends the provider the same
+    key.
+    """
     key = new_key()
     assert_first(stranger.post(fleet, "/open/elsewhere/", key))
     IdempotencyRecord.objects.filter(key=key).update(expires_at=timezone.now() - timedelta(days=1))
@@ -123,23 +144,33 @@ def test_killed_after_commit(fleet: Server, customer: Customer, faults: Faults, 
 
 
 @pytest.mark.parametrize("point", ["settled", "committing", "committed"])
-def test_killed_in_the_release(fleet: Server, customer: Customer, faults: Faults, point: str) -> None:
+def test_killed_in_the_release(
+    fleet: Server, customer: Customer, faults: Faults, point: str
+) -> None:
     """The view has failed and is rolled back, its key not yet free: the next retry runs as soon."""
     fault = faults(new_key(), point, "kill")
     first = customer.begin(fleet, "/api/charges/", fault.key, card="tok_down")
     fault.await_reached()
     assert_unanswered(first)
-    assert record(fault.key).status == (Status.FREE if point == "committed" else Status.RUNNING).value
+    assert (
+        record(fault.key).status == (Status.FREE if point == "committed" else Status.RUNNING).value
+    )
     answer, seconds = customer.insist(fleet, "/api/charges/", fault.key, card="tok_down")
     assert answer.status_code == 500
     assert seconds < SOON
-    assert (effects(fault.key), record(fault.key).status, record(fault.key).attempt) == (0, Status.FREE.value, 2)
+    assert (effects(fault.key), record(fault.key).status, record(fault.key).attempt) == (
+        0,
+        Status.FREE.value,
+        2,
+    )
 
 
 @pytest.mark.parametrize(
     "point", ["claimed", pytest.param("written", marks=pytest.mark.sqlite), "settled", "committing"]
 )
-def test_a_crowd_retries_after_a_kill(fleet: Server, customer: Customer, faults: Faults, point: str) -> None:
+def test_a_crowd_retries_after_a_kill(
+    fleet: Server, customer: Customer, faults: Faults, point: str
+) -> None:
     """Of 30 retries at once for a dead worker's key one runs, and none fails."""
     fault = faults(new_key(), point, "kill")
     first = customer.begin(fleet, "/api/charges/", fault.key)

@@ -1,4 +1,6 @@
-"""`kill -9` of a worker whose records are on another server, in Redis or in DynamoDB: real workers, real servers."""
+"""`kill -9` of a worker whose records are on another server, in Redis or in DynamoDB: real workers,
+real servers.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,20 @@ from .database import effects, sent
 from .plans import SHORT_LEASE, Faults
 from .servers import Server, gunicorn
 
-pytestmark = [pytest.mark.faults, pytest.mark.either_server, pytest.mark.django_db(transaction=True)]
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.either_server,
+    pytest.mark.django_db(transaction=True),
+]
 
 PATH = "/lease/sent/"
 #: Unless the test is about time, a busy machine is not a frozen server.
 TIMEOUT = 5
-CREDENTIALS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_DEFAULT_REGION": REGION}
+CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "testing",
+    "AWS_SECRET_ACCESS_KEY": "testing",
+    "AWS_DEFAULT_REGION": REGION,
+}
 
 
 @pytest.fixture(scope="module", params=[pytest.param("redis", marks=needs_redis), "dynamodb"])
@@ -56,7 +66,9 @@ def elsewhere(
 def test_killed_before_the_settle(
     elsewhere: Server, stranger: Customer, faults: Faults, point: str, charged: int
 ) -> None:
-    """The key is busy while the lease lives; then attempt 2 uses the same downstream key; then its response replays."""
+    """The key is busy while the lease lives; then attempt 2 uses the same downstream key; then its
+    response replays.
+    """
     elsewhere.await_ready()
     fault = faults(new_key(), point, "kill")
     began = time.monotonic()
@@ -67,7 +79,8 @@ def test_killed_before_the_settle(
     assert time.monotonic() - began >= SHORT_LEASE  # any earlier request got "in progress"
     assert_first(answer)
     assert answer.json()["attempt"] == 2
-    assert effects(fault.key) == charged  # two runs, and one charge downstream: it has seen the key before
+    # Two runs, and one charge downstream: it has seen the key before.
+    assert effects(fault.key) == charged
     assert sent(fault.key) == [answer.json()["downstream"]] * charged
     assert_replay(stranger.post(elsewhere, PATH, fault.key), answer)
     assert effects(fault.key) == charged
@@ -85,7 +98,9 @@ def test_killed_after_the_settle(elsewhere: Server, stranger: Customer, faults: 
     assert (effects(fault.key), replayed.json()["attempt"]) == (1, 1)
 
 
-def test_a_crowd_retries_after_a_kill(elsewhere: Server, stranger: Customer, faults: Faults) -> None:
+def test_a_crowd_retries_after_a_kill(
+    elsewhere: Server, stranger: Customer, faults: Faults
+) -> None:
     """Of 20 retries at once for a dead worker's key one runs, and the others get its response."""
     elsewhere.await_ready()
     fault = faults(new_key(), "viewing", "kill")

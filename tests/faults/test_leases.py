@@ -22,7 +22,9 @@ PATH = "/lease/decorator/"
 def test_a_dead_owner_is_taken_over_after_its_lease(
     fleet: Server, stranger: Customer, faults: Faults, point: str
 ) -> None:
-    """Its progress is unknown: the key stays busy until the lease ends, then the next run is attempt 2."""
+    """Its progress is unknown: the key stays busy until the lease ends, then the next run is
+    attempt 2.
+    """
     fault = faults(new_key(), point, "kill")
     first = stranger.begin(fleet, PATH, fault.key)
     fault.await_reached()
@@ -62,7 +64,9 @@ def test_a_living_owner_is_not_taken_over(
         "settling",  # it has found the response, which is not stored
     ],
 )
-def test_killed_in_a_takeover(fleet: Server, stranger: Customer, faults: Faults, point: str) -> None:
+def test_killed_in_a_takeover(
+    fleet: Server, stranger: Customer, faults: Faults, point: str
+) -> None:
     """The next takeover asks again, and finds the same: the view runs once."""
     path = "/lease/looked-up/"
     first_fault = faults(new_key(), "viewing", "kill")
@@ -92,8 +96,12 @@ def test_killed_after_the_settle(fleet: Server, stranger: Customer, faults: Faul
 
 
 @pytest.mark.sqlite
-def test_the_late_owner_is_refused_and_told(fleet: Server, stranger: Customer, faults: Faults) -> None:
-    """It resumes after another has finished: the other's response is kept, and `lost` is signalled and logged."""
+def test_the_late_owner_is_refused_and_told(
+    fleet: Server, stranger: Customer, faults: Faults
+) -> None:
+    """It resumes after another has finished: the other's response is kept, and `lost` is signalled
+    and logged.
+    """
     fault = faults(new_key(), "viewing", "stop")
     late = stranger.begin(fleet, PATH, fault.key)
     fault.await_reached()
@@ -109,7 +117,9 @@ def test_the_late_owner_is_refused_and_told(fleet: Server, stranger: Customer, f
     until(lambda: fleet.log.count("Lost: ") > logged, "the log says so")
 
 
-def test_the_late_owner_wakes_while_another_works(fleet: Server, stranger: Customer, faults: Faults) -> None:
+def test_the_late_owner_wakes_while_another_works(
+    fleet: Server, stranger: Customer, faults: Faults
+) -> None:
     """Its settle is refused then, too: it does not end the other's lease."""
     late_fault = faults(new_key(), "viewing", "stop")
     late = stranger.begin(fleet, PATH, late_fault.key)

@@ -21,11 +21,15 @@ pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
 
 #: Each entry point, open to customers without a database row.
 OPEN_PATHS = ("/open/middleware/", "/open/decorator/", "/open/mixin/")
-needs_server = pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has no server to lose")
+needs_server = pytest.mark.skipif(
+    connection.vendor == "sqlite", reason="SQLite has no server to lose"
+)
 
 
 @pytest.fixture(scope="module")
-def far(faults_folder: Path, proxy: Proxy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def far(
+    faults_folder: Path, proxy: Proxy, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
     """Return gunicorn with a database behind the proxy."""
     place = {"postgresql": "POSTGRESQL_PORT", "mysql": "MARIADB_PORT"}[connection.vendor]
     with gunicorn(tmp_path_factory.mktemp("far"), **{place: str(proxy.port)}) as server:
@@ -33,7 +37,9 @@ def far(faults_folder: Path, proxy: Proxy, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(scope="module")
-def far_asgi(faults_folder: Path, proxy: Proxy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def far_asgi(
+    faults_folder: Path, proxy: Proxy, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
     """Return uvicorn with a database behind the proxy."""
     place = {"postgresql": "POSTGRESQL_PORT", "mysql": "MARIADB_PORT"}[connection.vendor]
     with uvicorn(tmp_path_factory.mktemp("far_asgi"), **{place: str(proxy.port)}) as server:
@@ -42,8 +48,12 @@ def far_asgi(faults_folder: Path, proxy: Proxy, tmp_path_factory: pytest.TempPat
 
 @needs_server
 @pytest.mark.parametrize("path", OPEN_PATHS)
-def test_no_database_before_the_view(far: Server, proxy: Proxy, stranger: Customer, path: str) -> None:
-    """The client gets 503 with a retry time, and nothing ran; the same key works when the database is back."""
+def test_no_database_before_the_view(
+    far: Server, proxy: Proxy, stranger: Customer, path: str
+) -> None:
+    """The client gets 503 with a retry time, and nothing ran; the same key works when the database
+    is back.
+    """
     assert_first(stranger.post(far, path, new_key()))  # its connection will be found broken
     key = new_key()
     proxy.cut()
@@ -60,11 +70,15 @@ def test_no_database_before_the_view(far: Server, proxy: Proxy, stranger: Custom
 
 @pytest.mark.sqlite
 @pytest.mark.skipif(connection.vendor != "sqlite", reason="the others have a server to lose")
-def test_no_file_before_the_view(stranger: Customer, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_no_file_before_the_view(
+    stranger: Customer, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """The same holds if the database is a file whose disk is not mounted."""
     database = Path(connection.settings_dict["NAME"])
     mount = tmp_path / "mount"
-    with gunicorn(tmp_path_factory.mktemp("far"), DATABASE_NAME=str(mount / database.name)) as server:
+    with gunicorn(
+        tmp_path_factory.mktemp("far"), DATABASE_NAME=str(mount / database.name)
+    ) as server:
         key = new_key()
         for path in OPEN_PATHS:
             assert_unavailable(stranger.post(server, path, key), "store-unavailable")
@@ -93,8 +107,12 @@ def test_cut_off_in_the_view(fleet: Server, stranger: Customer, faults: Faults, 
 
 @needs_server
 @pytest.mark.parametrize("path", OPEN_PATHS)
-def test_cut_off_before_the_views_own_statement(fleet: Server, stranger: Customer, faults: Faults, path: str) -> None:
-    """The view raises its own exception, as without us: 500, the key is free, and the retry runs."""
+def test_cut_off_before_the_views_own_statement(
+    fleet: Server, stranger: Customer, faults: Faults, path: str
+) -> None:
+    """The view raises its own exception, as without us: 500, the key is free, and the retry
+    runs.
+    """
     fault = faults(new_key(), "writing", "pause")
     first = stranger.begin(fleet, path, fault.key)
     fault.await_reached()
@@ -109,8 +127,12 @@ def test_cut_off_before_the_views_own_statement(fleet: Server, stranger: Custome
 @needs_server
 @pytest.mark.parametrize("point", ["settled", "committing"])
 @pytest.mark.parametrize("path", OPEN_PATHS)
-def test_cut_off_before_commit(fleet: Server, stranger: Customer, faults: Faults, point: str, path: str) -> None:
-    """COMMIT fails: 503, and an unknown outcome is reported by `lost`; the retry finds nothing committed, and runs."""
+def test_cut_off_before_commit(
+    fleet: Server, stranger: Customer, faults: Faults, point: str, path: str
+) -> None:
+    """COMMIT fails: 503, and an unknown outcome is reported by `lost`; the retry finds nothing
+    committed, and runs.
+    """
     fault = faults(new_key(), point, "pause")
     first = stranger.begin(fleet, path, fault.key)
     fault.await_reached()
@@ -124,7 +146,9 @@ def test_cut_off_before_commit(fleet: Server, stranger: Customer, faults: Faults
 
 
 def test_commit_fails(fleet: Server, stranger: Customer) -> None:
-    """A deferred constraint is broken: 500 as without us; neither effect nor response is kept, and the retry runs."""
+    """A deferred constraint is broken: 500 as without us; neither effect nor response is kept, and
+    the retry runs.
+    """
     key = new_key()
     assert stranger.post(fleet, "/open/orphaned/", key).status_code == 500
     assert (effects(key), record(key).status) == (0, Status.FREE.value)
@@ -135,8 +159,12 @@ def test_commit_fails(fleet: Server, stranger: Customer) -> None:
 
 @needs_server
 @pytest.mark.parametrize("path", OPEN_PATHS)
-def test_the_answer_to_commit_is_lost(far: Server, proxy: Proxy, stranger: Customer, faults: Faults, path: str) -> None:
-    """COMMIT succeeds, but its response is lost: 503 `outcome-unknown`, and the retry gets the first response."""
+def test_the_answer_to_commit_is_lost(
+    far: Server, proxy: Proxy, stranger: Customer, faults: Faults, path: str
+) -> None:
+    """COMMIT succeeds, but its response is lost: 503 `outcome-unknown`, and the retry gets the
+    first response.
+    """
     fault = faults(new_key(), "committing", "pause")
     first = stranger.begin(far, path, fault.key)
     fault.await_reached()
@@ -152,8 +180,12 @@ def test_the_answer_to_commit_is_lost(far: Server, proxy: Proxy, stranger: Custo
 
 @needs_server
 @pytest.mark.parametrize("point", ["viewing", "settled", "committing"])
-def test_no_database_any_more(far: Server, proxy: Proxy, stranger: Customer, faults: Faults, point: str) -> None:
-    """It goes away during the view and is not back for the rollback: 503, and a later retry runs."""
+def test_no_database_any_more(
+    far: Server, proxy: Proxy, stranger: Customer, faults: Faults, point: str
+) -> None:
+    """It goes away during the view and is not back for the rollback: 503, and a later retry
+    runs.
+    """
     fault = faults(new_key(), point, "pause")
     first = stranger.begin(far, "/open/decorator/", fault.key)
     fault.await_reached()
@@ -174,7 +206,9 @@ def test_no_database_any_more(far: Server, proxy: Proxy, stranger: Customer, fau
 def test_no_database_after_the_work_of_a_lease(
     request: pytest.FixtureRequest, proxy: Proxy, stranger: Customer, faults: Faults, path: str
 ) -> None:
-    """The response goes out; the database returns within the lease, and a retry gets the replay: one effect."""
+    """The response goes out; the database returns within the lease, and a retry gets the replay:
+    one effect.
+    """
     server = request.getfixturevalue("far_asgi" if path.startswith("/async/") else "far")
     fault = faults(new_key(), "settling", "pause")
     first = stranger.begin(server, path, fault.key)
@@ -194,9 +228,11 @@ def test_no_database_after_the_work_of_a_lease(
 
 @needs_server
 def test_cut_off_after_commit(fleet: Server, customer: Customer, faults: Faults) -> None:
-    """A session that ends after COMMIT changes nothing: the response is 201, and every retry gets a replay.
+    """A session that ends after COMMIT changes nothing: the response is 201, and every retry gets a
+    replay.
 
-    On MariaDB it may be `outcome-unknown`: Django sends one more command before it considers a transaction committed.
+    On MariaDB it may be `outcome-unknown`: Django sends one more command before it considers a
+    transaction committed.
     """
     fault = faults(new_key(), "committed", "pause")
     first = customer.begin(fleet, "/api/charges/", fault.key)

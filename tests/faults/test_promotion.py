@@ -18,7 +18,9 @@ from .servers import ROOT
 @pytest.mark.either_server  # it starts servers of its own
 @needs_postgresql_server
 def test_a_promoted_replica_has_record_and_writes_or_neither() -> None:
-    """With `atomic` a retry repeats what the failover has lost, and nothing else: each key has one effect."""
+    """With `atomic` a retry repeats what the failover has lost, and nothing else: each key has one
+    effect.
+    """
     done = subprocess.run(
         [sys.executable, "-W", "ignore::ResourceWarning", "-m", "tests.faults.promotion"],
         cwd=ROOT,

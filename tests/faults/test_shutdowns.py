@@ -12,7 +12,11 @@ from .database import effects, latest, record
 from .plans import Faults, until
 from .servers import Server, gunicorn, uvicorn
 
-pytestmark = [pytest.mark.either_server, pytest.mark.faults, pytest.mark.django_db(transaction=True)]
+pytestmark = [
+    pytest.mark.either_server,
+    pytest.mark.faults,
+    pytest.mark.django_db(transaction=True),
+]
 
 PATHS = ("/open/middleware/", "/open/decorator/")
 
@@ -25,7 +29,9 @@ AT = pytest.mark.parametrize("at", [("viewing", PATHS[0]), ("settled", PATHS[1])
 def test_uvicorn_gives_up_on_a_sync_view(
     fleet: Server, stranger: Customer, faults: Faults, tmp_path: Path, at: tuple[str, str]
 ) -> None:
-    """Its tasks are cancelled, the thread runs until the process ends: effect and record are both kept, or neither."""
+    """Its tasks are cancelled, the thread runs until the process ends: effect and record are both
+    kept, or neither.
+    """
     point, path = at
     with uvicorn(tmp_path) as ending:
         fault = faults(new_key(), point, "pause")
@@ -41,7 +47,9 @@ def test_uvicorn_gives_up_on_a_sync_view(
     assert_replay(stranger.post(fleet, path, fault.key), answer)
 
 
-def test_uvicorn_gives_up_on_an_async_view(asgi: Server, stranger: Customer, faults: Faults, tmp_path: Path) -> None:
+def test_uvicorn_gives_up_on_an_async_view(
+    asgi: Server, stranger: Customer, faults: Faults, tmp_path: Path
+) -> None:
     """The key is held until its lease ends, because the progress of the work is unknown."""
     path = "/async/decorator/"
     with uvicorn(tmp_path) as ending:
@@ -74,7 +82,9 @@ def test_uvicorn_is_killed_in_a_sync_view(
     assert (effects(fault.key), record(fault.key).attempt) == (1, 2)
 
 
-def test_uvicorn_is_killed_in_an_async_view(asgi: Server, stranger: Customer, faults: Faults, tmp_path: Path) -> None:
+def test_uvicorn_is_killed_in_an_async_view(
+    asgi: Server, stranger: Customer, faults: Faults, tmp_path: Path
+) -> None:
     """Its effect is kept; the key is held until the lease ends, and the next run is attempt 2."""
     path = "/async/decorator/"
     with uvicorn(tmp_path) as dying:

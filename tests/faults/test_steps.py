@@ -1,4 +1,6 @@
-"""A saga, killed at each statement and each border of its steps: a retry finishes it, and nothing happens twice."""
+"""A saga, killed at each statement and each border of its steps: a retry finishes it, and nothing
+happens twice.
+"""
 
 from __future__ import annotations
 
@@ -130,7 +132,9 @@ def undone_by_hand(card: str) -> str:
             book_and_hold(card)
     rows = Step.objects.filter(record=record_of(card), due_at__isnull=False)
     rows.update(due_at=datetime.now(timezone.utc))  # time passes
-    done = undo_by_hand(stores["default"], record_of(card), using="default", audit=lambda _: None, ttl=86400)
+    done = undo_by_hand(
+        stores["default"], record_of(card), using="default", audit=lambda _: None, ttl=86400
+    )
     if done.outcome not in (Intervention.DONE, Intervention.ALREADY) or done.failed:
         raise InProgress
     with pytest.raises(OperationCancelled):
@@ -160,7 +164,9 @@ def promised() -> dict[tuple[str, str], int]:
 
 @pytest.mark.sqlite
 def test_a_saga_that_succeeds(provider: Provider) -> None:
-    """Each step has one effect, what is at most once is called once, and each body begins as often as the page says."""
+    """Each step has one effect, what is at most once is called once, and each body begins as often
+    as the page says.
+    """
     seen = {}
     for crash in crash_matrix(book):
         begun = provider.notes(crash.key)
@@ -171,7 +177,9 @@ def test_a_saga_that_succeeds(provider: Provider) -> None:
         assert provider.notes(crash.key) == begun, crash
         if crash.point.at == "step":
             seen[crash.point.name, crash.point.when] = begun[crash.point.name]
-    assert seen == {place: number for place, number in promised().items() if not place[0].startswith("undo")}
+    assert seen == {
+        place: number for place, number in promised().items() if not place[0].startswith("undo")
+    }
 
 
 @pytest.mark.either_server
@@ -182,7 +190,12 @@ def test_a_saga_that_gives_up(provider: Provider) -> None:
         points.add((crash.point.name, crash.point.when))
         begun = provider.notes(crash.key)
         assert written(crash.key) == {"order": 1, "undo order": 1}, crash
-        assert provider.effects(crash.key) == {"reserve": 1, "pay": 1, "undo reserve": 1, "undo pay": 1}, crash
+        assert provider.effects(crash.key) == {
+            "reserve": 1,
+            "pay": 1,
+            "undo reserve": 1,
+            "undo pay": 1,
+        }, crash
         assert begun["pay"] == 1, crash
         assert max(begun.values()) <= 3, crash
         with pytest.raises((SoldOut, OperationCancelled)):
@@ -210,14 +223,17 @@ def test_an_undo_dies(provider: Provider) -> None:
 
 @pytest.mark.either_server
 def test_a_person_undoes_what_is_held(provider: Provider) -> None:
-    """Killed at each statement, the undo by hand is typed again: each undo has one effect, and the operation is cancelled."""
+    """Killed at each statement, the undo by hand is typed again: each undo has one effect, and the
+    operation is cancelled.
+    """
     points = set()
     for crash in crash_matrix(undone_by_hand):
         points.add((crash.point.name, crash.point.when))
         assert crash.result == "cancelled", crash
         assert written(crash.key) == {"order": 1, "undo order": 1}, crash
         effects = provider.effects(crash.key)
-        assert effects["pay"] == effects["undo pay"] <= 1, crash  # none, if it dies before the only call
+        # None, if it dies before the only call.
+        assert effects["pay"] == effects["undo pay"] <= 1, crash
         assert (effects["reserve"], effects["undo reserve"]) == (1, 1), crash
     undos = [f"undo {step}" for step in ("pay", "reserve", "order")]
     assert points >= {(undo, when) for undo in undos for when in ("before", "during", "after")}

@@ -1,4 +1,6 @@
-"""A process that is stopped (SIGSTOP) at a step until its lease has ended, and goes on after another one."""
+"""A process that is stopped (SIGSTOP) at a step until its lease has ended, and goes on after
+another one.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,9 @@ def insist(card: str) -> None:
 
 
 def promised() -> list[tuple[str, bool, str]]:
-    """Return what the page says: where it is stopped, whether another gives up, and what then happens."""
+    """Return what the page says: where it is stopped, whether another gives up, and what then
+    happens.
+    """
     rows = table("how-to/steps.md", "## If the process is stopped")
     return [(row[0], bool(gives_up), row[1 + gives_up]) for row in rows for gives_up in (0, 1)]
 
@@ -81,7 +85,11 @@ def test_it_goes_on_late(provider: Provider, where: str, gives_up: bool, promise
     """It calls as often as the page says, and what it wrote here is there once, or undone once."""
     card = uuid4().hex
     STOPS[:], GIVES_UP[:] = [where], []
-    with watched_by(lambda name, border: stop("before the body") if (name, border) == ("pay", Border.BEFORE) else None):
+    with watched_by(
+        lambda name, border: (
+            stop("before the body") if (name, border) == ("pay", Border.BEFORE) else None
+        )
+    ):
         child = start(pay_once, card)
     STOPS.clear()
     try:
@@ -91,7 +99,9 @@ def test_it_goes_on_late(provider: Provider, where: str, gives_up: bool, promise
     finally:
         os.kill(child, signal.SIGCONT)
         ended(child)
-    calls = {"never": 0, "once": 1, "twice": 2}[promise.split(":", maxsplit=1)[0].split(",", maxsplit=1)[0]]
+    calls = {"never": 0, "once": 1, "twice": 2}[
+        promise.split(":", maxsplit=1)[0].split(",", maxsplit=1)[0]
+    ]
     assert provider.notes(card)["pay"] == calls
     assert provider.effects(card)["pay"] == min(calls, 1)  # under one key
     assert provider.effects(card)["undo pay"] == ("it is undone" in promise)

@@ -1,11 +1,20 @@
-"""A worker that the system stops (SIGSTOP: a paused container, a suspended host), and that resumes late."""
+"""A worker that the system stops (SIGSTOP: a paused container, a suspended host), and that resumes
+late.
+"""
 
 from __future__ import annotations
 
 import pytest
 from django.db import connection
 
-from .clients import Customer, assert_busy, assert_busy_at_once, assert_first, assert_replay, new_key
+from .clients import (
+    Customer,
+    assert_busy,
+    assert_busy_at_once,
+    assert_first,
+    assert_replay,
+    new_key,
+)
 from .database import AT_COMMIT, beyond_its_lease, charges, effects, end_session, record
 from .plans import Faults, until
 from .servers import Server
@@ -13,12 +22,18 @@ from .servers import Server
 pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True)]
 
 PATHS = ("/api/charges/", "/plain/charges/", "/middleware/charges/")
-needs_sessions = pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has no sessions to end")
+needs_sessions = pytest.mark.skipif(
+    connection.vendor == "sqlite", reason="SQLite has no sessions to end"
+)
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_stopped_between_claim_and_guard(fleet: Server, customer: Customer, faults: Faults, path: str) -> None:
-    """Another takes over after CLAIM_LEASE; the late one resumes, changes nothing and responds with the replay."""
+def test_stopped_between_claim_and_guard(
+    fleet: Server, customer: Customer, faults: Faults, path: str
+) -> None:
+    """Another takes over after CLAIM_LEASE; the late one resumes, changes nothing and responds with
+    the replay.
+    """
     fault = faults(new_key(), "claimed", "stop")
     late = customer.begin(fleet, path, fault.key)
     fault.await_reached()
@@ -49,8 +64,12 @@ def test_woken_while_the_other_works(fleet: Server, customer: Customer, faults: 
 @pytest.mark.parametrize(
     "point", ["guarded", pytest.param("written", marks=pytest.mark.sqlite), "settled", "committing"]
 )
-def test_stopped_in_the_guard(fleet: Server, customer: Customer, faults: Faults, point: str) -> None:
-    """The row lock shows that the owner lives: 409 beyond any lease, in under a second; then its response is kept."""
+def test_stopped_in_the_guard(
+    fleet: Server, customer: Customer, faults: Faults, point: str
+) -> None:
+    """The row lock shows that the owner lives: 409 beyond any lease, in under a second; then its
+    response is kept.
+    """
     fault = faults(new_key(), point, "stop")
     late = customer.begin(fleet, "/api/charges/", fault.key)
     fault.await_reached()
@@ -74,7 +93,9 @@ def test_stopped_in_the_guard(fleet: Server, customer: Customer, faults: Faults,
 def test_stopped_in_the_guard_and_cut_off(
     fleet: Server, customer: Customer, faults: Faults, point: str, code: str
 ) -> None:
-    """The database ends a stopped worker's session: another takes over, and the late one changes nothing."""
+    """The database ends a stopped worker's session: another takes over, and the late one changes
+    nothing.
+    """
     fault = faults(new_key(), point, "stop")
     late = customer.begin(fleet, "/api/charges/", fault.key)
     fault.await_reached()

@@ -1,4 +1,6 @@
-"""`on_busy="wait"` on gunicorn as people start it: single-threaded workers, and threads that are made on demand."""
+"""`on_busy="wait"` on gunicorn as people start it: single-threaded workers, and threads that are
+made on demand.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ PATH = "/open/waiting/"
 SHORT = 2
 
 
-@pytest.mark.parametrize("pool", [(4, 1), (1, 8), (1, 32)], ids=["-w 4", "--threads 8", "--threads 32"])
+@pytest.mark.parametrize(
+    "pool", [(4, 1), (1, 8), (1, 32)], ids=["-w 4", "--threads 8", "--threads 32"]
+)
 def test_of_two_requests_at_once_one_waits(
     faults_folder: Path, tmp_path: Path, customer: Customer, faults: Faults, pool: tuple[int, int]
 ) -> None:

@@ -1,4 +1,6 @@
-"""Charges of customers without database rows, so that only the idempotency store misses the database."""
+"""Charges of customers without database rows, so that only the idempotency store misses the
+database.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +91,11 @@ def look_first(takeover: Any) -> Any:
     """Find the effect of the owner that crashed."""
     reach("asking", takeover.key)
     effect = Effect.objects.filter(idempotency_key=takeover.key).first()
-    return takeover.run() if effect is None else takeover.found(JsonResponse({"effect": effect.pk}, status=201))
+    return (
+        takeover.run()
+        if effect is None
+        else takeover.found(JsonResponse({"effect": effect.pk}, status=201))
+    )
 
 
 @csrf_exempt
@@ -110,7 +116,9 @@ def sent(request: Any) -> JsonResponse:
 @csrf_exempt
 @idempotent()
 def charged_elsewhere(request: Any) -> JsonResponse:
-    """Charge at a provider that remembers the downstream keys it received, whatever happens here."""
+    """Charge at a provider that remembers the downstream keys it received, whatever happens
+    here.
+    """
     attempt = Attempt.of(request)
     provider = news(attempt.key, "provider")
     with provider.open("a") as book:
@@ -131,7 +139,10 @@ def slow(request: HttpRequest) -> JsonResponse:
 @csrf_exempt
 @idempotent()
 def orphaned(request: HttpRequest) -> JsonResponse:
-    """Fail at the first attempt's COMMIT. (On MariaDB, which defers no constraint, the view fails.)"""
+    """Fail at the first attempt's COMMIT.
+
+    (On MariaDB, which defers no constraint, the view fails.)
+    """
     done = charge(request)
     if done["attempt"] == 1:
         Charge.objects.create(user_id=0, amount=2499, currency="inr")
@@ -160,7 +171,10 @@ async def outliving(request: HttpRequest) -> dict[str, int]:
 
 @csrf_exempt
 async def abare(request: HttpRequest) -> JsonResponse:
-    """Guarded by the middleware. The work continues when the client, and with it this coroutine, is gone."""
+    """Guarded by the middleware.
+
+    The work continues when the client, and with it this coroutine, is gone.
+    """
     work = asyncio.ensure_future(outliving(request))
     BACKGROUND.add(work)
     work.add_done_callback(BACKGROUND.discard)

@@ -10,7 +10,10 @@ from typing import Any
 from django_idempotency.functions import current_operation
 
 MEMORY: dict[str, Any] = {"BACKEND": "django_idempotency.stores.memory.MemoryStore"}
-ORM: dict[str, Any] = {"BACKEND": "django_idempotency.stores.orm.ORMStore", "OPTIONS": {"using": "default"}}
+ORM: dict[str, Any] = {
+    "BACKEND": "django_idempotency.stores.orm.ORMStore",
+    "OPTIONS": {"using": "default"},
+}
 LEASES: dict[str, Any] = {"STORES": {"default": MEMORY, "orm": ORM}, "GUARANTEE": "lease"}
 
 

@@ -52,7 +52,12 @@ def test_however_it_is_called(args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 @pytest.mark.parametrize(
     ("function", "args", "kwargs", "payload"),
     [
-        (variadic, (1, 2, 3), {"tip": 4}, {"order": 1, "rest": (2, 3), "currency": "EUR", "tip": 4}),
+        (
+            variadic,
+            (1, 2, 3),
+            {"tip": 4},
+            {"order": 1, "rest": (2, 3), "currency": "EUR", "tip": 4},
+        ),
         (variadic, (1,), {}, {"order": 1, "rest": (), "currency": "EUR"}),
         (positional, (1,), {"amount": 6}, {"order": 1, "amount": 6}),
         (Shop.sell, (1,), {}, {"order": 1, "amount": 5}),
@@ -62,9 +67,14 @@ def test_however_it_is_called(args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     ],
 )
 def test_every_kind_of_function(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], payload: dict[str, Any]
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    payload: dict[str, Any],
 ) -> None:
-    """`self` and `cls` are not part of the payload; arguments collected by ** have their own names."""
+    """`self` and `cls` are not part of the payload; arguments collected by ** have their own
+    names.
+    """
     assert Arguments(function).payload(args, kwargs) == payload
 
 
@@ -81,7 +91,9 @@ def test_every_kind_of_function(
 )
 @pytest.mark.parametrize("only", [None, "order"])
 def test_a_wrong_call(args: tuple[Any, ...], kwargs: dict[str, Any], only: str | None) -> None:
-    """A call that the function would reject is rejected in the same way, before anything is claimed."""
+    """A call that the function would reject is rejected in the same way, before anything is
+    claimed.
+    """
     with pytest.raises(TypeError):
         plain(*args, **kwargs)
     with pytest.raises(TypeError):
@@ -100,7 +112,9 @@ def test_two_arguments_of_one_name() -> None:
 
 
 def test_the_one_argument_that_counts() -> None:
-    """The one argument is found by name, wherever it is in the call, and is passed on without a copy."""
+    """The one argument is found by name, wherever it is in the call, and is passed on without a
+    copy.
+    """
     order: Any = {"id": 1}
     arguments = Arguments(plain, "order")
     assert arguments.payload((order,), {}) is order
@@ -111,7 +125,9 @@ def test_the_one_argument_that_counts() -> None:
 
 
 def test_a_missing_argument() -> None:
-    """A missing argument is found when the decorator runs, and the error lists the existing ones."""
+    """A missing argument is found when the decorator runs, and the error lists the existing
+    ones.
+    """
     with pytest.raises(ImproperlyConfigured, match=r"'amout'.*order, amount, currency"):
         Arguments(plain, "amout")
 

@@ -51,7 +51,9 @@ from .helpers import LEASES, Clock, NetworkDown, Runs, of
 pytestmark = pytest.mark.usefixtures("memory")
 
 
-@pytest.mark.parametrize("result", [None, 0, "", [], False, b"", {}, 0.0, (), {"id": 1}, [1, (2, {3})]], ids=repr)
+@pytest.mark.parametrize(
+    "result", [None, 0, "", [], False, b"", {}, 0.0, (), {"id": 1}, [1, (2, {3})]], ids=repr
+)
 def test_once(guard: Any, result: Any) -> None:
     """The work runs once, and every call returns its result, with the same type and value."""
     work = Runs(lambda *_: result)
@@ -76,7 +78,11 @@ def test_a_selected_key(guard: Any) -> None:
     """What is not selected may change."""
     work = Runs(lambda order, amount: amount)
     charge = guard(work, key="order.id")
-    assert [charge({"id": 1, "at": 1}, 5), charge({"id": 1, "at": 2}, 6), charge({"id": 2}, 7)] == [5, 5, 7]
+    assert [charge({"id": 1, "at": 1}, 5), charge({"id": 1, "at": 2}, 6), charge({"id": 2}, 7)] == [
+        5,
+        5,
+        7,
+    ]
 
 
 def test_a_callable_key_and_the_one_argument(guard: Any) -> None:
@@ -92,7 +98,9 @@ def test_a_callable_key_and_the_one_argument(guard: Any) -> None:
 
 
 def test_what_must_not_change(guard: Any) -> None:
-    """Another amount for a known key is refused, also while the first call runs; the first one is still replayed."""
+    """Another amount for a known key is refused, also while the first call runs; the first one is
+    still replayed.
+    """
     refused: list[int] = []
 
     def work(order: Any, amount: int) -> int:
@@ -114,16 +122,22 @@ def test_what_must_not_change(guard: Any) -> None:
 
 
 def test_two_functions_do_not_mix(guard: Any) -> None:
-    """Function names are part of the key; a prefix replaces the name, so functions can be renamed."""
+    """Function names are part of the key; a prefix replaces the name, so functions can be
+    renamed.
+    """
     one, two, three = Runs(lambda *_: 1), Runs(lambda *_: 2), Runs(lambda *_: 3)
     assert guard(one, key_prefix="one")(1) == 1
     assert guard(two, key_prefix="two")(1) == 2
     assert guard(three, key_prefix="one")(1) == 1
 
 
-@pytest.mark.parametrize("order", [None, {}, {"id": None}, {"id": ""}, {"id": []}, {"id": 1, "part": None}])
+@pytest.mark.parametrize(
+    "order", [None, {}, {"id": None}, {"id": ""}, {"id": []}, {"id": 1, "part": None}]
+)
 def test_a_missing_key(guard: Any, order: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """A call with a missing or partly missing key runs unguarded, with one warning, and without a trip to the store."""
+    """A call with a missing or partly missing key runs unguarded, with one warning, and without a
+    trip to the store.
+    """
     stores._built["default"] = recording = RecordingStore(stores["default"])
     work = Runs(lambda *_: None)
     key = "order.[id, part]" if order and "part" in order else "order.id"
@@ -243,7 +257,9 @@ def test_nested_calls(guard: Any) -> None:
 
 
 def test_an_unguarded_call_inside_another(guard: Any) -> None:
-    """An unguarded call derives no keys: two such calls would send the outer call's keys to the provider."""
+    """An unguarded call derives no keys: two such calls would send the outer call's keys to the
+    provider.
+    """
     seen: list[Any] = []
     inner = guard(lambda *_: seen.append(current_operation()), key="order")
 
@@ -259,8 +275,16 @@ def test_an_unguarded_call_inside_another(guard: Any) -> None:
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_call_inside_itself(is_async: bool, clock: Clock) -> None:
-    """A call inside itself would wait for its own end: refused at once, even after its lease; its message is dead."""
-    terms: dict[str, Any] = {"key": "order", "key_prefix": "charge", "on_busy": "wait", "wait": 60, "lease": 30}
+    """A call inside itself would wait for its own end: refused at once, even after its lease; its
+    message is dead.
+    """
+    terms: dict[str, Any] = {
+        "key": "order",
+        "key_prefix": "charge",
+        "on_busy": "wait",
+        "wait": 60,
+        "lease": 30,
+    }
 
     @idempotent_function(**terms)
     def charge(order: int) -> str:
@@ -283,8 +307,12 @@ def test_a_call_inside_itself(is_async: bool, clock: Clock) -> None:
 
 
 def test_an_error_names_the_record(guard: Any) -> None:
-    """An error has the scope and key for developers; its message, which a client may read, has neither."""
-    charge = idempotent_function(key="order", validate="amount", key_prefix="charge")(lambda order, amount: None)
+    """An error has the scope and key for developers; its message, which a client may read, has
+    neither.
+    """
+    charge = idempotent_function(key="order", validate="amount", key_prefix="charge")(
+        lambda order, amount: None
+    )
     charge(1, amount=5)
     with pytest.raises(RequestMismatch) as caught:
         charge(1, amount=6)
@@ -297,8 +325,12 @@ def test_an_error_names_the_record(guard: Any) -> None:
 
 
 def test_an_error_of_another_call_names_that_ones(guard: Any) -> None:
-    """The error of an inner call names the inner record, even if an outer call raises or stores it."""
-    inner = idempotent_function(key="order", validate="amount", key_prefix="inner")(lambda order, amount: None)
+    """The error of an inner call names the inner record, even if an outer call raises or stores
+    it.
+    """
+    inner = idempotent_function(key="order", validate="amount", key_prefix="inner")(
+        lambda order, amount: None
+    )
     inner(1, amount=5)
 
     @idempotent_function(key="order", key_prefix="outer", keep_exceptions=RequestMismatch)
@@ -308,7 +340,10 @@ def test_an_error_of_another_call_names_that_ones(guard: Any) -> None:
     for _ in range(2):
         with pytest.raises(RequestMismatch) as caught:
             outer(1)
-        assert (caught.value.scope, caught.value.key) == ("call:inner", inner.idempotency.key_for(1, amount=6))
+        assert (caught.value.scope, caught.value.key) == (
+            "call:inner",
+            inner.idempotency.key_for(1, amount=6),
+        )
 
 
 class Ordered(dict[str, Any]):
@@ -326,14 +361,18 @@ def test_options_of_jmespath(clock: Clock) -> None:
     options = Options(custom_functions=Mine(), dict_cls=Ordered)
     plain = Expression("{a: small(name)}", options=options)({"name": "TEA"})
     assert (type(plain), plain) == (Ordered, {"a": "tea"})
-    charge = idempotent_function(key="small(order)", key_prefix="charge", jmespath_options=options)(lambda order: order)
+    charge = idempotent_function(key="small(order)", key_prefix="charge", jmespath_options=options)(
+        lambda order: order
+    )
     assert (charge("TEA"), charge("tea")) == ("TEA", "TEA")
     with pytest.raises(ValueError, match="given twice"):
         Expression("order", options=options, functions=Mine)
 
 
 def test_threads(guard: Any) -> None:
-    """Of ten calls at once, one runs for each order; the others are busy, and later get its result."""
+    """Of ten calls at once, one runs for each order; the others are busy, and later get its
+    result.
+    """
     runs = Runs(lambda order, _: f"receipt {order}")
     charge = guard(runs)
 
@@ -349,7 +388,9 @@ def test_threads(guard: Any) -> None:
 
 
 def test_one_thread_waits_for_another(memory: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One thread waits for another even in a process with few threads, such as a consumer with one."""
+    """One thread waits for another even in a process with few threads, such as a consumer with
+    one.
+    """
     monkeypatch.setattr(threading, "active_count", lambda: 1)
     runs = Runs(lambda order: order)
     running, asked = threading.Event(), threading.Event()
@@ -385,7 +426,9 @@ def test_tasks() -> None:
             await asyncio.sleep(0.05)
             return order
 
-        assert await asyncio.gather(*(charge(n % 3) for n in range(30))) == [n % 3 for n in range(30)]
+        assert await asyncio.gather(*(charge(n % 3) for n in range(30))) == [
+            n % 3 for n in range(30)
+        ]
         assert runs == 3
 
     async_to_sync(main)()
@@ -409,13 +452,20 @@ def _claimed_elsewhere(charge: Any, key: str, *, lease: float) -> None:
     scope = charge.idempotency.scope
     stores["default"].claim(
         make_ticket(
-            id=record_id(scope, key), scope=scope, key=key, digest=request_digest(b"call"), lease=lease, ttl=86400
+            id=record_id(scope, key),
+            scope=scope,
+            key=key,
+            digest=request_digest(b"call"),
+            lease=lease,
+            ttl=86400,
         )
     )
 
 
 def test_a_result_that_cannot_be_stored(guard: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """The caller gets the result; retries get a typed error; the work is not run again for that reason."""
+    """The caller gets the result; retries get a typed error; the work is not run again for that
+    reason.
+    """
     work = Runs(lambda *_: threading.Lock())
     charge = guard(work)
     with caplog.at_level(logging.WARNING, "django_idempotency"):
@@ -473,12 +523,17 @@ def test_a_result_that_is_too_long(guard: Any) -> None:
 
 def test_serializers(guard: Any) -> None:
     """A pair of functions stores values that no annotation describes."""
-    charge = guard(Runs(lambda *_: complex(1, 2)), serializer=(lambda z: [z.real, z.imag], lambda pair: complex(*pair)))
+    charge = guard(
+        Runs(lambda *_: complex(1, 2)),
+        serializer=(lambda z: [z.real, z.imag], lambda pair: complex(*pair)),
+    )
     assert [charge(1), charge(1)] == [complex(1, 2)] * 2
 
 
 def test_on_replay(guard: Any) -> None:
-    """The hook is called only for replays, with result and record; its result or error goes to the caller."""
+    """The hook is called only for replays, with result and record; its result or error goes to the
+    caller.
+    """
     asked: list[Any] = []
 
     def on_replay(result: Any, record: Any) -> Any:
@@ -535,22 +590,31 @@ def test_disabled(guard: Any) -> None:
 def test_disabled_by_the_environment(
     guard: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With idempotency off by the environment, the log says so once, however many calls and functions there are."""
+    """With idempotency off by the environment, the log says so once, however many calls and
+    functions there are.
+    """
     monkeypatch.setenv(switch.VARIABLE, "1")
     monkeypatch.setattr(switch, "_warned", False)
     stores._built["default"] = recording = RecordingStore(stores["default"])
     work = Runs(lambda order, _: order)
     with caplog.at_level(logging.WARNING, "django_idempotency"):
-        for charge in (guard(work, key="order", key_prefix="one"), guard(work, key="order", key_prefix="two")):
+        for charge in (
+            guard(work, key="order", key_prefix="one"),
+            guard(work, key="order", key_prefix="two"),
+        ):
             assert [charge(1), charge(1), charge.with_key("k")(2)] == [1, 1, 2]
     assert (work.count, recording.verbs) == (6, [])
-    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["Idempotency is off"]
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "Idempotency is off"
+    ]
     monkeypatch.setenv(switch.VARIABLE, "0")
     assert charge.idempotency.lookup(1) is None
 
 
 def test_derived_keys_while_disabled(guard: Any) -> None:
-    """With idempotency off, derived keys depend on the key, but differ from those of any remembered run."""
+    """With idempotency off, derived keys depend on the key, but differ from those of any remembered
+    run.
+    """
     derived = []
 
     def work(*_: Any) -> None:
@@ -578,8 +642,12 @@ def test_derived_keys_while_disabled(guard: Any) -> None:
         ({"longest_run": None}, {"LONGEST_RUN": 600}, inf),
     ],
 )
-def test_a_longest_run(guard: Any, terms: dict[str, Any], settings: dict[str, Any], seconds: float) -> None:
-    """It is that of the policy, or else of the settings; a call knows it before it claims its key."""
+def test_a_longest_run(
+    guard: Any, terms: dict[str, Any], settings: dict[str, Any], seconds: float
+) -> None:
+    """It is that of the policy, or else of the settings; a call knows it before it claims its
+    key.
+    """
     found: list[float] = []
 
     def work(*_: Any) -> None:
@@ -601,10 +669,14 @@ def test_a_deadline(guard: Any, clock: Clock) -> None:
     assert work.count == 0
 
 
-def test_a_deadline_that_passes_while_the_store_is_asked(guard: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deadline_that_passes_while_the_store_is_asked(
+    guard: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No call begins after the deadline, and the key is free."""
     stores._built["default"] = recording = RecordingStore(stores["default"])
-    monkeypatch.setattr("django_idempotency.engine.deadlines.remaining", lambda: 0.0 if recording.verbs else 5.0)
+    monkeypatch.setattr(
+        "django_idempotency.engine.deadlines.remaining", lambda: 0.0 if recording.verbs else 5.0
+    )
     charge = guard(work := Runs())
     with deadline(60), pytest.raises(DeadlinePassed):
         charge(1)
@@ -644,7 +716,9 @@ def test_without_a_store(guard: Any, policy: str, monkeypatch: pytest.MonkeyPatc
         assert work.attempts == [0]
 
 
-def test_a_deadline_that_passes_while_the_store_fails(guard: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deadline_that_passes_while_the_store_fails(
+    guard: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With on_store_failure="open", too, no call begins after the deadline."""
     failed: list[bool] = []
 
@@ -657,14 +731,18 @@ def test_a_deadline_that_passes_while_the_store_fails(guard: Any, monkeypatch: p
 
     monkeypatch.setattr(stores["default"], "claim", unreachable)
     monkeypatch.setattr(stores["default"], "aclaim", aunreachable)
-    monkeypatch.setattr("django_idempotency.engine.deadlines.remaining", lambda: 0.0 if failed else 5.0)
+    monkeypatch.setattr(
+        "django_idempotency.engine.deadlines.remaining", lambda: 0.0 if failed else 5.0
+    )
     work = Runs(lambda *_: "done")
     with deadline(60), pytest.raises(DeadlinePassed):
         guard(work, on_store_failure="open")(1)
     assert work.count == 0
 
 
-def test_an_async_receiver_hears_that_the_store_is_gone(guard: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_async_receiver_hears_that_the_store_is_gone(
+    guard: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The receiver is called, and changes nothing."""
 
     async def unreachable(*_: Any) -> Any:
@@ -692,7 +770,7 @@ def test_an_explicit_key(guard: Any) -> None:
     assert [charge.with_key("k")(1), charge.with_key("k")(2), charge.with_key("l")(3)] == [1, 1, 3]
 
 
-# ---------------------------------------------------------------------------------------------- what fails at
+# ------------------------------------------------------------------------------------ what fails at
 # decoration
 
 
@@ -739,7 +817,9 @@ def test_what_can_never_work() -> None:
 
 
 def test_a_decorator_that_binds_self_is_refused() -> None:
-    """Its arguments are not those of its signature: keyed by amount, two orders would be one call."""
+    """Its arguments are not those of its signature: keyed by amount, two orders would be one
+    call.
+    """
 
     def sell(order: int, amount: int = 0) -> int:
         return order
@@ -757,7 +837,9 @@ def test_a_decorator_that_binds_self_is_refused() -> None:
 
 
 def test_a_decorator_with_other_arguments_is_reported() -> None:
-    """The `__signature__` that `inspect` reads counts: a call's arguments are not those of the wrapped function."""
+    """The `__signature__` that `inspect` reads counts: a call's arguments are not those of the
+    wrapped function.
+    """
 
     def sell(gateway: str, order: int, amount: int = 0) -> int:
         return order
@@ -795,7 +877,9 @@ def test_a_wrong_type_is_reported_in_a_sentence(fields: dict[str, Any], sentence
 
 
 def test_what_only_turns_out_when_it_is_called() -> None:
-    """A coroutine or generator hidden by a wrapper would run after the call, which must not count as done."""
+    """A coroutine or generator hidden by a wrapper would run after the call, which must not count
+    as done.
+    """
     ran: list[int] = []
 
     async def coroutine(order: int) -> None:
@@ -854,11 +938,13 @@ def test_a_store_that_cannot_be_atomic() -> None:
         charge(1)
 
 
-# --------------------------------------------------------------------------------------- what the function looks like
+# --------------------------------------------------------------------- what the function looks like
 
 
 def test_it_is_a_plain_function() -> None:
-    """Celery and django.tasks require a plain function; its name, docstring and signature are kept."""
+    """Celery and django.tasks require a plain function; its name, docstring and signature are
+    kept.
+    """
     import inspect
 
     @idempotent_function(key_prefix="charge")
@@ -906,7 +992,10 @@ class Shop:
 
 
 def test_methods() -> None:
-    """`self` is not part of the key: two objects for one shop share it. Either order of decorators works."""
+    """`self` is not part of the key: two objects for one shop share it.
+
+    Either order of decorators works.
+    """
     one, two = Shop(), Shop()
     assert [one.sell(1), two.sell(1), two.sell(order=2)] == [1, 1, 2]
     assert (one.sold, two.sold) == ([1], [2])
@@ -959,7 +1048,9 @@ class AsyncShop:
 
 
 def test_async_methods(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same holds for coroutine functions: neither `self` nor `cls` is part of a key, and either order works."""
+    """The same holds for coroutine functions: neither `self` nor `cls` is part of a key, and either
+    order works.
+    """
     monkeypatch.setattr(AsyncShop, "runs", [])
 
     class Branch(AsyncShop): ...
@@ -981,7 +1072,13 @@ def test_async_methods(monkeypatch: pytest.MonkeyPatch) -> None:
             assert known is not None
             assert known.result() == result
 
-    for method in (AsyncShop.sell, AsyncShop.look, AsyncShop.look_again, AsyncShop.make, AsyncShop.make_again):
+    for method in (
+        AsyncShop.sell,
+        AsyncShop.look,
+        AsyncShop.look_again,
+        AsyncShop.make,
+        AsyncShop.make_again,
+    ):
         assert iscoroutinefunction(method)
     async_to_sync(main)()
     once = dict.fromkeys(("sell_all", "look", "look_again", "make", "make_again"), 1)

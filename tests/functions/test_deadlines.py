@@ -73,7 +73,9 @@ def test_the_past() -> None:
         assert remaining() == 0
 
 
-@pytest.mark.parametrize("limit", [math.inf, math.nan, 1e300, datetime.max.replace(tzinfo=timezone.utc)])
+@pytest.mark.parametrize(
+    "limit", [math.inf, math.nan, 1e300, datetime.max.replace(tzinfo=timezone.utc)]
+)
 def test_a_deadline_that_is_never_reached(limit: Any) -> None:
     """An infinite deadline is refused: its lease would never end."""
     with pytest.raises(ValueError, match="is too long"), deadline(limit):

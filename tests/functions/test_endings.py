@@ -83,7 +83,9 @@ def test_an_exception_that_is_held(clock: Clock) -> None:
 
 
 def test_a_kept_exception() -> None:
-    """A kept exception is raised again with equal type, arguments and attributes; the work does not run."""
+    """A kept exception is raised again with equal type, arguments and attributes; the work does not
+    run.
+    """
     work = failing(CardDeclined("no money", 51))
     charge = idempotent_function(keep_exceptions=(CardDeclined,), key_prefix="charge")(of(work))
     for _ in range(3):
@@ -107,7 +109,9 @@ def test_a_kept_exception_by_its_base() -> None:
 
 
 def test_an_error_of_ours_is_not_a_result() -> None:
-    """That another call runs, or that the store was away, is not remembered as this call's result."""
+    """That another call runs, or that the store was away, is not remembered as this call's
+    result.
+    """
     waiting = (InProgress, StoreUnavailable, DeadlinePassed)
     charge = idempotent_function(keep_exceptions=Exception, key_prefix="charge")(
         of(failing(*(error() for error in waiting)))
@@ -121,7 +125,9 @@ def test_an_error_of_ours_is_not_a_result() -> None:
 def test_an_error_of_ours_that_is_named() -> None:
     """If it is named in `keep_exceptions`, it is remembered like any other exception."""
     work = failing(HeldForPerson())
-    charge = idempotent_function(keep_exceptions=(CardDeclined, HeldForPerson), key_prefix="charge")(of(work))
+    charge = idempotent_function(
+        keep_exceptions=(CardDeclined, HeldForPerson), key_prefix="charge"
+    )(of(work))
     for _ in range(2):
         with pytest.raises(HeldForPerson):
             charge(1)
@@ -141,9 +147,13 @@ def test_a_kept_exception_that_cannot_be_stored() -> None:
     assert work.count == 1
 
 
-@pytest.mark.parametrize("cut", [SystemExit(1), KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError()])
+@pytest.mark.parametrize(
+    "cut", [SystemExit(1), KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError()]
+)
 def test_what_is_not_an_exception(cut: BaseException, clock: Clock) -> None:
-    """It is unknown what still runs, so the key is not released; after the lease the next call takes over."""
+    """It is unknown what still runs, so the key is not released; after the lease the next call
+    takes over.
+    """
     work = failing(cut)
     charge = idempotent_function(lease=30, key_prefix="charge")(of(work))
     with pytest.raises(type(cut)):
@@ -212,7 +222,9 @@ def test_cancellation_of_a_call_that_waits() -> None:
 
 
 def test_cancellation_of_a_claim(memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The claim is finished and the key freed; a crashed owner's record is left for `on_takeover`."""
+    """The claim is finished and the key freed; a crashed owner's record is left for
+    `on_takeover`.
+    """
     claim, claiming = memory.aclaim, asyncio.Event()
 
     async def slow(ticket: Any) -> Any:
@@ -243,7 +255,9 @@ def test_cancellation_of_a_claim(memory: Any, monkeypatch: pytest.MonkeyPatch) -
     assert work.attempts == [2]
 
 
-def test_cancellation_of_a_takeover(memory: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancellation_of_a_takeover(
+    memory: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The hook was not asked about the crashed owner, so the next call asks it."""
 
     async def main() -> None:
@@ -277,7 +291,7 @@ def test_cancellation_of_a_takeover(memory: Any, clock: Clock, monkeypatch: pyte
     async_to_sync(main)()
 
 
-# ---------------------------------------------------------------------------------------------------------- takeovers
+# ---------------------------------------------------------------------------------------- takeovers
 
 
 def crashed(clock: Clock, **given: Any) -> tuple[Any, Runs]:
@@ -295,7 +309,9 @@ def test_on_takeover_finds_the_result(clock: Clock) -> None:
     asked: list[Any] = []
 
     def ask(takeover: Takeover) -> Any:
-        asked.append((takeover.attempt, takeover.payload, takeover.derive("charge"), takeover.record.attempt))
+        asked.append(
+            (takeover.attempt, takeover.payload, takeover.derive("charge"), takeover.record.attempt)
+        )
         return takeover.found({"id": "ch_1"})
 
     charge, work = crashed(clock, on_takeover=ask)
@@ -333,13 +349,18 @@ def test_on_takeover_holds(clock: Clock, caplog: pytest.LogCaptureFixture) -> No
     assert work.count == 2
 
 
-@pytest.mark.parametrize("broken", [lambda takeover: None, lambda takeover: 1 / 0], ids=["nothing", "an error"])
+@pytest.mark.parametrize(
+    "broken", [lambda takeover: None, lambda takeover: 1 / 0], ids=["nothing", "an error"]
+)
 def test_on_takeover_that_does_not_know(clock: Clock, broken: Any) -> None:
-    """If the hook fails, the call does not run, and the next one asks again when the lease is over."""
+    """If the hook fails, the call does not run, and the next one asks again when the lease is
+    over.
+    """
     answers = [broken, lambda takeover: takeover.found("it was done")]
     charge, work = crashed(
         clock,
-        on_takeover=lambda takeover: answers.pop(0)(takeover),  # noqa: PLW0108 - a different one each time
+        # A different one each time.
+        on_takeover=lambda takeover: answers.pop(0)(takeover),  # noqa: PLW0108
     )
     with pytest.raises(Exception, match=r"on_takeover|division"):
         charge(1)
@@ -407,7 +428,9 @@ def test_on_takeover_of_a_coroutine_function(clock: Clock) -> None:
 
 @pytest.mark.parametrize("asks_async", [False, True])
 def test_on_takeover_is_held_by_what_it_calls(clock: Clock, asks_async: bool) -> None:
-    """A hold that reaches the caller is the functions' own exception, in async calls as in others."""
+    """A hold that reaches the caller is the functions' own exception, in async calls as in
+    others.
+    """
 
     def ask(takeover: Takeover) -> Any:
         raise OperationHeld("look into it")
@@ -470,9 +493,14 @@ def awaiting(call: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("hook", "function", "of"),
-    [("on_replay", lambda result: result, "result and record"), ("on_takeover", lambda: None, "takeover")],
+    [
+        ("on_replay", lambda result: result, "result and record"),
+        ("on_takeover", lambda: None, "takeover"),
+    ],
 )
 def test_a_hook_that_would_fail_at_each_call(hook: str, function: Any, of: str) -> None:
     """A function that cannot be called as it will be is refused where it is declared."""
     with pytest.raises(ImproperlyConfigured, match=f"{hook} is a function of {of}"):
-        idempotent_function(lease=30, **{hook: function}, key_prefix="charge")(lambda *, amount: amount)
+        idempotent_function(lease=30, **{hook: function}, key_prefix="charge")(
+            lambda *, amount: amount
+        )

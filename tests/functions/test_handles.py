@@ -11,7 +11,13 @@ import pytest
 from asgiref.sync import async_to_sync
 
 from django_idempotency import idempotent_function
-from django_idempotency.errors import InProgress, KeyMalformed, KeyMissing, ResponseNotStored, UnhashablePayload
+from django_idempotency.errors import (
+    InProgress,
+    KeyMalformed,
+    KeyMissing,
+    ResponseNotStored,
+    UnhashablePayload,
+)
 from django_idempotency.functions import derive_key
 
 from .helpers import CardDeclined, Clock, NetworkDown, of
@@ -35,11 +41,17 @@ def test_key_for() -> None:
 
 @pytest.mark.parametrize(
     "terms",
-    [{"data_keyword_argument": "event", "key": "id"}, {"key": "event.id"}, {"key": "[event.id, event.id]"}],
+    [
+        {"data_keyword_argument": "event", "key": "id"},
+        {"key": "event.id"},
+        {"key": "[event.id, event.id]"},
+    ],
     ids=["the one argument", "one of all", "parts"],
 )
 def test_what_does_not_belong_to_the_key_is_not_asked_for(terms: dict[str, Any]) -> None:
-    """A handler's record is found without its context; what the key is made of, and names that it has not, are asked for."""
+    """A handler's record is found without its context; what the key is made of, and names that it
+    has not, are asked for.
+    """
 
     @idempotent_function(key_prefix="handler", **terms)
     def handler(event: dict[str, Any], context: object, *, dry_run: bool) -> int:
@@ -56,7 +68,9 @@ def test_what_does_not_belong_to_the_key_is_not_asked_for(terms: dict[str, Any])
             handle.key_for(**wrong)
 
 
-@pytest.mark.parametrize("key", [None, "@", "[event.id, values(@)]", lambda arguments: arguments["event"]["id"]])
+@pytest.mark.parametrize(
+    "key", [None, "@", "[event.id, values(@)]", lambda arguments: arguments["event"]["id"]]
+)
 def test_a_key_of_all_arguments_asks_for_all(key: Any) -> None:
     """Without one of them it would be another key."""
 
@@ -69,7 +83,9 @@ def test_a_key_of_all_arguments_asks_for_all(key: Any) -> None:
 
 
 def test_lookup(clock: Clock) -> None:
-    """A lookup returns nothing, then state, attempt and result, then nothing again after the expiry."""
+    """A lookup returns nothing, then state, attempt and result, then nothing again after the
+    expiry.
+    """
     charge = make(expires_after=60, lease=10)
     assert charge.idempotency.lookup(1) is None
     charge(1)
@@ -177,7 +193,10 @@ def test_async_handles() -> None:
 def test_derive_key() -> None:
     """A key of values depends on their types and meanings, and never changes."""
     assert derive_key("merchant", 17, 1) == derive_key("merchant", 17, 1)
-    assert len({derive_key("m", 1), derive_key("m", "1"), derive_key("m1"), derive_key("m", 1, 0)}) == 4
+    assert (
+        len({derive_key("m", 1), derive_key("m", "1"), derive_key("m1"), derive_key("m", 1, 0)})
+        == 4
+    )
     with pytest.raises(UnhashablePayload):
         derive_key(object())
 
@@ -195,12 +214,16 @@ def test_derive_key() -> None:
     ids=["nothing", "two", "of many types"],
 )
 def test_derived_keys_stay_as_they_are(parts: tuple[Any, ...], expected: str) -> None:
-    """Derived keys are the same in every release: a queue may hold messages with keys from an earlier one."""
+    """Derived keys are the same in every release: a queue may hold messages with keys from an
+    earlier one.
+    """
     assert derive_key(*parts) == expected
 
 
 def test_what_a_call_is_stored_under_stays_as_it_is() -> None:
-    """A release that changed one of these would run a known call again, or refuse it as another one."""
+    """A release that changed one of these would run a known call again, or refuse it as another
+    one.
+    """
     charge = make(validate="order")
     charge(17)
     assert charge.idempotency.scope == "call:charge"

@@ -1,4 +1,6 @@
-"""`current_operation().lost`: work can ask whether another call may run by now; short calls are not kept alive."""
+"""`current_operation().lost`: work can ask whether another call may run by now; short calls are not
+kept alive.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ pytestmark = pytest.mark.usefixtures("memory")
 
 
 class Host:
-    """A process and its clock, used by heartbeat and deadlines; the store has its own. No thread beats."""
+    """A process and its clock, used by heartbeat and deadlines; the store has its own. No thread
+    beats.
+    """
 
     def __init__(self, store: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seconds = 0.0
@@ -49,7 +53,9 @@ def host(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Host:
 
 @pytest.fixture(params=["sync", "async"])
 def call(request: pytest.FixtureRequest) -> Any:
-    """Return a caller of a guarded function that does this work, with a lease of 30 seconds; sync in either mode."""
+    """Return a caller of a guarded function that does this work, with a lease of 30 seconds; sync
+    in either mode.
+    """
     sync = request.param == "sync"
 
     def calling(work: Callable[[], Any]) -> Callable[[], Any]:
@@ -90,7 +96,9 @@ def elsewhere() -> str:
 
 
 def test_a_lease_that_another_has_taken(call: Any, host: Host) -> None:
-    """The beat finds the loss although the lease still lasts by our own clock: the two clocks differ."""
+    """The beat finds the loss although the lease still lasts by our own clock: the two clocks
+    differ.
+    """
 
     def work() -> list[bool]:
         seen = [lost()]
@@ -138,7 +146,9 @@ def test_a_deadline_that_has_passed(call: Any, host: Host) -> None:
 
 
 def test_a_deadline_inside_the_call(call: Any, host: Host) -> None:
-    """A deadline counts only inside its block: the work sees it there, and the lease continues afterwards."""
+    """A deadline counts only inside its block: the work sees it there, and the lease continues
+    afterwards.
+    """
 
     def work() -> list[bool]:
         with deadline(5):
@@ -151,7 +161,9 @@ def test_a_deadline_inside_the_call(call: Any, host: Host) -> None:
 
 @pytest.mark.parametrize("limited", [True, False])
 def test_a_lease_under_a_deadline_is_not_renewed(call: Any, host: Host, limited: bool) -> None:
-    """If the host stops at its limit, the next call takes over at once; without a limit it is busy all the time."""
+    """If the host stops at its limit, the next call takes over at once; without a limit it is busy
+    all the time.
+    """
 
     def work() -> str:
         host.run(until=29)

@@ -102,7 +102,10 @@ NAMED = {
 @pytest.mark.parametrize("function", NAMED.values(), ids=NAMED)
 def test_a_name_of_its_own(function: Any) -> None:
     """A unique function is named by its module and qualified name."""
-    assert idempotent_function(function).idempotency.name == f"{function.__module__}.{function.__qualname__}"
+    assert (
+        idempotent_function(function).idempotency.name
+        == f"{function.__module__}.{function.__qualname__}"
+    )
 
 
 class Job:
@@ -151,13 +154,19 @@ class Payout(Job):
     ids=["inherited", "by super", "class method", "with_key"],
 )
 def test_an_inherited_method_is_refused(call: Callable[[], Any]) -> None:
-    """Two classes that inherit one guarded method would share its keys: the second would get the first one's result."""
-    with pytest.raises(ConfigurationError, match=r'key_prefix="tests.functions.test_naming.Job.(run|make)"'):
+    """Two classes that inherit one guarded method would share its keys: the second would get the
+    first one's result.
+    """
+    with pytest.raises(
+        ConfigurationError, match=r'key_prefix="tests.functions.test_naming.Job.(run|make)"'
+    ):
         call()
 
 
 def test_a_method_of_its_own_class_keeps_its_name() -> None:
-    """Its records stay known; so do those of a method that the project has named, and of one that does not know its class."""
+    """Its records stay known; so do those of a method that the project has named, and of one that
+    does not know its class.
+    """
     assert Job().run(1) == Job().run(1) == "job 1"
     assert Job.run.idempotency.name == f"{__name__}.Job.run"
     assert Job.run.idempotency.lookup(order=1) is not None
@@ -183,7 +192,9 @@ def activity(function: Callable[..., Any]) -> Any:
 
 
 class Actor:
-    """As Dramatiq, procrastinate and others make: an object with the function, and with its name."""
+    """As Dramatiq, procrastinate and others make: an object with the function, and with its
+    name.
+    """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         functools.update_wrapper(self, function)
@@ -209,14 +220,19 @@ REGISTERING = [task_of_celery, task_of_an_app, task_of_django, activity, Actor, 
 
 @pytest.mark.parametrize("decorator", REGISTERING)
 def test_above_what_registers_the_function_it_is_refused(decorator: Callable[..., Any]) -> None:
-    """A worker finds the function by its name, and would run it without a guard. The other order works."""
+    """A worker finds the function by its name, and would run it without a guard.
+
+    The other order works.
+    """
     with pytest.raises(ImproperlyConfigured, match="Swap the two lines"):
         idempotent_function(key="order")(decorator(program(f"above.{decorator.__name__}")))
     decorator(idempotent_function(key="order")(program(f"below.{decorator.__name__}")))
 
 
 @pytest.mark.parametrize(
-    "wrapped", [functools.lru_cache(charge), functools.singledispatch(charge)], ids=["cache", "dispatch"]
+    "wrapped",
+    [functools.lru_cache(charge), functools.singledispatch(charge)],
+    ids=["cache", "dispatch"],
 )
 def test_what_only_wraps_a_function_is_guarded(wrapped: Any) -> None:
     assert idempotent_function(key_prefix="wrapped")(wrapped)(3) == 3

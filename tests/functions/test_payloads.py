@@ -1,4 +1,6 @@
-"""The payload of a call: the function gets the same object, without a copy, and its bytes are built once per call."""
+"""The payload of a call: the function gets the same object, without a copy, and its bytes are built
+once per call.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ class Watched(Mapping[str, Any]):
 
 @pytest.fixture(params=["sync", "async"])
 def guard(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """Return a maker of guarded functions that note the order they got; calls are sync in either mode."""
+    """Return a maker of guarded functions that note the order they got; calls are sync in either
+    mode.
+    """
 
     def make(got: list[Any], **given: Any) -> Any:
         if request.param == "sync":
@@ -81,12 +85,24 @@ def guard(request: pytest.FixtureRequest) -> Callable[..., Any]:
         ({"key": "order", "validate": "order"}, 2, 2),
         ({"validate": "order"}, 2, 2),
     ],
-    ids=["all", "one", "callable", "one by name", "part", "part and part", "part and whole", "twice", "all and one"],
+    ids=[
+        "all",
+        "one",
+        "callable",
+        "one by name",
+        "part",
+        "part and part",
+        "part and whole",
+        "twice",
+        "all and one",
+    ],
 )
 def test_each_selected_part_is_read_once(
     guard: Any, given: dict[str, Any], number: int, lines: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each part is read once for the key and once for `validate`, in first calls and replays; nothing else is read."""
+    """Each part is read once for the key and once for `validate`, in first calls and replays;
+    nothing else is read.
+    """
 
     def refuse(*_: Any) -> Any:
         raise AssertionError("something was copied")

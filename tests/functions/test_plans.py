@@ -1,4 +1,6 @@
-"""What is worked out once for a function: a change of settings counts from its next call, however it was made."""
+"""What is worked out once for a function: a change of settings counts from its next call, however
+it was made.
+"""
 
 from __future__ import annotations
 
@@ -126,9 +128,13 @@ def test_counts_of_replays(charge: Any, monkeypatch: pytest.MonkeyPatch) -> None
     assert counted == [True, True]
 
 
-@pytest.mark.parametrize("broken", [{"STORE": "none"}, {"STORES": {"default": MEMORY}, "GUARANTEE": "atomic"}])
+@pytest.mark.parametrize(
+    "broken", [{"STORE": "none"}, {"STORES": {"default": MEMORY}, "GUARANTEE": "atomic"}]
+)
 def test_what_needs_no_plan(charge: Callable[..., Any], broken: dict[str, Any]) -> None:
-    """A call without a key, or while idempotency is off, runs whatever the settings say of stores."""
+    """A call without a key, or while idempotency is off, runs whatever the settings say of
+    stores.
+    """
     with override_settings(IDEMPOTENCY={**LEASES, **broken}):
         assert charge(None) is None
         with override_idempotency(enabled=False):
@@ -159,7 +165,9 @@ def test_a_wing_that_is_not_there(
     with override_settings(IDEMPOTENCY={**LEASES, **setting}):
         with monkeypatch.context() as patch:
             patch.setitem(wings.WINGS, name, (name, "django_idempotency.contrib.gone.away"))
-            with pytest.raises(ConfigurationError, match=r"needs django_idempotency\.contrib\.gone\.away"):
+            with pytest.raises(
+                ConfigurationError, match=r"needs django_idempotency\.contrib\.gone\.away"
+            ):
                 charge(1)
         assert (work.count, charge.idempotency.lookup(1)) == (0, None)
         charge(1)

@@ -29,14 +29,22 @@ pytestmark = pytest.mark.usefixtures("memory")
 T = TypeVar("T")
 
 
-# --------------------------------------------------------------------------------------------------------------- keys
+# --------------------------------------------------------------------------------------------- keys
 
 
 @pytest.mark.parametrize(
-    "key", ["[shop, order] || [shop, ref]", "shop && [shop, order]", "[shop, order] | @", "not_null([shop, order])"]
+    "key",
+    [
+        "[shop, order] || [shop, ref]",
+        "shop && [shop, order]",
+        "[shop, order] | @",
+        "not_null([shop, order])",
+    ],
 )
 def test_a_part_that_is_missing(key: str) -> None:
-    """A missing part counts as missing in every form of key: two payments without it must not share a key."""
+    """A missing part counts as missing in every form of key: two payments without it must not share
+    a key.
+    """
 
     @idempotent_function(key=key, key_prefix=f"pay {key}")
     def pay(shop: str, order: str | None = None, ref: str | None = None, amount: int = 0) -> int:
@@ -57,7 +65,9 @@ def test_a_value_of_nothing_but_nulls(terms: dict[str, Any]) -> None:
         on_event({"ids": [None, {"id": None}]})
 
 
-@pytest.mark.parametrize("terms", [{"key": "event.id"}, {"data_keyword_argument": "event", "key": "id"}])
+@pytest.mark.parametrize(
+    "terms", [{"key": "event.id"}, {"data_keyword_argument": "event", "key": "id"}]
+)
 def test_the_name_of_var_keyword(terms: dict[str, Any]) -> None:
     """No call has an argument of that name, so every call would run unguarded."""
 
@@ -71,7 +81,10 @@ def test_the_name_of_var_keyword(terms: dict[str, Any]) -> None:
     ("key", "typed"),
     [
         ("event.detail.orderId", "'detail.orderId'"),
-        ("[event.shop, event.lines[0].event.id, eventual]", "'[shop, lines[0].event.id, eventual]'"),
+        (
+            "[event.shop, event.lines[0].event.id, eventual]",
+            "'[shop, lines[0].event.id, eventual]'",
+        ),
         ("event[0].id", "'@[0].id'"),
         ("event", "'@'"),
     ],
@@ -99,11 +112,15 @@ def test_a_data_class_of_an_event_source() -> None:
     """What its properties compute identifies a call, as in AWS Powertools."""
     record = pytest.importorskip("aws_lambda_powertools.utilities.data_classes.sqs_event").SQSRecord
     runs = Runs(lambda record: record.body)
-    terms: dict[str, Any] = {"data_keyword_argument": "order", "key": "message_id", "required": True}
+    terms: dict[str, Any] = {
+        "data_keyword_argument": "order",
+        "key": "message_id",
+        "required": True,
+    }
     handler = idempotent_function(key_prefix="sqs", **terms)(of(runs))
-    assert [handler(record({"messageId": name, "body": name})) for name in ("m-1", "m-1", "m-2")] == [
-        *("m-1", "m-1", "m-2")
-    ]
+    assert [
+        handler(record({"messageId": name, "body": name})) for name in ("m-1", "m-1", "m-2")
+    ] == [*("m-1", "m-1", "m-2")]
     assert runs.count == 2
 
 
@@ -123,7 +140,7 @@ def test_a_ttl_that_is_shorter_than_the_default_lease(ttl: float, lease: float) 
     assert (record.lease_until - record.created_at).total_seconds() == lease
 
 
-# ------------------------------------------------------------------------------------------------------------ results
+# ------------------------------------------------------------------------------------------ results
 
 
 @dataclass
@@ -169,7 +186,9 @@ def test_a_serializer_of_an_async_function_may_ask_the_orm() -> None:
     """The serializer of an async function may query the ORM, as that of a sync function does."""
 
     @idempotent_function(
-        key="name", serializer=(lambda group: group.pk, lambda pk: Group.objects.get(pk=pk)), key_prefix="make"
+        key="name",
+        serializer=(lambda group: group.pk, lambda pk: Group.objects.get(pk=pk)),
+        key_prefix="make",
     )
     async def make(name: str) -> Group:
         return await Group.objects.acreate(name=name)
@@ -193,14 +212,21 @@ def test_aanswer_of_a_sync_function() -> None:
         return [await charge.idempotency.aanswer(1) for _ in range(2)]
 
     first, second = async_to_sync(twice)()
-    assert [(first.result, first.replayed), (second.result, second.replayed)] == [("done", False), ("done", True)]
+    assert [(first.result, first.replayed), (second.result, second.replayed)] == [
+        ("done", False),
+        ("done", True),
+    ]
     assert work.count == 1
 
 
 def test_sync_functions_at_once() -> None:
-    """Each call of aanswer() has a thread of its own: here each goes on only when all have begun."""
+    """Each call of aanswer() has a thread of its own: here each goes on only when all have
+    begun.
+    """
     together = threading.Barrier(3)
-    charge: Any = idempotent_function(key_prefix="charge")(of(lambda order: together.wait(timeout=30)))
+    charge: Any = idempotent_function(key_prefix="charge")(
+        of(lambda order: together.wait(timeout=30))
+    )
 
     async def thrice() -> list[Any]:
         return await asyncio.gather(*(charge.idempotency.aanswer(order) for order in range(3)))
@@ -220,7 +246,9 @@ def test_answer_of_an_async_function() -> None:
 
 
 def test_a_call_inside_a_handler_that_has_no_stored_result() -> None:
-    """The inner call is done, but the handler is not: if acknowledged, its message would be lost."""
+    """The inner call is done, but the handler is not: if acknowledged, its message would be
+    lost.
+    """
     effects: list[str] = []
 
     @idempotent_function(key="order", guarantee="lease", key_prefix="reserve")
@@ -243,7 +271,7 @@ def test_a_call_inside_a_handler_that_has_no_stored_result() -> None:
     assert disposition(raised.value) == Acknowledge()
 
 
-# ---------------------------------------------------------------------------------------------------------------- life
+# --------------------------------------------------------------------------------------------- life
 
 
 @pytest.mark.slow
@@ -311,7 +339,9 @@ def test_a_lease_that_was_waited_for_ends_with_the_deadline() -> None:
 
 
 def test_a_coroutine_that_is_closed() -> None:
-    """A coroutine closed with its event loop stays busy until its lease ends, without a RuntimeError."""
+    """A coroutine closed with its event loop stays busy until its lease ends, without a
+    RuntimeError.
+    """
 
     async def close_in_the_middle() -> None:
         began = asyncio.Event()

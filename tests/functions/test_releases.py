@@ -1,4 +1,6 @@
-"""What a release changes about a guarded function, and what then becomes of messages that the one before it has met."""
+"""What a release changes about a guarded function, and what then becomes of messages that the one
+before it has met.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ class World:
 def of(
     world: World, *arguments: str, name: str = "charge", module: str = "shop.tasks", **terms: Any
 ) -> Callable[..., Any]:
-    """Return a function of a release: its arguments as written, `name` and `module` as it is found."""
+    """Return a function of a release: its arguments as written, `name` and `module` as it is
+    found.
+    """
     names: dict[str, Any] = {"__name__": module, "work": world.work}
     exec(f"def {name}({', '.join(arguments)}): return work()", names)
     guarded: Callable[..., Any] = idempotent_function(**terms)(names[name])
@@ -83,8 +87,12 @@ changes = pytest.mark.parametrize(("before", "after"), CHANGES.values(), ids=CHA
 
 
 @changes
-def test_a_message_that_had_failed_runs_again(before: Any, after: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """It is the same operation, with the same derived key: the release has changed nothing about the message."""
+def test_a_message_that_had_failed_runs_again(
+    before: Any, after: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is the same operation, with the same derived key: the release has changed nothing about
+    the message.
+    """
     world = World(fails=True)
     with pytest.raises(NetworkDown):
         of(world, *ARGUMENTS, key="order", validate=before)(**MESSAGE)
@@ -95,7 +103,8 @@ def test_a_message_that_had_failed_runs_again(before: Any, after: Any, caplog: p
     assert len(world.keys) == 1
     assert "known from a release with another validate=…" in caplog.text
     assert new(**MESSAGE) == 2  # and is remembered
-    assert of(world, *ARGUMENTS, key="order", validate=before)(**MESSAGE) == 2  # also if the release is taken back
+    # Also if the release is taken back.
+    assert of(world, *ARGUMENTS, key="order", validate=before)(**MESSAGE) == 2
 
 
 @changes
@@ -133,7 +142,9 @@ def test_an_async_message_that_had_failed_runs_again(before: Any, after: Any) ->
         async def charge(order: str, amount: int, currency: str) -> int:
             return world.work()
 
-        return async_to_sync(idempotent_function(key="order", key_prefix="charge", validate=validate)(charge))
+        return async_to_sync(
+            idempotent_function(key="order", key_prefix="charge", validate=validate)(charge)
+        )
 
     with pytest.raises(NetworkDown):
         afunction(before)(**MESSAGE)
@@ -172,7 +183,9 @@ def test_an_abandoned_message_is_taken_over(before: Any, after: Any) -> None:
 @pytest.mark.parametrize("validate", ["amount", "[amount, currency]", select])
 @pytest.mark.parametrize("fails", [True, False])
 def test_the_same_expression_still_compares(validate: Any, fails: bool) -> None:
-    """A release that changes something else, even the spaces of an expression, compares as before."""
+    """A release that changes something else, even the spaces of an expression, compares as
+    before.
+    """
     world = World(fails=fails)
     try:
         of(world, *ARGUMENTS, key="order", validate=validate)(**MESSAGE)
@@ -187,7 +200,9 @@ def test_the_same_expression_still_compares(validate: Any, fails: bool) -> None:
 
 
 def test_what_another_expression_has_made_is_compared_with_it_again() -> None:
-    """The record keeps its digest, and the name of what made it: taken back, the old expression compares."""
+    """The record keeps its digest, and the name of what made it: taken back, the old expression
+    compares.
+    """
     world = World(fails=True)
     old = of(world, *ARGUMENTS, key="order", validate="amount")
     with pytest.raises(NetworkDown):
@@ -216,18 +231,26 @@ def test_what_an_earlier_version_of_this_package_made_is_compared_as_before() ->
     assert of(world, *ARGUMENTS, key="order")(**{**MESSAGE, "order": "with"}) == 4
 
 
-#: What else a release may change, and whether the old message is still known. Each begins as `charge(order, amount, currency)`
-#: of `shop.tasks`.
+#: What else a release may change, and whether the old message is still known. Each begins as
+#: `charge(order, amount, currency)` of `shop.tasks`.
 KEYED = {"key": "order"}
 OTHERS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], bool]] = {
     # name: terms before, after, the message after, known
     "key respelled": (KEYED, {"key": "[order]"}, MESSAGE, False),
     "key of more": (KEYED, {"key": "[order, amount]"}, MESSAGE, False),
     "a new parameter": (KEYED, {**KEYED, "arguments": (*ARGUMENTS, "note=None")}, MESSAGE, True),
-    "a new parameter, all are the key": ({}, {"arguments": (*ARGUMENTS, "note=None")}, MESSAGE, False),
+    "a new parameter, all are the key": (
+        {},
+        {"arguments": (*ARGUMENTS, "note=None")},
+        MESSAGE,
+        False,
+    ),
     "a new parameter, the old ones named": (
         {},
-        {"arguments": (*ARGUMENTS, "note=None"), "key": "{order: order, amount: amount, currency: currency}"},
+        {
+            "arguments": (*ARGUMENTS, "note=None"),
+            "key": "{order: order, amount: amount, currency: currency}",
+        },
         MESSAGE,
         True,
     ),
@@ -245,7 +268,10 @@ OTHERS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], bool]] =
     ),
     "renamed, the key too": (
         {},
-        {"arguments": ("order", "cents", "currency"), "key": "{order: order, amount: cents, currency: currency}"},
+        {
+            "arguments": ("order", "cents", "currency"),
+            "key": "{order: order, amount: cents, currency: currency}",
+        },
         {"order": "o-17", "cents": 100, "currency": "eur"},
         True,
     ),
@@ -256,10 +282,25 @@ OTHERS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], bool]] =
         True,
     ),
     "reordered": ({}, {"arguments": ("currency", "amount", "order")}, MESSAGE, True),
-    "removed": (KEYED, {**KEYED, "arguments": ("order", "amount")}, {"order": "o-17", "amount": 100}, True),
-    "removed, all are the key": ({}, {"arguments": ("order", "amount")}, {"order": "o-17", "amount": 100}, False),
+    "removed": (
+        KEYED,
+        {**KEYED, "arguments": ("order", "amount")},
+        {"order": "o-17", "amount": 100},
+        True,
+    ),
+    "removed, all are the key": (
+        {},
+        {"arguments": ("order", "amount")},
+        {"order": "o-17", "amount": 100},
+        False,
+    ),
     "function renamed": (KEYED, {**KEYED, "name": "pay"}, MESSAGE, False),
-    "function renamed, name kept": (KEYED, {**KEYED, "name": "pay", "key_prefix": "shop.tasks.charge"}, MESSAGE, True),
+    "function renamed, name kept": (
+        KEYED,
+        {**KEYED, "name": "pay", "key_prefix": "shop.tasks.charge"},
+        MESSAGE,
+        True,
+    ),
     "module renamed": (KEYED, {**KEYED, "module": "shop.jobs"}, MESSAGE, False),
     "module renamed, name kept": (
         KEYED,
@@ -272,7 +313,9 @@ OTHERS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], bool]] =
 
 
 @pytest.mark.parametrize(("before", "after", "message", "known"), OTHERS.values(), ids=OTHERS)
-def test_a_release(before: dict[str, Any], after: dict[str, Any], message: dict[str, Any], known: bool) -> None:
+def test_a_release(
+    before: dict[str, Any], after: dict[str, Any], message: dict[str, Any], known: bool
+) -> None:
     """Is a message that was done still known? The page says so for each change."""
     world = World()
     of(world, *ARGUMENTS, **before)(**MESSAGE)
@@ -285,5 +328,7 @@ def test_a_release(before: dict[str, Any], after: dict[str, Any], message: dict[
 def test_an_argument_that_a_release_takes_away_from_an_expression() -> None:
     """It is said at import, not by dead letters."""
     for terms in ({"key": "order", "validate": "amount"}, {"key": "[order, amount]"}):
-        with pytest.raises(ImproperlyConfigured, match="selects amount, but the arguments are order, total"):
+        with pytest.raises(
+            ImproperlyConfigured, match="selects amount, but the arguments are order, total"
+        ):
             of(World(), "order", "total", **terms)

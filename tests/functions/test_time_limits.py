@@ -1,4 +1,6 @@
-"""A real signal whose handler raises, as a worker's time limit does: at any instruction, also of Django and the driver."""
+"""A real signal whose handler raises, as a worker's time limit does: at any instruction, also of
+Django and the driver.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
         "connection.vendor == 'mysql'",
-        reason="PyMySQL does not know that a statement of the work was cut: the next call finds out",
+        reason="PyMySQL does not know that a statement of the work was cut: the next call finds "
+        "out",
     ),
 ]
 
@@ -69,11 +72,15 @@ def limited(seconds: float) -> Iterator[None]:
 def work(job: int) -> int:
     handle = current_operation()
     assert handle is not None
-    return int(Effect.objects.create(label="job", idempotency_key=str(job), attempt=handle.attempt).pk)
+    return int(
+        Effect.objects.create(label="job", idempotency_key=str(job), attempt=handle.attempt).pk
+    )
 
 
 JOBS: dict[str, Any] = {
-    guarantee: idempotent_function(key="job", key_prefix=f"limited-{guarantee}", guarantee=guarantee)(work)
+    guarantee: idempotent_function(
+        key="job", key_prefix=f"limited-{guarantee}", guarantee=guarantee
+    )(work)
     for guarantee in ("atomic", "lease")
 }
 
@@ -84,7 +91,9 @@ def attempts(job: int) -> list[int]:
 
 @pytest.mark.parametrize("guarantee", ["atomic", "lease"])
 def test_a_time_limit_at_any_moment(guarantee: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The next job of the same worker is committed each time, and a retry of the cut one ends with its effect, once."""
+    """The next job of the same worker is committed each time, and a retry of the cut one ends with
+    its effect, once.
+    """
     caplog.set_level(logging.CRITICAL)
     run, moments = JOBS[guarantee], random.Random(SEED)
     usual = duration_of(partial(run, 0))
@@ -97,10 +106,18 @@ def test_a_time_limit_at_any_moment(guarantee: str, caplog: pytest.LogCaptureFix
         except SoftTimeLimit:
             cut += 1
         assert run(-jobs) > 0
-        assert elsewhere(partial(attempts, -jobs)) == [1], f"job {jobs}: the next one is not committed"
-        assert (current_operation(), heartbeat._watched, connection.execute_wrappers) == (None, {}, [])
+        assert elsewhere(partial(attempts, -jobs)) == [1], (
+            f"job {jobs}: the next one is not committed"
+        )
+        assert (current_operation(), heartbeat._watched, connection.execute_wrappers) == (
+            None,
+            {},
+            [],
+        )
     assert cut > jobs // 10
-    IdempotencyRecord.objects.update(lease_until=IdempotencyRecord.objects.values_list("created_at")[:1])
+    IdempotencyRecord.objects.update(
+        lease_until=IdempotencyRecord.objects.values_list("created_at")[:1]
+    )
     for job in range(1, jobs + 1):
         made, left = run(job), attempts(job)
         assert Effect.objects.filter(pk=made, idempotency_key=str(job)).exists()
@@ -132,7 +149,9 @@ class SlowResult:
 
 @pytest.mark.parametrize("guarantee", ["atomic", "lease"])
 def test_a_time_limit_while_a_result_is_stored(guarantee: str) -> None:
-    """The worker hears of it, and the result is not gone: a retry gets it, and the effect is there once."""
+    """The worker hears of it, and the result is not gone: a retry gets it, and the effect is there
+    once.
+    """
 
     @idempotent_function(key="job", key_prefix="slow", guarantee=guarantee, serializer=SlowResult())
     def slow(job: int) -> int:

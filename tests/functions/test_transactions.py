@@ -1,4 +1,6 @@
-"""`atomic` functions: the result is remembered and their writes are committed, or neither happened."""
+"""`atomic` functions: the result is remembered and their writes are committed, or neither
+happened.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def records(db: None) -> Iterator[None]:
 def effect(label: str = "charge") -> int:
     current = current_operation()
     assert current is not None
-    return Effect.objects.create(label=label, idempotency_key=current.key, attempt=current.attempt).attempt
+    return Effect.objects.create(
+        label=label, idempotency_key=current.key, attempt=current.attempt
+    ).attempt
 
 
 @idempotent_function(key="order", keep_exceptions=CardDeclined)
@@ -85,7 +89,9 @@ def test_a_kept_exception_takes_the_writes_back_too() -> None:
 @committed
 @pytest.mark.parametrize("cut", [SystemExit, KeyboardInterrupt, GeneratorExit])
 def test_what_is_not_an_exception(cut: type[BaseException]) -> None:
-    """It is rolled back but not released; a takeover follows the claim's lease, as the row is not locked."""
+    """It is rolled back but not released; a takeover follows the claim's lease, as the row is not
+    locked.
+    """
 
     @idempotent_function(key_prefix="cut", key="order")
     def work(order: int, *, fails: bool) -> int:
@@ -103,7 +109,9 @@ def test_what_is_not_an_exception(cut: type[BaseException]) -> None:
 
 @committed
 def test_inside_an_open_transaction() -> None:
-    """The call joins the open transaction: a rollback of the caller undoes effect and record together."""
+    """The call joins the open transaction: a rollback of the caller undoes effect and record
+    together.
+    """
 
     class Undone(Exception):
         pass
@@ -147,7 +155,10 @@ def test_a_duplicate_of_a_call_in_an_open_transaction() -> None:
 @committed
 @pytest.mark.parametrize("store", ["default", "memory"])
 def test_a_lease_refuses_an_open_transaction(store: str) -> None:
-    """The record would survive a rollback, so the lease is refused. A test's own transaction does not count."""
+    """The record would survive a rollback, so the lease is refused.
+
+    A test's own transaction does not count.
+    """
 
     @idempotent_function(guarantee="lease", store=store, key_prefix="send")
     def send(order: int) -> int:
@@ -198,7 +209,9 @@ def test_an_async_lease_refuses_the_transaction_of_sync_code(store: str) -> None
 @pytest.mark.django_db
 @pytest.mark.parametrize("store", ["default", "memory"])
 def test_a_lease_in_a_tests_transaction(store: str) -> None:
-    """A lease works in a test's transaction, and still refuses one that the code under test has opened."""
+    """A lease works in a test's transaction, and still refuses one that the code under test has
+    opened.
+    """
 
     @idempotent_function(guarantee="lease", store=store, key_prefix="send")
     def send(order: int) -> int:
@@ -246,7 +259,10 @@ def test_a_lease_inside_whose_refusal_is_swallowed() -> None:
 @pytest.mark.parametrize("guarantee", ["atomic", "lease"])
 @pytest.mark.parametrize("broken", ["between two calls", "in a call"])
 def test_a_worker_whose_connection_breaks(guarantee: str, broken: str) -> None:
-    """No request ends here that would close it. One call fails, and the next ones have a new connection."""
+    """No request ends here that would close it.
+
+    One call fails, and the next ones have a new connection.
+    """
 
     @idempotent_function(guarantee=guarantee, key_prefix="work")
     def work(order: int) -> int:
@@ -267,7 +283,9 @@ def test_a_worker_whose_connection_breaks(guarantee: str, broken: str) -> None:
 
 @committed
 def test_a_transaction_that_was_given_up() -> None:
-    """The project's own mark is a dry run: its result is returned, and nothing of it is remembered."""
+    """The project's own mark is a dry run: its result is returned, and nothing of it is
+    remembered.
+    """
 
     @idempotent_function(key_prefix="dry")
     def work(order: int) -> str:
@@ -313,7 +331,8 @@ def test_an_interrupt_in_the_midst_of_our_own_lines() -> None:
 
     with pytest.raises(KeyboardInterrupt) as caught:
         work(1)
-    assert caught.value.__traceback__ is not None  # it holds our frames, so nothing is collected yet
+    # It holds our frames, so nothing is collected yet.
+    assert caught.value.__traceback__ is not None
     assert not connection.in_atomic_block
     assert Effect.objects.count() == 0
 
@@ -335,7 +354,9 @@ def fails_in_save(charge: Any) -> Any:
         fails_in_save,
         pytest.param(
             fails_in_sql,
-            marks=pytest.mark.skipif("connection.vendor != 'postgresql'", reason="elsewhere the transaction goes on"),
+            marks=pytest.mark.skipif(
+                "connection.vendor != 'postgresql'", reason="elsewhere the transaction goes on"
+            ),
         ),
     ],
 )
@@ -353,7 +374,7 @@ def test_a_serializer_that_breaks_the_transaction(dump: Any) -> None:
         assert (record.status, record.attempt, Effect.objects.count()) == (Status.FREE, attempt, 0)
 
 
-# ----------------------------------------------------------------------------------------------------------- takeovers
+# ---------------------------------------------------------------------------------------- takeovers
 
 
 def lapse() -> None:
@@ -362,10 +383,14 @@ def lapse() -> None:
 
 
 def crashed(ask: Any, **given: Any) -> tuple[Any, list[BaseException | None]]:
-    """Return a function whose first call crashed, and the errors that its next runs raise instead of returning."""
+    """Return a function whose first call crashed, and the errors that its next runs raise instead
+    of returning.
+    """
     errors: list[BaseException | None] = [SystemExit()]
 
-    @idempotent_function(key_prefix="crashed", key="order", guarantee="atomic", on_takeover=ask, **given)
+    @idempotent_function(
+        key_prefix="crashed", key="order", guarantee="atomic", on_takeover=ask, **given
+    )
     def work(order: int) -> str:
         attempt = effect("work")
         if errors and (error := errors.pop(0)) is not None:
@@ -405,7 +430,9 @@ def test_a_takeover_that_finds_the_result() -> None:
 
 @committed
 def test_a_takeover_that_is_held() -> None:
-    """The hook's writes stay with the record, which waits for a person; the hook is not called again."""
+    """The hook's writes stay with the record, which waits for a person; the hook is not called
+    again.
+    """
     work, _ = crashed(noting(lambda takeover: takeover.hold()))
     for _ in range(2):
         with pytest.raises(HeldForPerson):
@@ -440,11 +467,16 @@ def test_a_takeover_whose_run_answers() -> None:
 
 
 @committed
-@pytest.mark.parametrize("error", [NetworkDown(), SystemExit()], ids=["an exception", "no exception"])
+@pytest.mark.parametrize(
+    "error", [NetworkDown(), SystemExit()], ids=["an exception", "no exception"]
+)
 def test_a_takeover_that_fails(error: BaseException) -> None:
-    """Nothing is decided: the writes are undone, the record is unchanged, and after its lease the next call asks."""
+    """Nothing is decided: the writes are undone, the record is unchanged, and after its lease the
+    next call asks.
+    """
     answers = [raising(error), lambda takeover: takeover.found("it was done")]
-    work, _ = crashed(noting(lambda takeover: answers.pop(0)(takeover)))  # noqa: PLW0108 - a different one each time
+    # A different one each time.
+    work, _ = crashed(noting(lambda takeover: answers.pop(0)(takeover)))  # noqa: PLW0108
     with pytest.raises(type(error)):
         work(1)
     assert not connection.in_atomic_block
@@ -457,7 +489,9 @@ def test_a_takeover_that_fails(error: BaseException) -> None:
 
 @committed
 def test_a_takeover_that_finds_a_refusal() -> None:
-    """A kept exception is remembered and the hook's writes are rolled back, as when the call itself raises it."""
+    """A kept exception is remembered and the hook's writes are rolled back, as when the call itself
+    raises it.
+    """
     work, _ = crashed(noting(raising(CardDeclined("no money", 51))), keep_exceptions=CardDeclined)
     for _ in range(2):
         with pytest.raises(CardDeclined):
@@ -475,7 +509,10 @@ def raising(error: BaseException) -> Any:
 
 @committed
 def test_a_call_inside_itself() -> None:
-    """With `atomic` too, and through another call, it is refused and rolled back. Another order is unaffected."""
+    """With `atomic` too, and through another call, it is refused and rolled back.
+
+    Another order is unaffected.
+    """
 
     @idempotent_function(key="order", key_prefix="outer")
     def outer(order: int, inner_order: int) -> None:

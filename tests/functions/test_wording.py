@@ -26,7 +26,11 @@ NAME = f"{__name__}.charge"
 
 
 @idempotent_function(
-    data_keyword_argument="order", key="id", validate="amount", required=True, on_store_failure="closed"
+    data_keyword_argument="order",
+    key="id",
+    validate="amount",
+    required=True,
+    on_store_failure="closed",
 )
 def charge(*, order: dict[str, Any]) -> int:
     if order.get("again"):
@@ -40,7 +44,9 @@ def said(raised: type[IdempotencyError], **order: Any) -> str:
     """Call the function, and return the text of its error."""
     with pytest.raises(raised) as caught:
         charge(order=order)
-    assert not {"Retry-After", "request", "header"} & set(str(caught.value).replace(".", " ").split())
+    assert not {"Retry-After", "request", "header"} & set(
+        str(caught.value).replace(".", " ").split()
+    )
     return str(caught.value)
 
 
@@ -92,7 +98,9 @@ def test_a_lease_in_a_transaction() -> None:
     """It names the function that was called there."""
     with (
         transaction.atomic(),
-        pytest.raises(LeaseInTransaction, match=r"leased has guarantee=\"lease\", and was called inside"),
+        pytest.raises(
+            LeaseInTransaction, match=r"leased has guarantee=\"lease\", and was called inside"
+        ),
     ):
         leased(order={"id": 1})
 
@@ -109,7 +117,9 @@ def test_the_caller_of_a_tool_is_told_nothing_of_it() -> None:
     assert detail.startswith("This idempotency key was used for a different request")
 
 
-@pytest.mark.parametrize("error", [InProgress("as the project says"), HeldForPerson("as it was held")])
+@pytest.mark.parametrize(
+    "error", [InProgress("as the project says"), HeldForPerson("as it was held")]
+)
 def test_a_sentence_of_somebody_else_stays(error: IdempotencyError) -> None:
     """Only what a class says by itself is worded anew."""
     terms = charge.idempotency._terms

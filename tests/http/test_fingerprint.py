@@ -28,7 +28,12 @@ FORM = "application/x-www-form-urlencoded"
 
 
 def request(
-    body: str | bytes = b"", content_type: str = JSON, *, method: str = "POST", path: str = "/", **extra: Any
+    body: str | bytes = b"",
+    content_type: str = JSON,
+    *,
+    method: str = "POST",
+    path: str = "/",
+    **extra: Any,
 ) -> HttpRequest:
     return RequestFactory().generic(method, path, body, content_type=content_type, **extra)
 
@@ -39,7 +44,9 @@ def digest(*args: Any, rule: Any = "request", **kwargs: Any) -> bytes:
     return value
 
 
-def multipart(*parts: tuple[str, str | None, str, bytes], boundary: str = "b1") -> tuple[bytes, str]:
+def multipart(
+    *parts: tuple[str, str | None, str, bytes], boundary: str = "b1"
+) -> tuple[bytes, str]:
     """Write a multipart body from (name, filename, content type, content)."""
     body = b""
     for name, filename, content_type, content in parts:
@@ -56,7 +63,13 @@ RECEIPT = ("receipt", "r.png", "image/png", b"\x89PNG\r\n\x1a\n\0")
 
 @pytest.mark.parametrize(
     "other",
-    [{"method": "PUT"}, {"path": "/other/"}, {"path": "/?a=1"}, {"content_type": "text/plain"}, {"body": b'{"a":2}'}],
+    [
+        {"method": "PUT"},
+        {"path": "/other/"},
+        {"path": "/?a=1"},
+        {"content_type": "text/plain"},
+        {"body": b'{"a":2}'},
+    ],
     ids=str,
 )
 @pytest.mark.parametrize("rule", ["request", "raw"])
@@ -69,7 +82,9 @@ def test_method_path_query_content_type_and_body_count(rule: str, other: dict[st
 
 def test_headers_do_not_count() -> None:
     """Tokens rotate between retries, and a retry may accept another type."""
-    assert digest(b"{}") == digest(b"{}", headers={"Authorization": "Token x", "Accept": "text/html"})
+    assert digest(b"{}") == digest(
+        b"{}", headers={"Authorization": "Token x", "Accept": "text/html"}
+    )
 
 
 @pytest.mark.parametrize("content_type", [JSON, f"{JSON}; charset=utf-8", "APPLICATION/JSON"])
@@ -93,7 +108,12 @@ def test_parameters_and_case_of_the_content_type_do_not_count(content_type: str)
         (b"null", b"", False),
         (b'{"a":1}', b'{"a":1,"b":null}', False),
         (b'{"a":1,"a":2}', b'{"a":2}', False),
-        (b'{"a":1,"a":2}', b'{"a":1, "a":2}', False),  # by bytes: which of the two counts is not ours to say
+        # By bytes: which of the two counts is not ours to say.
+        (
+            b'{"a":1,"a":2}',
+            b'{"a":1, "a":2}',
+            False,
+        ),
         (b"NaN", b"NaN", True),
         (b"NaN", b" NaN", False),
         (b"[" * 100_000, b" " + b"[" * 100_000, False),
@@ -105,7 +125,9 @@ def test_parameters_and_case_of_the_content_type_do_not_count(content_type: str)
 )
 @pytest.mark.parametrize("content_type", [JSON, "application/vnd.api+json"])
 def test_json_counts_by_value(content_type: str, one: bytes, other: bytes, same: bool) -> None:
-    """Order and spacing do not count; a body without a safe value is compared by its bytes, and nothing raises."""
+    """Order and spacing do not count; a body without a safe value is compared by its bytes, and
+    nothing raises.
+    """
     assert (digest(one, content_type) == digest(other, content_type)) is same
 
 
@@ -118,11 +140,18 @@ def test_json_counts_by_value(content_type: str, one: bytes, other: bytes, same:
         ("a=1+2", "a=1%202", True),
         ("a=1", "a=1&b=", False),
         ("a=1&b=2", "a=1%26b=2", False),
-        ("a=1&csrfmiddlewaretoken=x", "csrfmiddlewaretoken=y&a=1", True),  # Django masks it anew for each page
+        # Django masks it anew for each page.
+        (
+            "a=1&csrfmiddlewaretoken=x",
+            "csrfmiddlewaretoken=y&a=1",
+            True,
+        ),
     ],
 )
 def test_a_form_counts_by_its_pairs(one: str, other: str, same: bool) -> None:
-    """Pairs count as the view sees them: the order within a name matters, the CSRF token does not."""
+    """Pairs count as the view sees them: the order within a name matters, the CSRF token does
+    not.
+    """
     assert (digest(one, FORM) == digest(other, FORM)) is same
 
 
@@ -140,10 +169,23 @@ def test_a_form_counts_by_its_pairs(one: str, other: str, same: bool) -> None:
         (multipart(AMOUNT, RECEIPT, RECEIPT), False),
         (multipart(AMOUNT), False),
     ],
-    ids=["boundary", "order", "content", "filename", "type", "name", "field", "value", "twice", "none"],
+    ids=[
+        "boundary",
+        "order",
+        "content",
+        "filename",
+        "type",
+        "name",
+        "field",
+        "value",
+        "twice",
+        "none",
+    ],
 )
 def test_multipart_counts_by_its_parts(other: tuple[bytes, str], same: bool) -> None:
-    """Names, file names, types and contents count; a new boundary or another order of names is the same request."""
+    """Names, file names, types and contents count; a new boundary or another order of names is the
+    same request.
+    """
     assert (digest(*multipart(AMOUNT, RECEIPT)) == digest(*other)) is same
 
 
@@ -156,7 +198,8 @@ def test_bytes_that_no_encoding_can_write_are_still_a_fingerprint() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "same"), [("request", True), ("raw", False), ("headers", True), (lambda request: "a", True)]
+    ("rule", "same"),
+    [("request", True), ("raw", False), ("headers", True), (lambda request: "a", True)],
 )
 def test_a_policy_chooses_what_of_the_body_counts(rule: Any, same: bool) -> None:
     """The body counts by value, by bytes, or not at all."""
@@ -218,9 +261,13 @@ def test_the_view_still_finds_the_form_and_its_files_rewound() -> None:
     assert upload.read() == RECEIPT[3]
 
 
-@pytest.mark.parametrize("content_type", ["application/octet-stream", FORM, "multipart/form-data; boundary=b1", JSON])
+@pytest.mark.parametrize(
+    "content_type", ["application/octet-stream", FORM, "multipart/form-data; boundary=b1", JSON]
+)
 def test_a_body_that_was_read_before_is_reported_as_gone(content_type: str) -> None:
-    """Otherwise every body would be the same request, and a retry with another body would get a response."""
+    """Otherwise every body would be the same request, and a retry with another body would get a
+    response.
+    """
     sent = request(b"x" * 100, content_type)
     sent.read(10)
     with pytest.raises(ConfigurationError, match="headers"):
@@ -246,18 +293,25 @@ def test_chunks_that_come_without_a_length(content_type: str) -> None:
     with SpooledTemporaryFile(1000) as taken:
         taken.write(content)
         taken.seek(0)
-        sent = ASGIRequest({"type": "http", "method": "POST", "path": "/", "headers": headers}, taken)
+        sent = ASGIRequest(
+            {"type": "http", "method": "POST", "path": "/", "headers": headers}, taken
+        )
         fingerprint(sent, resolve(Policy()))
         assert sent.read() == content
         sent._stream.close()
 
 
 @pytest.mark.parametrize(
-    "content_type", ["application/octet-stream", JSON, FORM, "multipart/form-data; boundary=b1", "text/plain"]
+    "content_type",
+    ["application/octet-stream", JSON, FORM, "multipart/form-data; boundary=b1", "text/plain"],
 )
 @pytest.mark.parametrize("limit", [None, 2_621_440])
-def test_a_long_body_is_not_held_in_memory(settings: Any, content_type: str, limit: int | None) -> None:
-    """No kind of body is held, whatever limit the project gives its own views; the view can read all of it."""
+def test_a_long_body_is_not_held_in_memory(
+    settings: Any, content_type: str, limit: int | None
+) -> None:
+    """No kind of body is held, whatever limit the project gives its own views; the view can read
+    all of it.
+    """
     settings.DATA_UPLOAD_MAX_MEMORY_SIZE = limit
     if content_type.startswith("multipart"):
         body, _ = multipart(("receipt", "r.png", "image/png", b"x" * 8_000_000))
@@ -276,7 +330,9 @@ def test_a_long_body_is_not_held_in_memory(settings: Any, content_type: str, lim
 
 @pytest.mark.parametrize("size", [1000, 3_000_000])
 def test_a_parsed_form_can_still_be_streamed(size: int) -> None:
-    """A view that reads the bytes of a multipart form gets all of them, and may also read its fields."""
+    """A view that reads the bytes of a multipart form gets all of them, and may also read its
+    fields.
+    """
     body, content_type = multipart(AMOUNT, ("receipt", "r.png", "image/png", b"x" * size))
     sent = request(body, content_type)
     fingerprint(sent, resolve(Policy()))
@@ -307,18 +363,27 @@ def test_a_form_in_a_charset_that_django_refuses() -> None:
 BOUNDED = Policy(max_request_body=1000)
 
 
-@pytest.mark.parametrize("content_type", ["application/octet-stream", JSON, FORM, "multipart/form-data; boundary=b1"])
+@pytest.mark.parametrize(
+    "content_type", ["application/octet-stream", JSON, FORM, "multipart/form-data; boundary=b1"]
+)
 def test_more_than_the_bound_is_refused_unread(content_type: str) -> None:
-    """413 before a byte is read, also by a function; a body at the bound passes, and so does one that is not compared."""
+    """413 before a byte is read, also by a function; a body at the bound passes, and so does one
+    that is not compared.
+    """
     sent = request(b"x" * 1001, content_type)
     with pytest.raises(RequestTooLarge):
-        fingerprint(sent, resolve(Policy(max_request_body=1000, fingerprint=lambda request: request.read())))
+        fingerprint(
+            sent, resolve(Policy(max_request_body=1000, fingerprint=lambda request: request.read()))
+        )
     with pytest.raises(RequestTooLarge) as refused:
         fingerprint(sent, resolve(BOUNDED))
     assert (refused.value.status, refused.value.extensions) == (413, {"max_request_body": 1000})
     assert sent.read() == b"x" * 1001
     fingerprint(request(b"x" * 1000, content_type), resolve(BOUNDED))
-    fingerprint(request(b"x" * 1001, content_type), resolve(Policy(max_request_body=1000, fingerprint="headers")))
+    fingerprint(
+        request(b"x" * 1001, content_type),
+        resolve(Policy(max_request_body=1000, fingerprint="headers")),
+    )
 
 
 def test_what_is_selected_from_is_bounded_too() -> None:
@@ -331,7 +396,9 @@ def test_what_is_selected_from_is_bounded_too() -> None:
 
 
 def test_what_a_permission_has_parsed_is_still_compared_by_value() -> None:
-    """This needs the bytes from before: DRF's data has merged the floats and the duplicate names."""
+    """This needs the bytes from before: DRF's data has merged the floats and the duplicate
+    names.
+    """
 
     def read(body: bytes, *, held: bool) -> bytes:
         sent = request(body)

@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from rest_framework.exceptions import ParseError
-from rest_framework.parsers import BaseParser, FileUploadParser, FormParser, JSONParser, MultiPartParser
+from rest_framework.parsers import (
+    BaseParser,
+    FileUploadParser,
+    FormParser,
+    JSONParser,
+    MultiPartParser,
+)
 from rest_framework.request import Request
 from rest_framework.test import APIRequestFactory
 
@@ -37,8 +43,12 @@ class MixedNamesParser(ListParser):
         return {1: stream.read().decode(), "1": {2: 3, "2": 4}}
 
 
-def sent(body: Any, content_type: str, *, parsers: Any = USUAL, method: str = "POST", name: str = "") -> Request:
-    disposition: dict[str, Any] = {"HTTP_CONTENT_DISPOSITION": f"attachment; filename={name}"} if name else {}
+def sent(
+    body: Any, content_type: str, *, parsers: Any = USUAL, method: str = "POST", name: str = ""
+) -> Request:
+    disposition: dict[str, Any] = (
+        {"HTTP_CONTENT_DISPOSITION": f"attachment; filename={name}"} if name else {}
+    )
     raw = APIRequestFactory().generic(method, "/", body, content_type=content_type, **disposition)
     return Request(raw, parsers=[parser() for parser in parsers], parser_context={"kwargs": {}})
 
@@ -57,7 +67,9 @@ def uploaded(content: bytes, *, method: str = "POST") -> Request:
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
 def test_a_form_counts_by_its_pairs_whatever_the_method(method: str) -> None:
     """DRF parses forms of PUT, which Django does not."""
-    one, same, other = (digest(sent(body, FORM, method=method)) for body in ("a=1&b=2", "b=2&a=1", "a=1&b=3"))
+    one, same, other = (
+        digest(sent(body, FORM, method=method)) for body in ("a=1&b=2", "b=2&a=1", "a=1&b=3")
+    )
     assert one == same
     assert one != other
 
@@ -107,11 +119,16 @@ def test_data_after_a_csrf_check_counts_all_the_same() -> None:
     assert digests[0] != digests[1]
 
 
-@pytest.mark.parametrize("content_type", ["image/png", "multipart/form-data; boundary=b", FORM, "text/plain"])
+@pytest.mark.parametrize(
+    "content_type", ["image/png", "multipart/form-data; boundary=b", FORM, "text/plain"]
+)
 def test_a_parser_that_takes_everything_as_a_file(content_type: str) -> None:
-    """FileUploadParser takes forms too, and returns no pairs; the view reads the file from its start."""
+    """FileUploadParser takes forms too, and returns no pairs; the view reads the file from its
+    start.
+    """
     one, same, other = (
-        sent(body, content_type, parsers=[FileUploadParser], name="x.png") for body in (b"\x89PNG", b"\x89PNG", b"GIF")
+        sent(body, content_type, parsers=[FileUploadParser], name="x.png")
+        for body in (b"\x89PNG", b"\x89PNG", b"GIF")
     )
     assert digest(one) == digest(same) != digest(other)
     found: Any = one.data
@@ -121,7 +138,9 @@ def test_a_parser_that_takes_everything_as_a_file(content_type: str) -> None:
 @pytest.mark.parametrize("parser", [ListParser, MixedNamesParser])
 def test_a_projects_own_parser_may_return_anything(parser: type[BaseParser]) -> None:
     """What the parser returns is compared."""
-    one, same, other = (digest(sent(body, FORM, parsers=[parser])) for body in (b"[1, 2]", b"[1, 2]", b"[2, 1]"))
+    one, same, other = (
+        digest(sent(body, FORM, parsers=[parser])) for body in (b"[1, 2]", b"[1, 2]", b"[2, 1]")
+    )
     assert one == same
     assert one != other
 
@@ -142,11 +161,19 @@ class FailingParser(BaseParser):
 
 
 @pytest.mark.parametrize("size", [100, 3_000_000])
-@pytest.mark.parametrize(("parser", "error"), [(MultiPartParser, ParseError), (FailingParser, ValueError)])
-def test_a_broken_form_breaks_in_the_view_that_reads_it(parser: type[BaseParser], error: Any, size: int) -> None:
-    """Its bytes are compared; a view that streams it gets all of it, and one that reads the data gets the error."""
+@pytest.mark.parametrize(
+    ("parser", "error"), [(MultiPartParser, ParseError), (FailingParser, ValueError)]
+)
+def test_a_broken_form_breaks_in_the_view_that_reads_it(
+    parser: type[BaseParser], error: Any, size: int
+) -> None:
+    """Its bytes are compared; a view that streams it gets all of it, and one that reads the data
+    gets the error.
+    """
     body = b"x" * size
-    one, same, other = (sent(content, "multipart/form-data", parsers=[parser]) for content in (body, body, body[1:]))
+    one, same, other = (
+        sent(content, "multipart/form-data", parsers=[parser]) for content in (body, body, body[1:])
+    )
     assert digest(one) == digest(same) != digest(other)
     assert same.stream.read() == body
     with pytest.raises(error):
@@ -164,7 +191,9 @@ class NestedParser(MultiPartParser):
 
 
 def test_a_file_that_a_parser_has_nested_counts_by_its_content() -> None:
-    """Another receipt under the same name is another request, and the view reads it from its start."""
+    """Another receipt under the same name is another request, and the view reads it from its
+    start.
+    """
     one, same, other = (uploaded(content) for content in (b"one", b"one", b"two"))
     for request in (one, same, other):
         request.parsers = [NestedParser()]
@@ -184,7 +213,9 @@ def test_a_file_that_a_parser_has_nested_counts_by_its_content() -> None:
     ],
 )
 def test_data_that_was_read_counts_by_type(one: bytes, other: bytes) -> None:
-    """A text that looks like a number is not one, when a permission has read the data with a project's parser."""
+    """A text that looks like a number is not one, when a permission has read the data with a
+    project's parser.
+    """
     digests = []
     for body in (one, other):
         request = sent(body, JSON, parsers=[ListParser])

@@ -1,4 +1,6 @@
-"""The private names of Django and REST framework that `http.bodies` and `http.atomic_requests` use still mean what we take them for."""
+"""The private names of Django and REST framework that `http.bodies` and `http.atomic_requests` use
+still mean what we take them for.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def test_what_non_atomic_requests_sets_on_a_view() -> None:
         return HttpResponse()
 
     assert atomic_requests.excluded_aliases(view) == ()
-    assert atomic_requests.excluded_aliases(transaction.non_atomic_requests(using="other")(view)) == {"other"}
+    assert atomic_requests.excluded_aliases(
+        transaction.non_atomic_requests(using="other")(view)
+    ) == {"other"}
     atomic_requests.exclude_aliases(view, {"default"})
     assert atomic_requests.excluded_aliases(view) == {"default"}
 
@@ -64,7 +68,9 @@ def test_a_request_that_no_server_made() -> None:
 
 
 def test_how_much_of_a_stream_has_come() -> None:
-    """Django's stream knows how many bytes were announced and how many it has passed on; what it leaves in memory is a `BytesIO`."""
+    """Django's stream knows how many bytes were announced and how many it has passed on; what it
+    leaves in memory is a `BytesIO`.
+    """
     request = posted(b"12345")
     stream: Any = request._stream
     assert isinstance(stream, LimitedStream)

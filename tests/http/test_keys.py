@@ -120,7 +120,10 @@ def test_bytes_beyond_ascii_are_refused_over_asgi() -> None:
 
 def test_a_key_that_is_not_text_is_its_text() -> None:
     """A test client, or a middleware, may set a UUID."""
-    assert plan_of().read_key(RequestFactory().post("/", HTTP_IDEMPOTENCY_KEY=uuid.UUID(UUID)).META) == UUID
+    assert (
+        plan_of().read_key(RequestFactory().post("/", HTTP_IDEMPOTENCY_KEY=uuid.UUID(UUID)).META)
+        == UUID
+    )
 
 
 def test_without_the_header_there_is_no_key() -> None:
@@ -161,7 +164,10 @@ def test_a_required_key_must_be_there() -> None:
 def test_the_name_of_the_header_is_configurable(name: str) -> None:
     """`HEADER` is read live, in any case; the usual name then has no effect."""
     with override_settings(IDEMPOTENCY={"HEADER": name}):
-        assert guarding_key(RequestFactory().post("/", headers={"X-Request-Token": "a"}), Policy()) == "a"
+        assert (
+            guarding_key(RequestFactory().post("/", headers={"X-Request-Token": "a"}), Policy())
+            == "a"
+        )
         assert guarding_key(posted("a,b"), Policy()) is None
         with pytest.raises(KeyMalformed):
             guarding_key(RequestFactory().post("/", headers={"X-Request-Token": "a,b"}), Policy())

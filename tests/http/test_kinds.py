@@ -1,4 +1,6 @@
-"""Kinds of views: found by their package and their folder; what is known about a view is asked once."""
+"""Kinds of views: found by their package and their folder; what is known about a view is asked
+once.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ from django_idempotency.http.views import route_of
     ],
 )
 def test_what_is_there(module: str, there: bool) -> None:
-    """A package that is not installed and a folder that is deleted are not there, and raise nothing."""
+    """A package that is not installed and a folder that is deleted are not there, and raise
+    nothing.
+    """
     assert is_there(module) is there
 
 
@@ -49,15 +53,21 @@ def test_a_kind_needs_its_package_and_its_folder(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_kind_is_absent_until_its_package_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No view is of it before that; but a function with @idempotent() may become one later, and is prepared."""
-    monkeypatch.setattr(kinds, "SHIPPED", {"django_idempotency.contrib.ninja.kind.Ninja": ("ninja",)})
+    """No view is of it before that; but a function with @idempotent() may become one later, and is
+    prepared.
+    """
+    monkeypatch.setattr(
+        kinds, "SHIPPED", {"django_idempotency.contrib.ninja.kind.Ninja": ("ninja",)}
+    )
     monkeypatch.delitem(sys.modules, "ninja")
     assert kinds.kinds() == []
     assert [type(kind) for kind in kinds.kinds(to_come=True)] == [Ninja]
 
 
 def test_a_view_is_asked_once() -> None:
-    """The second request finds the answer of the first; after a change of settings it is asked again."""
+    """The second request finds the answer of the first; after a change of settings it is asked
+    again.
+    """
 
     def pay(request: HttpRequest) -> HttpResponse:
         return HttpResponse()
@@ -85,7 +95,9 @@ def test_views_that_are_equal_are_not_the_same() -> None:
 
 
 def test_an_async_function_inside_a_view_of_no_known_kind() -> None:
-    """Its guard would not know how that view handles an exception: it refuses, and says what to do."""
+    """Its guard would not know how that view handles an exception: it refuses, and says what to
+    do.
+    """
 
     @idempotent(guarantee="lease")
     async def pay(request: Any) -> HttpResponse:

@@ -14,7 +14,11 @@ from django_idempotency.http import logins
 
 from ..entry_points.conftest import KEY
 
-pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+]
 
 
 def sign_up(request: HttpRequest) -> HttpResponse:
@@ -30,17 +34,32 @@ def exempt(request: HttpRequest) -> HttpResponse:
 urlpatterns = [path("guarded/", idempotent(anonymous="shared")(sign_up)), path("exempt/", exempt)]
 
 
-@pytest.mark.parametrize(("url", "keyed", "said"), [("guarded", True, 1), ("guarded", False, 0), ("exempt", True, 0)])
+@pytest.mark.parametrize(
+    ("url", "keyed", "said"), [("guarded", True, 1), ("guarded", False, 0), ("exempt", True, 0)]
+)
 def test_a_login_under_a_key(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, *, url: str, keyed: bool, said: int
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    url: str,
+    keyed: bool,
+    said: int,
 ) -> None:
-    """A view under a key is named once, with the reason; one without a key, or that is exempt, is not."""
+    """A view under a key is named once, with the reason; one without a key, or that is exempt, is
+    not.
+    """
     monkeypatch.setattr(logins, "_TOLD", set())
     for number in range(2):
         headers = {"Idempotency-Key": f"{KEY}-{number}"} if keyed else {}
         client = Client()
-        assert client.post(f"/{url}/", {"name": f"guest-{number}"}, headers=headers).status_code == 201
-    found = [record.getMessage() for record in caplog.records if "logs a person in" in record.getMessage()]
+        assert (
+            client.post(f"/{url}/", {"name": f"guest-{number}"}, headers=headers).status_code == 201
+        )
+    found = [
+        record.getMessage()
+        for record in caplog.records
+        if "logs a person in" in record.getMessage()
+    ]
     assert len(found) == said
     assert all("@idempotency_exempt" in each for each in found)
 

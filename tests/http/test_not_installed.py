@@ -28,6 +28,8 @@ from django_idempotency.rest_framework import IdempotentViewMixin
 )
 def test_a_forgotten_app(use: Callable[[], Any], settings: Settings) -> None:
     """Importing the views, or starting the server, says what to type."""
-    settings.INSTALLED_APPS = [app for app in settings.INSTALLED_APPS if not app.startswith("django_idempotency")]
+    settings.INSTALLED_APPS = [
+        app for app in settings.INSTALLED_APPS if not app.startswith("django_idempotency")
+    ]
     with pytest.raises(ImproperlyConfigured, match="Add it, and type: python manage"):
         use()

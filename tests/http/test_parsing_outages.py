@@ -1,4 +1,6 @@
-"""A form whose parsing fails for a reason outside the form: nothing has run, and the retry is the same request."""
+"""A form whose parsing fails for a reason outside the form: nothing has run, and the retry is the
+same request.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +38,20 @@ def pay(request: HttpRequest) -> HttpResponse:
 
 
 @pytest.mark.parametrize(
-    ("policy", "headers"), [({"key": "body.order"}, {}), ({}, {"Idempotency-Key": "key-1"})], ids=str
+    ("policy", "headers"),
+    [({"key": "body.order"}, {}), ({}, {"Idempotency-Key": "key-1"})],
+    ids=str,
 )
 def test_a_storage_that_is_away(
-    policy: dict[str, Any], headers: dict[str, str], user: User, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    policy: dict[str, Any],
+    headers: dict[str, str],
+    user: User,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The client gets the storage's error, as without a guard; the retry is guarded, and the next one is a replay."""
+    """The client gets the storage's error, as without a guard; the retry is guarded, and the next
+    one is a replay.
+    """
     settings.FILE_UPLOAD_HANDLERS = [f"{__name__}.Storage"]
     monkeypatch.setattr(Storage, "away", True)
     view = idempotent(**policy)(pay)

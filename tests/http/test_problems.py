@@ -60,12 +60,16 @@ def subclasses(cls: type[Problem]) -> set[type[Problem]]:
 
 def test_every_problem_is_in_the_table() -> None:
     """A code is a promise to clients: a new one is added here."""
-    assert {problem for problem in subclasses(Problem) if problem.__module__ == errors.__name__} == set(PROBLEMS)
+    assert {
+        problem for problem in subclasses(Problem) if problem.__module__ == errors.__name__
+    } == set(PROBLEMS)
 
 
 @pytest.mark.parametrize("kind", PROBLEMS)
 def test_a_problem_says_everything_about_itself(kind: type[Problem]) -> None:
-    """What its class says is known where it is used: to the profile, the header, the document, the metrics and the page."""
+    """What its class says is known where it is used: to the profile, the header, the document, the
+    metrics and the page.
+    """
     assert (kind.status, kind.code) == PROBLEMS[kind]
     assert kind.title
     assert (kind.__doc__ or "").strip()
@@ -81,8 +85,16 @@ def test_a_code_says_one_thing() -> None:
     """A client tells problems apart by their codes, so two with one code say the same."""
     said: dict[str, set[tuple[object, ...]]] = {}
     for kind in PROBLEMS:
-        about = (kind.status, kind.status_field, kind.has_status, kind.operation_state, kind.outcome)
-        said.setdefault(kind.code, set()).add((*about, kind.nothing_done, kind.title, kind.retry_after))
+        about = (
+            kind.status,
+            kind.status_field,
+            kind.has_status,
+            kind.operation_state,
+            kind.outcome,
+        )
+        said.setdefault(kind.code, set()).add(
+            (*about, kind.nothing_done, kind.title, kind.retry_after)
+        )
     assert {code: found for code, found in said.items() if len(found) > 1} == {}
 
 
@@ -133,9 +145,16 @@ def test_a_profile_names_the_status_of_some(kind: type[Problem]) -> None:
     assert status_of(kind(), other) == (kind.status if field is None else 418)
 
 
-@pytest.mark.parametrize(("kind", "expected"), PROBLEMS.items(), ids=lambda value: getattr(value, "__name__", ""))
-def test_a_problem_is_answered_as_rfc_9457_asks(kind: type[Problem], expected: tuple[int, str]) -> None:
-    """A problem has type, title, status, detail and a stable code. The type names the problem and links to no page."""
+@pytest.mark.parametrize(
+    ("kind", "expected"), PROBLEMS.items(), ids=lambda value: getattr(value, "__name__", "")
+)
+def test_a_problem_is_answered_as_rfc_9457_asks(
+    kind: type[Problem], expected: tuple[int, str]
+) -> None:
+    """A problem has type, title, status, detail and a stable code.
+
+    The type names the problem and links to no page.
+    """
     status, code = expected
     response = problem_response(kind(), HttpRequest())
     document = json.loads(response.content)
@@ -143,7 +162,8 @@ def test_a_problem_is_answered_as_rfc_9457_asks(kind: type[Problem], expected: t
     assert set(document) == {"type", "title", "status", "detail", "code", "retry"}
     assert document["retry"] == kind.retry
     assert kind.retry in errors.RETRIES
-    assert (kind.retry == "same-key") >= (kind.retry_after is not None)  # what helps is the same again, later
+    # What helps is the same again, later.
+    assert (kind.retry == "same-key") >= (kind.retry_after is not None)
     assert kind.retry != "new-key" or kind.nothing_done
     assert (document["status"], document["code"]) == (status, code)
     assert document["type"] == f"urn:django-idempotency:problem:{code}"
@@ -154,7 +174,9 @@ def test_a_problem_is_answered_as_rfc_9457_asks(kind: type[Problem], expected: t
     assert "\n" not in document["detail"]
 
 
-@pytest.mark.parametrize("kind", [kind for kind, (status, _) in PROBLEMS.items() if status in (409, 503)])
+@pytest.mark.parametrize(
+    "kind", [kind for kind, (status, _) in PROBLEMS.items() if status in (409, 503)]
+)
 def test_a_problem_that_may_be_retried_has_retry_after(kind: type[Problem]) -> None:
     """Retry-After is there unless a retry cannot help."""
     final = (

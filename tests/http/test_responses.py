@@ -28,17 +28,21 @@ NEVER_KEPT = [*UNSAFE_HEADERS, "x-our-csrf"]
 
 def captured(response: HttpResponseBase, **fields: Any) -> Outcome:
     policy = resolve(Policy(**fields))
-    return capture(response, policy, BaseStore.max_body if policy.max_body is None else policy.max_body)
+    return capture(
+        response, policy, BaseStore.max_body if policy.max_body is None else policy.max_body
+    )
 
 
 def ended(response: HttpResponseBase, **fields: Any) -> WorkResult:
     return ending_of(response, resolve(Policy(**fields)))
 
 
-# ------------------------------------------------------------------------------------------------------------- kinds
+# -------------------------------------------------------------------------------------------- kinds
 
 
-@pytest.mark.parametrize("status", [200, 201, 202, 204, 301, 302, 303, 307, 308, 402, 404, 405, 406, 410, 422, 451])
+@pytest.mark.parametrize(
+    "status", [200, 201, 202, 204, 301, 302, 303, 307, 308, 402, 404, 405, 406, 410, 422, 451]
+)
 def test_an_answer_is_kept(status: int) -> None:
     """Success, redirects, and refusals that the same request would meet again, are kept."""
     response = HttpResponse(status=status, headers={"Location": "/charges/1/"})
@@ -49,7 +53,9 @@ def test_an_answer_is_kept(status: int) -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 403, 408, 409, 412, 415, 425, 428, 429])
 def test_a_refusal_is_dropped(status: int) -> None:
-    """The client may correct or repeat the request under the same key, unless the policy says otherwise."""
+    """The client may correct or repeat the request under the same key, unless the policy says
+    otherwise.
+    """
     assert ended(HttpResponse(status=status)) is WorkResult.DROPPED
     assert ended(HttpResponse(status=status), keep={status}) is WorkResult.KEPT
     assert ended(HttpResponse(status=status), keep={499}) is WorkResult.DROPPED
@@ -69,12 +75,14 @@ def test_a_keep_function_decides_both_ways_below_500() -> None:
     "location", ["/accounts/login/", "/accounts/login/?next=/charges/", "/orders/1/?next=/charges/"]
 )
 def test_a_redirect_is_no_refusal(location: str) -> None:
-    """Wherever it goes, also if the client has chosen that: a view redirects to a login page after a registration."""
+    """Wherever it goes, also if the client has chosen that: a view redirects to a login page after
+    a registration.
+    """
     with override_settings(LOGIN_URL="/accounts/login/"):
         assert ended(HttpResponseRedirect(location)) is WorkResult.KEPT
 
 
-# ------------------------------------------------------------------------------------------------------------ bodies
+# ------------------------------------------------------------------------------------------- bodies
 
 
 @pytest.mark.parametrize("body", [BINARY, b"", b"\0", "é".encode("latin-1")], ids=repr)
@@ -102,10 +110,16 @@ def test_what_must_not_be_stored_is_not(value: str) -> None:
 
 
 def test_an_empty_body_has_nothing_to_hide() -> None:
-    """A redirect of a `no-store` view, as each is of Django's admin, is replayed: it has no body."""
+    """A redirect of a `no-store` view, as each is of Django's admin, is replayed: it has no
+    body.
+    """
     response = HttpResponseRedirect("/1/", headers={"Cache-Control": "no-store"})
     replay = rebuild(captured(response))
-    assert (replay.status_code, replay["Location"], replay["Cache-Control"]) == (302, "/1/", "no-store")
+    assert (replay.status_code, replay["Location"], replay["Cache-Control"]) == (
+        302,
+        "/1/",
+        "no-store",
+    )
 
 
 def test_a_stream_is_never_touched() -> None:
@@ -116,7 +130,9 @@ def test_a_stream_is_never_touched() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 3, 100])
 def test_a_stream_may_be_buffered(count: int) -> None:
-    """Up to the limit it is stored; the first caller gets every byte, and beyond the limit it is still a stream."""
+    """Up to the limit it is stored; the first caller gets every byte, and beyond the limit it is
+    still a stream.
+    """
     taken = []
 
     def chunks() -> Iterator[bytes]:
@@ -131,7 +147,8 @@ def test_a_stream_may_be_buffered(count: int) -> None:
     assert response.getvalue() == b"12345" * count
 
 
-@pytest.mark.django_db  # close() ends a request: Django looks at connections that other tests have left open
+# close() ends a request: Django looks at connections that other tests have left open
+@pytest.mark.django_db
 @pytest.mark.parametrize(("size", "kept"), [(0, True), (10, True), (11, False)])
 def test_a_small_file_is_kept(size: int, kept: bool) -> None:
     """A file's length is known beforehand; a large one goes to the caller unread."""
@@ -144,7 +161,10 @@ def test_a_small_file_is_kept(size: int, kept: bool) -> None:
     assert source.closed
     if kept:
         again = rebuild(outcome)
-        assert (again.content, again["Content-Disposition"]) == (b"x" * size, 'attachment; filename="receipt.pdf"')
+        assert (again.content, again["Content-Disposition"]) == (
+            b"x" * size,
+            'attachment; filename="receipt.pdf"',
+        )
 
 
 def test_a_response_without_a_body_counts_as_done() -> None:
@@ -159,7 +179,7 @@ def test_a_response_without_a_body_counts_as_done() -> None:
     assert problem.extensions == {"original_status": 201}
 
 
-# ----------------------------------------------------------------------------------------------------------- headers
+# ------------------------------------------------------------------------------------------ headers
 
 
 @pytest.mark.parametrize("name", sorted(NEVER_KEPT))
@@ -171,7 +191,14 @@ def test_a_header_of_one_moment_or_one_client_is_never_kept(name: str) -> None:
         names = {name.lower() for name, _ in captured(response, **fields).headers}
         assert name not in names
         assert "content-type" in names
-    assert {"set-cookie", "date", "server-timing", "www-authenticate", "x-csrftoken", "connection"} <= {*NEVER_KEPT}
+    assert {
+        "set-cookie",
+        "date",
+        "server-timing",
+        "www-authenticate",
+        "x-csrftoken",
+        "connection",
+    } <= {*NEVER_KEPT}
 
 
 def test_cookies_are_never_kept() -> None:
@@ -183,7 +210,13 @@ def test_cookies_are_never_kept() -> None:
     assert not rebuild(outcome).cookies
 
 
-SAFE = {"Location": "/1/", "ETag": '"1"', "X-Receipt": "7", "Content-Language": "en", "Link": "</1/>; rel=self"}
+SAFE = {
+    "Location": "/1/",
+    "ETag": '"1"',
+    "X-Receipt": "7",
+    "Content-Language": "en",
+    "Link": "</1/>; rel=self",
+}
 
 
 @pytest.mark.parametrize(
@@ -197,8 +230,12 @@ SAFE = {"Location": "/1/", "ETag": '"1"', "X-Receipt": "7", "Content-Language": 
 )
 def test_a_policy_chooses_among_the_safe_headers(rule: Any, kept: set[str]) -> None:
     """The content type is always kept: without it the bytes mean nothing."""
-    outcome = captured(HttpResponse(b"{}", content_type="application/json", headers=SAFE), headers=rule)
-    assert dict(outcome.headers) == {"Content-Type": "application/json"} | {name: SAFE[name] for name in kept}
+    outcome = captured(
+        HttpResponse(b"{}", content_type="application/json", headers=SAFE), headers=rule
+    )
+    assert dict(outcome.headers) == {"Content-Type": "application/json"} | {
+        name: SAFE[name] for name in kept
+    }
     replay = rebuild(outcome)
     assert {**replay.headers} == {
         **dict(outcome.headers),
@@ -211,7 +248,10 @@ def test_an_answer_without_a_content_type_gets_none() -> None:
     """A 204 has no content type."""
     response = HttpResponse(status=204)
     del response["Content-Type"]
-    assert {**rebuild(captured(response)).headers} == {"Idempotent-Replayed": "true", "Idempotency-Status": "replayed"}
+    assert {**rebuild(captured(response)).headers} == {
+        "Idempotent-Replayed": "true",
+        "Idempotency-Status": "replayed",
+    }
 
 
 @pytest.mark.parametrize("value", ["café", "ключ", "a; filename*=UTF-8''%E2%82%AC"])
@@ -219,7 +259,9 @@ def test_a_header_beyond_ascii_comes_back_as_it_went(value: str) -> None:
     """The header returns byte for byte: Django encodes it once, and not again."""
     response = HttpResponse(headers={"X-Name": value})
     replay = rebuild(captured(response))
-    assert set(response.serialize_headers().splitlines()) < set(replay.serialize_headers().splitlines())
+    assert set(response.serialize_headers().splitlines()) < set(
+        replay.serialize_headers().splitlines()
+    )
 
 
 @pytest.mark.parametrize("value", ["a\r\nSet-Cookie: a=b", "a\nb"])
@@ -233,20 +275,46 @@ def test_a_stored_line_break_injects_no_header(value: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("X-Request-ID", "Request-Id", "X-Correlation-ID", "traceparent", "X-B3-TraceId", "X-Amzn-Trace-Id", "Age"),
-        *("RateLimit", "RateLimit-Remaining", "X-RateLimit-Reset", "X-Rate-Limit-Limit", "X-Runtime"),
-        *("X-Auth-Token", "X-Refresh-Token", "Session-Token", "X-Session-Id", "X-Api-Key", "Client-Secret", "X-JWT"),
+        *(
+            "X-Request-ID",
+            "Request-Id",
+            "X-Correlation-ID",
+            "traceparent",
+            "X-B3-TraceId",
+            "X-Amzn-Trace-Id",
+            "Age",
+        ),
+        *(
+            "RateLimit",
+            "RateLimit-Remaining",
+            "X-RateLimit-Reset",
+            "X-Rate-Limit-Limit",
+            "X-Runtime",
+        ),
+        *(
+            "X-Auth-Token",
+            "X-Refresh-Token",
+            "Session-Token",
+            "X-Session-Id",
+            "X-Api-Key",
+            "Client-Secret",
+            "X-JWT",
+        ),
     ],
 )
 def test_what_belongs_to_one_exchange_or_is_a_secret_is_kept_only_by_name(name: str) -> None:
-    """A policy that names the header has decided; a function that allows every header has not considered it."""
+    """A policy that names the header has decided; a function that allows every header has not
+    considered it.
+    """
     response = HttpResponse(headers={name: "1"})
     assert name not in dict(captured(response).headers)
     assert name not in dict(captured(response, headers=lambda name: True).headers)
     assert name in dict(captured(response, headers=[name]).headers)
 
 
-@pytest.mark.parametrize("name", ["ETag", "Location", "X-Total-Count", "Tokenizer", "Secretary", "Retry-After", "Link"])
+@pytest.mark.parametrize(
+    "name", ["ETag", "Location", "X-Total-Count", "Tokenizer", "Secretary", "Retry-After", "Link"]
+)
 def test_what_only_sounds_like_it_is_kept(name: str) -> None:
     """Only whole words match."""
     assert name in dict(captured(HttpResponse(headers={name: "1"})).headers)
@@ -262,9 +330,17 @@ def test_the_reason_phrase_comes_back() -> None:
 
 def test_the_language_is_that_of_the_body() -> None:
     """LocaleMiddleware would put the language of the retry on the body of the first request."""
-    with override_settings(MIDDLEWARE=["django.middleware.locale.LocaleMiddleware"]), translation.override("de"):
+    with (
+        override_settings(MIDDLEWARE=["django.middleware.locale.LocaleMiddleware"]),
+        translation.override("de"),
+    ):
         outcome = captured(HttpResponse("Bezahlt"))
-        assert dict(captured(HttpResponse(headers={"Content-Language": "fr"})).headers)["Content-Language"] == "fr"
+        assert (
+            dict(captured(HttpResponse(headers={"Content-Language": "fr"})).headers)[
+                "Content-Language"
+            ]
+            == "fr"
+        )
     assert rebuild(outcome)["Content-Language"] == "de"
     with translation.override("de"):
         assert "Content-Language" not in dict(captured(HttpResponse("Bezahlt")).headers)
@@ -282,8 +358,12 @@ def test_a_replay_has_data_as_a_response_of_rest_framework() -> None:
 
 
 def test_what_mints_secrets() -> None:
-    """With `store_body=False` the status is stored, and only headers that are named: Location may be the secret."""
-    response = HttpResponse(b"secret", status=201, headers={"Location": "/secret/", "X-Key-Id": "7"})
+    """With `store_body=False` the status is stored, and only headers that are named: Location may
+    be the secret.
+    """
+    response = HttpResponse(
+        b"secret", status=201, headers={"Location": "/secret/", "X-Key-Id": "7"}
+    )
     assert captured(response, store_body=False) == Outcome(status=201, body=MISSING)
     named = captured(response, store_body=False, headers=["x-key-id"])
     assert named.headers == (("X-Key-Id", "7"),)
@@ -292,7 +372,9 @@ def test_what_mints_secrets() -> None:
 
 
 def test_a_coding_of_several_members_stays() -> None:
-    """What follows the first member would be lost: such a body is stored as it is, with its coding."""
+    """What follows the first member would be lost: such a body is stored as it is, with its
+    coding.
+    """
     body = gzip.compress(b"first,") + gzip.compress(b"second")
     response = HttpResponse(body, headers={"Content-Encoding": "gzip", "Vary": "Accept-Encoding"})
     outcome = capture(response, resolve(Policy()), 1000)

@@ -47,8 +47,12 @@ def test_a_user_of_another_database_is_named_with_it(monkeypatch: pytest.MonkeyP
     user = User(pk=1)
     user._state.db = "tenant-b"  # an alias added at run time, without all that Django's own have
     monkeypatch.setitem(connections.settings, "tenant-b", {})
-    assert whose(user) == whose(SimpleLazyObject(lambda: user)) == "database:tenant-b/user:auth.user:1"
-    assert whose(user, realm=lambda request: "acme") == "realm:acme/database:tenant-b/user:auth.user:1"
+    assert (
+        whose(user) == whose(SimpleLazyObject(lambda: user)) == "database:tenant-b/user:auth.user:1"
+    )
+    assert (
+        whose(user, realm=lambda request: "acme") == "realm:acme/database:tenant-b/user:auth.user:1"
+    )
     monkeypatch.setitem(connections.settings, "tenant-b", {"TEST": {"MIRROR": "default"}})
     assert whose(user) == "user:auth.user:1"
 
@@ -62,7 +66,11 @@ def test_a_proxy_is_the_same_person() -> None:
             app_label = "payments"
             proxy = True
 
-    assert whose(Customer(pk=7)) == whose(SimpleLazyObject(lambda: Customer(pk=7))) == whose(User(pk=7))
+    assert (
+        whose(Customer(pk=7))
+        == whose(SimpleLazyObject(lambda: Customer(pk=7)))
+        == whose(User(pk=7))
+    )
 
 
 def test_a_user_that_is_not_a_model_is_named_by_its_type() -> None:
@@ -90,7 +98,9 @@ class Empty(str):
     ids=["none", "anonymous", "unsaved", "no key", "an empty key", "an empty key of its own type"],
 )
 def test_a_user_without_an_identity_has_no_scope(user: Any) -> None:
-    """An anonymous user is not a principal, and neither is a user without a primary key: all such users would share keys."""
+    """An anonymous user is not a principal, and neither is a user without a primary key: all such
+    users would share keys.
+    """
     assert whose(user) is None
 
 
@@ -129,7 +139,10 @@ def test_no_name_can_pass_for_the_hash_of_another() -> None:
     assert whole is not None
     assert whole.startswith("scope")
     forged = whole[len("scope") + 1 :]
-    assert whole not in (whose(scope=public(lambda request: forged)), whose(scope=lambda request: forged))
+    assert whole not in (
+        whose(scope=public(lambda request: forged)),
+        whose(scope=lambda request: forged),
+    )
 
 
 def test_no_name_can_pass_for_a_user_or_the_shared_scope() -> None:
@@ -142,13 +155,17 @@ def test_no_name_can_pass_for_a_user_or_the_shared_scope() -> None:
 @pytest.mark.parametrize("wrong", [7, b"acme", True, ["acme"]])
 def test_a_name_that_is_not_text_is_the_projects_mistake(wrong: Any) -> None:
     """The error names the mistake, and not the value."""
-    with pytest.raises(ConfigurationError, match=r"Policy\.scope must return text or None") as caught:
+    with pytest.raises(
+        ConfigurationError, match=r"Policy\.scope must return text or None"
+    ) as caught:
         whose(scope=lambda request: wrong)
     assert "acme" not in str(caught.value)
 
 
 def test_a_shared_key_must_be_hard_to_guess() -> None:
-    """When all callers share one scope the key is the only secret: it needs at least 20 characters."""
+    """When all callers share one scope the key is the only secret: it needs at least 20
+    characters.
+    """
     assert whose(anonymous="shared", key="k" * 20) == ANONYMOUS
     with pytest.raises(KeyTooShort):
         whose(anonymous="shared", key="k" * 19)

@@ -1,4 +1,6 @@
-"""The header that says what happened to a keyed request: from the moment, the record and the problem."""
+"""The header that says what happened to a keyed request: from the moment, the record and the
+problem.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,11 @@ from django_idempotency.http.responses import capture
 
 from .test_problems import PROBLEMS, subclasses
 
-#: Problem → what is said before its request has run. Of a problem that is not listed `refused`, and of a subclass as of its class.
+#: Problem → what is said before its request has run. Of a problem that is not listed `refused`, and
+#: of a subclass as of its class.
 BEFORE: dict[type[Problem], str | None] = {
-    **dict.fromkeys((errors.KeyMissing, errors.KeyNotIssued, errors.KeyUnknown)),  # of requests without a key
+    # Of requests without a key.
+    **dict.fromkeys((errors.KeyMissing, errors.KeyNotIssued, errors.KeyUnknown)),
     errors.KeyExpired: "expired",
     errors.InProgress: "in-progress",
     errors.OwnershipLost: "in-progress",
@@ -84,7 +88,9 @@ def test_what_is_said_during_the_work(kind: type[Problem]) -> None:
 
 
 def test_a_request_that_is_sent_through_again() -> None:
-    """What an earlier run of the same request has left is no word on a problem before the next one."""
+    """What an earlier run of the same request has left is no word on a problem before the next
+    one.
+    """
     request = RequestFactory().post("/", headers={"Idempotency-Key": "order-17"})
     exchange = exchange_of(request)
     exchange.has_begun, exchange.status = True, HeaderStatus.FAILED
@@ -101,14 +107,21 @@ def test_it_is_never_stored() -> None:
 
 
 def test_only_what_was_noted_is_sent() -> None:
-    """A header that a view has copied from another service is not about this key; without a note it is left alone."""
+    """A header that a view has copied from another service is not about this key; without a note it
+    is left alone.
+    """
     request = HttpRequest()
     copied = {HEADER: "created", REPLAYED: "true", DEGRADED: "true", "X-Id": "1"}
     assert HEADER not in stamp(request, HttpResponse())
     assert stamp(request, HttpResponse(headers=copied)).headers.items() >= copied.items()
     note(request, HeaderStatus.UNGUARDED)
     said = stamp(request, HttpResponse(headers=copied))
-    assert (said[HEADER], said["X-Id"], REPLAYED in said, DEGRADED in said) == ("unguarded", "1", False, False)
+    assert (said[HEADER], said["X-Id"], REPLAYED in said, DEGRADED in said) == (
+        "unguarded",
+        "1",
+        False,
+        False,
+    )
     note(request, HeaderStatus.REPLAYED)
     assert stamp(request, stamp(request, HttpResponse()))[REPLAYED] == "true"
     assert stamp(request, None) is None  # a view without a return: Django reports it

@@ -23,7 +23,12 @@ def ticket(policy: Policy | None = None, path: str = "/pay") -> Ticket:
 def test_what_the_policy_says() -> None:
     """Durations are in seconds; in `atomic` the lease is the claim's."""
     made = ticket(Policy(guarantee="lease", lease=timedelta(minutes=1), ttl=timedelta(hours=1)))
-    assert (made.id, made.guarantee, made.lease, made.ttl) == (record_id("user:1", "k"), Guarantee.LEASE, 60, 3600)
+    assert (made.id, made.guarantee, made.lease, made.ttl) == (
+        record_id("user:1", "k"),
+        Guarantee.LEASE,
+        60,
+        3600,
+    )
     with override_settings(IDEMPOTENCY={"CLAIM_LEASE": 3}):
         assert ticket(Policy(guarantee="atomic")).lease == 3
 
@@ -48,7 +53,9 @@ def test_every_field_is_in_its_place() -> None:
 
 
 def test_the_secret_is_read_live_and_not_shown() -> None:
-    """A resolved policy is in the frames of errors, which are mailed and logged with their values."""
+    """A resolved policy is in the frames of errors, which are mailed and logged with their
+    values.
+    """
     with override_settings(SECRET_KEY="s1"):
         assert ticket().secret_id == secret_id("s1")
     for secret in ("hidden", b"hidden"):

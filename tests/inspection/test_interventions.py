@@ -10,7 +10,13 @@ import pytest
 from django.db import transaction
 
 from django_idempotency.core.interventions import Intervention
-from django_idempotency.errors import IdempotencyError, LostRace, OutcomeUnknown, OwnershipLost, StoreUnavailable
+from django_idempotency.errors import (
+    IdempotencyError,
+    LostRace,
+    OutcomeUnknown,
+    OwnershipLost,
+    StoreUnavailable,
+)
 from django_idempotency.functions.decorator import idempotent_function
 from django_idempotency.inspection.interventions import VERBS, intervene
 from django_idempotency.instrumentation.trail import trail
@@ -24,7 +30,9 @@ def charge(*, order: int) -> str:
 
 
 def by_hand(verb: str, record: UUID, store: Any = None) -> Intervention:
-    return intervene(VERBS[verb], store or stores["default"], record, alias="default", actor="op", reason="why")[0]
+    return intervene(
+        VERBS[verb], store or stores["default"], record, alias="default", actor="op", reason="why"
+    )[0]
 
 
 @pytest.mark.any_database
@@ -33,12 +41,15 @@ def by_hand(verb: str, record: UUID, store: Any = None) -> Intervention:
 def test_a_trail_that_breaks_the_transaction(
     verb: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """If the connection breaks as the trail is written, the change is rolled back, and nobody is told that it was made."""
+    """If the connection breaks as the trail is written, the change is rolled back, and nobody is
+    told that it was made.
+    """
     charge(order=1)
     before = IdempotencyRecord.objects.values().get()
 
     def breaks(*_: Any, **__: Any) -> None:
-        transaction.set_rollback(True)  # as Django does after a connection was lost in an inner block
+        # As Django does after a connection was lost in an inner block.
+        transaction.set_rollback(True)
 
     monkeypatch.setattr(type(trail), "intervened", breaks)
     with pytest.raises(StoreUnavailable, match="rolled back"):
@@ -60,7 +71,8 @@ class Refusing:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(
-    ("error", "logged"), [(LostRace(), 0), (OwnershipLost(), 0), (StoreUnavailable(), 1), (OutcomeUnknown(), 1)]
+    ("error", "logged"),
+    [(LostRace(), 0), (OwnershipLost(), 0), (StoreUnavailable(), 1), (OutcomeUnknown(), 1)],
 )
 def test_what_was_not_written_is_not_logged(
     error: IdempotencyError, logged: int, caplog: pytest.LogCaptureFixture

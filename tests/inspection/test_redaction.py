@@ -11,15 +11,34 @@ class TestRedaction:
     @pytest.mark.parametrize(
         "name",
         [
-            *("password", "client_secret", "clientSecret", "X-Api-Key", "access_token", "cvv", "cvc2", "card_pin"),
-            *("PIN", "cardNumber", "card-number", "IBAN", "private key", "Set-Cookie", "otpCode", "refreshTokenHash"),
+            *(
+                "password",
+                "client_secret",
+                "clientSecret",
+                "X-Api-Key",
+                "access_token",
+                "cvv",
+                "cvc2",
+                "card_pin",
+            ),
+            *(
+                "PIN",
+                "cardNumber",
+                "card-number",
+                "IBAN",
+                "private key",
+                "Set-Cookie",
+                "otpCode",
+                "refreshTokenHash",
+            ),
         ],
     )
     def test_secret_names(self, name: str) -> None:
         assert redaction.secret_name(name)
 
     @pytest.mark.parametrize(
-        "name", ["shipping", "spin", "amount", "panel", "key", "id", "currency", "Idempotency-Key", ""]
+        "name",
+        ["shipping", "spin", "amount", "panel", "key", "id", "currency", "Idempotency-Key", ""],
     )
     def test_other_names(self, name: str) -> None:
         assert not redaction.secret_name(name)
@@ -81,7 +100,10 @@ class TestRedaction:
                 '{"token": null, "pin": "", "password": true}',
                 '{\n  "token": null,\n  "pin": "",\n  "password": true\n}',
             ),
-            ('[{"a": {"cvv": "1"}}]', '[\n  {\n    "a": {\n      "cvv": "[redacted]"\n    }\n  }\n]'),
+            (
+                '[{"a": {"cvv": "1"}}]',
+                '[\n  {\n    "a": {\n      "cvv": "[redacted]"\n    }\n  }\n]',
+            ),
             ("4242424242424242", '"[redacted …4242]"'),
             ('{"4242424242424242": 1}', '{\n  "[redacted …4242]": 1\n}'),
             ('{"a": 1, "a": 2}', '{\n  "a": 1,\n  "a": 2\n}'),  # both are shown
@@ -99,12 +121,16 @@ class TestRedaction:
     def test_json(self, value: str, shown: str) -> None:
         assert redaction.json_text(value) == shown
 
-    @pytest.mark.parametrize("value", ["", "{", "nope", "[" * 100_000, '{"a":' * 2000 + "1" + "}" * 2000])
+    @pytest.mark.parametrize(
+        "value", ["", "{", "nope", "[" * 100_000, '{"a":' * 2000 + "1" + "}" * 2000]
+    )
     def test_no_json(self, value: str) -> None:
         assert redaction.json_text(value) is None
 
     def test_a_deep_nest_is_not_blown_up(self) -> None:
-        """Indentation stops at a readable depth: a margin before each of many values would inflate the response."""
+        """Indentation stops at a readable depth: a margin before each of many values would inflate
+        the response.
+        """
         value = "[" * 300 + ",".join("0" * 20_000) + "]" * 300
         shown = redaction.json_text(value)
         assert shown is not None
@@ -121,7 +147,14 @@ class TestRedaction:
     @pytest.mark.parametrize(
         "value",
         [
-            *("1 " * 50_000, "a=" * 50_000, "<a " * 50_000, "AB12" * 50_000, "-----BEGIN " * 20_000, '"' * 50_000),
+            *(
+                "1 " * 50_000,
+                "a=" * 50_000,
+                "<a " * 50_000,
+                "AB12" * 50_000,
+                "-----BEGIN " * 20_000,
+                '"' * 50_000,
+            ),
             "eyJ-" * 50_000,
         ],
     )

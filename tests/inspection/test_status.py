@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from django_idempotency.core.records import CANCELLATION, MISSING, UNDONE, Guarantee, Outcome, OutcomeKind, Status
+from django_idempotency.core.records import (
+    CANCELLATION,
+    MISSING,
+    UNDONE,
+    Guarantee,
+    Outcome,
+    OutcomeKind,
+    Status,
+)
 from django_idempotency.inspection.status import display_status
 from django_idempotency.testing.tickets import make_ticket
 
@@ -30,11 +38,16 @@ LEASE, ATOMIC = {"guarantee": Guarantee.LEASE}, {"guarantee": Guarantee.ATOMIC}
         (Status.COMPLETED, {}, 10, b"d", "completed"),
     ],
 )
-def test_every_status(status: Status, ticket: Any, lapsed: float, digest: bytes, shown: str) -> None:
+def test_every_status(
+    status: Status, ticket: Any, lapsed: float, digest: bytes, shown: str
+) -> None:
     """`lapsed`: seconds since the lease ended."""
     record = record_of(make_ticket(**ticket))
     record = record._replace(
-        status=status, digest=digest, lease_until=record.read_at - timedelta(seconds=lapsed), outcome=None
+        status=status,
+        digest=digest,
+        lease_until=record.read_at - timedelta(seconds=lapsed),
+        outcome=None,
     )
     assert display_status(record).value == shown
 

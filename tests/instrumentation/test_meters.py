@@ -1,4 +1,6 @@
-"""Every request and call is counted once, by what became of it, at every entry point; without a meter nothing is."""
+"""Every request and call is counted once, by what became of it, at every entry point; without a
+meter nothing is.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,9 @@ def broken_replay(request: HttpRequest) -> HttpResponse:
     return JsonResponse({}, status=201)
 
 
-VIEWS = {view.__name__: view for view in (waiting, forgetful, watched, dated, optimistic, broken_replay)}
+VIEWS = {
+    view.__name__: view for view in (waiting, forgetful, watched, dated, optimistic, broken_replay)
+}
 urlpatterns = [
     *project_urls,
     *(path(f"{name}/", view) for name, view in VIEWS.items()),
@@ -90,16 +94,20 @@ def meter() -> Iterator[RecordingMeter]:
 
 def post(name: str, key: str | None = KEY, **headers: str) -> Any:
     sent = headers | ({} if key is None else {"Idempotency-Key": key})
-    return Client(raise_request_exception=False).post(f"/{name}/", CHARGE, "application/json", headers=sent)
+    return Client(raise_request_exception=False).post(
+        f"/{name}/", CHARGE, "application/json", headers=sent
+    )
 
 
 def crash() -> None:
     """Make every record that of an owner that died."""
     past = datetime.now(timezone.utc) - timedelta(minutes=5)
-    IdempotencyRecord.objects.update(status=Status.RUNNING, owner=uuid4(), lease_until=past, completed_at=None)
+    IdempotencyRecord.objects.update(
+        status=Status.RUNNING, owner=uuid4(), lease_until=past, completed_at=None
+    )
 
 
-# ----------------------------------------------------------------------------------------------- at every entry point
+# ----------------------------------------------------------------------------- at every entry point
 
 
 def test_every_entry_point_counts(entry_point: Sender, meter: RecordingMeter) -> None:
@@ -118,7 +126,9 @@ def test_every_entry_point_counts(entry_point: Sender, meter: RecordingMeter) ->
     assert source.store == "default"
     assert f"/{source.route.removesuffix('$')}" == entry_point.url
     expected = (
-        "rest_framework" if "api" in entry_point.url else entry_point.url.split("/")[1].replace("plain", "decorator")
+        "rest_framework"
+        if "api" in entry_point.url
+        else entry_point.url.split("/")[1].replace("plain", "decorator")
     )
     assert source.entry_point == expected
 
@@ -166,11 +176,14 @@ def test_a_refusal_about_a_known_key(meter: RecordingMeter) -> None:
 
 def test_busy_and_waited(meter: RecordingMeter, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request that waits is counted when the wait is over, with its length."""
-    monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.most", lambda: 10)  # a slot is free
+    # A slot is free.
+    monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.most", lambda: 10)
     post("waiting")
     now = datetime.now(timezone.utc)
     record = IdempotencyRecord.objects.get()
-    IdempotencyRecord.objects.update(status=Status.RUNNING, owner=uuid4(), lease_until=now + timedelta(hours=1))
+    IdempotencyRecord.objects.update(
+        status=Status.RUNNING, owner=uuid4(), lease_until=now + timedelta(hours=1)
+    )
 
     class Finishing(Meter):
         """Lets the first request finish while the second one waits."""
@@ -199,7 +212,9 @@ def test_observed_and_degraded(meter: RecordingMeter, monkeypatch: pytest.Monkey
     assert meter.outcomes == ["observed", "degraded", "store_error"]
 
 
-def test_what_follows_the_claim_is_not_counted_again(meter: RecordingMeter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_follows_the_claim_is_not_counted_again(
+    meter: RecordingMeter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A request whose settle fails has been counted: it ran."""
     from django_idempotency.engine.operation import AtomicOperation
     from django_idempotency.errors import OutcomeUnknown
@@ -215,7 +230,7 @@ def test_what_follows_the_claim_is_not_counted_again(meter: RecordingMeter, monk
     assert meter.outcomes == ["executed"]
 
 
-# ---------------------------------------------------------------------------------------------------------- functions
+# ---------------------------------------------------------------------------------------- functions
 
 
 @idempotent_function(key="order", validate="amount", guarantee="lease")
@@ -230,7 +245,9 @@ def test_functions_count(meter: RecordingMeter) -> None:
     with pytest.raises(RequestMismatch):
         charge("o-1", 6)
     later = datetime.now(timezone.utc) + timedelta(hours=1)
-    IdempotencyRecord.objects.update(status=Status.RUNNING, owner=uuid4(), lease_until=later, completed_at=None)
+    IdempotencyRecord.objects.update(
+        status=Status.RUNNING, owner=uuid4(), lease_until=later, completed_at=None
+    )
     with pytest.raises(InProgress):
         charge("o-1", 5)
     charge(None, 5)
@@ -251,7 +268,7 @@ def test_a_function_that_requires_a_key(meter: RecordingMeter) -> None:
     assert meter.outcomes == ["missing"]
 
 
-# --------------------------------------------------------------------------------------------------- store and outbox
+# --------------------------------------------------------------------------------- store and outbox
 
 
 def test_the_verbs_of_a_store_are_measured(meter: RecordingMeter) -> None:
@@ -289,11 +306,14 @@ def test_messages_of_the_outbox_count(meter: RecordingMeter) -> None:
     assert [0 <= lag < 60 for lag in meter.values("outbox.lag")] == [True]
 
 
-# ------------------------------------------------------------------------------------------------------- the settings
+# ------------------------------------------------------------------------------------- the settings
 
 
 def test_checks_make_no_second_meter(settings: Settings) -> None:
-    """A second one might register its metrics twice. What could not be made is reported by what had failed."""
+    """A second one might register its metrics twice.
+
+    What could not be made is reported by what had failed.
+    """
     made: list[Counting] = []
 
     class Counting(Meter):
@@ -306,7 +326,9 @@ def test_checks_make_no_second_meter(settings: Settings) -> None:
     assert len(made) == 1
 
 
-def test_a_meter_that_raises_changes_nothing(meter: RecordingMeter, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_meter_that_raises_changes_nothing(
+    meter: RecordingMeter, caplog: pytest.LogCaptureFixture
+) -> None:
     class Broken(Meter):
         def request(self, *_: Any) -> None:
             raise LookupError("broken")
@@ -318,8 +340,12 @@ def test_a_meter_that_raises_changes_nothing(meter: RecordingMeter, caplog: pyte
 
 
 def test_the_setting_installs_meters(settings: Settings) -> None:
-    """By name or dotted path, one or several; what cannot be made is logged, and `manage.py check` says what to type."""
-    settings.IDEMPOTENCY = {"METRICS": ["prometheus", f"{RecordingMeter.__module__}.RecordingMeter"]}
+    """By name or dotted path, one or several; what cannot be made is logged, and `manage.py check`
+    says what to type.
+    """
+    settings.IDEMPOTENCY = {
+        "METRICS": ["prometheus", f"{RecordingMeter.__module__}.RecordingMeter"]
+    }
     assert [type(each).__name__ for each in meters.active] == ["PrometheusMeter", "RecordingMeter"]
     settings.IDEMPOTENCY = {"METRICS": "prometeus"}
     assert meters.active == ()

@@ -1,4 +1,6 @@
-"""Every event is reported once: by a signal, and by one structured log record that holds nothing unvalidated."""
+"""Every event is reported once: by a signal, and by one structured log record that holds nothing
+unvalidated.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +36,23 @@ __all__ = ["connect", "entry_point"]  # fixtures
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
 ALL = (
-    *("claimed", "replayed", "busy", "contended", "mismatched", "late", "unreadable", "taken_over", "resumed"),
+    *(
+        "claimed",
+        "replayed",
+        "busy",
+        "contended",
+        "mismatched",
+        "late",
+        "unreadable",
+        "taken_over",
+        "resumed",
+    ),
     *("completed", "released", "suspended", "deferred", "lost"),
     *("unavailable", "unguarded", "observed", "flooded", "suspected"),
 )
-not_sqlite = pytest.mark.skipif("connection.vendor == 'sqlite'", reason="SQLite has one writer: it queues")
+not_sqlite = pytest.mark.skipif(
+    "connection.vendor == 'sqlite'", reason="SQLite has one writer: it queues"
+)
 
 
 @idempotent()
@@ -125,7 +139,9 @@ def received(listen: Listen, caplog: pytest.LogCaptureFixture) -> Received:
 def lapse() -> None:
     """Make the record that of an owner that died long ago."""
     past = datetime.now(timezone.utc) - timedelta(minutes=5)
-    IdempotencyRecord.objects.update(status=Status.RUNNING, owner=uuid4(), lease_until=past, completed_at=None)
+    IdempotencyRecord.objects.update(
+        status=Status.RUNNING, owner=uuid4(), lease_until=past, completed_at=None
+    )
 
 
 def assert_received(received: Received, *events: str) -> None:
@@ -149,15 +165,20 @@ def assert_received(received: Received, *events: str) -> None:
             "guarantee": "atomic",
             "attempt": operation.attempt,
             "error": type(sent["error"]).__name__ if sent["error"] else None,
-            "cause": "OperationalError: no route to host" if logged["event"] == "unavailable" else None,
+            "cause": "OperationalError: no route to host"
+            if logged["event"] == "unavailable"
+            else None,
         }
 
 
-# --------------------------------------------------------------------------------------------------------- the events
+# --------------------------------------------------------------------------------------- the events
 
 
 def test_the_first_request(entry_point: Sender, received: Received) -> None:
-    """The first request is claimed, then completed. A plain text log tells which: method, route and the key's hash."""
+    """The first request is claimed, then completed.
+
+    A plain text log tells which: method, route and the key's hash.
+    """
     assert entry_point().status_code == 201
     assert_received(received, "claimed", "completed")
     facts = received.logged[0]
@@ -184,7 +205,9 @@ def test_another_body(entry_point: Sender, received: Received) -> None:
 
 
 def test_a_refusal_releases(entry_point: Sender, received: Received) -> None:
-    """A refusal is claimed and released; the next request is claimed again, as the second attempt."""
+    """A refusal is claimed and released; the next request is claimed again, as the second
+    attempt.
+    """
     assert entry_point({"amount": -1, "currency": "inr"}).status_code == 400
     assert_received(received, "claimed", "released")
     received.forget()
@@ -243,8 +266,12 @@ def test_a_lost_record(entry_point: Sender, received: Received, listen: Listen) 
     assert effects() == 0
 
 
-def test_a_store_that_is_gone(entry_point: Sender, received: Received, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store is reported as unavailable, with the first line of what its driver said, and nothing ran."""
+def test_a_store_that_is_gone(
+    entry_point: Sender, received: Received, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store is reported as unavailable, with the first line of what its driver said, and
+    nothing ran.
+    """
 
     def gone(*_: Any) -> None:
         raise StoreUnavailable from OperationalError("no route to host\nDETAIL: swordfish")
@@ -253,10 +280,14 @@ def test_a_store_that_is_gone(entry_point: Sender, received: Received, monkeypat
     assert entry_point().status_code == 503
     assert_received(received, "unavailable")
     assert received.logged[0]["error"] == "StoreUnavailable"
-    assert "swordfish" not in str([(record.getMessage(), received.logged) for record in received.records])
+    assert "swordfish" not in str(
+        [(record.getMessage(), received.logged) for record in received.records]
+    )
 
 
-def test_nothing_is_reported_without_a_key(user: User, connect: Connect, received: Received) -> None:
+def test_nothing_is_reported_without_a_key(
+    user: User, connect: Connect, received: Received
+) -> None:
     """Neither a missing key nor a malformed one is an event."""
     send = connect("/plain/charges/", user)
     assert send(key=None).status_code == 201
@@ -264,7 +295,7 @@ def test_nothing_is_reported_without_a_key(user: User, connect: Connect, receive
     assert_received(received)
 
 
-# ------------------------------------------------------------------------------------------------------ when, and who
+# ------------------------------------------------------------------------------------ when, and who
 
 
 def test_completed_comes_after_commit(entry_point: Sender, listen: Listen) -> None:
@@ -295,7 +326,9 @@ def test_released_comes_after_commit(user: User, connect: Connect, listen: Liste
     assert seen == [False, False]
 
 
-@pytest.mark.parametrize("event", ["claimed", "completed", "replayed", "mismatched", "released", "taken_over", "lost"])
+@pytest.mark.parametrize(
+    "event", ["claimed", "completed", "replayed", "mismatched", "released", "taken_over", "lost"]
+)
 def test_a_receiver_that_raises_changes_nothing(
     user: User, connect: Connect, received: Received, listen: Listen, event: str
 ) -> None:
@@ -328,7 +361,7 @@ def test_a_receiver_that_raises_changes_nothing(
     assert [logged["event"] for logged in received.logged] == received.events
 
 
-# -------------------------------------------------------------------------------------------------- what a record holds
+# ------------------------------------------------------------------------------ what a record holds
 
 LEVELS = {
     "claimed": logging.DEBUG,
@@ -359,12 +392,16 @@ def test_every_event_has_a_signal_and_a_level() -> None:
     assert all(event is getattr(signals, name) for name, event in signals.EVENTS.items())
     assert set(LEVELS) == set(ALL)
     others = {"duplicate_found"}  # of a command, not of a key
-    assert {name for name in vars(signals) if isinstance(getattr(signals, name), Signal)} == set(ALL) | others
+    assert {name for name in vars(signals) if isinstance(getattr(signals, name), Signal)} == set(
+        ALL
+    ) | others
 
 
 @pytest.mark.parametrize("key", ["k", "ab", "1234567", "12345678", "123456789", KEY, "k" * 255])
 def test_a_key_is_never_whole(user: User, connect: Connect, received: Received, key: str) -> None:
-    """At most eight characters and at most half of the key are logged: a short key is no less secret."""
+    """At most eight characters and at most half of the key are logged: a short key is no less
+    secret.
+    """
     connect("/plain/charges/", user)(key=key)
     for logged in received.logged:
         shown = logged["key"].removesuffix("…")
@@ -374,7 +411,9 @@ def test_a_key_is_never_whole(user: User, connect: Connect, received: Received, 
 
 
 def test_nothing_unvalidated_is_logged(user: User, connect: Connect, received: Received) -> None:
-    """The path is escaped; no header, query, body or response is logged, and no line break could forge a line."""
+    """The path is escaped; no header, query, body or response is logged, and no line break could
+    forge a line.
+    """
     send = connect("/plain/charges/", user)
     evil = "/anybody/%0AERROR forged%0D%1b[31m\u2028é%25%3Cscript%3E"
     send.url = evil + "?token=swordfish"
@@ -383,7 +422,12 @@ def test_nothing_unvalidated_is_logged(user: User, connect: Connect, received: R
     assert received.events == ["claimed", "completed"]
     for record, logged in zip(received.records, received.logged, strict=True):
         assert record.getMessage().isascii()
-        assert record.args == ("POST", logged["route"], logged["key_hash"])  # the project's pattern, and our hash
+        # The project's pattern, and our hash.
+        assert record.args == (
+            "POST",
+            logged["route"],
+            logged["key_hash"],
+        )
         assert not record.exc_info
         assert record.getMessage().isprintable()
         everything = "".join(map(str, logged.values()))
@@ -415,7 +459,9 @@ def test_a_quiet_logger_makes_no_record(user: User, connect: Connect, received: 
 
 @pytest.mark.django_db(transaction=True)
 def test_a_savepoint_that_cannot_be_made(listen: Listen) -> None:
-    """The connection is lost before a receiver is notified: the store is unavailable, and nothing has run."""
+    """The connection is lost before a receiver is notified: the store is unavailable, and nothing
+    has run.
+    """
 
     def fails(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
         if sql.startswith("SAVEPOINT"):

@@ -44,7 +44,9 @@ def quiet() -> Iterator[None]:
 def post(user: User, body: Any) -> Any:
     client = Client(raise_request_exception=False)
     client.force_login(user)
-    return client.post("/plain/charges/", body, "application/json", headers={"Idempotency-Key": KEY})
+    return client.post(
+        "/plain/charges/", body, "application/json", headers={"Idempotency-Key": KEY}
+    )
 
 
 def test_structlog(user: User, quiet: None, capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,7 +58,10 @@ def test_structlog(user: User, quiet: None, capsys: pytest.CaptureFixture[str]) 
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("{")]
     logged = json.loads(line)
     assert logged["level"] == "warning"
-    assert (logged["idempotency_event"], logged["idempotency_route"]) == ("mismatched", "plain/charges/")
+    assert (logged["idempotency_event"], logged["idempotency_route"]) == (
+        "mismatched",
+        "plain/charges/",
+    )
     assert KEY[:8] not in line
 
 
@@ -103,7 +108,10 @@ def test_sentry(user: User) -> None:
         post(user, CHARGE)
         post(user, {"amount": 1, "currency": "inr"})
         assert sent.events == []
-        logger, facts = logging.getLogger("django_idempotency"), {"event": "lost", "route": "a/", "key_hash": "0a"}
+        logger, facts = (
+            logging.getLogger("django_idempotency"),
+            {"event": "lost", "route": "a/", "key_hash": "0a"},
+        )
         logger.error("Lost.", extra={"idempotency": facts})
         (event,) = sent.events
         assert event["fingerprint"] == ["django_idempotency", "lost", "a/"]

@@ -1,4 +1,6 @@
-"""`manage.py create_idempotency_table`: what it creates, what it leaves alone, and what it prints."""
+"""`manage.py create_idempotency_table`: what it creates, what it leaves alone, and what it
+prints.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +32,19 @@ class Tables:
 
     def configure(self, **stores: dict[str, Any]) -> None:
         backend = "django_idempotency.stores.dynamodb.DynamoDBStore"
-        entries = {alias: {"BACKEND": backend, "OPTIONS": self._options | options} for alias, options in stores.items()}
+        entries = {
+            alias: {"BACKEND": backend, "OPTIONS": self._options | options}
+            for alias, options in stores.items()
+        }
         self._settings.IDEMPOTENCY = {"STORES": {"default": ORM, **entries}}
 
     def described(self, name: str = "") -> dict[str, Any]:
         return dict(self.boto.describe_table(TableName=name or self.name)["Table"])
 
     def names(self) -> list[str]:
-        return [name for name in self.boto.list_tables()["TableNames"] if name.startswith(self.name)]
+        return [
+            name for name in self.boto.list_tables()["TableNames"] if name.startswith(self.name)
+        ]
 
     def deleted_by(self) -> str | None:
         found = self.boto.describe_time_to_live(TableName=self.name)["TimeToLiveDescription"]
@@ -107,13 +114,17 @@ def test_two_deployments_at_once(tables: Tables) -> None:
 def test_a_dry_run(tables: Tables) -> None:
     """A dry run creates nothing."""
     tables.configure(dynamo={})
-    assert create("--dry-run") == [f'dynamo: Table "{tables.name}" would be created, and its items deleted by "ttl".']
+    assert create("--dry-run") == [
+        f'dynamo: Table "{tables.name}" would be created, and its items deleted by "ttl".'
+    ]
     assert tables.names() == []
 
 
 def test_names_of_ones_own(tables: Tables) -> None:
     """The key may be composite, and another attribute may hold the expiry."""
-    tables.configure(dynamo={"key_attr": "PK", "sort_key_attr": "SK", "attributes": {"ttl": "delete_at"}})
+    tables.configure(
+        dynamo={"key_attr": "PK", "sort_key_attr": "SK", "attributes": {"ttl": "delete_at"}}
+    )
     create()
     assert [(key["AttributeName"], key["KeyType"]) for key in tables.described()["KeySchema"]] == [
         ("PK", "HASH"),
@@ -134,15 +145,22 @@ def test_several_stores(tables: Tables) -> None:
 def test_nothing_to_create(tables: Tables) -> None:
     """The command reports it without an error, so that every deployment may run it."""
     tables.configure()
-    assert create() == ['No store in IDEMPOTENCY["STORES"] has a table to create, as a DynamoDBStore has.']
+    assert create() == [
+        'No store in IDEMPOTENCY["STORES"] has a table to create, as a DynamoDBStore has.'
+    ]
 
 
 def test_it_changes_no_other_table(tables: Tables) -> None:
-    """A table with another key, or with another expiry attribute, is an error that says what to do."""
+    """A table with another key, or with another expiry attribute, is an error that says what to
+    do.
+    """
     tables.configure(dynamo={"sort_key_attr": "SK"})
     create()
     tables.configure(dynamo={})
-    with pytest.raises(CommandError, match=r'"id" \(HASH, S\) and "SK" \(RANGE, S\).*needs "id" \(HASH, S\)\. Change'):
+    with pytest.raises(
+        CommandError,
+        match=r'"id" \(HASH, S\) and "SK" \(RANGE, S\).*needs "id" \(HASH, S\)\. Change',
+    ):
         create()
     tables.configure(dynamo={"sort_key_attr": "SK", "attributes": {"ttl": "gone"}})
     with pytest.raises(CommandError, match='are deleted by "ttl", but the store writes "gone"'):
@@ -166,6 +184,8 @@ def test_dynamodb_refuses(tables: Tables) -> None:
     store.client.patient = lambda: own
     with (
         answered(store, None, "AccessDeniedException"),
-        pytest.raises(CommandError, match=r"dynamo: the server refused or failed: .*AccessDenied.*CreateTable"),
+        pytest.raises(
+            CommandError, match=r"dynamo: the server refused or failed: .*AccessDenied.*CreateTable"
+        ),
     ):
         create()

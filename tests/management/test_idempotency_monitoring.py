@@ -45,7 +45,9 @@ def exported() -> set[str]:
     for metric in METRICS:
         prometheus.collector(metric)
     for family in REGISTRY.collect():
-        suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(family.type, [""])
+        suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(
+            family.type, [""]
+        )
         names |= {family.name + suffix for suffix in suffixes}
     return names
 
@@ -69,7 +71,9 @@ def promtool(*arguments: str, cwd: Path) -> None:
 def test_the_rules_and_their_tests_pass(tmp_path: Path) -> None:
     """What promtool says of the files as a project gets them."""
     for what in ("rules", "rule-tests"):
-        (tmp_path / f"{what}.yml").write_text(printed(what, runbooks="https://wiki.example/on-call"))
+        (tmp_path / f"{what}.yml").write_text(
+            printed(what, runbooks="https://wiki.example/on-call")
+        )
     promtool("check", "rules", "rules.yml", cwd=tmp_path)
     promtool("test", "rules", "rule-tests.yml", cwd=tmp_path)
 
@@ -82,7 +86,9 @@ def test_every_alert_is_tested() -> None:
         for case in test.get("alert_rule_test", ())
         if case.get("exp_alerts")
     }
-    assert tested >= {rule["alert"] for rule in rules() if "alert" in rule} - {"IdempotencyRetriesRaised"}
+    assert tested >= {rule["alert"] for rule in rules() if "alert" in rule} - {
+        "IdempotencyRetriesRaised"
+    }
 
 
 def test_every_alert_says_what_to_do() -> None:
@@ -100,9 +106,14 @@ def test_every_alert_says_what_to_do() -> None:
 
 def test_rules_and_panels_name_only_what_is_exported() -> None:
     """Metrics, and the values of the label `outcome`."""
-    expressions = [rule["expr"] for rule in rules()] + [line["expr"] for panel in panels() for line in panel["targets"]]
+    expressions = [rule["expr"] for rule in rules()] + [
+        line["expr"] for panel in panels() for line in panel["targets"]
+    ]
     for expression in expressions:
-        assert set(_NAME.findall(re.sub(r"django_idempotency:\w+(:\w+)?", "", expression))) <= exported()
+        assert (
+            set(_NAME.findall(re.sub(r"django_idempotency:\w+(:\w+)?", "", expression)))
+            <= exported()
+        )
         for values in re.findall(r'outcome=~?"([^"]*)"', expression):
             assert set(values.split("|")) <= {*OUTCOMES, "published", "failed"}
 
@@ -112,10 +123,17 @@ def test_every_expression_of_the_dashboard_parses(tmp_path: Path) -> None:
     """Grafana's variables filled in, each expression is one that Prometheus accepts."""
     lines = [line for panel in panels() for line in panel["targets"]]
     assert len(lines) > len(panels())
-    filled = [line["expr"].replace("$__rate_interval", "5m").replace("$job", ".*") for line in lines]
+    filled = [
+        line["expr"].replace("$__rate_interval", "5m").replace("$job", ".*") for line in lines
+    ]
     assert not any("$" in expression for expression in filled)
-    made = [{"record": f"panel:{number}", "expr": expression} for number, expression in enumerate(filled)]
-    (tmp_path / "panels.yml").write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": made}]}))
+    made = [
+        {"record": f"panel:{number}", "expr": expression}
+        for number, expression in enumerate(filled)
+    ]
+    (tmp_path / "panels.yml").write_text(
+        yaml.safe_dump({"groups": [{"name": "panels", "rules": made}]})
+    )
     promtool("check", "rules", "panels.yml", cwd=tmp_path)
 
 
@@ -128,7 +146,9 @@ def test_panels_do_not_overlap() -> None:
 
 
 def test_the_link_of_an_alert() -> None:
-    assert "https://wiki.example/on-call#idempotencyheld" in printed("rules", runbooks="https://wiki.example/on-call")
+    assert "https://wiki.example/on-call#idempotencyheld" in printed(
+        "rules", runbooks="https://wiki.example/on-call"
+    )
     assert "$RUNBOOKS" not in printed("rules") + printed("rule-tests")
 
 

@@ -1,4 +1,6 @@
-"""`manage.py idempotency_record`: what it shows of a record in any store, and what it does to one."""
+"""`manage.py idempotency_record`: what it shows of a record in any store, and what it does to
+one.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,13 @@ from django_idempotency.core import conclusions
 from django_idempotency.core.hashing import derived_key, next_operation, record_id, secret_id
 from django_idempotency.core.interventions import Intervention, expired_now, released
 from django_idempotency.core.records import MISSING, Outcome, Settlement, Status, Ticket
-from django_idempotency.errors import ConfigurationError, LostRace, OutcomeUnknown, RecordUnreadable, StoreUnavailable
+from django_idempotency.errors import (
+    ConfigurationError,
+    LostRace,
+    OutcomeUnknown,
+    RecordUnreadable,
+    StoreUnavailable,
+)
 from django_idempotency.inspection.failures import reason
 from django_idempotency.inspection.terminal import plain, span
 from django_idempotency.management import arguments
@@ -88,11 +96,23 @@ def memory(settings: Settings) -> BaseStore:
     return stores["default"]
 
 
-@pytest.fixture(params=["orm", "memory", "dynamodb", pytest.param("redis", marks=needs_redis), "layered", "cached"])
+@pytest.fixture(
+    params=[
+        "orm",
+        "memory",
+        "dynamodb",
+        pytest.param("redis", marks=needs_redis),
+        "layered",
+        "cached",
+    ]
+)
 def store(request: pytest.FixtureRequest, settings: Settings, db: None) -> Iterator[BaseStore]:
     """Each store in turn, as "default"."""
     prefix = f"test-{uuid4()}"
-    redis = {"BACKEND": f"{STORE}.redis.RedisStore", "OPTIONS": {"cache": "redis", "prefix": prefix, "timeout": 5}}
+    redis = {
+        "BACKEND": f"{STORE}.redis.RedisStore",
+        "OPTIONS": {"cache": "redis", "prefix": prefix, "timeout": 5},
+    }
     settings.CACHES = {
         "default": {"BACKEND": "django.core.cache.backends.dummy.DummyCache"},
         "redis": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": REDIS},
@@ -101,7 +121,10 @@ def store(request: pytest.FixtureRequest, settings: Settings, db: None) -> Itera
         "orm": {"BACKEND": f"{STORE}.orm.ORMStore"},
         "memory": {"BACKEND": f"{STORE}.memory.MemoryStore"},
         "redis": redis,
-        "layered": {"BACKEND": f"{STORE}.layered.LayeredStore", "OPTIONS": {"front": "front", "authority": "orm"}},
+        "layered": {
+            "BACKEND": f"{STORE}.layered.LayeredStore",
+            "OPTIONS": {"front": "front", "authority": "orm"},
+        },
         "cached": {"BACKEND": f"{STORE}.orm.ORMStore", "OPTIONS": {"local_cache": True}},
     }
     if request.param == "dynamodb":
@@ -118,20 +141,24 @@ def store(request: pytest.FixtureRequest, settings: Settings, db: None) -> Itera
     if request.param == "dynamodb":
         make_table(store)  # type: ignore[arg-type]
     yield store
-    store.change(make_ticket(scope=SCOPE, key=KEY).id, released, audit=lambda _: None)  # leaves no copy behind
+    # Leaves no copy behind.
+    store.change(make_ticket(scope=SCOPE, key=KEY).id, released, audit=lambda _: None)
     if request.param == "dynamodb":
         store.client.boto.close()  # type: ignore[attr-defined]
 
 
 class TestEveryStore:
     def test_a_finished_record(self, store: BaseStore) -> None:
-        """The command shows the record, what a request would get, and the response with its secrets masked."""
+        """The command shows the record, what a request would get, and the response with its secrets
+        masked.
+        """
         ticket = complete(store)
         shown = run()
         assert fact(shown, "status").startswith("completed. Done")
         assert "the response below again" in fact(shown, "a request now")
         facts = {
-            name: fact(shown, name) for name in ("scope", "key", "request", "guarantee", "digest", "attempt", "id")
+            name: fact(shown, name)
+            for name in ("scope", "key", "request", "guarantee", "digest", "attempt", "id")
         }
         assert facts == {
             "scope": SCOPE,
@@ -160,26 +187,37 @@ class TestEveryStore:
         assert "in " in fact(shown, "leased until")
         assert (fact(shown, "completed"), fact(shown, "response")) == ("-", "none")
         for verb in ("--release", "--expire", "--erase"):
-            with pytest.raises(CommandError, match=r"holds the record.*lease ends in (2[0-9]|30) s") as raised:
+            with pytest.raises(
+                CommandError, match=r"holds the record.*lease ends in (2[0-9]|30) s"
+            ) as raised:
                 run(verb)
             assert raised.value.returncode == 1
         assert run().startswith(shown[:40])
 
     def test_release_and_expire(self, store: BaseStore, caplog: pytest.LogCaptureFixture) -> None:
-        """Each verb reports what it did, what the next request gets, and who did it; a repetition changes nothing."""
+        """Each verb reports what it did, what the next request gets, and who did it; a repetition
+        changes nothing.
+        """
         complete(store)
         out = run("--release")
         assert out.startswith("Released. It was completed, attempt 1, POST /api/charges/.\n")
         assert "now runs the work as attempt 2; a different body under the key gets 422." in out
-        assert run("--release").startswith("There is nothing to release: it is failed. Nothing was changed.\n")
+        assert run("--release").startswith(
+            "There is nothing to release: it is failed. Nothing was changed.\n"
+        )
         assert fact(run(), "status").startswith("failed. ")
         assert run("--expire").startswith("Expired. It was failed, attempt 1")
         assert run("--expire").startswith("It is expired already. Nothing was changed.\n")
         shown = run()
         assert fact(shown, "status").startswith("expired. ")
-        assert ("The store deletes" if store.expires_natively else "A purge") in fact(shown, "a request now")
+        assert ("The store deletes" if store.expires_natively else "A purge") in fact(
+            shown, "a request now"
+        )
         written = [record for record in caplog.records if record.name == "django_idempotency"]
-        assert [record.getMessage().partition(",")[0] for record in written] == ["Released by hand", "Expired by hand"]
+        assert [record.getMessage().partition(",")[0] for record in written] == [
+            "Released by hand",
+            "Expired by hand",
+        ]
 
     def test_called_from_code(self, store: BaseStore) -> None:
         """Options may be given as `call_command()` takes them, by their names."""
@@ -190,9 +228,13 @@ class TestEveryStore:
             call_command("idempotency_record", ticket.scope, ticket.key, release=True, erase=True)
 
     def test_erase(self, store: BaseStore, caplog: pytest.LogCaptureFixture) -> None:
-        """Nothing of the response is left; a sleeping record can be erased if its execution is named."""
+        """Nothing of the response is left; a sleeping record can be erased if its execution is
+        named.
+        """
         ticket = complete(store)
-        assert run("--erase").startswith("Erased. It was completed, attempt 1, POST /api/charges/.\n")
+        assert run("--erase").startswith(
+            "Erased. It was completed, attempt 1, POST /api/charges/.\n"
+        )
         assert (left := store.get(ticket.id)) is None or left.outcome is None
         record = store.get(claim(store).id)
         assert record is not None
@@ -200,24 +242,38 @@ class TestEveryStore:
         assert store.settle(asleep, conclusions.handover(record, asleep))
         with pytest.raises(CommandError, match="Refused"):
             run("--erase")
-        assert run("--erase", "--execution", "order-17").startswith("Erased. It was running, attempt 1")
+        assert run("--erase", "--execution", "order-17").startswith(
+            "Erased. It was running, attempt 1"
+        )
         written = [record for record in caplog.records if record.name == "django_idempotency"]
-        assert [record.getMessage().partition(",")[0] for record in written] == ["Erased by hand"] * 2
+        assert [record.getMessage().partition(",")[0] for record in written] == [
+            "Erased by hand"
+        ] * 2
 
     def test_a_suspended_record(self, store: BaseStore, caplog: pytest.LogCaptureFixture) -> None:
-        """Naming its execution confirms that nothing will resume it; without the name it is leased, and refused."""
+        """Naming its execution confirms that nothing will resume it; without the name it is leased,
+        and refused.
+        """
         owner = claim(store)
         record = store.get(owner.id)
         assert record is not None
         asleep = Execution("order-17").suspending_ticket(record, owner)
         assert store.settle(asleep, conclusions.handover(record, asleep))
-        assert "It is suspended by the durable execution order-17." in run("--execution", "order-17")
-        assert "It is not suspended by the durable execution order-18." in run("--execution", "order-18")
+        assert "It is suspended by the durable execution order-17." in run(
+            "--execution", "order-17"
+        )
+        assert "It is not suspended by the durable execution order-18." in run(
+            "--execution", "order-18"
+        )
         for others in ([], ["--execution", "order-18"]):
             with pytest.raises(CommandError, match="Refused"):
                 run("--release", *others)
-        assert run("--release", "--execution", "order-17").startswith("Released. It was running, attempt 1, POST")
-        assert run("--release", "--execution", "order-17").startswith("There is nothing to release: it is failed.")
+        assert run("--release", "--execution", "order-17").startswith(
+            "Released. It was running, attempt 1, POST"
+        )
+        assert run("--release", "--execution", "order-17").startswith(
+            "There is nothing to release: it is failed."
+        )
         written = [record for record in caplog.records if record.name == "django_idempotency"]
         assert [record.getMessage().partition(",")[0] for record in written] == ["Released by hand"]
 
@@ -229,7 +285,9 @@ class TestEveryStore:
             assert raised.value.returncode == 1
             if "MemoryStore" not in str(raised.value):
                 assert f"no record of the scope '{SCOPE}' and the key 'nope'" in str(raised.value)
-                assert "user:<app.model>:<pk>  of a user, such as user:auth.user:7" in str(raised.value)
+                assert "user:<app.model>:<pk>  of a user, such as user:auth.user:7" in str(
+                    raised.value
+                )
                 assert "exact" in str(raised.value)
 
 
@@ -262,7 +320,9 @@ class TestShowing:
             ("text/plain", MISSING, "not stored"),
         ],
     )
-    def test_other_bodies(self, memory: BaseStore, content_type: str, body: Any, words: str) -> None:
+    def test_other_bodies(
+        self, memory: BaseStore, content_type: str, body: Any, words: str
+    ) -> None:
         """Such bodies show their size, or why there is none."""
         complete(memory, Outcome(status=200, headers=(("Content-Type", content_type),), body=body))
         assert fact(run(), "body").startswith(words)
@@ -281,7 +341,12 @@ class TestShowing:
         assert record
         key = run("--derive", "stripe").strip()
         assert key == derived_key(
-            settings.SECRET_KEY, "stripe", scope=SCOPE, key=KEY, operation=record.operation, request=ticket.digest
+            settings.SECRET_KEY,
+            "stripe",
+            scope=SCOPE,
+            key=KEY,
+            operation=record.operation,
+            request=ticket.digest,
         )
         settings.SECRET_KEY_FALLBACKS, settings.SECRET_KEY = [settings.SECRET_KEY], "another"
         assert run("--derive", "stripe").strip() == key
@@ -292,13 +357,22 @@ class TestShowing:
     def test_the_keys_of_an_expired_record(
         self, settings: Settings, memory: BaseStore, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """In `atomic` a new life that crashed has left the record of the old one: its key is named, too."""
+        """In `atomic` a new life that crashed has left the record of the old one: its key is named,
+        too.
+        """
         ticket = complete(memory, secret_id=secret_id(settings.SECRET_KEY))
         assert memory.change(ticket.id, expired_now, audit=lambda _: None) is Intervention.DONE
         record = memory.get(ticket.id)
         assert record
         old, new = (
-            derived_key(settings.SECRET_KEY, "stripe", scope=SCOPE, key=KEY, operation=operation, request=ticket.digest)
+            derived_key(
+                settings.SECRET_KEY,
+                "stripe",
+                scope=SCOPE,
+                key=KEY,
+                operation=operation,
+                request=ticket.digest,
+            )
             for operation in (record.operation, next_operation(record.operation))
         )
         assert run("--derive", "stripe").strip() == old
@@ -310,14 +384,22 @@ class TestShowing:
             run("--derive", "stripe")
         ticket = claim(memory)
         refused = Settlement(
-            status=Status.FREE, fence=ticket.owner, attempt=1, digest=b"", operation=ticket.owner, outcome=None
+            status=Status.FREE,
+            fence=ticket.owner,
+            attempt=1,
+            digest=b"",
+            operation=ticket.owner,
+            outcome=None,
         )
         assert memory.settle(ticket, refused)
         with pytest.raises(CommandError, match="free for another body"):
             run("--derive", "stripe")
 
     def test_a_long_text_is_cut(self, memory: BaseStore) -> None:
-        complete(memory, Outcome(status=200, headers=(("Content-Type", "text/plain"),), body=b"x" * 200_000))
+        complete(
+            memory,
+            Outcome(status=200, headers=(("Content-Type", "text/plain"),), body=b"x" * 200_000),
+        )
         assert run().endswith("x\n… cut here.\n")
 
     def test_an_expired_answer(self, memory: BaseStore) -> None:
@@ -328,7 +410,11 @@ class TestShowing:
         """No escape sequence reaches the terminal from any field."""
         evil = "a\x1b[2J\r\x9b1m\u202e"
         headers = (("Content-Type", "text/plain"), (evil, evil))
-        complete(memory, Outcome(status=200, headers=headers, body=f"one\n{evil}\ntwo".encode()), path=f"/{evil}")
+        complete(
+            memory,
+            Outcome(status=200, headers=headers, body=f"one\n{evil}\ntwo".encode()),
+            path=f"/{evil}",
+        )
         shown = run()
         assert not any(char in shown for char in evil[1:2] + "\r\x9b\u202e")
         assert r"a\x1b[2J\r\x9b1m\u202e" in shown
@@ -356,7 +442,9 @@ class TestShowing:
         ("realm", "typed"), [("acme", "realm:acme/"), ("münchen", "realm:münchen/"), ("a/b", None)]
     )
     def test_a_scope_in_a_realm(self, memory: BaseStore, realm: str, typed: str | None) -> None:
-        """A scope may be typed with its realm, or beside it; without the realm it is another scope."""
+        """A scope may be typed with its realm, or beside it; without the realm it is another
+        scope.
+        """
         complete(memory, scope=qualified("user:auth.user:7", realm=realm))
         with pytest.raises(CommandError):
             run(scope="user:auth.user:7")
@@ -367,8 +455,21 @@ class TestShowing:
     @pytest.mark.parametrize(
         ("seconds", "words"),
         [
-            *[(0, "0.0 s"), (9.94, "9.9 s"), (59, "59 s"), (60, "1 min"), (61, "1 min 1 s"), (3600, "1 h")],
-            *[(3660, "1 h 1 min"), (3601, "1 h"), (86_399.7, "1 d"), (90_000, "1 d 1 h"), (8_640_000, "100 d")],
+            *[
+                (0, "0.0 s"),
+                (9.94, "9.9 s"),
+                (59, "59 s"),
+                (60, "1 min"),
+                (61, "1 min 1 s"),
+                (3600, "1 h"),
+            ],
+            *[
+                (3660, "1 h 1 min"),
+                (3601, "1 h"),
+                (86_399.7, "1 d"),
+                (90_000, "1 d 1 h"),
+                (8_640_000, "100 d"),
+            ],
         ],
     )
     def test_spans(self, seconds: float, words: str) -> None:
@@ -422,7 +523,11 @@ class TestAudit:
 
     @pytest.mark.parametrize("ended", [Intervention.BUSY, Intervention.ALREADY, Intervention.GONE])
     def test_only_what_was_done(
-        self, memory: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, ended: Intervention
+        self,
+        memory: Any,
+        caplog: pytest.LogCaptureFixture,
+        monkeypatch: pytest.MonkeyPatch,
+        ended: Intervention,
     ) -> None:
         monkeypatch.setattr(type(memory), "change", lambda *_, **__: ended)
         complete(memory)
@@ -447,7 +552,11 @@ class TestFailures:
     def test_other_stores_are_named(self, settings: Settings) -> None:
         """The record may be in one of them."""
         settings.IDEMPOTENCY = {
-            "STORES": {"default": {"BACKEND": "tests.management.test_idempotency_record.Empty"}, "b": {}, "c": {}}
+            "STORES": {
+                "default": {"BACKEND": "tests.management.test_idempotency_record.Empty"},
+                "b": {},
+                "c": {},
+            }
         }
         with pytest.raises(CommandError, match="another store: type --store and one of b, c"):
             run()
@@ -455,26 +564,44 @@ class TestFailures:
     @pytest.mark.parametrize("verb", [[], ["--release"], ["--expire"]])
     def test_redis_is_away(self, settings: Settings, verb: list[str]) -> None:
         """The error has the driver's own words."""
-        settings.CACHES = {"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"}}
+        settings.CACHES = {
+            "default": {
+                "BACKEND": "django_redis.cache.RedisCache",
+                "LOCATION": "redis://127.0.0.1:1/0",
+            }
+        }
         settings.IDEMPOTENCY = {"STORES": {"default": {"BACKEND": f"{STORE}.redis.RedisStore"}}}
-        with pytest.raises(CommandError, match=r"The store 'default' did not respond: .*127\.0\.0\.1:1"):
+        with pytest.raises(
+            CommandError, match=r"The store 'default' did not respond: .*127\.0\.0\.1:1"
+        ):
             run(*verb)
 
-    def test_a_missing_table(self, settings: Settings, dynamodb: str) -> None:  # noqa: F811 - the fixture
+    # The fixture.
+    def test_a_missing_table(self, settings: Settings, dynamodb: str) -> None:  # noqa: F811
         """The error has the store's own words, and the driver's behind them."""
-        options = {"table": f"test-{uuid4()}", "endpoint_url": dynamodb, "session": session(), "timeout": 5}
-        settings.IDEMPOTENCY = {
-            "STORES": {"default": {"BACKEND": f"{STORE}.dynamodb.DynamoDBStore", "OPTIONS": options}}
+        options = {
+            "table": f"test-{uuid4()}",
+            "endpoint_url": dynamodb,
+            "session": session(),
+            "timeout": 5,
         }
-        with pytest.raises(CommandError, match=r"Type: manage\.py create_idempotency_table \(.*ResourceNotFound"):
+        settings.IDEMPOTENCY = {
+            "STORES": {
+                "default": {"BACKEND": f"{STORE}.dynamodb.DynamoDBStore", "OPTIONS": options}
+            }
+        }
+        with pytest.raises(
+            CommandError, match=r"Type: manage\.py create_idempotency_table \(.*ResourceNotFound"
+        ):
             run()
         store: Any = stores["default"]
         store.client.boto.close()
 
-    @pytest.mark.parametrize(
-        "scope", [SCOPE, "scope:acme"]
-    )  # the second may be stored as its hash, so both are looked up
-    def test_a_damaged_record(self, memory: BaseStore, monkeypatch: pytest.MonkeyPatch, scope: str) -> None:
+    # The second may be stored as its hash, so both are looked up.
+    @pytest.mark.parametrize("scope", [SCOPE, "scope:acme"])
+    def test_a_damaged_record(
+        self, memory: BaseStore, monkeypatch: pytest.MonkeyPatch, scope: str
+    ) -> None:
         """The error names it."""
 
         def damaged(*_: Any) -> None:
@@ -489,10 +616,14 @@ class TestFailures:
             raise LostRace
 
         monkeypatch.setattr(type(memory), "change", lost)
-        with pytest.raises(CommandError, match="Another process changed the record first, and nothing was done"):
+        with pytest.raises(
+            CommandError, match="Another process changed the record first, and nothing was done"
+        ):
             run("--release")
 
-    def test_silence_after_it_was_done(self, memory: BaseStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_silence_after_it_was_done(
+        self, memory: BaseStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """The verb was carried out: exit status 0."""
         complete(memory)
         looks = iter([memory.get(make_ticket(scope=SCOPE, key=KEY).id), StoreUnavailable()])
@@ -504,7 +635,9 @@ class TestFailures:
             return found
 
         monkeypatch.setattr(type(memory), "get", look)
-        assert run("--release").splitlines() == ["Released. It was completed, attempt 1, POST /api/charges/."]
+        assert run("--release").splitlines() == [
+            "Released. It was completed, attempt 1, POST /api/charges/."
+        ]
 
     @pytest.mark.parametrize("error", [StoreUnavailable, OutcomeUnknown])
     def test_silence_as_it_is_done(
@@ -525,13 +658,20 @@ class TestFailures:
         monkeypatch.setattr(memory, "change", release_and_fall_silent)
         with pytest.raises(
             CommandError,
-            match=r"did not respond: .*reset by peer\nIt is unknown whether it was released. Type the command",
+            match=r"did not respond: .*reset by peer\nIt is unknown whether it was released. "
+            r"Type the command",
         ):
             run("--release")
         (record,) = caplog.records
-        assert record.getMessage().startswith("Released by hand, perhaps: the store did not respond, by ")
+        assert record.getMessage().startswith(
+            "Released by hand, perhaps: the store did not respond, by "
+        )
         facts: dict[str, Any] = vars(record)["idempotency"]
-        assert (facts["event"], facts["sure"], facts["id"]) == ("released_by_hand", False, str(ticket.id))
+        assert (facts["event"], facts["sure"], facts["id"]) == (
+            "released_by_hand",
+            False,
+            str(ticket.id),
+        )
         monkeypatch.undo()
         assert run("--release").startswith("There is nothing to release: it is failed.")
 
@@ -539,12 +679,20 @@ class TestFailures:
         ("raised", "said"),
         [
             (ConfigurationError("It is another kind of table."), "another kind of table"),
-            (ModuleNotFoundError("No module named 'django_redis'"), "No module named 'django_redis'"),
+            (
+                ModuleNotFoundError("No module named 'django_redis'"),
+                "No module named 'django_redis'",
+            ),
             (ImproperlyConfigured("It cannot be built."), "cannot be built"),
-            (ConnectionDoesNotExist("The connection 'nope' doesn't exist."), "'nope' doesn't exist"),
+            (
+                ConnectionDoesNotExist("The connection 'nope' doesn't exist."),
+                "'nope' doesn't exist",
+            ),
         ],
     )
-    def test_misconfigured(self, memory: Any, monkeypatch: pytest.MonkeyPatch, raised: Exception, said: str) -> None:
+    def test_misconfigured(
+        self, memory: Any, monkeypatch: pytest.MonkeyPatch, raised: Exception, said: str
+    ) -> None:
         """The error says what is wrong, and what to type."""
 
         def look(*_: Any) -> None:
@@ -552,13 +700,19 @@ class TestFailures:
 
         monkeypatch.setattr(type(memory), "get", look)
         for verb in ([], ["--release"]):
-            with pytest.raises(CommandError, match=rf"'default' cannot be used: .*{said}.*\nType: manage\.py check"):
+            with pytest.raises(
+                CommandError, match=rf"'default' cannot be used: .*{said}.*\nType: manage\.py check"
+            ):
                 run(*verb)
 
     def test_a_missing_cache(self, settings: Settings) -> None:
         options = {"cache": "nope"}
-        settings.IDEMPOTENCY = {"STORES": {"default": {"BACKEND": f"{STORE}.redis.RedisStore", "OPTIONS": options}}}
-        with pytest.raises(CommandError, match=r"The connection 'nope' doesn't exist\.\nType: manage\.py check"):
+        settings.IDEMPOTENCY = {
+            "STORES": {"default": {"BACKEND": f"{STORE}.redis.RedisStore", "OPTIONS": options}}
+        }
+        with pytest.raises(
+            CommandError, match=r"The connection 'nope' doesn't exist\.\nType: manage\.py check"
+        ):
             run()
 
     def test_reasons(self) -> None:
@@ -595,7 +749,9 @@ def test_a_living_owner_of_an_atomic_record() -> None:
 
 
 def test_by_the_key_hash_of_a_log_line(store: BaseStore) -> None:
-    """The beginning of an id, as a log line has it, is enough to show and to change a record, in any store."""
+    """The beginning of an id, as a log line has it, is enough to show and to change a record, in
+    any store.
+    """
     ticket, _ = complete(store), complete(store, key="order-43")
     for typed in (ticket.id.hex[:12], ticket.id.hex[:20], str(ticket.id)[:18], str(ticket.id)):
         assert fact(run(scope=typed, key=None), "key") == KEY

@@ -1,4 +1,6 @@
-"""manage.py idempotency_routes: what it says of a route is what a keyed request to that route meets."""
+"""manage.py idempotency_routes: what it says of a route is what a keyed request to that route
+meets.
+"""
 
 from __future__ import annotations
 
@@ -198,7 +200,9 @@ def urlconf(settings: Settings) -> None:
         path("shop/", elsewhere),
         path("ninja/", ninja().urls),
     ]
-    settings.IDEMPOTENCY = {"EXEMPT": ["namespace:legacy", "module:shop.webhooks", "path:/webhooks/stripe/"]}
+    settings.IDEMPOTENCY = {
+        "EXEMPT": ["namespace:legacy", "module:shop.webhooks", "path:/webhooks/stripe/"]
+    }
 
 
 def json_of(*arguments: str) -> str:
@@ -213,24 +217,32 @@ def listed(*arguments: str) -> list[dict[str, Any]]:
 
 
 def meet(method: str, url: str) -> tuple[list[str | None], int]:
-    """Send a keyed request twice; return what each response says, and how many effects there were."""
+    """Send a keyed request twice; return what each response says, and how many effects there
+    were.
+    """
     Effect.objects.all().delete()
     key = str(uuid4())
     client = Client()
     client.login(username="admin", password="password")
-    said = [client.generic(method, url, headers={"Idempotency-Key": key}).get(HEADER) for _ in range(2)]
+    said = [
+        client.generic(method, url, headers={"Idempotency-Key": key}).get(HEADER) for _ in range(2)
+    ]
     return said, Effect.objects.count()
 
 
 def test_the_report_matches_what_requests_meet(admin_user: Any) -> None:
-    """In each row and for each method, guarded means one effect; anything else is reported as unguarded, or raises."""
+    """In each row and for each method, guarded means one effect; anything else is reported as
+    unguarded, or raises.
+    """
     checked = 0
     for row in listed():
         for method in row["methods"] or ["POST"]:
             url = row["path"].replace("<kind>", "other")
             match GuardKind(row["guard"]):
                 case GuardKind.MIXIN | GuardKind.DECORATOR | GuardKind.MIDDLEWARE:
-                    effects = int(row["view"].startswith((HERE, "shop.")) and "awaited" not in row["view"])
+                    effects = int(
+                        row["view"].startswith((HERE, "shop.")) and "awaited" not in row["view"]
+                    )
                     again = "refused" if "replays are refused" in row["why"] else "replayed"
                     assert meet(method, url) == (["created", again], effects), row
                 case GuardKind.EXEMPT | GuardKind.NOTHING:
@@ -249,7 +261,9 @@ def test_the_report_matches_what_requests_meet(admin_user: Any) -> None:
 
 
 def test_each_route_and_its_guard() -> None:
-    """The table covers nested includes, namespaces and methods with another guard, and gives the reasons."""
+    """The table covers nested includes, namespaces and methods with another guard, and gives the
+    reasons.
+    """
     found = {
         (row["path"], ",".join(row["methods"])): (row["guard"], row["why"].partition(" ")[0])
         for row in listed()
@@ -284,7 +298,11 @@ def test_each_route_and_its_guard() -> None:
         ("/shop/", every): ("exempt", "EXEMPT:"),
         ("/ninja/guarded/", "POST"): ("decorator", ""),
         ("/ninja/bare/", "POST"): ("nothing", "the"),
-        ("/ninja/openapi.json", every): ("middleware", "its"),  # ninja does not say that these only read
+        # Ninja does not say that these only read.
+        ("/ninja/openapi.json", every): (
+            "middleware",
+            "its",
+        ),
         ("/ninja/docs", every): ("middleware", "its"),
         ("/ninja/", every): ("middleware", "its"),
     }
@@ -294,8 +312,15 @@ def test_each_route_and_its_guard() -> None:
 def test_names_and_terms() -> None:
     """Names include their namespaces; a policy shows what differs from the settings."""
     rows = {row["path"]: row for row in listed()}
-    assert (rows["/api/charges/"]["name"], rows["/included/it/"]["name"]) == ("v1:charge-list", "legacy:it")
-    assert rows["/api/charges/"]["terms"] == {"guarantee": "atomic", "store": "default", "required": True}
+    assert (rows["/api/charges/"]["name"], rows["/included/it/"]["name"]) == (
+        "v1:charge-list",
+        "legacy:it",
+    )
+    assert rows["/api/charges/"]["terms"] == {
+        "guarantee": "atomic",
+        "store": "default",
+        "required": True,
+    }
     decorated = next(row for row in listed("decorated") if row["methods"] == ["POST"])
     assert (decorated["terms"]["ttl"], decorated["terms"]["methods"]) == (60, ["POST"])
     assert rows["/below/"]["view"] == f"{HERE}.below"
@@ -326,7 +351,9 @@ def test_a_key_in_the_body(settings: Settings, required: bool, guard: str) -> No
 
 
 def test_replays_that_are_refused(settings: Settings) -> None:
-    """The middleware guards a view behind a check that it cannot repeat, and the list says what that means."""
+    """The middleware guards a view behind a check that it cannot repeat, and the list says what
+    that means.
+    """
 
     def walled(request: HttpRequest) -> HttpResponse:
         return another(request)
@@ -343,8 +370,16 @@ def test_without_the_middleware(settings: Settings) -> None:
     """A view without its own entry point has no guard; one that is exempt needs none."""
     settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if name != OURS]
     guards = {row["path"]: row["guard"] for row in listed()}
-    assert (guards["/plain/"], guards["/awaited/"], guards["/posted/"]) == ("shadowed", "nothing", "nothing")
-    assert (guards["/exempt/"], guards["/shop/"], guards["/webhooks/stripe/"]) == ("exempt", "exempt", "exempt")
+    assert (guards["/plain/"], guards["/awaited/"], guards["/posted/"]) == (
+        "shadowed",
+        "nothing",
+        "nothing",
+    )
+    assert (guards["/exempt/"], guards["/shop/"], guards["/webhooks/stripe/"]) == (
+        "exempt",
+        "exempt",
+        "exempt",
+    )
     assert guards["/hidden/"] == "error"
     assert (guards["/leased/"], guards["/below/"]) == ("decorator", "decorator")
 
@@ -354,11 +389,16 @@ def test_for_a_pipeline() -> None:
     assert {row["guard"] for row in listed("--unguarded")} == {"error", "nothing"}
     with pytest.raises(CommandError, match="are not guarded"):
         listed("--fail-unguarded")
-    assert [row["path"] for row in listed("--fail-unguarded", "webhooks")] == ["/webhooks/stripe/", "/webhooks/<kind>/"]
+    assert [row["path"] for row in listed("--fail-unguarded", "webhooks")] == [
+        "/webhooks/stripe/",
+        "/webhooks/<kind>/",
+    ]
 
 
 def test_a_pipeline_is_green_beside_an_exempt_webhook(settings: Settings) -> None:
-    """What is exempt is a declared decision, with the middleware and without: only an undeclared route fails."""
+    """What is exempt is a declared decision, with the middleware and without: only an undeclared
+    route fails.
+    """
     settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if name != OURS]
     urlconf = ModuleType("green")
     urlconf.urlpatterns = [  # type: ignore[attr-defined]
@@ -385,7 +425,9 @@ def test_durations_for_people(settings: Settings) -> None:
 
 
 def test_for_people() -> None:
-    """For people it is a table with the reason below each line, and it says which views the middleware guards."""
+    """For people it is a table with the reason below each line, and it says which views the
+    middleware guards.
+    """
     out = StringIO()
     call_command("idempotency_routes", "webhooks", stdout=out)
     head, stripe, view, why, *_, last = out.getvalue().splitlines()
@@ -396,13 +438,21 @@ def test_for_people() -> None:
 
 
 def test_among_the_routes_of_others(settings: Settings) -> None:
-    """The project's own come first, the admin's are left out and counted, and a terminal shows all of it."""
+    """The project's own come first, the admin's are left out and counted, and a terminal shows all
+    of it.
+    """
     found = settings.ROOT_URLCONF.urlpatterns
     found[:0] = [path("admin/", admin.site.urls), path("theirs/", APIRootView.as_view())]
-    found.append(path("profiled/", idempotent(profile=PROFILES["stripe"], on_takeover=print, guarantee="lease")(plain)))
+    found.append(
+        path(
+            "profiled/",
+            idempotent(profile=PROFILES["stripe"], on_takeover=print, guarantee="lease")(plain),
+        )
+    )
     paths = [row["path"] for row in listed()]
     assert paths[0] == "/plain/"
-    assert paths.index("/ninja/guarded/") < paths.index("/theirs/")  # ninja's view, the project's function
+    # Ninja's view, the project's function.
+    assert paths.index("/ninja/guarded/") < paths.index("/theirs/")
     assert not [path for path in paths if path.startswith("/admin/")]
     assert listed("admin")
     (profiled,) = listed("profiled")

@@ -140,7 +140,9 @@ class TestTheEnd:
         batches += [(10, NEVER), (3, NEVER), (0, None)]
         assert "13 records" in purge("--batch-size=10")
 
-    def test_a_batch_of_more_than_was_asked_is_not_the_end(self, batches: list[Any], naps: list[float]) -> None:
+    def test_a_batch_of_more_than_was_asked_is_not_the_end(
+        self, batches: list[Any], naps: list[float]
+    ) -> None:
         """A store may round up, and have seen only those that fill its batch."""
         batches += [(12, datetime.now(timezone.utc) + timedelta(minutes=1)), (1, None)]
         assert "13 records" in purge("--batch-size=10")
@@ -158,7 +160,10 @@ class TestTheEnd:
             batches += [(3, None)]
             out = StringIO()
             call_command(command, "--limit=5", stdout=out)
-            assert [line.partition(" deleted")[0] for line in out.getvalue().splitlines()] == ["3 records", "2 steps"]
+            assert [line.partition(" deleted")[0] for line in out.getvalue().splitlines()] == [
+                "3 records",
+                "2 steps",
+            ]
 
     def test_traffic_does_not_keep_it(self, batches: list[Any], naps: list[float]) -> None:
         """Records that expire during the purge are left for the next one."""
@@ -179,14 +184,18 @@ class TestTheEnd:
 
     def test_lost_races_without_end(self, batches: list[Any], naps: list[float]) -> None:
         batches += [(10, NEVER), *[LostRace() for _ in range(base.TRIES)]]
-        with pytest.raises(CommandError, match=r"Lost the race for a batch 5 times in a row\.\n10 records deleted"):
+        with pytest.raises(
+            CommandError, match=r"Lost the race for a batch 5 times in a row\.\n10 records deleted"
+        ):
             purge("--batch-size=10")
 
     def test_the_store_does_not_answer(self, batches: list[Any], naps: list[float]) -> None:
         gone = StoreUnavailable()
         gone.__cause__ = OSError("connection refused")
         batches += [(10, NEVER), gone]
-        with pytest.raises(CommandError, match=r"did not respond.*connection refused\n10 records deleted"):
+        with pytest.raises(
+            CommandError, match=r"did not respond.*connection refused\n10 records deleted"
+        ):
             purge("--batch-size=10")
 
     @pytest.mark.parametrize("argument", ["--dry-run", "--batch-size=10"])
@@ -194,7 +203,10 @@ class TestTheEnd:
         """An alias that DATABASES lacks is the operator's mistake, reported in a sentence."""
         settings.IDEMPOTENCY = {
             "STORES": {
-                "default": {"BACKEND": "django_idempotency.stores.orm.ORMStore", "OPTIONS": {"using": "nowhere"}}
+                "default": {
+                    "BACKEND": "django_idempotency.stores.orm.ORMStore",
+                    "OPTIONS": {"using": "nowhere"},
+                }
             }
         }
         with pytest.raises(CommandError, match="nowhere"):
@@ -205,23 +217,43 @@ class TestTheEnd:
             purge("--store=nope")
 
     @pytest.mark.parametrize("arguments", [[], ["--dry-run"], ["--limit=5"]])
-    @pytest.mark.parametrize(("alias", "kind"), [("redis", "RedisStore"), ("layered", "RedisStore")])
-    def test_a_store_that_deletes_by_itself(self, settings: Any, arguments: list[str], alias: str, kind: str) -> None:
+    @pytest.mark.parametrize(
+        ("alias", "kind"), [("redis", "RedisStore"), ("layered", "RedisStore")]
+    )
+    def test_a_store_that_deletes_by_itself(
+        self, settings: Any, arguments: list[str], alias: str, kind: str
+    ) -> None:
         """The command says so without querying the store."""
-        redis = {"BACKEND": "django_idempotency.stores.redis.RedisStore", "OPTIONS": {"cache": "nowhere"}}
+        redis = {
+            "BACKEND": "django_idempotency.stores.redis.RedisStore",
+            "OPTIONS": {"cache": "nowhere"},
+        }
         options = {"front": "redis", "authority": "redis"}
         layered = {"BACKEND": "django_idempotency.stores.layered.LayeredStore", "OPTIONS": options}
         settings.IDEMPOTENCY = {"STORES": {"redis": redis, "layered": layered}}
         assert purge(f"--store={alias}", *arguments) == (
-            f"The store '{alias}' ({kind}) deletes expired records automatically. Nothing to purge.\n"
+            f"The store '{alias}' ({kind}) deletes expired records automatically. Nothing "
+            "to purge.\n"
         )
 
     @pytest.mark.parametrize(
         "argument",
         [
-            *("--batch-size=0", "--batch-size=-1", "--batch-size=x", "--batch-size=1.5", "--limit=0", "--limit=x"),
+            *(
+                "--batch-size=0",
+                "--batch-size=-1",
+                "--batch-size=x",
+                "--batch-size=1.5",
+                "--limit=0",
+                "--limit=x",
+            ),
             *("--sleep=-1", "--sleep=x", "--sleep=nan", "--sleep=inf"),
-            *("--sleep=1e30", f"--limit={10**30}", f"--batch-size={10**30}"),  # more than a driver or a clock takes
+            # More than a driver or a clock takes.
+            *(
+                "--sleep=1e30",
+                f"--limit={10**30}",
+                f"--batch-size={10**30}",
+            ),
         ],
     )
     def test_bad_arguments(self, argument: str) -> None:

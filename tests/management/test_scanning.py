@@ -43,11 +43,21 @@ def filled(user: User) -> Iterator[MemoryStore]:
     store, act = MemoryStore(clock=lambda: clock[0]), Contract()
     mine = f"user:auth.user:{user.pk}"
     store.claim(make_ticket(key="lapsed", scope=mine, path="/api/orders/", lease=30))
-    act.leave(store, make_ticket(key="gone", ttl=60), SettledState.COMPLETED, Outcome(status=200, body=b""))
+    act.leave(
+        store,
+        make_ticket(key="gone", ttl=60),
+        SettledState.COMPLETED,
+        Outcome(status=200, body=b""),
+    )
     clock[0] = now - timedelta(seconds=10)
     store.claim(make_ticket(key="running", scope=mine, path="/api/charges/", lease=60))
     body = Outcome(status=201, body=SECRET.encode())
-    act.leave(store, make_ticket(key="done", scope="scope:shop", path="/api/charges/"), SettledState.COMPLETED, body)
+    act.leave(
+        store,
+        make_ticket(key="done", scope="scope:shop", path="/api/charges/"),
+        SettledState.COMPLETED,
+        body,
+    )
     act.leave(store, make_ticket(key="held"), SettledState.COMPLETED, OutcomeKind.HELD.outcome())
     act.leave(store, make_ticket(key="free"), SettledState.FREE)
     clock[0] = now
@@ -55,7 +65,7 @@ def filled(user: User) -> Iterator[MemoryStore]:
         yield store
 
 
-# -------------------------------------------------------------------------------------------------------------- stats
+# -------------------------------------------------------------------------------------------- stats
 
 
 def test_stats_as_json(filled: MemoryStore) -> None:
@@ -91,7 +101,8 @@ def test_stats_as_a_textfile(filled: MemoryStore, tmp_path: Path) -> None:
     call("idempotency_stats", format="textfile", output=path)
     text = path.read_text()
     assert (
-        '# TYPE django_idempotency_records gauge\ndjango_idempotency_records{store="default",status="free"} 1\n' in text
+        "# TYPE django_idempotency_records "
+        'gauge\ndjango_idempotency_records{store="default",status="free"} 1\n' in text
     )
     assert 'django_idempotency_oldest_running_seconds{store="default"} 72' in text
     assert path.stat().st_mode & 0o777 == 0o644
@@ -118,7 +129,9 @@ def test_a_file_that_cannot_be_written(filled: MemoryStore, tmp_path: Path) -> N
 
 
 def test_stats_of_the_database_are_bounded_queries() -> None:
-    """Rows are read in batches, in the order of the one index, without responses; the size comes from the server."""
+    """Rows are read in batches, in the order of the one index, without responses; the size comes
+    from the server.
+    """
     for number in range(5):
         Contract().complete(stores["default"], make_ticket(key=str(number)))
     with CaptureQueriesContext(connection) as queries:
@@ -141,7 +154,10 @@ def test_what_cannot_be_read_is_counted() -> None:
 def test_a_store_that_cannot_list(settings: Any) -> None:
     from tests.stores.key_value.test_compare_and_swap import DictStore
 
-    with stores.replaced("default", DictStore()), pytest.raises(CommandError, match="cannot list its records"):
+    with (
+        stores.replaced("default", DictStore()),
+        pytest.raises(CommandError, match="cannot list its records"),
+    ):
         call("idempotency_stats")
 
 
@@ -150,12 +166,13 @@ def test_an_empty_store() -> None:
     assert "records in all                             0" in call("idempotency_stats")[0]
 
 
-# ------------------------------------------------------------------------------------------------------------ records
+# ------------------------------------------------------------------------------------------ records
 
 
 def listed(*args: Any, **options: Any) -> list[str]:
     return [
-        json.loads(line)["key"] for line in call("idempotency_record", *args, format="json", **options)[0].splitlines()
+        json.loads(line)["key"]
+        for line in call("idempotency_record", *args, format="json", **options)[0].splitlines()
     ]
 
 
@@ -165,7 +182,11 @@ def test_filters(filled: MemoryStore, user: User) -> None:
     assert sorted(listed(running=True)) == ["lapsed", "running"]
     assert listed("--running", "--older-than", "5m") == ["lapsed"]
     assert listed(status="held") == ["held"]
-    assert sorted(listed(user=user.get_username())) == sorted(listed(user=str(user.pk))) == ["lapsed", "running"]
+    assert (
+        sorted(listed(user=user.get_username()))
+        == sorted(listed(user=str(user.pk)))
+        == ["lapsed", "running"]
+    )
     assert listed(user="nobody") == []
     filled.claim(make_ticket(key="theirs", scope=f"database:other/user:auth.user:{user.pk}"))
     filled.claim(make_ticket(key="made up", scope=f"scope:x/user:auth.user:{user.pk}"))
@@ -184,7 +205,9 @@ def test_a_table_for_people(filled: MemoryStore) -> None:
 
 
 def test_the_newest_first() -> None:
-    """A store gives its records in any order; the list is ordered by their first claim, and cut at its old end."""
+    """A store gives its records in any order; the list is ordered by their first claim, and cut at
+    its old end.
+    """
     order = [3, 0, 4, 1, 2]
     for number in order:
         Contract().complete(stores["default"], make_ticket(key=str(number), ttl=60 * (9 - number)))
@@ -199,7 +222,9 @@ def test_none(filled: MemoryStore) -> None:
     assert call("idempotency_record", route="nowhere")[1] == "None of 6 records.\n"
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("5m", 300), ("2h", 7200), ("1d", 86_400)])
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("90s", 90), ("5m", 300), ("2h", 7200), ("1d", 86_400)]
+)
 def test_spans(text: str, seconds: float) -> None:
     assert duration(text) == seconds
 
@@ -212,11 +237,18 @@ def test_no_spans(text: str) -> None:
 
 @pytest.mark.parametrize("headers", ["nonsense", "[" * 20_000 + "]" * 20_000])
 def test_a_record_that_cannot_be_read(user: User, headers: str) -> None:
-    """Its response is damaged, at whatever depth: it is counted, and stops none of the commands over all records."""
+    """Its response is damaged, at whatever depth: it is counted, and stops none of the commands
+    over all records.
+    """
     for key in ("damaged", "whole"):
         ticket = make_ticket(key=key, scope="scope:shop")
-        Contract().leave(stores["default"], ticket, SettledState.COMPLETED, Outcome(status=200, body=b""))
+        Contract().leave(
+            stores["default"], ticket, SettledState.COMPLETED, Outcome(status=200, body=b"")
+        )
     IdempotencyRecord.objects.filter(key="damaged").update(response_headers=headers)
     assert "records in all" in call("idempotency_stats")[0]
     assert "whole" in call("idempotency_record")[0]
-    assert "2 of 2 records would be erased" in call("idempotency_erase", "--scope", "scope:shop", "--dry-run")[0]
+    assert (
+        "2 of 2 records would be erased"
+        in call("idempotency_erase", "--scope", "scope:shop", "--dry-run")[0]
+    )

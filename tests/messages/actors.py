@@ -47,7 +47,7 @@ def stopping() -> bool:
     return (folder() / "stop").exists()
 
 
-# -------------------------------------------------------------------------------------------------------- the producer
+# ------------------------------------------------------------------------------------- the producer
 
 
 def produce(producer: str) -> None:
@@ -61,13 +61,15 @@ def produce(producer: str) -> None:
     while not stopping():
         customer = f"{producer}-{number % CUSTOMERS}"
         with transaction.atomic():
-            message_id = outbox.send("payment.created", {"customer": customer, "number": number}, key=customer)
+            message_id = outbox.send(
+                "payment.created", {"customer": customer, "number": number}, key=customer
+            )
             Effect.objects.create(label="sent", idempotency_key=str(message_id))
         number += 1
         time.sleep(PACE)
 
 
-# ----------------------------------------------------------------------------------------------------------- the relay
+# ---------------------------------------------------------------------------------------- the relay
 
 
 def __getattr__(name: str) -> Any:
@@ -84,7 +86,7 @@ def __getattr__(name: str) -> Any:
     return Publisher
 
 
-# -------------------------------------------------------------------------------------------------------- the consumer
+# ------------------------------------------------------------------------------------- the consumer
 
 
 def declare(channel: Any) -> None:
@@ -97,7 +99,9 @@ def consume() -> None:
     """Book each message once, however often it arrives. Reconnect to a broker that was lost."""
     while not stopping():
         try:
-            with pika.BlockingConnection(pika.URLParameters(os.environ["RABBITMQ_URL"])) as connection:
+            with pika.BlockingConnection(
+                pika.URLParameters(os.environ["RABBITMQ_URL"])
+            ) as connection:
                 deliver(connection.channel())
         except AMQPError:
             time.sleep(0.2)
@@ -110,7 +114,9 @@ def deliver(channel: Any) -> None:
 
     @idempotent_function(key="message_id", key_prefix="ledger", guarantee="atomic")
     def book(message_id: str, payload: dict[str, Any]) -> int:
-        effect = Effect.objects.create(label=f"booked {payload['customer']}", idempotency_key=message_id)
+        effect = Effect.objects.create(
+            label=f"booked {payload['customer']}", idempotency_key=message_id
+        )
         Effect.objects.filter(pk=effect.pk).update(attempt=payload["number"])
         reach("booked")
         return effect.pk
@@ -119,7 +125,9 @@ def deliver(channel: Any) -> None:
         while True:
             try:
                 book(message_id, payload)
-            except InProgress as busy:  # its earlier owner died a moment ago; the next message must not overtake it
+            except (
+                InProgress
+            ) as busy:  # its earlier owner died a moment ago; the next message must not overtake it
                 time.sleep(busy.retry_in or 1)
             else:
                 return

@@ -1,4 +1,6 @@
-"""A backend of django.tasks that delivers at least once, as any queue does: this one always twice."""
+"""A backend of django.tasks that delivers at least once, as any queue does: this one always
+twice.
+"""
 
 from __future__ import annotations
 

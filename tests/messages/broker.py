@@ -20,7 +20,9 @@ _UNWRAPPED = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 
 
 class RabbitMQServer(Server):
-    """All of its files are in a folder, the cookie included; node and port mapper listen on 127.0.0.1 only."""
+    """All of its files are in a folder, the cookie included; node and port mapper listen on
+    127.0.0.1 only.
+    """
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -74,7 +76,11 @@ class RabbitMQServer(Server):
     def _started(self, command: list[str]) -> subprocess.Popen[bytes]:
         with (self._folder / "output").open("ab") as output:
             return subprocess.Popen(
-                command, env=self.environment(), stdout=output, stderr=output, start_new_session=True
+                command,
+                env=self.environment(),
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
             )
 
     @property

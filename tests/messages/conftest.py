@@ -1,4 +1,6 @@
-"""A broker for the whole folder; for each test a queue of its own, and the processes that take messages from it."""
+"""A broker for the whole folder; for each test a queue of its own, and the processes that take
+messages from it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from .mail import Mail
 
 @pytest.fixture(scope="session")
 def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQServer]:
-    logging.getLogger("pika").setLevel(logging.CRITICAL)  # it logs much about a node that is not up yet
+    # It logs much about a node that is not up yet.
+    logging.getLogger("pika").setLevel(logging.CRITICAL)
     with running(RabbitMQServer(tmp_path_factory.mktemp("rabbitmq"))) as broker:
         yield broker
 

@@ -21,7 +21,9 @@ class Mail(Processes):
         super().__init__(folder, RABBITMQ_URL=url)
         self.queue = queue
         parameters = pika.URLParameters(url)
-        parameters.heartbeat = 0  # this connection sends no heartbeats while the test waits for others
+        parameters.heartbeat = (
+            0  # this connection sends no heartbeats while the test waits for others
+        )
         self._connection = pika.BlockingConnection(parameters)
 
     def close(self) -> None:
@@ -29,7 +31,9 @@ class Mail(Processes):
         self._connection.close()
 
     def send(self, payload: Any, message_id: str | None = "m-1") -> None:
-        properties = pika.BasicProperties(message_id=message_id, delivery_mode=pika.DeliveryMode.Persistent)
+        properties = pika.BasicProperties(
+            message_id=message_id, delivery_mode=pika.DeliveryMode.Persistent
+        )
         with self._connection.channel() as channel:
             channel.basic_publish("", self.queue, json.dumps(payload).encode(), properties)
 
@@ -53,7 +57,9 @@ class Mail(Processes):
         return properties, body
 
     def assert_nothing_left(self) -> None:
-        """Assert that all messages are acknowledged: none is queued, delayed, dead or held by a consumer."""
+        """Assert that all messages are acknowledged: none is queued, delayed, dead or held by a
+        consumer.
+        """
         self.until(self.is_empty, "all is taken")
         time.sleep(0.3)  # for acknowledgements in transit
         for process in self._processes:
@@ -63,7 +69,9 @@ class Mail(Processes):
         assert self.is_empty(), self.log
 
     def is_empty(self) -> bool:
-        return not any(map(self.length, (self.queue, f"{self.queue}.later.1", f"{self.queue}.dead")))
+        return not any(
+            map(self.length, (self.queue, f"{self.queue}.later.1", f"{self.queue}.dead"))
+        )
 
     def consumers(self) -> int:
         with self._connection.channel() as channel:

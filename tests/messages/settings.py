@@ -1,4 +1,7 @@
-"""The testproject, with tasks that outlive their process, for workers. TASKS_FOLDER says where the tasks are."""
+"""The testproject, with tasks that outlive their process, for workers.
+
+TASKS_FOLDER says where the tasks are.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,10 @@ import os
 from testproject.settings import *  # noqa: F403
 
 TASKS = {
-    "default": {"BACKEND": "tests.messages.tasks.FolderBackend", "OPTIONS": {"folder": os.environ["TASKS_FOLDER"]}}
+    "default": {
+        "BACKEND": "tests.messages.tasks.FolderBackend",
+        "OPTIONS": {"folder": os.environ["TASKS_FOLDER"]},
+    }
 }
 #: `lease` only: a death is noticed after 3 seconds, while duplicates wait up to WAIT, 5 seconds.
 IDEMPOTENCY = {"LEASE": 3}

@@ -1,10 +1,11 @@
-"""Tasks that outlive their process: a backend of django.tasks that keeps them in a folder, and a worker for it.
+"""Tasks that outlive their process: a backend of django.tasks that keeps them in a folder, and a
+worker for it.
 
     python -m tests.messages.tasks
 
-Neither Django nor the backport has one. This one delivers as often as "at least once" allows: until a task has
-ended, every worker gets it. Files carry the tasks, and the news back: `<id>.task`, `<id>.<worker>.run` for each run,
-and `<worker>.ready` from each worker that takes tasks.
+Neither Django nor the backport has one. This one delivers as often as "at least once" allows: until
+a task has ended, every worker gets it. Files carry the tasks, and the news back: `<id>.task`,
+`<id>.<worker>.run` for each run, and `<worker>.ready` from each worker that takes tasks.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ class FolderBackend(BaseTaskBackend):
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
         self.validate_task(task)
         status, id_ = TaskResultStatus.READY, uuid.uuid4().hex
-        result = self._result(task, id=id_, status=status, args=list(args), kwargs=kwargs, errors=[], worker_ids=[])
+        result = self._result(
+            task, id=id_, status=status, args=list(args), kwargs=kwargs, errors=[], worker_ids=[]
+        )
         message = {"task": task.module_path, "args": result.args, "kwargs": result.kwargs}
         write(self._folder / f"{result.id}.task", json.dumps(message))
         return result
@@ -67,14 +70,15 @@ class FolderBackend(BaseTaskBackend):
             errors=[TaskError(**error) for error in run["errors"]],
             worker_ids=[path.name.split(".")[1]],
         )
-        object.__setattr__(ended, "_return_value", run["return_value"])  # as Django's own backends do
+        # As Django's own backends do.
+        object.__setattr__(ended, "_return_value", run["return_value"])
         return ended
 
     def _result(self, task: Any, **known: Any) -> Any:
         unknown = dict.fromkeys(("enqueued_at", "started_at", "finished_at", "last_attempted_at"))
         return TaskResult(task=task, backend=self.alias, **{**unknown, **known})
 
-    # ------------------------------------------------------------------------------------------------- in the worker
+    # -------------------------------------------------------------------------------- in the worker
 
     def work(self) -> None:
         """Run each task that has not ended once, until killed."""
@@ -95,7 +99,10 @@ class FolderBackend(BaseTaskBackend):
         except Exception as error:  # noqa: BLE001 - any exception is the outcome of the run
             name = f"{type(error).__module__}.{type(error).__qualname__}"
             errors = [{"exception_class_path": name, "traceback": "".join(format_exception(error))}]
-        write(path.with_suffix(f".{self._worker}.run"), json.dumps({"return_value": value, "errors": errors}))
+        write(
+            path.with_suffix(f".{self._worker}.run"),
+            json.dumps({"return_value": value, "errors": errors}),
+        )
 
 
 if __name__ == "__main__":

@@ -53,7 +53,9 @@ def test_another_amount(order: dict[str, Any]) -> None:
     """The same order for more money is a mistake: its task fails, and says why."""
     charge_order.enqueue(**order)
     result = charge_order.enqueue(**{**order, "amount": 9999})
-    assert [error.exception_class_path for error in result.errors] == ["django_idempotency.errors.RequestMismatch"]
+    assert [error.exception_class_path for error in result.errors] == [
+        "django_idempotency.errors.RequestMismatch"
+    ]
     assert Charge.objects.get().amount == 2499
 
 
@@ -71,7 +73,9 @@ def test_a_refusal(task: Any, order: dict[str, Any]) -> None:
     """A declined card is a result: it is not charged again."""
     for _ in range(2):
         result = task.enqueue(**order, card="tok_declined")
-        assert [error.exception_class_path for error in result.errors] == ["testproject.payments.network.Declined"]
+        assert [error.exception_class_path for error in result.errors] == [
+            "testproject.payments.network.Declined"
+        ]
     assert not Charge.objects.exists()
 
 

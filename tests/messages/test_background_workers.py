@@ -1,4 +1,6 @@
-"""django.tasks with workers of their own: one is killed halfway, and two get the same task at the same time."""
+"""django.tasks with workers of their own: one is killed halfway, and two get the same task at the
+same time.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,13 @@ from testproject.payments.models import Charge, Effect
 from .processes import Processes
 from .tasks import FolderBackend
 
-pytestmark = [pytest.mark.either_server, pytest.mark.faults, pytest.mark.django_db(transaction=True)]
-#: A task, and the attempts that had left an effect when the first was killed: no transaction covers an async one.
+pytestmark = [
+    pytest.mark.either_server,
+    pytest.mark.faults,
+    pytest.mark.django_db(transaction=True),
+]
+#: A task, and the attempts that had left an effect when the first was killed: no transaction covers
+#: an async one.
 both = pytest.mark.parametrize(
     ("task", "attempts"), [(charge_order, [2]), (acharge_order, [1, 2])], ids=["sync", "async"]
 )
@@ -35,7 +42,10 @@ def order(user: User) -> dict[str, Any]:
 def backend(tmp_path: Path, settings: Any) -> FolderBackend:
     """Return the backend that `enqueue()` gives its tasks to."""
     settings.TASKS = {
-        "default": {"BACKEND": "tests.messages.tasks.FolderBackend", "OPTIONS": {"folder": str(tmp_path)}}
+        "default": {
+            "BACKEND": "tests.messages.tasks.FolderBackend",
+            "OPTIONS": {"folder": str(tmp_path)},
+        }
     }
     backend = charge_order.get_backend()
     assert isinstance(backend, FolderBackend)
@@ -66,7 +76,9 @@ def await_runs(workers: Processes, backend: FolderBackend, result: Any, count: i
 
 
 def assert_taken_over(workers: Processes, attempts: list[int]) -> None:
-    (first, first_key), (second, second_key) = re.findall(r"attempt (\d), card key (\w{64})", workers.log)
+    (first, first_key), (second, second_key) = re.findall(
+        r"attempt (\d), card key (\w{64})", workers.log
+    )
     assert (first, second) == ("1", "2")
     assert first_key == second_key
     assert [effect.attempt for effect in Effect.objects.order_by("pk")] == attempts
@@ -74,9 +86,15 @@ def assert_taken_over(workers: Processes, attempts: list[int]) -> None:
 
 @both
 def test_killed_in_the_middle(
-    task: Any, attempts: list[int], order: dict[str, Any], backend: FolderBackend, workers: Processes
+    task: Any,
+    attempts: list[int],
+    order: dict[str, Any],
+    backend: FolderBackend,
+    workers: Processes,
 ) -> None:
-    """The next worker gets the task and takes over: one charge, and the same key for the card network."""
+    """The next worker gets the task and takes over: one charge, and the same key for the card
+    network.
+    """
     result = task.enqueue(**order, card="tok_kill_once")
     assert worker(workers).wait(20) == -signal.SIGKILL, workers.log
     assert backend.runs(result) == []
@@ -89,7 +107,11 @@ def test_killed_in_the_middle(
 
 @both
 def test_killed_while_another_waits(
-    task: Any, attempts: list[int], order: dict[str, Any], backend: FolderBackend, workers: Processes
+    task: Any,
+    attempts: list[int],
+    order: dict[str, Any],
+    backend: FolderBackend,
+    workers: Processes,
 ) -> None:
     """Two workers got the task. The one that waited takes over, and succeeds."""
     couple = [worker(workers) for _ in range(2)]
@@ -102,7 +124,11 @@ def test_killed_while_another_waits(
 
 @both
 def test_at_the_same_time(
-    task: Any, attempts: list[int], order: dict[str, Any], backend: FolderBackend, workers: Processes
+    task: Any,
+    attempts: list[int],
+    order: dict[str, Any],
+    backend: FolderBackend,
+    workers: Processes,
 ) -> None:
     """Two workers got the task: one runs, the other waits for it. Both succeed, with one result."""
     for _ in range(2):

@@ -48,14 +48,24 @@ def order(user: User) -> dict[str, Any]:
 def worker(mail: Mail, *options: str) -> subprocess.Popen[bytes]:
     """Start a worker, and wait until it takes messages."""
     before = mail.log.count(" ready.")
-    command = ["-m", "celery", "--app=testproject", "worker", "--loglevel=INFO", "--without-mingle", "--without-gossip"]
+    command = [
+        "-m",
+        "celery",
+        "--app=testproject",
+        "worker",
+        "--loglevel=INFO",
+        "--without-mingle",
+        "--without-gossip",
+    ]
     process = mail.start(*command, f"--hostname=w{before}", *options)
     mail.until(lambda: mail.log.count(" ready.") > before, "the worker is ready")
     return process
 
 
 def test_killed_in_the_middle(mail: Mail, order: dict[str, Any]) -> None:
-    """RabbitMQ redelivers, and the next worker takes over: one effect, and the same key for the card network."""
+    """RabbitMQ redelivers, and the next worker takes over: one effect, and the same key for the
+    card network.
+    """
     worker(mail, CHILD)
     charge_order.delay(**order, card="tok_slow")
     mail.until(lambda: "attempt 1" in mail.log, "it is at work")
@@ -73,7 +83,9 @@ def test_a_child_killed_in_the_middle(mail: Mail, order: dict[str, Any]) -> None
 
 
 def test_a_hard_time_limit(mail: Mail, order: dict[str, Any]) -> None:
-    """A task killed by its time limit is redelivered: its work was rolled back, so its message is not finished."""
+    """A task killed by its time limit is redelivered: its work was rolled back, so its message is
+    not finished.
+    """
     worker(mail, CHILD)
     charge_order.apply_async(kwargs={**order, "card": "tok_slow"}, time_limit=1)
     mail.until(lambda: "Hard time limit (1s) exceeded" in mail.log, "it was killed")
@@ -83,7 +95,9 @@ def test_a_hard_time_limit(mail: Mail, order: dict[str, Any]) -> None:
 def assert_taken_over(mail: Mail) -> None:
     mail.until(Charge.objects.exists, "the charge is there")
     assert Effect.objects.get().attempt == 2
-    (first, first_key), (second, second_key) = re.findall(r"attempt (\d), card key (\w{64})", mail.log)
+    (first, first_key), (second, second_key) = re.findall(
+        r"attempt (\d), card key (\w{64})", mail.log
+    )
     assert (first, second) == ("1", "2")
     assert first_key == second_key
     mail.assert_nothing_left()
@@ -114,7 +128,10 @@ def test_a_busy_one_is_retried(mail: Mail, order: dict[str, Any]) -> None:
 
 
 def test_a_failing_one(mail: Mail, order: dict[str, Any]) -> None:
-    """A failing task is retried after 1 and 2 seconds. It leaves nothing behind, and its order is not blocked."""
+    """A failing task is retried after 1 and 2 seconds.
+
+    It leaves nothing behind, and its order is not blocked.
+    """
     worker(mail, SOLO)
     charge_order.delay(**order, card="tok_down")
     mail.until(lambda: "Retry in 2s" in mail.log, "it has failed twice")
@@ -147,7 +164,10 @@ def test_a_declined_card(mail: Mail, order: dict[str, Any]) -> None:
 
 
 def test_a_message_that_the_broker_refuses(mail: Mail, order: dict[str, Any]) -> None:
-    """The sender gets an error, so the message is not lost in silence. A refused retry becomes a dead letter."""
+    """The sender gets an error, so the message is not lost in silence.
+
+    A refused retry becomes a dead letter.
+    """
     full = Queue("full", queue_arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
     with app.connection_for_write() as connection, app.amqp.Producer(connection) as producer:
         charge_order.apply_async(kwargs=order, producer=producer)

@@ -32,7 +32,11 @@ def sent(monkeypatch: pytest.MonkeyPatch, app: Celery) -> list[Any]:
 
 def deliver(task: Any, **headers: Any) -> type[Exception]:
     """Let a worker take the task's message. Return what it raises."""
-    task.push_request(**vars(Context(id="1", called_directly=False, delivery_info={}, args=(), kwargs={}, **headers)))
+    task.push_request(
+        **vars(
+            Context(id="1", called_directly=False, delivery_info={}, args=(), kwargs={}, **headers)
+        )
+    )
     try:
         with pytest.raises((TaskPredicate, NetworkDown)) as raised:
             task()
@@ -62,9 +66,13 @@ def test_a_retry_by_hand_sends_one_message(app: Celery, sent: list[Any]) -> None
 
 
 def test_what_comes_back_has_its_headers(app: Celery, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So do the project's own headers, such as a tenant or a trace: without them another tenant would be charged."""
+    """So do the project's own headers, such as a tenant or a trace: without them another tenant
+    would be charged.
+    """
     came_back: list[Any] = []
-    monkeypatch.setattr(app, "send_task", lambda *_, **options: came_back.append(options["headers"]))
+    monkeypatch.setattr(
+        app, "send_task", lambda *_, **options: came_back.append(options["headers"])
+    )
 
     @app.task(shared=False)
     def charge() -> None:
@@ -86,8 +94,12 @@ def test_what_a_task_decides_stands(app: Celery, sent: list[Any], decided: type[
 
 
 @pytest.mark.parametrize("error", [NetworkDown, InProgress, RequestMismatch])
-def test_an_eager_task_raises_what_it_raises(app: Celery, sent: list[Any], error: type[Exception]) -> None:
-    """Without a message nothing waits or counts: the task would be called again at once, without end."""
+def test_an_eager_task_raises_what_it_raises(
+    app: Celery, sent: list[Any], error: type[Exception]
+) -> None:
+    """Without a message nothing waits or counts: the task would be called again at once, without
+    end.
+    """
     calls = []
 
     @app.task(shared=False)

@@ -49,21 +49,27 @@ def test_a_duplicate_is_acknowledged(mail: Mail, payload: dict[str, Any]) -> Non
 
 
 def test_killed_in_the_middle(mail: Mail, payload: dict[str, Any]) -> None:
-    """RabbitMQ redelivers, and the next consumer takes over: one effect, and the same key for the card network."""
+    """RabbitMQ redelivers, and the next consumer takes over: one effect, and the same key for the
+    card network.
+    """
     mail.send({**payload, "card": "tok_kill_once"})
     assert consumer(mail).wait(20) == -signal.SIGKILL
     assert not Effect.objects.exists()
     consumer(mail)
     await_charges(mail, 1)
     assert Effect.objects.get().attempt == 2
-    (first, first_key), (second, second_key) = re.findall(r"attempt (\d), card key (\w{64})", mail.log)
+    (first, first_key), (second, second_key) = re.findall(
+        r"attempt (\d), card key (\w{64})", mail.log
+    )
     assert (first, second) == ("1", "2")
     assert first_key == second_key
     mail.assert_nothing_left()
 
 
 def test_a_busy_one_is_delivered_again(mail: Mail, payload: dict[str, Any]) -> None:
-    """Two consumers get the same message: one is put back as often as needed, and is a duplicate in the end."""
+    """Two consumers get the same message: one is put back as often as needed, and is a duplicate in
+    the end.
+    """
     slow = {**payload, "card": "tok_slow"}
     for _ in range(2):
         consumer(mail)
@@ -97,7 +103,10 @@ def test_a_message_without_an_id(mail: Mail, payload: dict[str, Any]) -> None:
 
 
 def test_a_failing_one(mail: Mail, payload: dict[str, Any]) -> None:
-    """A failing message returns after a pause, up to its limit; others overtake it. Then a person may resend it."""
+    """A failing message returns after a pause, up to its limit; others overtake it.
+
+    Then a person may resend it.
+    """
     mail.send({**payload, "card": "tok_down"})
     mail.send(payload, "m-2")
     consumer(mail, "--limit=2")
@@ -125,7 +134,9 @@ def test_one_that_kills_every_consumer(mail: Mail, payload: dict[str, Any]) -> N
     mail.send(payload)
     deaths = 0
     while not mail.length(f"{mail.queue}.dead"):
-        with pika.BlockingConnection(pika.URLParameters(mail.environment["RABBITMQ_URL"])) as connection:
+        with pika.BlockingConnection(
+            pika.URLParameters(mail.environment["RABBITMQ_URL"])
+        ) as connection:
             taken, _, _ = connection.channel().basic_get(mail.queue)
         deaths += taken is not None
         assert deaths <= CRASHES + 1

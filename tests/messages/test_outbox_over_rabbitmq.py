@@ -1,4 +1,5 @@
-"""From an effect's transaction to the effect of its message, while everything in between is killed: real processes.
+"""From an effect's transaction to the effect of its message, while everything in between is killed:
+real processes.
 
 producers ──► outbox ──► relays ──► RabbitMQ ──► consumer ──► effects
 """
@@ -27,15 +28,29 @@ from ..support.store_servers import running
 from .actors import FOLDER, POINTS
 from .broker import RabbitMQServer
 
-pytestmark = [pytest.mark.either_server, needs_rabbitmq, pytest.mark.faults, pytest.mark.django_db(transaction=True)]
+pytestmark = [
+    pytest.mark.either_server,
+    needs_rabbitmq,
+    pytest.mark.faults,
+    pytest.mark.django_db(transaction=True),
+]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PRODUCERS = 3
 #: No wait of the test takes this long: a relay that lost its broker retries every 10 seconds.
 PATIENCE = 90
 ACTORS = {
-    **{f"producer {n}": ["-m", "tests.messages.actors", "produce", str(n)] for n in range(PRODUCERS)},
-    "relay": ["manage.py", "relay_outbox", "--publisher=tests.messages.actors.Publisher", "--poll=0.05", "--batch=20"],
+    **{
+        f"producer {n}": ["-m", "tests.messages.actors", "produce", str(n)]
+        for n in range(PRODUCERS)
+    },
+    "relay": [
+        "manage.py",
+        "relay_outbox",
+        "--publisher=tests.messages.actors.Publisher",
+        "--poll=0.05",
+        "--batch=20",
+    ],
     "consumer": ["-m", "tests.messages.actors", "consume"],
 }
 
@@ -58,7 +73,11 @@ class Shop:
         }
         with (self.folder / "output").open("ab") as output:
             self._running[actor] = subprocess.Popen(
-                [sys.executable, *ACTORS[actor]], cwd=ROOT, env=environment, stdout=output, stderr=output
+                [sys.executable, *ACTORS[actor]],
+                cwd=ROOT,
+                env=environment,
+                stdout=output,
+                stderr=output,
             )
 
     def await_end(self, actor: str) -> int:
@@ -112,7 +131,9 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
 
 
 def test_each_message_has_its_effect_once(shop: Shop) -> None:
-    """Relay, broker and consumer are killed in turn at their worst moments: nothing is lost or booked twice."""
+    """Relay, broker and consumer are killed in turn at their worst moments: nothing is lost or
+    booked twice.
+    """
     for actor in ("consumer", "relay", *ACTORS):
         if actor not in shop._running:
             shop.start(actor)
@@ -142,7 +163,8 @@ def test_each_message_has_its_effect_once(shop: Shop) -> None:
     assert set(deliveries) == set(sent)
     assert sum(deliveries.values()) >= len(sent) + 3
     assert all((shop.folder / f"{point}.killed").exists() for point in POINTS)
-    # There is one writer per key, so order holds: a message that was published again had been published before.
+    # There is one writer per key, so order holds: a message that was published again had been
+    # published before.
     numbers = defaultdict(list)
     for effect in booked:
         numbers[effect.label].append(effect.attempt)

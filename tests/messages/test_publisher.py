@@ -1,4 +1,6 @@
-"""The publisher of the testproject, without a broker: which faults are the broker's, and which a message's own."""
+"""The publisher of the testproject, without a broker: which faults are the broker's, and which a
+message's own.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def test_what_amqp_cannot_say_is_the_fault_of_its_message(message: Message) -> N
     assert isinstance(raised.value, broker.REFUSED)
 
 
-def test_a_name_that_cannot_be_resolved_is_the_fault_of_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_cannot_be_resolved_is_the_fault_of_no_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Otherwise each message of a batch would fail, and wait for longer than the broker is away."""
 
     def unknown(_: Any) -> None:

@@ -1,4 +1,6 @@
-"""Activities of Temporal, in the environment that its SDK has for tests: attempted twice, done once."""
+"""Activities of Temporal, in the environment that its SDK has for tests: attempted twice, done
+once.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +22,21 @@ from testproject.payments.network import Declined, NetworkDown
 pytestmark = [pytest.mark.any_database, pytest.mark.django_db]
 
 
-def attempt(number: int, *arguments: Any, workflow_id: str | None = "order-17", activity_id: str = "1") -> int:
+def attempt(
+    number: int, *arguments: Any, workflow_id: str | None = "order-17", activity_id: str = "1"
+) -> int:
     """Let a worker attempt the activity."""
     environment = ActivityEnvironment()
-    environment.info = replace(environment.info, attempt=number, workflow_id=workflow_id, activity_id=activity_id)
+    environment.info = replace(
+        environment.info, attempt=number, workflow_id=workflow_id, activity_id=activity_id
+    )
     return environment.run(charge_order, *arguments)
 
 
 def test_the_second_attempt_is_a_replay(user: User) -> None:
-    """The first attempt's result was lost on its way to the server, which lets it be attempted again."""
+    """The first attempt's result was lost on its way to the server, which lets it be attempted
+    again.
+    """
     assert attempt(1, user.pk, 2499) == attempt(2, user.pk, 2499) == Charge.objects.get().pk
     assert Effect.objects.get().attempt == 1
 

@@ -1,4 +1,6 @@
-"""A signed webhook: verified before the claim, handled once, and its response makes the sender stop or retry."""
+"""A signed webhook: verified before the claim, handled once, and its response makes the sender stop
+or retry.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,12 @@ def event(user: User) -> dict[str, Any]:
     }
 
 
-def signed(event: Any, message_id: str = "msg_1", *, secret: str = "", age: timedelta = timedelta()) -> dict[str, Any]:
-    """Return the arguments of Client.post(): an event signed as a sender of Standard Webhooks does."""
+def signed(
+    event: Any, message_id: str = "msg_1", *, secret: str = "", age: timedelta = timedelta()
+) -> dict[str, Any]:
+    """Return the arguments of Client.post(): an event signed as a sender of Standard Webhooks
+    does.
+    """
     sent, body = datetime.now(timezone.utc) - age, json.dumps(event)
     signature = Webhook(secret or settings.WEBHOOK_SECRET).sign(message_id, sent, body)
     headers = {
@@ -69,7 +75,10 @@ def test_another_message(event: dict[str, Any]) -> None:
 def test_two_senders_with_one_id(event: dict[str, Any]) -> None:
     """An id is unique for its sender only: each endpoint has keys of its own."""
     other = {**event, "data": {**event["data"], "amount": 100}}
-    answers = [webhooks.received(*each).status_code for each in (("/a/", "msg_1", event), ("/b/", "msg_1", other))]
+    answers = [
+        webhooks.received(*each).status_code
+        for each in (("/a/", "msg_1", event), ("/b/", "msg_1", other))
+    ]
     assert answers == [204, 204]
     assert Charge.objects.count() == 2
 
@@ -85,7 +94,10 @@ def tampered(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def without(request: dict[str, Any], header: str) -> dict[str, Any]:
-    return {**request, "headers": {name: value for name, value in request["headers"].items() if name != header}}
+    return {
+        **request,
+        "headers": {name: value for name, value in request["headers"].items() if name != header},
+    }
 
 
 def replaced(request: dict[str, Any], header: str, value: str) -> dict[str, Any]:
@@ -99,7 +111,9 @@ def replaced(request: dict[str, Any], header: str, value: str) -> dict[str, Any]
         lambda event: tampered(signed(event)),
         lambda event: signed(event, age=LONG_AGO),
         lambda event: signed(event, age=-LONG_AGO),  # from the future
-        lambda event: replaced(signed(event, age=LONG_AGO), "webhook-timestamp", str(int(time.time()))),
+        lambda event: replaced(
+            signed(event, age=LONG_AGO), "webhook-timestamp", str(int(time.time()))
+        ),
         lambda event: replaced(signed(event), "webhook-id", "msg_2"),
         lambda event: replaced(signed(event), "webhook-signature", "v1"),
         lambda event: replaced(signed(event), "webhook-signature", "v1,§§§"),
@@ -125,7 +139,9 @@ def replaced(request: dict[str, Any], header: str, value: str) -> dict[str, Any]
     ],
 )
 def test_forged(event: dict[str, Any], forge: Any) -> None:
-    """A forged event is refused, and nothing is claimed: without the secret, no id can be blocked."""
+    """A forged event is refused, and nothing is claimed: without the secret, no id can be
+    blocked.
+    """
     assert post(forge(event)).status_code == 400
     assert not IdempotencyRecord.objects.exists()
     assert not Effect.objects.exists()
@@ -145,23 +161,30 @@ def test_signed_but_no_json() -> None:
 
 
 def test_busy(event: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the first copy runs, the second is sent away to come back later; then it is a duplicate."""
+    """While the first copy runs, the second is sent away to come back later; then it is a
+    duplicate.
+    """
     meanwhile: list[HttpResponse] = []
     charge = work.charge
 
     def charge_and_look(**fields: Any) -> Any:
-        meanwhile.append(Context().run(post, signed(event)))  # as in another worker: not inside this call
+        # As in another worker: not inside this call.
+        meanwhile.append(Context().run(post, signed(event)))
         return charge(**fields)
 
     monkeypatch.setattr(work, "charge", charge_and_look)
     assert post(signed(event)).status_code == 204
-    assert [(answer.status_code, answer.headers["Retry-After"]) for answer in meanwhile] == [(503, "1")]
+    assert [(answer.status_code, answer.headers["Retry-After"]) for answer in meanwhile] == [
+        (503, "1")
+    ]
     assert post(signed(event)).status_code == 204
     assert len(meanwhile) == Charge.objects.count() == 1
 
 
 def test_mismatch(event: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
-    """Another message under a known id is not handled: the response does not claim that it was; the log says why."""
+    """Another message under a known id is not handled: the response does not claim that it was; the
+    log says why.
+    """
     post(signed(event))
     event["data"]["amount"] = 9999
     with caplog.at_level(logging.ERROR, logger="testproject"):

@@ -1,1 +1,3 @@
-"""Programs that prove what no test of one folder can: README.md here says what each proves, and how it is run."""
+"""Programs that prove what no test of one folder can: README.md here says what each proves, and how
+it is run.
+"""

@@ -1,4 +1,7 @@
-"""The gate of the foreign suites: how it reads reports and judges differences. `make foreign` runs the suites."""
+"""The gate of the foreign suites: how it reads reports and judges differences.
+
+`make foreign` runs the suites.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,17 @@ import pytest
 from .foreign.environment import REQUIREMENTS
 from .foreign.explained import EXPLAINED
 from .foreign.recorded import FILE, Recorded, Stale, facts, load, recorded_of, save
-from .foreign.reports import MISSING, Difference, Explanation, Outcome, complaints, differences, read, table, tally
+from .foreign.reports import (
+    MISSING,
+    Difference,
+    Explanation,
+    Outcome,
+    complaints,
+    differences,
+    read,
+    table,
+    tally,
+)
 from .foreign.suites import OURS, SUITES
 
 REPORT = """
@@ -26,11 +39,15 @@ REPORT = """
 """
 PASSED = Outcome(state="passed")
 COUNTED = Outcome(state="failed", message="AssertionError: 3 != 1 : 3 queries executed")
-EXPLANATION = Explanation(suite="a", mode="keyed", shows="queries executed", reason="counted", tests=("t::1",))
+EXPLANATION = Explanation(
+    suite="a", mode="keyed", shows="queries executed", reason="counted", tests=("t::1",)
+)
 
 
 def test_each_test_has_its_worst_outcome(tmp_path: Path):
-    """A test that failed and whose teardown broke is one test in error; a subtest does not hide its test."""
+    """A test that failed and whose teardown broke is one test in error; a subtest does not hide its
+    test.
+    """
     report = tmp_path / "junit.xml"
     report.write_text(REPORT, encoding="utf-8")
     outcomes = read(report)
@@ -60,9 +77,13 @@ def test_an_explained_difference_passes_and_any_other_does_not():
     """An explanation applies to its test, and only while that fails for the reason given."""
     explained = Difference(test="t::1", without=PASSED, ours=COUNTED)
     of_another_test = Difference(test="t::2", without=PASSED, ours=COUNTED)
-    for_another_reason = Difference(test="t::1", without=PASSED, ours=Outcome(state="failed", message="500 != 201"))
+    for_another_reason = Difference(
+        test="t::1", without=PASSED, ours=Outcome(state="failed", message="500 != 201")
+    )
     assert complaints([explained], [EXPLANATION]) == []
-    assert complaints([explained, of_another_test], [EXPLANATION]) == [f"unexplained: {of_another_test}"]
+    assert complaints([explained, of_another_test], [EXPLANATION]) == [
+        f"unexplained: {of_another_test}"
+    ]
     assert complaints([for_another_reason], [EXPLANATION]) == [
         f"unexplained: {for_another_reason}",
         "explained, but no longer different: t::1",
@@ -76,7 +97,10 @@ def test_an_explanation_without_a_difference_is_a_complaint():
 
 def test_the_table_is_one_for_the_docs():
     """The table can be pasted."""
-    assert table(("suite", "alone"), [("a", "2 passed")]) == "| suite | alone |\n| --- | --- |\n| a | 2 passed |"
+    assert (
+        table(("suite", "alone"), [("a", "2 passed")])
+        == "| suite | alone |\n| --- | --- |\n| a | 2 passed |"
+    )
 
 
 def test_each_explanation_names_a_suite_a_mode_and_a_cause():
@@ -93,7 +117,9 @@ def test_each_suite_runs_on_its_own_version():
 
 
 def test_the_record_has_how_each_test_ended(tmp_path: Path):
-    """A run with us is compared with every outcome of the run without us, from a file that names only the exceptions."""
+    """A run with us is compared with every outcome of the run without us, from a file that names
+    only the exceptions.
+    """
     without = {"t::1": PASSED, "t::2": Outcome(state="skipped"), "t::3": PASSED}
     save({SUITES[0].name: recorded_of(SUITES[0], without)}, tmp_path / "record.json")
     recorded = load(SUITES[:1], tmp_path / "record.json")[SUITES[0].name]
@@ -102,7 +128,9 @@ def test_the_record_has_how_each_test_ended(tmp_path: Path):
     assert [each.test for each in differences(recorded.outcomes(ours), ours)] == ["t::2", "t::3"]
 
 
-@pytest.mark.parametrize("ran", [{"t::1"}, {"t::1", "t::2", "t::3"}, {"t::1", "t::4"}], ids=["fewer", "more", "other"])
+@pytest.mark.parametrize(
+    "ran", [{"t::1"}, {"t::1", "t::2", "t::3"}, {"t::1", "t::4"}], ids=["fewer", "more", "other"]
+)
 def test_a_record_of_other_tests_is_refused(ran: set[str]):
     """A test that only one of the two runs has is a failure of the gate."""
     recorded = recorded_of(SUITES[0], {"t::1": PASSED, "t::2": PASSED})
@@ -131,13 +159,18 @@ def test_a_record_of_other_pins_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_
     """A package that the suites only depend on counts, too."""
     before = facts(SUITES[0])
     pins = tmp_path / "requirements.txt"
-    pins.write_text(REQUIREMENTS.read_text(encoding="utf-8").replace("Django==", "Django==9"), encoding="utf-8")
+    pins.write_text(
+        REQUIREMENTS.read_text(encoding="utf-8").replace("Django==", "Django==9"), encoding="utf-8"
+    )
     monkeypatch.setattr("tests.proofs.foreign.recorded.REQUIREMENTS", pins)
     assert facts(SUITES[0]) != before
 
 
 def test_the_record_is_of_suites_that_pass():
     """Every suite is recorded, and none of its tests failed without us."""
-    recorded = {name: Recorded(**each) for name, each in json.loads(FILE.read_text(encoding="utf-8")).items()}
+    recorded = {
+        name: Recorded(**each)
+        for name, each in json.loads(FILE.read_text(encoding="utf-8")).items()
+    }
     assert set(recorded) == {suite.name for suite in SUITES}
     assert {state for each in recorded.values() for state in each.others.values()} <= {"skipped"}

@@ -17,7 +17,9 @@ def test_each_folder_is_described() -> None:
     page = README.read_text(encoding="utf-8")
     parts = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
     assert sorted(parts) == sorted(re.findall(r"^\| \[`(\w+)`\]", page, re.MULTILINE)) == FOLDERS
-    assert [name for name, part in parts.items() if "**Proves**" not in part or "**Needs**" not in part] == []
+    assert [
+        name for name, part in parts.items() if "**Proves**" not in part or "**Needs**" not in part
+    ] == []
 
 
 def test_each_command_is_there() -> None:
@@ -26,7 +28,9 @@ def test_each_command_is_there() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     contributing = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     assert {name for name in targets if f"\n{name}:" not in makefile} == set()
-    assert {name for name in targets & set(FOLDERS) if f"`make {name}`" not in contributing} == set()
+    assert {
+        name for name in targets & set(FOLDERS) if f"`make {name}`" not in contributing
+    } == set()
 
 
 def test_links() -> None:

@@ -38,7 +38,7 @@ def every_host(settings: Any) -> None:
     settings.ALLOWED_HOSTS = [".localhost"]
 
 
-# ----------------------------------------------------------------------------------------------------- every scope
+# -------------------------------------------------------------------------------------- every scope
 
 #: What a request is, and its scope without a realm.
 SCOPES: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -50,7 +50,9 @@ SCOPES: dict[str, tuple[Any, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("plain", SCOPES)
 def test_every_scope_is_qualified(plain: str) -> None:
-    """Scopes of a user, of a named owner and of all callers are qualified, by the policy and by the setting alike."""
+    """Scopes of a user, of a named owner and of all callers are qualified, by the policy and by the
+    setting alike.
+    """
     user, fields = SCOPES[plain]
 
     def scope(to: str, **more: Any) -> str | None:
@@ -68,10 +70,14 @@ def test_no_scope_stays_no_scope() -> None:
     assert scope_of(sent(), None, conf.resolve(Policy(realm=by_host)), "k" * 20) is None
 
 
-@pytest.mark.parametrize("wrong", ["", 7, b"acme", ["acme"], SimpleNamespace(slug="acme")], ids=repr)
+@pytest.mark.parametrize(
+    "wrong", ["", 7, b"acme", ["acme"], SimpleNamespace(slug="acme")], ids=repr
+)
 def test_an_invalid_realm(wrong: Any) -> None:
     """An empty name would put all callers into one realm: the error says so, without the value."""
-    with pytest.raises(ConfigurationError, match=r"Policy\.realm must return text or None") as caught:
+    with pytest.raises(
+        ConfigurationError, match=r"Policy\.realm must return text or None"
+    ) as caught:
         realm_of(Policy(realm=lambda request: wrong), sent())
     assert "acme" not in str(caught.value)
 
@@ -88,7 +94,7 @@ def test_a_realm_that_is_a_coroutine_function() -> None:
         Policy(realm=function)
 
 
-# ------------------------------------------------------------------------------------------------------- with realm()
+# ------------------------------------------------------------------------------------- with realm()
 
 
 def test_the_block_goes_before_policy_and_setting() -> None:
@@ -103,14 +109,16 @@ def test_the_block_goes_before_policy_and_setting() -> None:
     assert realm_of(policy, sent()) == "a.localhost"
 
 
-@pytest.mark.parametrize(("wrong", "error"), [("", ValueError), (7, TypeError), (b"acme", TypeError)])
+@pytest.mark.parametrize(
+    ("wrong", "error"), [("", ValueError), (7, TypeError), (b"acme", TypeError)]
+)
 def test_a_block_that_names_nothing(wrong: Any, error: type[Exception]) -> None:
     """The error comes before anything runs."""
     with pytest.raises(error, match=r"realm\(\) takes"), realm(wrong):
         pytest.fail("it ran")
 
 
-# ---------------------------------------------------------------------------------------------------------- functions
+# ---------------------------------------------------------------------------------------- functions
 
 CALLS: list[int] = []
 SEEN: list[str] = []
@@ -141,7 +149,9 @@ def calls() -> list[int]:
 
 @override_settings(IDEMPOTENCY={"STORES": MEMORY})
 def test_a_call_in_two_realms(calls: list[int]) -> None:
-    """Two calls have two derived keys, and each realm has its own replay; without a realm they would be one call."""
+    """Two calls have two derived keys, and each realm has its own replay; without a realm they
+    would be one call.
+    """
     answers = []
     for name in ("a", "b", "a", "b"):
         with realm(name):
@@ -208,16 +218,22 @@ def test_derived_keys_while_disabled(calls: list[int]) -> None:
         assert key_to_guard(request, Policy(realm=by_host)) is None
         other = sent("b.localhost")
         assert key_to_guard(other, Policy(realm=by_host)) is None
-        derived: list[Any] = [each.idempotency.derive("provider") for each in (request, other, request)]  # type: ignore[attr-defined]
+        derived: list[Any] = [
+            each.idempotency.derive("provider")  # type: ignore[attr-defined]
+            for each in (request, other, request)
+        ]
     assert SEEN[0] == SEEN[2] != SEEN[1]
     assert derived[0] == derived[2] != derived[1]
 
 
-# ------------------------------------------------------------------------------------------------------- ready to use
+# ------------------------------------------------------------------------------------- ready to use
 
 
 def test_a_host() -> None:
-    """Whatever its case, port or dot at the end: else the same work would run in two realms. A call has no host."""
+    """Whatever its case, port or dot at the end: else the same work would run in two realms.
+
+    A call has no host.
+    """
     for name in ("shop.localhost", "Shop.Localhost:8000", "shop.localhost.", "shop.localhost.:443"):
         assert host(sent(name)) == "shop.localhost"
     with pytest.raises(ConfigurationError, match="needs a request"):

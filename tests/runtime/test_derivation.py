@@ -1,4 +1,6 @@
-"""`derive()` follows the operation: the same key at every attempt and takeover, another key for another operation."""
+"""`derive()` follows the operation: the same key at every attempt and takeover, another key for
+another operation.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,8 @@ def run(
         if ended is not None:
             call.settle(ended, OUTCOME, succeeded=ended is not WorkResult.FAILED)
     finally:
-        call.close()  # of the work of a dead process nothing is left: its transaction is rolled back
+        # of the work of a dead process nothing is left: its transaction is rolled back
+        call.close()
         # Its attempt was written before the work: the key is busy until its lease ends.
         IdempotencyRecord.objects.filter(status=Status.RUNNING).update(lease_until=F("created_at"))
     return verdict, derived
@@ -60,7 +63,9 @@ def run(
 def pass_by(**time: float) -> None:
     """Let time pass for the records."""
     passed = timedelta(**time)
-    IdempotencyRecord.objects.update(expires_at=F("expires_at") - passed, purge_at=F("purge_at") - passed)
+    IdempotencyRecord.objects.update(
+        expires_at=F("expires_at") - passed, purge_at=F("purge_at") - passed
+    )
 
 
 def test_every_attempt(guarantee: Guarantee) -> None:
@@ -68,7 +73,15 @@ def test_every_attempt(guarantee: Guarantee) -> None:
     ends = (*FOLLOWED, *FOLLOWED[::-1])
     runs = [run(guarantee, ended) for ended in ends]
     assert len({derived for _, derived in runs}) == 1
-    assert [verdict.attempt for verdict, _ in runs] == [1, 2, 3, 4, 5, 6]  # a crashed one is recorded, too
+    # A crashed one is recorded, too.
+    assert [verdict.attempt for verdict, _ in runs] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+    ]
 
 
 @pytest.mark.parametrize("ended", [WorkResult.KEPT, WorkResult.FAILED, None])
@@ -81,9 +94,14 @@ def test_for_an_operator(guarantee: Guarantee, ended: WorkResult | None) -> None
 
 
 def test_a_corrected_request(guarantee: Guarantee) -> None:
-    """After a refusal another body derives another key, at each of its attempts; the first body its own again."""
+    """After a refusal another body derives another key, at each of its attempts; the first body its
+    own again.
+    """
     _, refused = run(guarantee, WorkResult.DROPPED, b"amount: -1")
-    corrected = [run(guarantee, ended, b"amount: 1")[1] for ended in (None, WorkResult.FAILED, WorkResult.DROPPED)]
+    corrected = [
+        run(guarantee, ended, b"amount: 1")[1]
+        for ended in (None, WorkResult.FAILED, WorkResult.DROPPED)
+    ]
     assert len(set(corrected)) == 1
     assert refused not in corrected
     assert run(guarantee, WorkResult.KEPT, b"amount: -1")[1] == refused
@@ -91,7 +109,9 @@ def test_a_corrected_request(guarantee: Guarantee) -> None:
 
 @pytest.mark.parametrize("ended", [*FOLLOWED, WorkResult.KEPT])
 def test_a_new_life(guarantee: Guarantee, ended: WorkResult | None) -> None:
-    """After the retention the key is another operation, and after the next retention yet another."""
+    """After the retention the key is another operation, and after the next retention yet
+    another.
+    """
     derived = set()
     for each in (ended, WorkResult.KEPT, WorkResult.FAILED):
         verdict, key = run(guarantee, each)
@@ -105,7 +125,9 @@ def test_a_new_life_whose_first_owner_dies(guarantee: Guarantee) -> None:
     """It is one operation from its start: the new life is written before its first work runs."""
     _, before = run(guarantee, WorkResult.KEPT)
     pass_by(days=2)
-    runs = [run(guarantee, ended) for ended in (None, None, WorkResult.FAILED, None, WorkResult.KEPT)]
+    runs = [
+        run(guarantee, ended) for ended in (None, None, WorkResult.FAILED, None, WorkResult.KEPT)
+    ]
     assert len({derived for _, derived in runs}) == 1
     assert runs[0][1] != before
     assert [verdict.attempt for verdict, _ in runs] == [1, 2, 3, 4, 5]
@@ -113,7 +135,9 @@ def test_a_new_life_whose_first_owner_dies(guarantee: Guarantee) -> None:
 
 @pytest.mark.parametrize(("verb", "same"), [("release", True), ("expire", False), ("erase", False)])
 def test_by_an_operator(guarantee: Guarantee, verb: str, same: bool) -> None:
-    """*Release* lets the operation run again; *Expire* and *Erase* end it, even if a purge comes in between."""
+    """*Release* lets the operation run again; *Expire* and *Erase* end it, even if a purge comes in
+    between.
+    """
     _, before = run(guarantee, WorkResult.KEPT)
     ORMStore().change(make_ticket().id, CHANGES[verb], audit=lambda _: None)
     assert ORMStore().purge(limit=10).count == 0
@@ -136,7 +160,9 @@ def test_a_lost_record(guarantee: Guarantee) -> None:
 
 
 def test_a_rotated_secret(guarantee: Guarantee, settings: Any) -> None:
-    """The secret of attempt 1 stays valid for any takeover; a new life begins with the new secret."""
+    """The secret of attempt 1 stays valid for any takeover; a new life begins with the new
+    secret.
+    """
     _, before = run(guarantee, None)
     settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
     settings.SECRET_KEY = "rotated"
@@ -149,6 +175,8 @@ def test_a_rotated_secret(guarantee: Guarantee, settings: Any) -> None:
 
 
 def test_without_an_operation() -> None:
-    """A call that continues without its store derives nothing: once that is back, a retry would derive another key."""
+    """A call that continues without its store derives nothing: once that is back, a retry would
+    derive another key.
+    """
     with pytest.raises(OperationUnknown):
         derive(LeaseOperation(ORMStore(), make_ticket(), Listener()), "charge")

@@ -44,7 +44,9 @@ def test_only_a_wing_s_handle_has_a_course(handle: type[OperationHandle]) -> Non
 
 
 @pytest.mark.parametrize(("module", "made"), [(plan, plan_of_requests), (call, plan_of_calls)])
-def test_a_plan_says_so(monkeypatch: pytest.MonkeyPatch, module: Any, made: Callable[[], Any]) -> None:
+def test_a_plan_says_so(
+    monkeypatch: pytest.MonkeyPatch, module: Any, made: Callable[[], Any]
+) -> None:
     """A plan asks once, and keeps the answer."""
     monkeypatch.setattr(module, "extended", lambda handle: handle)
     assert made().has_course is False

@@ -1,4 +1,6 @@
-"""Aliases of STORES: stores made of stores, a local cache before any of them, and which one is outermost."""
+"""Aliases of STORES: stores made of stores, a local cache before any of them, and which one is
+outermost.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def configure(settings: Settings) -> Any:
         settings.IDEMPOTENCY = {"STORES": given}
 
     # No test here connects to it.
-    settings.CACHES = {"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"}}
+    settings.CACHES = {
+        "default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"}
+    }
     return configure
 
 
@@ -63,14 +67,26 @@ class TestNested:
 
     def test_nested_twice(self, configure: Any) -> None:
         """A local cache before Redis before a local cache before the table."""
-        configure(default=cached(layered(front="redis", authority="records"), 10), records=cached(ORM), redis=REDIS)
-        assert [type(layer).__name__ for layer in layers(stores["default"])] == [*["LayeredStore"] * 3, "ORMStore"]
+        configure(
+            default=cached(layered(front="redis", authority="records"), 10),
+            records=cached(ORM),
+            redis=REDIS,
+        )
+        assert [type(layer).__name__ for layer in layers(stores["default"])] == [
+            *["LayeredStore"] * 3,
+            "ORMStore",
+        ]
         assert check_settings() == []
 
     @pytest.mark.parametrize(
         ("given", "words", "code", "typed"),
         [
-            ({"front": "redis", "authority": "nowhere"}, "has no 'nowhere'", "E041", 'Type "authority": "records".'),
+            (
+                {"front": "redis", "authority": "nowhere"},
+                "has no 'nowhere'",
+                "E041",
+                'Type "authority": "records".',
+            ),
             (
                 {"front": "redis", "authority": "default"},
                 "'default' → 'default' contains itself",
@@ -96,17 +112,30 @@ class TestNested:
                 "E012",
                 "LayeredStore takes: front",
             ),
-            ({"front": "redis", "authority": "broken"}, "['broken'] cannot be built", "E012", "ORMStore takes: using"),
+            (
+                {"front": "redis", "authority": "broken"},
+                "['broken'] cannot be built",
+                "E012",
+                "ORMStore takes: using",
+            ),
         ],
     )
-    def test_what_cannot_be(self, configure: Any, given: dict[str, Any], words: str, code: str, typed: str) -> None:
+    def test_what_cannot_be(
+        self, configure: Any, given: dict[str, Any], words: str, code: str, typed: str
+    ) -> None:
         """The registry and the check name the alias that is wrong."""
         configure(
             default=layered(**given),
-            loop=layered(front="redis", authority="default") if given.get("authority") == "loop" else ORM,
+            loop=layered(front="redis", authority="default")
+            if given.get("authority") == "loop"
+            else ORM,
             records=ORM,
             redis=REDIS,
-            **({"broken": {**ORM, "OPTIONS": {"usign": "x"}}} if given.get("authority") == "broken" else {}),
+            **(
+                {"broken": {**ORM, "OPTIONS": {"usign": "x"}}}
+                if given.get("authority") == "broken"
+                else {}
+            ),
         )
         with pytest.raises(ImproperlyConfigured) as raised:
             stores["default"]
@@ -130,7 +159,9 @@ class TestNested:
 
 
 def test_other_caches_other_stores(configure: Any, settings: Settings) -> None:
-    """A store on a cache is rebuilt when a test changes CACHES, as one on a database is for DATABASES."""
+    """A store on a cache is rebuilt when a test changes CACHES, as one on a database is for
+    DATABASES.
+    """
     configure(default=REDIS)
     before = stores["default"]
     assert stores["default"] is before
@@ -180,7 +211,10 @@ class TestForemost:
             other={**ORM, "OPTIONS": {"using": "elsewhere"}},
             broken=layered(front="default", authority="default"),
         )
-        assert all(stores.outermost(stores[alias]) is stores["fast"] for alias in ("default", "cached", "fast"))
+        assert all(
+            stores.outermost(stores[alias]) is stores["fast"]
+            for alias in ("default", "cached", "fast")
+        )
         assert stores.outermost(stores["other"]) is stores["other"]
         assert stores.outermost(stores["redis"]) is stores["redis"]
 
@@ -199,7 +233,8 @@ class TestForemost:
     def test_over_the_keys_of_another_sentinel(self, configure: Any, settings: Settings) -> None:
         """Two servers with one name at different Sentinels are two servers."""
         one, two = (
-            {**settings.CACHES["default"], "OPTIONS": {"SENTINELS": [(host, 26379)]}} for host in ("north", "south")
+            {**settings.CACHES["default"], "OPTIONS": {"SENTINELS": [(host, 26379)]}}
+            for host in ("north", "south")
         )
         settings.CACHES = {"default": one, "two": two}
         configured = cached({**REDIS, "OPTIONS": {"cache": "two"}})
@@ -225,7 +260,9 @@ class TestThroughAnEntryPoint:
         headers = {"Idempotency-Key": "order-42"}
         return client.post("/api/charges/", {"amount": amount, "currency": "inr"}, headers=headers)
 
-    def test_a_replay_costs_no_query(self, client: APIClient, django_assert_num_queries: Any) -> None:
+    def test_a_replay_costs_no_query(
+        self, client: APIClient, django_assert_num_queries: Any
+    ) -> None:
         first = self.charge(client)
         with django_assert_num_queries(0):
             again = self.charge(client)
@@ -244,7 +281,10 @@ class TestThroughAnEntryPoint:
         boss = Client()
         boss.force_login(AdminFactory())
         record = IdempotencyRecord.objects.get()
-        boss.post(f"/admin/django_idempotency/idempotencyrecord/{record.pk}/release/", {"reason": "no charge"})
+        boss.post(
+            f"/admin/django_idempotency/idempotencyrecord/{record.pk}/release/",
+            {"reason": "no charge"},
+        )
         again = self.charge(client)
         assert (again.status_code, "Idempotent-Replayed" in again) == (201, False)
         assert Effect.objects.count() == 2
@@ -261,4 +301,8 @@ def test_protection_is_off_by_default(settings: Settings) -> None:
     settings.IDEMPOTENCY = {}
     assert type(stores["default"]) is ORMStore
     settings.IDEMPOTENCY = {"ENCRYPTION_KEYS": ["x" * 43 + "="], "HASH_KEYS": True}
-    assert [type(layer).__name__ for layer in layers(stores["default"])] == ["HashedStore", "SealedStore", "ORMStore"]
+    assert [type(layer).__name__ for layer in layers(stores["default"])] == [
+        "HashedStore",
+        "SealedStore",
+        "ORMStore",
+    ]

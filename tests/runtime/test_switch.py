@@ -113,8 +113,12 @@ def test_an_override_is_for_the_process() -> None:
     assert seen == [False]
 
 
-def test_one_warning_a_process(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """The warning is a log record: with PYTHONWARNINGS=error, `warnings.warn` would break a request."""
+def test_one_warning_a_process(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The warning is a log record: with PYTHONWARNINGS=error, `warnings.warn` would break a
+    request.
+    """
     monkeypatch.setenv(switch.VARIABLE, "1")
     with caplog.at_level(logging.WARNING, "django_idempotency"):
         for _ in range(3):
@@ -124,7 +128,9 @@ def test_one_warning_a_process(monkeypatch: pytest.MonkeyPatch, caplog: pytest.L
     assert "IDEMPOTENCY_DISABLED=1" in record.getMessage()
 
 
-def test_no_warning_for_an_override(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_warning_for_an_override(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """An override is deliberate, so it does not use up the one warning."""
     monkeypatch.setenv(switch.VARIABLE, "1")
     with override_idempotency(enabled=False):

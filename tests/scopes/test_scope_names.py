@@ -18,7 +18,11 @@ STORED = [
     ((USER, "acme", None), f"realm:acme/{USER}"),
     ((USER, None, "tenant_b"), f"database:tenant_b/{USER}"),
     ((USER, "acme", "tenant_b"), f"realm:acme/database:tenant_b/{USER}"),
-    ((USER, "shop.example.com:8000", None), f"realm:shop.example.com:8000/{USER}"),  # a host with its port
+    # A host with its port.
+    (
+        (USER, "shop.example.com:8000", None),
+        f"realm:shop.example.com:8000/{USER}",
+    ),
     (("anonymous", "acme", None), "realm:acme/anonymous"),
     # ---- a name that could be mistaken for something else, or does not fit
     ((USER, "a/b", None), f"realm#/{USER}"),
@@ -57,12 +61,31 @@ def test_what_is_stored(parts: tuple[str, str | None, str | None], stored: str) 
 
 def test_no_two_owners_share_a_scope() -> None:
     """Separators in a name never make it look like the realm of another owner."""
-    names = ["a", "b", "a/b", "a/user:x.y:1", "realm:a/", "a/realm:b", "#sha256:" + "0" * 64, "a:b", "", "é", "a" * 300]
+    names = [
+        "a",
+        "b",
+        "a/b",
+        "a/user:x.y:1",
+        "realm:a/",
+        "a/realm:b",
+        "#sha256:" + "0" * 64,
+        "a:b",
+        "",
+        "é",
+        "a" * 300,
+    ]
     scopes = [USER, "anonymous", "call:a", *(f"scope:{name}" for name in names)]
-    owners = [(scope, realm, alias) for scope in scopes for realm in (None, *names) for alias in (None, "a", "a/b")]
+    owners = [
+        (scope, realm, alias)
+        for scope in scopes
+        for realm in (None, *names)
+        for alias in (None, "a", "a/b")
+    ]
     stored = [qualified(scope, realm=realm, database=alias) for scope, realm, alias in owners]
     assert len(set(stored)) == len(owners)
-    assert all(len(scope) <= LONGEST and scope.isascii() and scope.isprintable() for scope in stored)
+    assert all(
+        len(scope) <= LONGEST and scope.isascii() and scope.isprintable() for scope in stored
+    )
 
 
 REALMS = st.none() | st.text(alphabet="a/:#é ", max_size=4)
@@ -70,9 +93,13 @@ NAMES = st.text(alphabet="a/:#é ", max_size=4)
 
 
 @given(st.lists(st.tuples(NAMES, REALMS, REALMS), min_size=2, max_size=4, unique=True))
-def test_no_two_owners_share_a_scope_whatever_they_are_called(owners: list[tuple[str, str | None, str | None]]) -> None:
+def test_no_two_owners_share_a_scope_whatever_they_are_called(
+    owners: list[tuple[str, str | None, str | None]],
+) -> None:
     """The same holds for arbitrary names."""
-    stored = [qualified(f"scope:{name}", realm=realm, database=alias) for name, realm, alias in owners]
+    stored = [
+        qualified(f"scope:{name}", realm=realm, database=alias) for name, realm, alias in owners
+    ]
     assert all(one != other for one, other in combinations(stored, 2))
 
 
@@ -83,7 +110,8 @@ def test_a_hash_reveals_nothing_of_the_name() -> None:
     assert hashed("scope:a") != hashed("call:a")
 
 
-#: What is typed, with the realm beside it → what the stored scope may be, by scope, realm and database.
+#: What is typed, with the realm beside it → what the stored scope may be, by scope, realm and
+#: database.
 TYPED = [
     ((USER, None), [(USER, None, None)]),
     ((USER, "acme"), [(USER, "acme", None)]),
@@ -100,7 +128,9 @@ TYPED = [
 ]
 
 
-@pytest.mark.parametrize("scope", [USER, f"realm:acme/{USER}", "scope:" + "x" * 249, qualified(USER, realm="r" * 300)])
+@pytest.mark.parametrize(
+    "scope", [USER, f"realm:acme/{USER}", "scope:" + "x" * 249, qualified(USER, realm="r" * 300)]
+)
 def test_an_observed_key_has_a_scope_of_its_own(scope: str) -> None:
     """It fits its column, says what it is, and is found as it is typed; no owner has it."""
     found = observed(scope)
@@ -111,10 +141,14 @@ def test_an_observed_key_has_a_scope_of_its_own(scope: str) -> None:
 
 
 @pytest.mark.parametrize(("typed", "meant"), TYPED, ids=range(len(TYPED)))
-def test_what_a_person_types(typed: tuple[str, str | None], meant: list[tuple[str, str | None, str | None]]) -> None:
+def test_what_a_person_types(
+    typed: tuple[str, str | None], meant: list[tuple[str, str | None, str | None]]
+) -> None:
     """A stored scope is found by the names that a person knows, and by what a log shows."""
     scope, realm = typed
-    assert spellings(scope, realm=realm) == tuple(qualified(s, realm=r, database=d) for s, r, d in meant)
+    assert spellings(scope, realm=realm) == tuple(
+        qualified(s, realm=r, database=d) for s, r, d in meant
+    )
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,9 @@ def scope(request: HttpRequest, **fields: Any) -> str | None:
 @pytest.mark.django_db
 @pytest.mark.parametrize("engine", ["db", "cache", "cached_db"])
 def test_a_guest(engine: str) -> None:
-    """The scope is the same for each request of a session, and differs between sessions; it never contains the key."""
+    """The scope is the same for each request of a session, and differs between sessions; it never
+    contains the key.
+    """
     one, other = visit(engine), visit(engine)
     for request in (one, other):
         request.session.create()
@@ -52,7 +54,9 @@ def test_a_guest(engine: str) -> None:
 @pytest.mark.django_db
 @pytest.mark.parametrize("key", [None, "z" * 32], ids=["none yet", "one that is over"])
 def test_a_guest_without_a_session(key: str | None) -> None:
-    """There is no scope: a session made now would be lost with the first response, and the retry be another guest's."""
+    """There is no scope: a session made now would be lost with the first response, and the retry be
+    another guest's.
+    """
     request = visit("db", key)
     assert scope(request, scope=scopes.session) is None
     assert request.session.session_key is None
@@ -99,7 +103,9 @@ def project(request: HttpRequest) -> str | None:
         pytest.param(project, "a", "user:auth.user:7", id="user"),
         pytest.param(scopes.before_user(project), "a", hashed("scope:a"), id="named"),
         pytest.param(scopes.before_user(scopes.public(project)), "a", "scope:a", id="public"),
-        pytest.param(scopes.public(scopes.before_user(project)), "a", "scope:a", id="in the other order"),
+        pytest.param(
+            scopes.public(scopes.before_user(project)), "a", "scope:a", id="in the other order"
+        ),
         pytest.param(scopes.before_user(project), "", "user:auth.user:7", id="no name"),
     ],
 )
@@ -135,10 +141,21 @@ def test_a_token_without_a_user() -> None:
 
 
 @pytest.mark.parametrize(
-    "row", [ContentType(pk=7), ContentType(), saved(ContentType, None), saved(Session, ""), "token", {"sub": "1"}, None]
+    "row",
+    [
+        ContentType(pk=7),
+        ContentType(),
+        saved(ContentType, None),
+        saved(Session, ""),
+        "token",
+        {"sub": "1"},
+        None,
+    ],
 )
 def test_what_is_not_a_saved_row_names_nobody(row: Any) -> None:
-    """An unsaved row may have a primary key that is another with each request: then each retry would do the work."""
+    """An unsaved row may have a primary key that is another with each request: then each retry
+    would do the work.
+    """
     assert of_row(row) is None
     assert scopes.auth(RequestFactory().post("/")) is None
 
@@ -151,7 +168,11 @@ def test_what_is_not_a_saved_row_names_nobody(row: Any) -> None:
 def test_a_token_that_is_the_primary_key_is_not_shown(model: type[Model], pk: Any) -> None:
     """Tables, the admin and logs show its hash. It is the same for each request of a token."""
     digest = hashlib.sha256(str(pk).encode()).hexdigest()
-    assert of_row(saved(model, pk)) == of_row(saved(model, pk)) == f"scope:auth:{model._meta.label_lower}:{digest}"
+    assert (
+        of_row(saved(model, pk))
+        == of_row(saved(model, pk))
+        == f"scope:auth:{model._meta.label_lower}:{digest}"
+    )
 
 
 def test_rows_of_two_databases_are_two_clients(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +180,9 @@ def test_rows_of_two_databases_are_two_clients(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(connections.settings, "replica", {"TEST": {"MIRROR": "eu"}})
     eu = "scope:database:eu/auth:contenttypes.contenttype:5"
     assert [of_row(saved(ContentType, 5, each)) for each in ("eu", "replica")] == [eu, eu]
-    assert of_row(saved(ContentType, 5, "us")) == "scope:database:us/auth:contenttypes.contenttype:5"
+    assert (
+        of_row(saved(ContentType, 5, "us")) == "scope:database:us/auth:contenttypes.contenttype:5"
+    )
     assert of_row(saved(ContentType, 5)) == "scope:auth:contenttypes.contenttype:5"
 
 

@@ -22,7 +22,10 @@ def store() -> ORMStore:
 
 @pytest.fixture(scope="module")
 def dynamodb() -> Iterator[str]:
-    """Return the address of a DynamoDB-compatible server. Not session-wide: its threads outlive a fork."""
+    """Return the address of a DynamoDB-compatible server.
+
+    Not session-wide: its threads outlive a fork.
+    """
     from moto.server import ThreadedMotoServer  # not at the top: it takes a second
 
     server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)

@@ -1,4 +1,7 @@
-"""How other processes make the stores of these tests. Light to import, because they load it first."""
+"""How other processes make the stores of these tests.
+
+Light to import, because they load it first.
+"""
 
 from __future__ import annotations
 

@@ -26,10 +26,13 @@ Result = TypeVar("Result")
 
 OUTCOME = Outcome(status=201, headers=(("Location", "/1/"),), body=b"{}")
 
-not_sqlite = pytest.mark.skipif("connection.vendor == 'sqlite'", reason="SQLite has one writer: it queues")
+not_sqlite = pytest.mark.skipif(
+    "connection.vendor == 'sqlite'", reason="SQLite has one writer: it queues"
+)
 
 
-#: Statements commit, as on a server. Afterwards only our one table is emptied, which is much faster than all of them.
+#: Statements commit, as on a server. Afterwards only our one table is emptied, which is much faster
+#: than all of them.
 committed = pytest.mark.django_db(transaction=True, available_apps=["django_idempotency"])
 
 
@@ -38,7 +41,8 @@ def atomic_ticket(**fields: Any) -> Ticket:
     return make_ticket(**{"guarantee": Guarantee.ATOMIC, "lease": 0, **fields})
 
 
-#: The calls that this test has made in its own thread; conftest.py ends those that a failing test has left open.
+#: The calls that this test has made in its own thread; conftest.py ends those that a failing test
+#: has left open.
 CALLS: list[Call] = []
 
 
@@ -61,10 +65,14 @@ class Call:
 
     def work(self) -> None:
         """Do what must happen once."""
-        Effect.objects.create(label="work", idempotency_key=self.ticket.key, attempt=self.operation.attempt)
+        Effect.objects.create(
+            label="work", idempotency_key=self.ticket.key, attempt=self.operation.attempt
+        )
 
     def settle(self, ended: WorkResult = WorkResult.KEPT, **given: Any) -> None:
-        self.operation.settle(ended, OUTCOME, **{"succeeded": ended is not WorkResult.FAILED, **given})
+        self.operation.settle(
+            ended, OUTCOME, **{"succeeded": ended is not WorkResult.FAILED, **given}
+        )
 
     def run(self, ended: WorkResult = WorkResult.KEPT) -> Verdict:
         """Carry the request out, if it may run."""
@@ -77,7 +85,10 @@ class Call:
 
 @contextmanager
 def connected_otherwise(**settings: Any) -> Iterator[None]:
-    """Reach the test database with other settings, in every thread. Connections that are open stay as they are."""
+    """Reach the test database with other settings, in every thread.
+
+    Connections that are open stay as they are.
+    """
     before, declared = connections["default"], connections.settings["default"]
     connections.settings["default"] = {**declared, **settings}
     connections["default"] = connections.create_connection("default")
@@ -127,7 +138,11 @@ def unseen(sql: str) -> None:
 def connection_id() -> int:
     """Return the id of this thread's connection, for `kill`."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_backend_pid()" if connection.vendor == "postgresql" else "SELECT CONNECTION_ID()")
+        cursor.execute(
+            "SELECT pg_backend_pid()"
+            if connection.vendor == "postgresql"
+            else "SELECT CONNECTION_ID()"
+        )
         return int(cursor.fetchone()[0])
 
 
@@ -143,7 +158,9 @@ def kill(victim: int) -> None:
             cursor.execute(f"KILL CONNECTION {victim}")
             alive = 1
             while alive:  # InnoDB rolls back before the thread leaves the list
-                cursor.execute("SELECT count(*) FROM information_schema.processlist WHERE id = %s", [victim])
+                cursor.execute(
+                    "SELECT count(*) FROM information_schema.processlist WHERE id = %s", [victim]
+                )
                 alive = cursor.fetchone()[0]
 
     elsewhere(act)

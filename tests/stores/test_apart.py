@@ -1,4 +1,6 @@
-"""Our threads use connections that requests cannot exhaust, and look where the claim has put its record."""
+"""Our threads use connections that requests cannot exhaust, and look where the claim has put its
+record.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,8 @@ def pooled() -> Iterator[None]:
 def test_a_pool_that_requests_have_emptied(pooled: None) -> None:
     """The heartbeat still renews, without a connection from the pool."""
     call = Call(LEASED)
-    assert isinstance(call.open(), Execute)  # it holds the only connection, as a request does until it ends
+    # It holds the only connection, as a request does until it ends.
+    assert isinstance(call.open(), Execute)
     heartbeat.forget(call.operation)
     beating = Heartbeat(clock=lambda: 0.0)
     beating._thread, beating._wakes = threading.current_thread(), 0.0
@@ -76,7 +79,7 @@ def test_apart_is_another_connection_and_ends() -> None:
     assert own.connection is None
 
 
-# ------------------------------------------------------------------------------------------------------------- places
+# ------------------------------------------------------------------------------------------- places
 
 
 @pytest.fixture
@@ -86,7 +89,8 @@ def tenants() -> Iterator[None]:
         for name in TENANTS:
             cursor.execute(f"CREATE SCHEMA {name}")
             cursor.execute(
-                f"CREATE TABLE {name}.django_idempotency_record (LIKE django_idempotency_record INCLUDING ALL)"
+                f"CREATE TABLE {name}.django_idempotency_record (LIKE "
+                "django_idempotency_record INCLUDING ALL)"
             )
     look_at("tenant_a")
     try:
@@ -105,7 +109,9 @@ def look_at(*schemas: str) -> None:
 
 @on_postgresql
 def test_a_schema_that_the_heartbeat_does_not_look_at(tenants: None) -> None:
-    """The heartbeat renews where the claim has written, each record in its own table; none is lost."""
+    """The heartbeat renews where the claim has written, each record in its own table; none is
+    lost.
+    """
     first, second = Call(LEASED), Call(make_ticket(guarantee=Guarantee.LEASE, owner=OTHER))
     assert isinstance(first.open(), Execute)
     look_at("tenant_b")
@@ -145,7 +151,9 @@ def test_work_that_switches_tenants_and_does_not_switch_back(tenants: None, tick
 
 @on_postgresql
 def test_tasks_that_share_a_connection(tenants: None) -> None:
-    """Outside a request all tasks share one thread, and its settings: the settle still finds its record."""
+    """Outside a request all tasks share one thread, and its settings: the settle still finds its
+    record.
+    """
     listener = Listener()
 
     async def call() -> None:
@@ -175,14 +183,17 @@ def test_a_shared_table_behind_the_tenants_schema(tenants: None) -> None:
 @pytest.mark.parametrize("name", ["50%off", "%s", "100%% of (%(x)s)", 'a "b" {c} \\'])
 @pytest.mark.parametrize("guarantee", list(Guarantee))
 def test_a_schema_of_any_name(name: str, guarantee: Guarantee) -> None:
-    """A name from the database is never part of a format string: each verb finds its record in such a schema."""
+    """A name from the database is never part of a format string: each verb finds its record in such
+    a schema.
+    """
     ticket = make_ticket(guarantee=guarantee, lease=30.0 if guarantee is Guarantee.LEASE else 0)
     quoted = '"{}"'.format(name.replace('"', '""'))
     try:
         with connection.cursor() as cursor:
             cursor.execute(f"CREATE SCHEMA {quoted}")
             cursor.execute(
-                f"CREATE TABLE {quoted}.django_idempotency_record (LIKE django_idempotency_record INCLUDING ALL)"
+                f"CREATE TABLE {quoted}.django_idempotency_record (LIKE "
+                "django_idempotency_record INCLUDING ALL)"
             )
         look_at(quoted)
         call = Call(ticket)
@@ -190,7 +201,9 @@ def test_a_schema_of_any_name(name: str, guarantee: Guarantee) -> None:
         claimed = call.operation.ticket
         assert claimed.location is not None
         if guarantee is Guarantee.LEASE:
-            assert elsewhere(lambda: ORMStore().renew([claimed, claimed._replace(owner=OTHER)])) == {ticket.owner}
+            assert elsewhere(
+                lambda: ORMStore().renew([claimed, claimed._replace(owner=OTHER)])
+            ) == {ticket.owner}
         call.settle(WorkResult.FAILED)
         again = Call(ticket)
         assert again.open() == Execute(attempt=2)

@@ -1,4 +1,6 @@
-"""What every store inherits: its layers, and an operator's changes, which are audited even if their outcome is unknown."""
+"""What every store inherits: its layers, and an operator's changes, which are audited even if their
+outcome is unknown.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,12 @@ def completed(store: MemoryStore, ticket: Ticket) -> None:
     store.settle(
         ticket,
         Settlement(
-            status=Status.COMPLETED, fence=ticket.owner, attempt=1, digest=b"", operation=ticket.owner, outcome=outcome
+            status=Status.COMPLETED,
+            fence=ticket.owner,
+            attempt=1,
+            digest=b"",
+            operation=ticket.owner,
+            outcome=outcome,
         ),
     )
 
@@ -50,7 +57,9 @@ def test_a_lost_response(
     monkeypatch.setattr(store, "settle", silent)
     with pytest.raises(StoreUnavailable):
         store.change(ticket.id, CHANGES[verb], audit=audited.append)
-    assert [(each.owner, each.status) for each in audited] == [(ticket.owner, before and before.status)]
+    assert [(each.owner, each.status) for each in audited] == [
+        (ticket.owner, before and before.status)
+    ]
     assert store.change(ticket.id, CHANGES[verb], audit=audited.append) is Intervention.ALREADY
 
 
@@ -59,7 +68,9 @@ def test_a_lost_response(
 def test_a_driver_that_tries_again(
     monkeypatch: pytest.MonkeyPatch, verb: str, ended: Callable[[MemoryStore, Ticket], None]
 ) -> None:
-    """The first try made the change, and its response was lost; the second is refused because of the first."""
+    """The first try made the change, and its response was lost; the second is refused because of
+    the first.
+    """
     store, ticket, audited = MemoryStore(), make_ticket(lease=0), list[Record]()
     ended(store, ticket)
     settle = store.settle

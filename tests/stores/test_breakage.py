@@ -9,13 +9,26 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, IntegrityError, OperationalError, connection, connections, transaction
+from django.db import (
+    DatabaseError,
+    IntegrityError,
+    OperationalError,
+    connection,
+    connections,
+    transaction,
+)
 
 from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import Settlement, Status, Ticket
 from django_idempotency.core.rules import Execute, Replay
 from django_idempotency.engine.deferring import Deferring
-from django_idempotency.errors import OutcomeUnknown, StoreRefused, StoreUnavailable, TransactionLost, WritesRolledBack
+from django_idempotency.errors import (
+    OutcomeUnknown,
+    StoreRefused,
+    StoreUnavailable,
+    TransactionLost,
+    WritesRolledBack,
+)
 from django_idempotency.instrumentation.observer import Observer
 from django_idempotency.stores.orm import ORMStore
 from django_idempotency.stores.orm.dialects.postgresql import PostgreSQLTransaction
@@ -25,7 +38,18 @@ from django_idempotency.testing.tickets import make_ticket
 from testproject.payments.models import Effect
 from tests.support.combining import KIND
 
-from .helpers import OUTCOME, Call, atomic_ticket, connection_id, effects, kill, not_sqlite, row, unseen, until_gone
+from .helpers import (
+    OUTCOME,
+    Call,
+    atomic_ticket,
+    connection_id,
+    effects,
+    kill,
+    not_sqlite,
+    row,
+    unseen,
+    until_gone,
+)
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -33,7 +57,11 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def nobody_serves(db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Point new connections to a place without a database."""
-    nowhere = {"NAME": "/no/such/folder/db"} if connection.vendor == "sqlite" else {"HOST": "127.0.0.1", "PORT": "1"}
+    nowhere = (
+        {"NAME": "/no/such/folder/db"}
+        if connection.vendor == "sqlite"
+        else {"HOST": "127.0.0.1", "PORT": "1"}
+    )
     leave()
     with monkeypatch.context() as patch:
         for name, value in nowhere.items():
@@ -103,7 +131,9 @@ def test_killed_in_the_work(noticed: bool) -> None:
 
 @not_sqlite
 def test_killed_in_the_work_and_swallowed() -> None:
-    """A view that catches the error and still returns 201 has lost its writes: no 201 without them."""
+    """A view that catches the error and still returns 201 has lost its writes: no 201 without
+    them.
+    """
     call = Call()
     call.open()
     call.work()
@@ -120,7 +150,9 @@ def test_killed_in_the_work_and_swallowed() -> None:
 @pytest.mark.skipif("connection.vendor != 'postgresql'", reason="The setting is PostgreSQL's")
 @pytest.mark.parametrize("marked", [False, True], ids=["answers", "gives up, and answers"])
 def test_cut_for_being_idle(marked: bool) -> None:
-    """A server that ends an idle transaction is not a takeover: it is a lost transaction, and the next call runs."""
+    """A server that ends an idle transaction is not a takeover: it is a lost transaction, and the
+    next call runs.
+    """
     call = Call()
     call.open()
     call.work()
@@ -137,9 +169,13 @@ def test_cut_for_being_idle(marked: bool) -> None:
     assert Call().run() == Execute(attempt=2)
 
 
-@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="Elsewhere no statement aborts the transaction")
+@pytest.mark.skipif(
+    "connection.vendor != 'postgresql'", reason="Elsewhere no statement aborts the transaction"
+)
 def test_an_error_that_was_mended_excuses_no_later_one() -> None:
-    """An error of the driver's own cursor is no less one, and is not the one that the work handled before it."""
+    """An error of the driver's own cursor is no less one, and is not the one that the work handled
+    before it.
+    """
     call = Call()
     call.open()
     call.work()
@@ -180,7 +216,8 @@ class KilledBeforeCommit(ORMStore):
 
 @not_sqlite
 def test_killed_before_a_rollback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rollback needs no server, and no COMMIT was sent: while none can be reached, the outcome is not unknown.
+    """A rollback needs no server, and no COMMIT was sent: while none can be reached, the outcome is
+    not unknown.
 
     The work's own error is raised, and the next claim takes over.
     """
@@ -203,7 +240,9 @@ def test_killed_before_a_rollback(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @not_sqlite
 def test_killed_at_commit() -> None:
-    """Without a response to COMMIT the outcome is unknown, so nothing is released; the next claim finds a rollback."""
+    """Without a response to COMMIT the outcome is unknown, so nothing is released; the next claim
+    finds a rollback.
+    """
     call = Call(store=ORMStore() if connection.vendor == "postgresql" else KilledBeforeCommit())
     call.open()
     call.work()
@@ -214,7 +253,11 @@ def test_killed_at_commit() -> None:
         call.settle()
     assert (call.listener.events, connection.in_atomic_block) == (["claimed", "lost"], False)
     connection.close()
-    assert (effects(), row(call.ticket).status, row(call.ticket).owner) == (0, Status.RUNNING, call.ticket.owner)
+    assert (effects(), row(call.ticket).status, row(call.ticket).owner) == (
+        0,
+        Status.RUNNING,
+        call.ticket.owner,
+    )
     assert Call().run() == Execute(attempt=2, takeover=True)
     assert effects() == 1
 
@@ -232,7 +275,9 @@ def commit_and(raised: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     if KIND in {"mysql", "postgresql, apart"}:  # there Django commits
         monkeypatch.setattr(connection, "_commit", after(connection._commit))  # type: ignore[attr-defined]
     else:
-        own: type[WorkTransaction] = PostgreSQLTransaction if connection.vendor == "postgresql" else SQLiteTransaction
+        own: type[WorkTransaction] = (
+            PostgreSQLTransaction if connection.vendor == "postgresql" else SQLiteTransaction
+        )
         monkeypatch.setattr(own, "_commit", after(own._commit))
 
 
@@ -251,7 +296,9 @@ def test_the_answer_to_commit_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @not_sqlite
-def test_no_other_connection_after_the_answer_to_commit_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_other_connection_after_the_answer_to_commit_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The server is full: its refusal does not hide that the outcome is unknown."""
 
     class Full(Exception):
@@ -276,7 +323,9 @@ def test_no_other_connection_after_the_answer_to_commit_is_lost(monkeypatch: pyt
 
 
 def test_an_error_of_ours_after_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A time limit that strikes when COMMIT is done does not release the record: the work must not run again."""
+    """A time limit that strikes when COMMIT is done does not release the record: the work must not
+    run again.
+    """
     call = Call()
     call.open()
     call.work()
@@ -289,7 +338,10 @@ def test_an_error_of_ours_after_commit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def hide_server(patch: pytest.MonkeyPatch) -> None:
-    """Point the next connection to a port without a server. While a guard is open, the connection has a copy of these."""
+    """Point the next connection to a port without a server.
+
+    While a guard is open, the connection has a copy of these.
+    """
     patch.setitem(connections.settings[connection.alias], "HOST", "127.0.0.1")
     patch.setitem(connections.settings[connection.alias], "PORT", "1")
 
@@ -305,7 +357,9 @@ def test_killed_in_a_lease() -> None:
 
 
 @not_sqlite
-def test_killed_in_a_lease_with_its_server(deferring: Deferring, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_in_a_lease_with_its_server(
+    deferring: Deferring, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The response of the work is sent, and a settle that fails is written later."""
     call = Call(make_ticket())
     call.open()
@@ -326,12 +380,17 @@ def test_killed_in_a_lease_with_its_server(deferring: Deferring, monkeypatch: py
     ("change", "back"),
     [
         ("RENAME TO elsewhere", "ALTER TABLE elsewhere RENAME TO django_idempotency_record"),
-        ("RENAME COLUMN owner TO was", "ALTER TABLE django_idempotency_record RENAME COLUMN was TO owner"),
+        (
+            "RENAME COLUMN owner TO was",
+            "ALTER TABLE django_idempotency_record RENAME COLUMN was TO owner",
+        ),
     ],
     ids=["table", "column"],
 )
 def test_a_forgotten_migration(change: str, back: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The log line says what the driver said and what to type, with the traceback; the client gets neither."""
+    """The log line says what the driver said and what to type, with the traceback; the client gets
+    neither.
+    """
     with connection.schema_editor() as schema:
         schema.execute(f"ALTER TABLE django_idempotency_record {change}")
     try:
@@ -346,7 +405,9 @@ def test_a_forgotten_migration(change: str, back: str, caplog: pytest.LogCapture
     (record,) = caplog.records
     driver: Any = raised.value.__cause__ and raised.value.__cause__.__cause__
     said = f"{type(driver).__name__}: {str(driver).splitlines()[0]}"
-    assert record.getMessage().endswith(f": {said}. Type manage.py migrate django_idempotency --database=default")
+    assert record.getMessage().endswith(
+        f": {said}. Type manage.py migrate django_idempotency --database=default"
+    )
     assert record.idempotency["cause"] in record.getMessage()  # type: ignore[attr-defined]
     assert record.exc_info is not None
     assert record.exc_info[1] is raised.value

@@ -55,7 +55,9 @@ def test_a_failure_ends_only_its_own_part() -> None:
 @pytest.mark.parametrize("replaced", [False, True], ids=["gone", "replaced"])
 @pytest.mark.parametrize("how", ["rollback", "commit"])
 def test_the_callers_transaction_is_gone(how: str, replaced: bool) -> None:
-    """If it ended outside Django, the call's part ended, too; a caller that continues commits nothing more."""
+    """If it ended outside Django, the call's part ended, too; a caller that continues commits
+    nothing more.
+    """
     call = Call()
     with transaction.atomic():
         call.open()
@@ -73,7 +75,9 @@ def test_the_callers_transaction_is_gone(how: str, replaced: bool) -> None:
 
 
 def test_back_to_before_the_call() -> None:
-    """A call that returns to a savepoint of its caller has lost its own claim, and is not remembered."""
+    """A call that returns to a savepoint of its caller has lost its own claim, and is not
+    remembered.
+    """
     with transaction.atomic():
         before = connection.savepoint()
         assert before is not None
@@ -104,7 +108,9 @@ def test_a_call_in_a_call_loses_the_transaction() -> None:
 @not_sqlite
 @pytest.mark.parametrize("make", [make_ticket, atomic_ticket], ids=["lease", "atomic"])
 def test_others_do_not_wait_for_the_caller(make: type) -> None:
-    """While the caller's transaction is open its outcome is unknown: others are busy, within a second."""
+    """While the caller's transaction is open its outcome is unknown: others are busy, within a
+    second.
+    """
     with transaction.atomic():
         assert Call(make()).run() == Execute(attempt=1)
         started = monotonic()
@@ -115,7 +121,9 @@ def test_others_do_not_wait_for_the_caller(make: type) -> None:
 
 @not_sqlite
 def test_two_callers() -> None:
-    """A caller that meets another's open claim gives up after a second, and its own transaction continues unharmed."""
+    """A caller that meets another's open claim gives up after a second, and its own transaction
+    continues unharmed.
+    """
 
     def second() -> tuple[str | None, str | None, float]:
         with transaction.atomic():

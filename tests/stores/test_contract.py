@@ -1,4 +1,7 @@
-"""The contract is strict: a nearly correct store fails it. And it loads nothing that it does not use."""
+"""The contract is strict: a nearly correct store fails it.
+
+And it loads nothing that it does not use.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,9 @@ class Greedy(MemoryStore):
     def claim(self, ticket: Ticket) -> Record:
         known = self._records.get(ticket.id.int)
         if known is not None and known.status is Status.RUNNING:
-            self._records[ticket.id.int] = known._replace(lease_until=known.lease_until - timedelta(milliseconds=1))
+            self._records[ticket.id.int] = known._replace(
+                lease_until=known.lease_until - timedelta(milliseconds=1)
+            )
         return super().claim(ticket)
 
 
@@ -95,7 +100,11 @@ class Overtaken(MemoryStore):
 
     def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
         known = self._records.get(ticket.id.int)
-        if known is not None and settlement.status is Status.RUNNING and settlement.attempt < known.attempt:
+        if (
+            known is not None
+            and settlement.status is Status.RUNNING
+            and settlement.attempt < known.attempt
+        ):
             settlement = settlement._replace(fence=known.owner)
         return super().settle(ticket, settlement)
 
@@ -144,7 +153,10 @@ class Racing(MemoryStore):
         (Forgetful, partial(Contract.test_meetings, guarantee=Guarantee.LEASE)),
         (Reentrant, Contract.test_nested),
         (Overtaken, Contract.test_overtaken_before),
-        *((store, Contract.test_any_sequence) for store in (Unfenced, Truthful, Generous, Forgetful)),
+        *(
+            (store, Contract.test_any_sequence)
+            for store in (Unfenced, Truthful, Generous, Forgetful)
+        ),
     ],
 )
 def test_a_wrong_store(store: type[MemoryStore], test: Callable[..., None]) -> None:
@@ -165,8 +177,12 @@ def test_a_store_that_races() -> None:
 
 @pytest.mark.parametrize("store", [Evicting, Stale, Unfenced])
 def test_a_history_that_cannot_be(store: type[MemoryStore]) -> None:
-    """No order explains what clients see of a wrong store, and each of its keys is shown with its times."""
-    with pytest.raises(AssertionError, match=r"no order explains the marked response(.|\n)*<-- impossible"):
+    """No order explains what clients see of a wrong store, and each of its keys is shown with its
+    times.
+    """
+    with pytest.raises(
+        AssertionError, match=r"no order explains the marked response(.|\n)*<-- impossible"
+    ):
         Contract().test_a_history(store(clock=test_memory.Clock()), at_once)
 
 
@@ -184,14 +200,31 @@ def test_an_error_elsewhere() -> None:
 @pytest.mark.parametrize(
     ("script", "absent"),
     [
-        ("import django_idempotency.testing", {"pytest", "hypothesis", "django_idempotency.models"}),
-        ("from django_idempotency.testing import StoreContract", {"hypothesis", "django_idempotency.models"}),
+        (
+            "import django_idempotency.testing",
+            {"pytest", "hypothesis", "django_idempotency.models"},
+        ),
+        (
+            "from django_idempotency.testing import StoreContract",
+            {"hypothesis", "django_idempotency.models"},
+        ),
     ],
 )
 def test_what_it_loads(script: str, absent: set[str]) -> None:
-    """The contract loads pytest, its random sequences load hypothesis, and neither loads the model."""
-    command = [sys.executable, "-c", f"{script}; import sys; print(*sorted({absent!r} & set(sys.modules)))"]
-    assert subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.strip() == ""
+    """The contract loads pytest, its random sequences load hypothesis, and neither loads the
+    model.
+    """
+    command = [
+        sys.executable,
+        "-c",
+        f"{script}; import sys; print(*sorted({absent!r} & set(sys.modules)))",
+    ]
+    assert (
+        subprocess.run(
+            command, check=True, capture_output=True, text=True, timeout=60
+        ).stdout.strip()
+        == ""
+    )
 
 
 def test_its_names() -> None:

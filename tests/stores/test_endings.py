@@ -1,4 +1,6 @@
-"""How a call ends, row by row of design 3.3, with real writes: what is remembered, and what is committed."""
+"""How a call ends, row by row of design 3.3, with real writes: what is remembered, and what is
+committed.
+"""
 
 from __future__ import annotations
 
@@ -50,21 +52,36 @@ def swallow_raw_sql() -> None:
 
 
 def broken_by(happened: Callable[[], None]) -> bool:
-    return happened is swallow_in_the_orm or (happened is swallow_raw_sql and connection.vendor == "postgresql")
+    return happened is swallow_in_the_orm or (
+        happened is swallow_raw_sql and connection.vendor == "postgresql"
+    )
 
 
 class Endings:
-    @pytest.mark.parametrize("happened", [clean, mark, swallow_in_the_orm, swallow_in_a_savepoint, swallow_raw_sql])
+    @pytest.mark.parametrize(
+        "happened", [clean, mark, swallow_in_the_orm, swallow_in_a_savepoint, swallow_raw_sql]
+    )
     @pytest.mark.parametrize(
         ("ended", "status", "commits", "event"),
         [
             (WorkResult.KEPT, COMPLETED, True, "completed"),
-            (WorkResult.DROPPED, FREE, True, "released"),  # a returned 403 that counted a failed PIN must count
+            # A returned 403 that counted a failed PIN must count.
+            (
+                WorkResult.DROPPED,
+                FREE,
+                True,
+                "released",
+            ),
             (WorkResult.FAILED, FREE, False, "released"),
         ],
     )
     def test_row(
-        self, ended: WorkResult, status: Status, commits: bool, event: str, happened: Callable[[], None]
+        self,
+        ended: WorkResult,
+        status: Status,
+        commits: bool,
+        event: str,
+        happened: Callable[[], None],
     ) -> None:
         """A success is remembered with what is committed, and with nothing else."""
         call = Call()
@@ -79,12 +96,18 @@ class Endings:
         assert call.listener.events == ["claimed", event if kept else "released"]
 
     def test_cut(self) -> None:
-        """A cancelled call rolls back and leaves its key to the lease: it may still be running elsewhere."""
+        """A cancelled call rolls back and leaves its key to the lease: it may still be running
+        elsewhere.
+        """
         call = Call()
         call.open()
         call.work()
         call.settle(WorkResult.CUT)
-        assert (row(call.ticket).status, effects(), call.listener.events) == (Status.RUNNING, 0, ["claimed"])
+        assert (row(call.ticket).status, effects(), call.listener.events) == (
+            Status.RUNNING,
+            0,
+            ["claimed"],
+        )
 
     def test_the_next_run(self) -> None:
         """Work that was rolled back runs again, as the next attempt; kept work does not."""
@@ -107,7 +130,9 @@ class TestAutocommit(Endings):
     """As on a server."""
 
     def test_a_failed_commit(self) -> None:
-        """A deferred constraint fails at COMMIT: response and writes are gone, the key is free, the error is raised."""
+        """A deferred constraint fails at COMMIT: response and writes are gone, the key is free, the
+        error is raised.
+        """
         if connection.vendor == "mysql":
             pytest.skip("InnoDB checks every constraint at once")
         call = Call()
@@ -116,7 +141,11 @@ class TestAutocommit(Endings):
         Charge.objects.create(user_id=404, amount=1, currency="inr")
         with pytest.raises(IntegrityError):
             call.settle()
-        assert (row(call.ticket).status, effects(), call.listener.events) == (FREE, 0, ["claimed", "released"])
+        assert (row(call.ticket).status, effects(), call.listener.events) == (
+            FREE,
+            0,
+            ["claimed", "released"],
+        )
         assert Call().run() == Execute(attempt=2)
 
     def test_on_commit_raises(self) -> None:
@@ -127,7 +156,11 @@ class TestAutocommit(Endings):
         transaction.on_commit(lambda: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             call.settle()
-        assert (row(call.ticket).status, effects(), call.listener.events) == (COMPLETED, 1, ["claimed", "completed"])
+        assert (row(call.ticket).status, effects(), call.listener.events) == (
+            COMPLETED,
+            1,
+            ["claimed", "completed"],
+        )
         assert Call().run() == Replay(outcome=OUTCOME, attempt=1)
 
     def test_on_commit_runs_once(self) -> None:
@@ -143,7 +176,9 @@ class TestAutocommit(Endings):
 
     @not_sqlite
     def test_a_swallowed_deadlock(self) -> None:
-        """A deadlock that the view swallows has undone its writes against its will, so the response goes, too."""
+        """A deadlock that the view swallows has undone its writes against its will, so the response
+        goes, too.
+        """
         mine, theirs = (Effect.objects.create(label=label) for label in ("mine", "theirs"))
         call = Call()
         call.open()

@@ -1,4 +1,6 @@
-"""What a view, a receiver or a setting may do to the guard's transaction, and which promises still hold."""
+"""What a view, a receiver or a setting may do to the guard's transaction, and which promises still
+hold.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,13 @@ from django_idempotency.core.conclusions import WorkResult
 from django_idempotency.core.records import Guarantee, Settlement, Status, Ticket
 from django_idempotency.core.rules import Busy, Execute, Replay
 from django_idempotency.engine.operation import AtomicOperation, Operation
-from django_idempotency.errors import ConfigurationError, DurableInsideGuard, ImplicitCommit, LostRace, StoreUnavailable
+from django_idempotency.errors import (
+    ConfigurationError,
+    DurableInsideGuard,
+    ImplicitCommit,
+    LostRace,
+    StoreUnavailable,
+)
 from django_idempotency.instrumentation.observer import Observer
 from django_idempotency.models import IdempotencyRecord
 from django_idempotency.signals import claimed
@@ -29,11 +37,23 @@ from django_idempotency.stores.orm.guard import ACTIVE_GUARDS
 from django_idempotency.testing.tickets import make_ticket
 from testproject.payments.models import Effect
 
-from .helpers import OUTCOME, Call, atomic_ticket, connection_id, effects, elsewhere, kill, not_sqlite, row
+from .helpers import (
+    OUTCOME,
+    Call,
+    atomic_ticket,
+    connection_id,
+    effects,
+    elsewhere,
+    kill,
+    not_sqlite,
+    row,
+)
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-mysql_only = pytest.mark.skipif("connection.vendor != 'mysql'", reason="MySQL and MariaDB commit implicitly")
+mysql_only = pytest.mark.skipif(
+    "connection.vendor != 'mysql'", reason="MySQL and MariaDB commit implicitly"
+)
 
 
 def assert_nothing_held() -> None:
@@ -44,11 +64,13 @@ class Cut(BaseException):
     """Like gevent's timeouts and SystemExit, it is not an Exception."""
 
 
-# -------------------------------------------------------------------------------------------------------- the view
+# ----------------------------------------------------------------------------------------- the view
 
 
 def test_a_view_that_connects_anew() -> None:
-    """Its transaction went with the old connection: no response is remembered without its writes."""
+    """Its transaction went with the old connection: no response is remembered without its
+    writes.
+    """
     call = Call()
     call.open()
     call.work()
@@ -56,20 +78,29 @@ def test_a_view_that_connects_anew() -> None:
     connection.connect()
     with pytest.raises(StoreUnavailable):
         call.settle()
-    assert (row(call.ticket).status, effects(), call.listener.events) == (Status.FREE, 0, ["claimed", "released"])
+    assert (row(call.ticket).status, effects(), call.listener.events) == (
+        Status.FREE,
+        0,
+        ["claimed", "released"],
+    )
     assert_nothing_held()
 
 
 @pytest.mark.parametrize("max_age", [0, 600, None])
-def test_old_connections_are_closed_in_the_work(monkeypatch: pytest.MonkeyPatch, max_age: int | None) -> None:
-    """Without a guard `close_old_connections()` harms no view, so in a guard it leaves a connection that works."""
+def test_old_connections_are_closed_in_the_work(
+    monkeypatch: pytest.MonkeyPatch, max_age: int | None
+) -> None:
+    """Without a guard `close_old_connections()` harms no view, so in a guard it leaves a connection
+    that works.
+    """
     connection.close()
     monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", max_age)
     call = Call()
     call.open()
     call.work()
     close_old_connections()
-    assert connection.copy().settings_dict["AUTOCOMMIT"] is True  # what a view makes of it is as the settings say
+    # What a view makes of it is as the settings say.
+    assert connection.copy().settings_dict["AUTOCOMMIT"] is True
     call.work()
     call.settle()
     assert (effects(), row(call.ticket).status) == (2, Status.COMPLETED)
@@ -131,7 +162,9 @@ def test_a_context_that_outlives_the_guard() -> None:
 
 
 @mysql_only
-@pytest.mark.parametrize("sql", ["ANALYZE TABLE testproject_payments_effect", " truncate table x", "COMMIT"])
+@pytest.mark.parametrize(
+    "sql", ["ANALYZE TABLE testproject_payments_effect", " truncate table x", "COMMIT"]
+)
 def test_a_statement_that_commits(sql: str) -> None:
     """It would end the guard and keep half of the work, so it is refused before it runs."""
     call = Call()
@@ -144,9 +177,13 @@ def test_a_statement_that_commits(sql: str) -> None:
     assert (effects(), row(call.ticket).status) == (0, Status.FREE)
 
 
-@pytest.mark.parametrize("sql", ["COMMIT", " rollback", "-- of the report\nCOMMIT;", "/* report */ END"])
+@pytest.mark.parametrize(
+    "sql", ["COMMIT", " rollback", "-- of the report\nCOMMIT;", "/* report */ END"]
+)
 def test_the_transaction_is_ended_by_hand(sql: str) -> None:
-    """It would release the key's lock and keep half of the work, on every database, so it is refused before it runs."""
+    """It would release the key's lock and keep half of the work, on every database, so it is
+    refused before it runs.
+    """
     if connection.vendor == "mysql" and sql.endswith("END"):
         pytest.skip("MySQL does not know it")
     call = Call()
@@ -162,7 +199,9 @@ def test_the_transaction_is_ended_by_hand(sql: str) -> None:
 
 
 def test_work_longer_than_the_retention() -> None:
-    """Its response is kept for a whole retention from its end: an immediate retry must not run it again."""
+    """Its response is kept for a whole retention from its end: an immediate retry must not run it
+    again.
+    """
     call = Call(atomic_ticket(ttl=0.01))
     call.open()
     call.work()
@@ -173,7 +212,7 @@ def test_work_longer_than_the_retention() -> None:
     assert kept.expires_at > kept.completed_at
 
 
-# ------------------------------------------------------------------------------------------------------- receivers
+# ---------------------------------------------------------------------------------------- receivers
 
 
 def test_a_receiver_that_raises() -> None:
@@ -221,7 +260,9 @@ def break_by_sql() -> None:
 
 @pytest.mark.parametrize("damage", [break_by_orm, break_by_sql])
 def test_a_receiver_breaks_its_transaction(damage: Callable[[], None]) -> None:
-    """A receiver's writes are rolled back to its start; the work continues, and is remembered with its writes."""
+    """A receiver's writes are rolled back to its start; the work continues, and is remembered with
+    its writes.
+    """
 
     def receiver(**_: Any) -> None:
         damage()
@@ -236,7 +277,7 @@ def test_a_receiver_breaks_its_transaction(damage: Callable[[], None]) -> None:
     assert row(call.ticket).status == Status.COMPLETED
 
 
-# ------------------------------------------------------------------------------------------- settings and connections
+# ------------------------------------------------------------------------- settings and connections
 
 
 @pytest.mark.parametrize("guarantee", list(Guarantee))
@@ -311,9 +352,13 @@ def test_a_takeover_never_waits_for_long() -> None:
     assert Call(make_ticket(), store=store).open() == Replay(outcome=OUTCOME, attempt=2)
 
 
-@pytest.mark.skipif("connection.vendor != 'sqlite'", reason="Elsewhere a locked row is skipped, and no error is met")
+@pytest.mark.skipif(
+    "connection.vendor != 'sqlite'", reason="Elsewhere a locked row is skipped, and no error is met"
+)
 def test_a_lost_race_keeps_no_cursor() -> None:
-    """A lost race keeps no cursor, not even until another thread collects garbage, waiting for our connection."""
+    """A lost race keeps no cursor, not even until another thread collects garbage, waiting for our
+    connection.
+    """
     call = Call()
     call.open()
     call.work()
@@ -324,7 +369,12 @@ def test_a_lost_race_keeps_no_cursor() -> None:
         cause = raised.value.__cause__
         assert cause is not None
         frames = [frame for frame, _ in traceback.walk_tb(cause.__traceback__)]
-        return [value for frame in frames for value in frame.f_locals.values() if isinstance(value, CursorWrapper)]
+        return [
+            value
+            for frame in frames
+            for value in frame.f_locals.values()
+            if isinstance(value, CursorWrapper)
+        ]
 
     assert elsewhere(lose) == []
     call.settle()

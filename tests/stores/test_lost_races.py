@@ -28,7 +28,9 @@ BOTH = pytest.mark.parametrize("guarantee", [Guarantee.ATOMIC, Guarantee.LEASE])
 
 
 def on(vendor: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(f"connection.vendor != {vendor!r}", reason=f"this race is one of {vendor}")
+    return pytest.mark.skipif(
+        f"connection.vendor != {vendor!r}", reason=f"this race is one of {vendor}"
+    )
 
 
 def claimed(key: str, guarantee: Guarantee = Guarantee.ATOMIC) -> Verdict:
@@ -40,18 +42,25 @@ def claimed(key: str, guarantee: Guarantee = Guarantee.ATOMIC) -> Verdict:
     return verdict
 
 
-# ------------------------------------------------------------------------------------------------------- PostgreSQL
+# --------------------------------------------------------------------------------------- PostgreSQL
 
 
 def isolated() -> dict[str, Any]:
     from django.db.backends.postgresql.psycopg_any import IsolationLevel
 
-    return {"OPTIONS": {**connection.settings_dict["OPTIONS"], "isolation_level": IsolationLevel.SERIALIZABLE}}
+    return {
+        "OPTIONS": {
+            **connection.settings_dict["OPTIONS"],
+            "isolation_level": IsolationLevel.SERIALIZABLE,
+        }
+    }
 
 
 @on("postgresql")
 def test_fresh_keys_under_serializable() -> None:
-    """With SERIALIZABLE, calls with fresh keys conflict with each other: none hears of a first request that is running."""
+    """With SERIALIZABLE, calls with fresh keys conflict with each other: none hears of a first
+    request that is running.
+    """
 
     def calls(name: int) -> list[str]:
         said: list[str] = []
@@ -63,12 +72,17 @@ def test_fresh_keys_under_serializable() -> None:
                 Effect.objects.create(label=call.ticket.key)
                 try:
                     call.settle()
-                except (LostRace, OperationalError):  # the latter at COMMIT, as without us; its writes are gone
+                except (
+                    LostRace,
+                    OperationalError,
+                ):  # the latter at COMMIT, as without us; its writes are gone
                     said[-1] = "rolled back"
         return said
 
     with connected_otherwise(**isolated()):
-        said = [each for one in together([partial(calls, name) for name in range(8)]) for each in one]
+        said = [
+            each for one in together([partial(calls, name) for name in range(8)]) for each in one
+        ]
     assert set(said) <= {"Execute", "Contended", "rolled back"}
     assert effects() == said.count("Execute") > 0
     assert said.count("Contended") <= len(said) // 50  # a pause is enough for nearly all
@@ -77,7 +91,9 @@ def test_fresh_keys_under_serializable() -> None:
 @on("postgresql")
 @BOTH
 def test_a_claim_that_is_not_committed(guarantee: Guarantee) -> None:
-    """A caller's open transaction has inserted the key: its owner is running, and only that is said to be."""
+    """A caller's open transaction has inserted the key: its owner is running, and only that is said
+    to be.
+    """
     with transaction.atomic():
         assert Call(atomic_ticket(key="theirs", lease=30)).open() == Execute(attempt=1)
         assert elsewhere(lambda: claimed("theirs", guarantee)) == Busy(retry_after=1)
@@ -87,14 +103,16 @@ def test_a_claim_that_is_not_committed(guarantee: Guarantee) -> None:
 @on("postgresql")
 def test_a_lock_of_the_table() -> None:
     """A lock of the whole table belongs to no key: the wait for it is a lost race."""
-    with connected_otherwise(OPTIONS={**connection.settings_dict["OPTIONS"], "options": "-c lock_timeout=50"}):
+    with connected_otherwise(
+        OPTIONS={**connection.settings_dict["OPTIONS"], "options": "-c lock_timeout=50"}
+    ):
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(f"LOCK TABLE {TABLE} IN SHARE MODE")
             assert elsewhere(lambda: claimed("mine")) == Contended(retry_after=1)
         assert claimed("mine") == Execute(attempt=1)
 
 
-# ----------------------------------------------------------------------------------------------------------- MariaDB
+# ------------------------------------------------------------------------------------------ MariaDB
 
 
 @contextmanager
@@ -110,7 +128,9 @@ def purging() -> Iterator[None]:
 @on("mysql")
 @BOTH
 def test_gaps_that_a_purge_holds(guarantee: Guarantee) -> None:
-    """A fresh key falls into a gap that a purge has locked: nobody runs under it, and it runs as soon as that ends."""
+    """A fresh key falls into a gap that a purge has locked: nobody runs under it, and it runs as
+    soon as that ends.
+    """
     with purging():
         assert elsewhere(lambda: claimed("fresh", guarantee)) == Contended(retry_after=1)
     assert claimed("fresh", guarantee) == Execute(attempt=1)
@@ -125,13 +145,15 @@ def test_a_claim_of_a_caller(guarantee: Guarantee) -> None:
         assert elsewhere(lambda: claimed("theirs", guarantee)) == Busy(retry_after=1)
 
 
-# ------------------------------------------------------------------------------------------------------------ SQLite
+# ------------------------------------------------------------------------------------------- SQLite
 
 
 @contextmanager
 def writing() -> Iterator[None]:
     """Let another connection write to SQLite's file."""
-    with closing(sqlite3.connect(connection.settings_dict["NAME"], timeout=0, isolation_level=None)) as other:
+    with closing(
+        sqlite3.connect(connection.settings_dict["NAME"], timeout=0, isolation_level=None)
+    ) as other:
         other.execute("BEGIN IMMEDIATE")
         yield
         other.execute("ROLLBACK")
@@ -140,7 +162,9 @@ def writing() -> Iterator[None]:
 @on("sqlite")
 @BOTH
 def test_the_one_writer_of_sqlite(guarantee: Guarantee) -> None:
-    """While somebody else writes, a fresh key cannot be claimed: that is no first request, and it runs afterwards."""
+    """While somebody else writes, a fresh key cannot be claimed: that is no first request, and it
+    runs afterwards.
+    """
     with connected_otherwise(OPTIONS={**connection.settings_dict["OPTIONS"], "timeout": 0.02}):
         with writing():
             assert claimed("fresh", guarantee) == Contended(retry_after=1)

@@ -39,7 +39,10 @@ class Claimers:
 
     def act(self, acts: list[Callable[[], Result]]) -> list[Result]:
         assert len(acts) == self.size
-        return [future.result(timeout=120) for future in [self.pool.submit(self._act, act) for act in acts]]
+        return [
+            future.result(timeout=120)
+            for future in [self.pool.submit(self._act, act) for act in acts]
+        ]
 
     def _act(self, act: Callable[[], Result]) -> Result:
         connection.ensure_connection()
@@ -80,31 +83,45 @@ def released(ticket: Ticket) -> None:
 def expired(ticket: Ticket) -> None:
     """Its response has expired."""
     Call(ticket).run()
-    IdempotencyRecord.objects.update(expires_at="2020-01-01T00:00:00Z", purge_at="2020-01-01T00:00:00Z")
+    IdempotencyRecord.objects.update(
+        expires_at="2020-01-01T00:00:00Z", purge_at="2020-01-01T00:00:00Z"
+    )
 
 
-MAKES = {"lease": make_ticket, "atomic": atomic_ticket, "atomic, leased": partial(atomic_ticket, lease=1)}
+MAKES = {
+    "lease": make_ticket,
+    "atomic": atomic_ticket,
+    "atomic, leased": partial(atomic_ticket, lease=1),
+}
 
 
 @pytest.mark.parametrize("make", MAKES.values(), ids=MAKES)
-@pytest.mark.parametrize(("before", "rounds"), [(fresh, 10), (lapsed, 10), (released, 5), (expired, 5)])
+@pytest.mark.parametrize(
+    ("before", "rounds"), [(fresh, 10), (lapsed, 10), (released, 5), (expired, 5)]
+)
 def test_one_key(
     claimers: Claimers, make: Callable[..., Ticket], before: Callable[[Ticket], None], rounds: int
 ) -> None:
-    """Of all calls with one key at once exactly one runs; the others are busy, or get its response."""
+    """Of all calls with one key at once exactly one runs; the others are busy, or get its
+    response.
+    """
     for number in range(rounds):
         key = f"key-{number}"
         before(make(key=key, **({"lease": 0} if before is lapsed else {})))
         Effect.objects.all().delete()
         verdicts = claimers.act([Call(make(key=key)).run for _ in range(CLAIMERS)])
         counted = names(verdicts)
-        assert (counted["Execute"], counted["Busy"] + counted["Replay"]) == (1, CLAIMERS - 1), counted
+        assert (counted["Execute"], counted["Busy"] + counted["Replay"]) == (1, CLAIMERS - 1), (
+            counted
+        )
         assert {verdict.outcome for verdict in verdicts if isinstance(verdict, Replay)} <= {OUTCOME}
         assert (effects(), IdempotencyRecord.objects.get(key=key).status) == (1, Status.COMPLETED)
 
 
 def test_failures_in_a_row(claimers: Claimers) -> None:
-    """When the running call fails, the next may run at once, never two at a time, and no failure leaves anything."""
+    """When the running call fails, the next may run at once, never two at a time, and no failure
+    leaves anything.
+    """
     running, most = [0], [0]
 
     def run() -> object:
@@ -127,10 +144,16 @@ def test_two_requests_for_one_key(claimers: Claimers) -> None:
     """Of two different requests under one key at once, one runs, once, and the other is refused."""
     for number in range(5):
         bodies = [b"one", b"other"] * (CLAIMERS // 2)
-        verdicts = claimers.act([Call(atomic_ticket(key=f"key-{number}", body=body)).run for body in bodies])
+        verdicts = claimers.act(
+            [Call(atomic_ticket(key=f"key-{number}", body=body)).run for body in bodies]
+        )
         counted = names(verdicts)
         assert (counted["Execute"], counted["Mismatch"]) == (1, CLAIMERS // 2), counted
-        winner = {body for body, verdict in zip(bodies, verdicts, strict=True) if not isinstance(verdict, Mismatch)}
+        winner = {
+            body
+            for body, verdict in zip(bodies, verdicts, strict=True)
+            if not isinstance(verdict, Mismatch)
+        }
         assert len(winner) == 1
 
 
@@ -139,7 +162,9 @@ def test_distinct_keys(make: Callable[..., Ticket]) -> None:
     """Forty keys at once do not interfere: all run."""
     claimers = Claimers(40)
     try:
-        verdicts = claimers.act([Call(make(key=f"key-{number}")).run for number in range(claimers.size)])
+        verdicts = claimers.act(
+            [Call(make(key=f"key-{number}")).run for number in range(claimers.size)]
+        )
     finally:
         claimers.leave()
     assert names(verdicts) == {"Execute": claimers.size}

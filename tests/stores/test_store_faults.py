@@ -1,4 +1,6 @@
-"""A store whose server is away, frozen, killed or restarted, before and during the view, with real processes."""
+"""A store whose server is away, frozen, killed or restarted, before and during the view, with real
+processes.
+"""
 
 from __future__ import annotations
 
@@ -72,8 +74,14 @@ async def aopened(request: HttpRequest) -> HttpResponse:
     return await sync_to_async(work)()
 
 
-urlpatterns = [path("closed/", closed), path("open/", opened), path("async/", aclosed), path("async/open/", aopened)]
-#: Name → how a server goes away. A stop is an orderly one: it writes its log, and closes its connections.
+urlpatterns = [
+    path("closed/", closed),
+    path("open/", opened),
+    path("async/", aclosed),
+    path("async/open/", aopened),
+]
+#: Name → how a server goes away. A stop is an orderly one: it writes its log, and closes its
+#: connections.
 TROUBLES = {"frozen": Server.freeze, "killed": Server.kill, "stopped": Server.stop}
 
 
@@ -96,7 +104,9 @@ def use(settings: Settings, backend: str, **options: Any) -> None:
 def redis(tmp_path: Path, settings: Settings) -> Iterator[RedisServer]:
     """A server that keeps what it has confirmed: its log is on disk at each write."""
     with running(RedisServer(tmp_path, "--appendonly", "yes", "--appendfsync", "always")) as server:
-        settings.CACHES = {"redis": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": server.url}}
+        settings.CACHES = {
+            "redis": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": server.url}
+        }
         use(settings, "redis.RedisStore", cache="redis")
         yield server
 
@@ -125,13 +135,17 @@ def send(django_user_model: type[User]) -> Callable[..., Any]:
 
     def send(url: str) -> Any:
         post: Any = async_to_sync(aclient.post) if url.startswith("/async/") else client.post
-        return post(url, "{}", content_type="application/json", headers={"Idempotency-Key": "key-1"})
+        return post(
+            url, "{}", content_type="application/json", headers={"Idempotency-Key": "key-1"}
+        )
 
     return send
 
 
 def sent_until_there(send: Callable[..., Any], url: str) -> Any:
-    """Send as a client does that repeats a 503: a server on a busy machine may need more than a second to respond."""
+    """Send as a client does that repeats a 503: a server on a busy machine may need more than a
+    second to respond.
+    """
     response = send(url)
     for _ in range(9):
         if response.status_code == 503:
@@ -142,13 +156,20 @@ def sent_until_there(send: Callable[..., Any], url: str) -> Any:
 @pytest.mark.parametrize("url", ["/closed/", "/async/"])
 @pytest.mark.parametrize("trouble", TROUBLES.values(), ids=TROUBLES)
 def test_before_the_view(server: Server, send: Callable[..., Any], url: str, trouble: Any) -> None:
-    """The client gets 503 after about a second at most, and nothing has run. A server that is back responds again."""
+    """The client gets 503 after about a second at most, and nothing has run.
+
+    A server that is back responds again.
+    """
     assert sent_until_there(send, url).status_code == 201
     trouble(server)
     began = time.monotonic()
     refused = send(url)
     assert time.monotonic() - began < 4.5  # one is promised; the drivers' own defaults are 5 and 60
-    assert (refused.status_code, refused.json()["code"], refused["Retry-After"]) == (503, "store-unavailable", "1")
+    assert (refused.status_code, refused.json()["code"], refused["Retry-After"]) == (
+        503,
+        "store-unavailable",
+        "1",
+    )
     assert Effect.objects.count() == 1
     if trouble is Server.freeze:
         server.thaw()
@@ -163,15 +184,25 @@ def test_before_the_view(server: Server, send: Callable[..., Any], url: str, tro
 @pytest.mark.parametrize("url", ["/open/", "/async/open/"])
 @pytest.mark.parametrize("trouble", TROUBLES.values(), ids=TROUBLES)
 def test_open(
-    server: Server, send: Callable[..., Any], url: str, trouble: Any, caplog: pytest.LogCaptureFixture
+    server: Server,
+    send: Callable[..., Any],
+    url: str,
+    trouble: Any,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A route that prefers to run says so in its response, and in an error log, after a second at most."""
+    """A route that prefers to run says so in its response, and in an error log, after a second at
+    most.
+    """
     trouble(server)
     began = time.monotonic()
     with caplog.at_level(logging.ERROR, "django_idempotency"):
         answer = send(url)
     assert time.monotonic() - began < 4.5  # see test_before_the_view
-    assert (answer.status_code, answer["Idempotency-Degraded"], Effect.objects.count()) == (201, "true", 1)
+    assert (answer.status_code, answer["Idempotency-Degraded"], Effect.objects.count()) == (
+        201,
+        "true",
+        1,
+    )
     assert events(caplog) == ["unavailable"]
 
 
@@ -179,19 +210,32 @@ def test_open(
 @pytest.mark.parametrize("trouble", TROUBLES.values(), ids=TROUBLES)
 @pytest.mark.usefixtures("deferring")
 def test_during_the_view(
-    server: Server, send: Callable[..., Any], url: str, trouble: Any, caplog: pytest.LogCaptureFixture
+    server: Server,
+    send: Callable[..., Any],
+    url: str,
+    trouble: Any,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The work is done: the caller gets its response, and a warning says that the record is still to be settled."""
+    """The work is done: the caller gets its response, and a warning says that the record is still
+    to be settled.
+    """
     MEANWHILE.append(lambda: trouble(server))
     with caplog.at_level(logging.WARNING, "django_idempotency"):
         answer = send(url)
     assert (answer.status_code, Effect.objects.count()) == (201, 1)
-    assert set(events(caplog)) in ({"deferred"}, {"lost"}, {"deferred", "lost"})  # lost if its lease has ended first
+    # Lost if its lease has ended first.
+    assert set(events(caplog)) in (
+        {"deferred"},
+        {"lost"},
+        {"deferred", "lost"},
+    )
 
 
 def events(caplog: pytest.LogCaptureFixture) -> list[str]:
     """Return the events of this call; an earlier test's lease may miss a beat in the meantime."""
-    return [record.idempotency["event"] for record in caplog.records if hasattr(record, "idempotency")]
+    return [
+        record.idempotency["event"] for record in caplog.records if hasattr(record, "idempotency")
+    ]
 
 
 @pytest.mark.parametrize("url", ["/closed/", "/async/"])
@@ -208,14 +252,25 @@ def test_restarted_during_the_view(redis: RedisServer, send: Callable[..., Any],
 def test_restarted_without_its_table(
     dynamodb_server: DynamoDBServer, send: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A server that returns empty, during the view or before it, counts as unavailable: never a 500."""
+    """A server that returns empty, during the view or before it, counts as unavailable: never a
+    500.
+    """
     MEANWHILE.append(dynamodb_server.restart)
     with caplog.at_level(logging.WARNING, "django_idempotency"):
         assert send("/closed/").status_code == 201
-    assert set(events(caplog)) in ({"deferred"}, {"lost"}, {"deferred", "lost"})  # lost if its lease has ended first
+    # Lost if its lease has ended first.
+    assert set(events(caplog)) in (
+        {"deferred"},
+        {"lost"},
+        {"deferred", "lost"},
+    )
     MEANWHILE.clear()
     refused = send("/closed/")
-    assert (refused.status_code, refused.json()["code"], Effect.objects.count()) == (503, "store-unavailable", 1)
+    assert (refused.status_code, refused.json()["code"], Effect.objects.count()) == (
+        503,
+        "store-unavailable",
+        1,
+    )
     make_table(make_store(dynamodb_server.url, table="records"))
     assert send("/closed/").status_code == 201
     assert (send("/closed/")["Idempotent-Replayed"], Effect.objects.count()) == ("true", 2)
@@ -237,7 +292,10 @@ def test_a_settle_is_tried_again(server: Server, send: Callable[..., Any]) -> No
 def assert_answered_all_the_same() -> None:
     """Reads need no replica: only writes wait for one."""
     done = make_ticket(key="done")
-    alone, safe = RedisStore(cache="redis", timeout=5), RedisStore(cache="redis", min_replicas=1, timeout=5)
+    alone, safe = (
+        RedisStore(cache="redis", timeout=5),
+        RedisStore(cache="redis", min_replicas=1, timeout=5),
+    )
     alone.claim(done)
     settled = Settlement(
         status=Status.COMPLETED,
@@ -280,7 +338,10 @@ def test_a_primary_that_became_a_replica(redis: RedisServer, *, asynchronous: bo
 
 def test_silent_sentinels(settings: Settings) -> None:
     """Sentinels have a server's timeout, not that of redis-py's own retries."""
-    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as one,
+        socket.create_server(("127.0.0.1", 0)) as other,
+    ):
         settings.CACHES = {
             "redis": {
                 "BACKEND": "django_redis.cache.RedisCache",
@@ -298,8 +359,14 @@ def test_silent_sentinels(settings: Settings) -> None:
 
 
 def assert_written_all_the_same(safe: RedisStore) -> tuple[Ticket, Settlement]:
-    """A claim that no replica has is undone, even after a lost response; meanwhile a settle is remembered."""
-    alone, first, second = RedisStore(cache="redis", timeout=5), make_ticket(key="mine"), make_ticket(key="mine")
+    """A claim that no replica has is undone, even after a lost response; meanwhile a settle is
+    remembered.
+    """
+    alone, first, second = (
+        RedisStore(cache="redis", timeout=5),
+        make_ticket(key="mine"),
+        make_ticket(key="mine"),
+    )
     alone.claim(first)
     with pytest.raises(StoreUnavailable):
         safe.claim(first)
@@ -330,7 +397,9 @@ def test_replicas(redis: RedisServer, settings: Settings, tmp_path: Path) -> Non
     assert left.status is Status.FREE
     written = assert_written_all_the_same(store)
     (tmp_path / "replica").mkdir()
-    with running(RedisServer(tmp_path / "replica", "--replicaof", "127.0.0.1", str(redis.port))) as replica:
+    with running(
+        RedisServer(tmp_path / "replica", "--replicaof", "127.0.0.1", str(redis.port))
+    ) as replica:
         deadline = time.monotonic() + 20
         record = None
         while record is None:
@@ -339,7 +408,9 @@ def test_replicas(redis: RedisServer, settings: Settings, tmp_path: Path) -> Non
                 record = store.claim(make_ticket())
         patient = RedisStore(cache="redis", min_replicas=1, timeout=10)
         assert patient.settle(*written) is True
-        settings.CACHES = {"redis": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": replica.url}}
+        settings.CACHES = {
+            "redis": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": replica.url}
+        }
         there = RedisStore(cache="redis", timeout=5).get(record.id)
         assert there is not None
         assert (there.owner, there.status) == (record.owner, Status.RUNNING)

@@ -1,4 +1,6 @@
-"""What waits for the whole table, behind an ALTER or a LOCK TABLE, waits for some seconds at most, and says so."""
+"""What waits for the whole table, behind an ALTER or a LOCK TABLE, waits for some seconds at most,
+and says so.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from .helpers import Call, atomic_ticket, committed, elsewhere, not_sqlite
 pytestmark = [
     committed,
     not_sqlite,
-    pytest.mark.skipif(KIND == "postgresql, apart", reason="A statement that goes alone has no bound of ours"),
+    pytest.mark.skipif(
+        KIND == "postgresql, apart", reason="A statement that goes alone has no bound of ours"
+    ),
 ]
 
 LEASED = make_ticket(guarantee=Guarantee.LEASE, lease=30.0)
@@ -60,7 +64,9 @@ def locked(*, mode: str = "ACCESS EXCLUSIVE") -> Iterator[None]:
 
 
 def settlement() -> Settlement:
-    return Settlement(status=Status.FREE, fence=LEASED.owner, attempt=1, digest=b"", operation=UUID(int=1))
+    return Settlement(
+        status=Status.FREE, fence=LEASED.owner, attempt=1, digest=b"", operation=UUID(int=1)
+    )
 
 
 VERBS: dict[str, Callable[[ORMStore], Any]] = {
@@ -69,13 +75,17 @@ VERBS: dict[str, Callable[[ORMStore], Any]] = {
     "claim, known": lambda store: store.claim(LEASED._replace(owner=OTHER)),
     "settle": lambda store: store.settle(LEASED, settlement()),
     "guard": lambda store: store.guard(LEASED._replace(guarantee=Guarantee.ATOMIC)).__enter__(),
-    "takeover": lambda store: store.guard(LEASED._replace(guarantee=Guarantee.ATOMIC), takeover=True).__enter__(),
+    "takeover": lambda store: store.guard(
+        LEASED._replace(guarantee=Guarantee.ATOMIC), takeover=True
+    ).__enter__(),
 }
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_no_verb_waits_without_end_for_the_table(verb: str, store: ORMStore) -> None:
-    """While the table is locked, each verb gives up: nothing of ours was written, and the connection can be used."""
+    """While the table is locked, each verb gives up: nothing of ours was written, and the
+    connection can be used.
+    """
     store.claim(LEASED)
     with locked(), pytest.raises((LostRace, StoreUnavailable)):
         VERBS[verb](store)
@@ -98,7 +108,9 @@ def test_a_lock_of_the_table_is_no_running_work() -> None:
 
 
 def test_an_alter_behind_a_long_view_does_not_hold_other_keys() -> None:
-    """An ALTER waits for a view that runs, and all others for the ALTER: they are told to try again, and the view ends."""
+    """An ALTER waits for a view that runs, and all others for the ALTER: they are told to try
+    again, and the view ends.
+    """
     long = Call(atomic_ticket(key="long"))
     assert isinstance(long.open(), Execute)
     waiting = threading.Thread(target=alter)
@@ -115,15 +127,20 @@ def test_an_alter_behind_a_long_view_does_not_hold_other_keys() -> None:
 def alter() -> None:
     try:
         with connection.cursor() as cursor:
-            cursor.execute("ALTER TABLE django_idempotency_record ALTER COLUMN attempt SET DEFAULT 1")
-            cursor.execute("ALTER TABLE django_idempotency_record ALTER COLUMN attempt DROP DEFAULT")
+            cursor.execute(
+                "ALTER TABLE django_idempotency_record ALTER COLUMN attempt SET DEFAULT 1"
+            )
+            cursor.execute(
+                "ALTER TABLE django_idempotency_record ALTER COLUMN attempt DROP DEFAULT"
+            )
     finally:
         connection.close()
 
 
 def until_somebody_waits() -> None:
     waits = {
-        "postgresql": "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'django_idempotency_record'::regclass"
+        "postgresql": "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = "
+        "'django_idempotency_record'::regclass"
         " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
         "mysql": "SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE()"
         " AND state LIKE 'Waiting for table metadata lock'",
@@ -137,7 +154,9 @@ def until_somebody_waits() -> None:
 
 @pytest.mark.skipif("connection.vendor != 'postgresql'", reason="lock_timeout is PostgreSQL's")
 def test_the_work_keeps_its_own_lock_timeout() -> None:
-    """The bound is for our statements: the work, and what follows it, find the one that the project has set."""
+    """The bound is for our statements: the work, and what follows it, find the one that the project
+    has set.
+    """
 
     def timeout() -> str:
         with connection.cursor() as cursor:
@@ -157,9 +176,13 @@ def test_the_work_keeps_its_own_lock_timeout() -> None:
     assert seen == ["7s", "7s", "7s"]
 
 
-@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="a MariaDB transaction keeps the table's lock")
+@pytest.mark.skipif(
+    "connection.vendor != 'postgresql'", reason="a MariaDB transaction keeps the table's lock"
+)
 def test_a_settle_behind_an_index_that_is_made() -> None:
-    """CREATE INDEX does not wait for the view, whose settle waits for it: not without end, and then nothing was done."""
+    """CREATE INDEX does not wait for the view, whose settle waits for it: not without end, and then
+    nothing was done.
+    """
     call = Call()
     call.open()
     call.work()

@@ -1,4 +1,6 @@
-"""`on_busy="wait"` on real databases: on the row's lock if there is one, and never longer than requested."""
+"""`on_busy="wait"` on real databases: on the row's lock if there is one, and never longer than
+requested.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,11 @@ def test_waiting_is_one_statement() -> None:
     with first_at_work() as leave, CaptureQueriesContext(connection) as sent:
         threading.Timer(0.8, leave.set).start()
         assert isinstance(wait_for(10), Replay)
-    waits = [query["sql"] for query in sent if "FOR SHARE" in query["sql"] or "LOCK IN SHARE MODE" in query["sql"]]
+    waits = [
+        query["sql"]
+        for query in sent
+        if "FOR SHARE" in query["sql"] or "LOCK IN SHARE MODE" in query["sql"]
+    ]
     claim = 1 if KIND == "postgresql" else 2  # insert and read, in one message or two
     assert (len(waits), len(sent)) == (1, claim + 1 + claim)
 
@@ -94,7 +100,9 @@ def test_the_end_of_the_wait(seconds: float) -> None:
 
 
 def test_a_first_that_fails() -> None:
-    """The waiter runs as the next attempt, not as a takeover: a lease protects the record from rollback to release."""
+    """The waiter runs as the next attempt, not as a takeover: a lease protects the record from
+    rollback to release.
+    """
     with first_at_work(WorkResult.FAILED, lease=20) as leave:
         threading.Timer(0.3, leave.set).start()
         assert wait_for(10, lease=20) == Execute(attempt=2)
@@ -106,7 +114,10 @@ def test_who_waits_does_not_keep_the_first_from_its_release() -> None:
     call = Call(atomic_ticket(lease=20))
     call.open()
     call.work()
-    waiting, shared = threading.Event(), "FOR SHARE" if connection.vendor == "postgresql" else "LOCK IN SHARE MODE"
+    waiting, shared = (
+        threading.Event(),
+        "FOR SHARE" if connection.vendor == "postgresql" else "LOCK IN SHARE MODE",
+    )
 
     def hold() -> None:
         with transaction.atomic(), connection.cursor() as cursor:

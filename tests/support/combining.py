@@ -1,4 +1,6 @@
-"""May PostgreSQL get several statements in one message? Not with psycopg 2, server-side binding or `combine=False`.
+"""May PostgreSQL get several statements in one message?
+
+Not with psycopg 2, server-side binding or `combine=False`.
 
 STORE_OPTIONS='{"combine": false}' gives that option to every ORM store of a run.
 """
@@ -17,7 +19,9 @@ COMBINE: bool = json.loads(os.environ.get("STORE_OPTIONS", "{}")).get("combine",
 
 
 def _combined() -> bool:
-    if connection.vendor != "postgresql" or connection.settings_dict["OPTIONS"].get("server_side_binding"):
+    if connection.vendor != "postgresql" or connection.settings_dict["OPTIONS"].get(
+        "server_side_binding"
+    ):
         return False
     from django.db.backends.postgresql.psycopg_any import is_psycopg3  # not above: imports a driver
 
@@ -27,7 +31,9 @@ def _combined() -> bool:
 #: What comes of it with the run's driver.
 COMBINED = _combined()
 #: The database's kind, as the tables of the tests name it.
-KIND = "postgresql, apart" if connection.vendor == "postgresql" and not COMBINED else connection.vendor
+KIND = (
+    "postgresql, apart" if connection.vendor == "postgresql" and not COMBINED else connection.vendor
+)
 
 
 def set_default() -> None:

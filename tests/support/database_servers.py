@@ -22,22 +22,46 @@ USER = "postgres" if os.geteuid() == 0 else None
 
 
 class PostgreSQLServer(Server):
-    """A new cluster that trusts everybody and flushes nothing. `programs` is the folder of initdb and postgres."""
+    """A new cluster that trusts everybody and flushes nothing. `programs` is the folder of initdb
+    and postgres.
+    """
 
     user = USER
 
     def __init__(self, folder: Path, programs: Path, *settings: str) -> None:
         super().__init__()
         self._data, self._programs = folder / "data", programs
-        self._settings = [argument for setting in ("fsync=off", *settings) for argument in ("-c", setting)]
+        self._settings = [
+            argument for setting in ("fsync=off", *settings) for argument in ("-c", setting)
+        ]
 
     def initialise(self) -> None:
-        command = [str(self._programs / "initdb"), f"--pgdata={self._data}", "--username=postgres", "--auth=trust"]
+        command = [
+            str(self._programs / "initdb"),
+            f"--pgdata={self._data}",
+            "--username=postgres",
+            "--auth=trust",
+        ]
         command += ["--no-sync", "--encoding=UTF8", "--locale=C"]
-        subprocess.run(command, cwd="/", user=self.user, check=True, capture_output=True, text=True, timeout=120)
+        subprocess.run(
+            command,
+            cwd="/",
+            user=self.user,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
 
     def command(self) -> list[str]:
-        listens = ["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-p", str(self.port)]
+        listens = [
+            "-c",
+            "listen_addresses=127.0.0.1",
+            "-c",
+            "unix_socket_directories=",
+            "-p",
+            str(self.port),
+        ]
         return [str(self._programs / "postgres"), "-D", str(self._data), *listens, *self._settings]
 
     def answers(self) -> bool:
@@ -63,15 +87,26 @@ class MariaDBServer(Server):
     def command(self) -> list[str]:
         path = program("mariadbd")
         assert path is not None, "MariaDB's server is not installed"
-        places = [f"--datadir={self._folder / 'data'}", f"--socket={self._folder / 'socket'}", f"--port={self.port}"]
-        bare = ["--no-defaults", f"--user={getpass.getuser()}", "--bind-address=127.0.0.1", "--skip-grant-tables"]
+        places = [
+            f"--datadir={self._folder / 'data'}",
+            f"--socket={self._folder / 'socket'}",
+            f"--port={self.port}",
+        ]
+        bare = [
+            "--no-defaults",
+            f"--user={getpass.getuser()}",
+            "--bind-address=127.0.0.1",
+            "--skip-grant-tables",
+        ]
         return [path, *bare, *places, "--innodb-buffer-pool-size=16M", *self._settings]
 
     def answers(self) -> bool:
         import pymysql
 
         with suppress(pymysql.Error):
-            pymysql.connect(host="127.0.0.1", port=self.port, user="root", connect_timeout=1).close()
+            pymysql.connect(
+                host="127.0.0.1", port=self.port, user="root", connect_timeout=1
+            ).close()
             return True
         return False
 
@@ -81,7 +116,9 @@ class PgBouncer(Server):
 
     user = USER
 
-    def __init__(self, folder: Path, *, host: str, port: str, user: str, password: str, pool_mode: str) -> None:
+    def __init__(
+        self, folder: Path, *, host: str, port: str, user: str, password: str, pool_mode: str
+    ) -> None:
         super().__init__()
         self._file, users = folder / "pgbouncer.ini", folder / "users.txt"
         users.write_text(f'"{user}" "{password}"\n', encoding="utf-8")
@@ -105,7 +142,9 @@ class PgBouncer(Server):
         return answers(self.port)
 
     def version(self) -> str:
-        done = subprocess.run([self.command()[0], "--version"], capture_output=True, text=True, timeout=10, check=True)
+        done = subprocess.run(
+            [self.command()[0], "--version"], capture_output=True, text=True, timeout=10, check=True
+        )
         return done.stdout.splitlines()[0]
 
 
@@ -122,7 +161,10 @@ def postgresql(programs: Path, *settings: str) -> Iterator[PostgreSQLServer]:
 @contextmanager
 def mariadb(*settings: str) -> Iterator[MariaDBServer]:
     """Run a new MariaDB."""
-    with tempfile.TemporaryDirectory() as name, running(MariaDBServer(Path(name), *settings)) as server:
+    with (
+        tempfile.TemporaryDirectory() as name,
+        running(MariaDBServer(Path(name), *settings)) as server,
+    ):
         yield server
 
 
@@ -130,9 +172,14 @@ def mariadb(*settings: str) -> Iterator[MariaDBServer]:
 def pgbouncer(
     *, host: str, port: str, user: str, password: str = "", pool_mode: str = "transaction"
 ) -> Iterator[PgBouncer]:
-    """Run PgBouncer in front of a PostgreSQL server. When it ends, its connections to that server end, too."""
+    """Run PgBouncer in front of a PostgreSQL server.
+
+    When it ends, its connections to that server end, too.
+    """
     with private_folder() as folder:
-        server = PgBouncer(folder, host=host, port=port, user=user, password=password, pool_mode=pool_mode)
+        server = PgBouncer(
+            folder, host=host, port=port, user=user, password=password, pool_mode=pool_mode
+        )
         with running(server):
             yield server
 
@@ -152,7 +199,9 @@ def answers(port: int) -> bool:
 
     with (
         suppress(psycopg.Error),
-        psycopg.connect(host="127.0.0.1", port=port, user="postgres", dbname="postgres", connect_timeout=1) as session,
+        psycopg.connect(
+            host="127.0.0.1", port=port, user="postgres", dbname="postgres", connect_timeout=1
+        ) as session,
     ):
         return session.execute("SELECT 1").fetchone() == (1,)
     return False

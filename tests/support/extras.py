@@ -22,9 +22,11 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def installed_by(extra: str) -> set[str]:
-    """Return the distributions that `pip install django-idempotency[extra]` needs, by their canonical names.
+    """Return the distributions that `pip install django-idempotency[extra]` needs, by their
+    canonical names.
 
-    Our own requirements are read from pyproject.toml: the metadata of an editable installation may be older.
+    Our own requirements are read from pyproject.toml: the metadata of an editable installation may
+    be older.
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     ours = canonicalize_name(project["name"])
@@ -54,7 +56,9 @@ def _requires(name: str) -> list[str]:
 
 
 def refused_without(extra: str) -> set[str]:
-    """Return the top-level modules of this environment that an environment with only that extra does not have."""
+    """Return the top-level modules of this environment that an environment with only that extra
+    does not have.
+    """
     present = installed_by(extra)
     return _modules(kept=False, of=present) - _modules(kept=True, of=present)
 
@@ -62,7 +66,8 @@ def refused_without(extra: str) -> set[str]:
 def _modules(*, kept: bool, of: set[str]) -> set[str]:
     """Return the top-level modules of the distributions in `of`, or of all others.
 
-    `packages_distributions()` of Python 3.10 overlooks wheels without a top_level.txt, so the files are read.
+    `packages_distributions()` of Python 3.10 overlooks wheels without a top_level.txt, so the files
+    are read.
     """
     found = {
         file.parts[0] if len(file.parts) > 1 else getmodulename(file.name) or ""
@@ -75,6 +80,11 @@ def _modules(*, kept: bool, of: set[str]) -> set[str]:
 
 
 def refusing(modules: Iterable[str]) -> dict[str, str]:
-    """Return the environment of a process, and of those that it starts, in which these modules cannot be imported."""
+    """Return the environment of a process, and of those that it starts, in which these modules
+    cannot be imported.
+    """
     paths = [str(Path(__file__).resolve().parent / "refusing"), os.environ.get("PYTHONPATH", "")]
-    return {"REFUSED_MODULES": " ".join(sorted(modules)), "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    return {
+        "REFUSED_MODULES": " ".join(sorted(modules)),
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+    }

@@ -35,7 +35,12 @@ class TokenFactory(factory.django.DjangoModelFactory[Token]):
 
 
 def grant(user: User, model: type[Model], *codenames: str) -> None:
-    """Grant permissions on a model. Their rows are made here: conftest.py keeps a flush from making all of them."""
+    """Grant permissions on a model.
+
+    Their rows are made here: conftest.py keeps a flush from making all of them.
+    """
     about = ContentType.objects.get_for_model(model)
     for codename in codenames:
-        user.user_permissions.add(Permission.objects.get_or_create(codename=codename, content_type=about)[0])
+        user.user_permissions.add(
+            Permission.objects.get_or_create(codename=codename, content_type=about)[0]
+        )

@@ -1,4 +1,6 @@
-"""A store that returns what the test lists and records what happened, COMMIT and ROLLBACK included."""
+"""A store that returns what the test lists and records what happened, COMMIT and ROLLBACK
+included.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,18 @@ def record_of(ticket: Ticket, **fields: Any) -> Record:
         "read_at": NOW,
         "operation": ticket.owner,
     }
-    shared = ("id", "scope", "key", "digest", "owner", "guarantee", "secret_id", "method", "path", "request_id")
+    shared = (
+        "id",
+        "scope",
+        "key",
+        "digest",
+        "owner",
+        "guarantee",
+        "secret_id",
+        "method",
+        "path",
+        "request_id",
+    )
     return Record(**{**{name: getattr(ticket, name) for name in shared}, **row, **fields})
 
 
@@ -60,9 +73,9 @@ class FakeGuard(Guard):
 class FakeStore(BaseStore):
     """Each verb returns its next result; a result that is an exception is raised.
 
-    `locks` are the records that guards find (`None`: another owner holds it); without any, guards join nothing.
-    `commit` is what COMMIT raises, `on_commit` what comes right after it, and `dooms` whether the work marked its
-    transaction for rollback.
+    `locks` are the records that guards find (`None`: another owner holds it); without any, guards
+    join nothing. `commit` is what COMMIT raises, `on_commit` what comes right after it, and `dooms`
+    whether the work marked its transaction for rollback.
     """
 
     supports_atomic = True
@@ -76,7 +89,11 @@ class FakeStore(BaseStore):
         commit: Exception | None = None,
         on_commit: Exception | None = None,
     ) -> None:
-        self.claims, self.locks, self.settles = claims, locks, settles if settles is not None else []
+        self.claims, self.locks, self.settles = (
+            claims,
+            locks,
+            settles if settles is not None else [],
+        )
         self.commit, self.on_commit, self.dooms = commit, on_commit, False
         self.trace: list[str] = []
         self.settled: list[Settlement] = []
@@ -110,7 +127,9 @@ class FakeStore(BaseStore):
         raise NotImplementedError
 
     @contextmanager
-    def guard(self, ticket: Ticket, *, takeover: bool = False, claimed: Record | None = None) -> Iterator[Guard]:
+    def guard(
+        self, ticket: Ticket, *, takeover: bool = False, claimed: Record | None = None
+    ) -> Iterator[Guard]:
         if self.locks is None:
             yield Guard()
             return
@@ -147,6 +166,8 @@ class Listener:
         self.events: list[str] = []
         self.errors: list[BaseException | None] = []
 
-    def __call__(self, event: str, operation: Operation, error: BaseException | None = None) -> None:
+    def __call__(
+        self, event: str, operation: Operation, error: BaseException | None = None
+    ) -> None:
         self.events.append(event)
         self.errors.append(error)

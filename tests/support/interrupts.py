@@ -33,7 +33,9 @@ class Line(NamedTuple):
 
 
 class Interrupt:
-    """Makes a call, and raises at one line of the package if that is reached. Without a line it notes all of them."""
+    """Makes a call, and raises at one line of the package if that is reached. Without a line it
+    notes all of them.
+    """
 
     def __init__(self, at: Line | None = None, error: type[BaseException] = TimeLimit) -> None:
         self.lines: list[Line] = []
@@ -59,7 +61,12 @@ class Interrupt:
         code = frame.f_code
         place = (code.co_filename, frame.f_lineno)
         self._counts[place] += 1
-        line = Line(code.co_filename.removeprefix(PACKAGE), frame.f_lineno, self._counts[place], code.co_name)
+        line = Line(
+            code.co_filename.removeprefix(PACKAGE),
+            frame.f_lineno,
+            self._counts[place],
+            code.co_name,
+        )
         if self._at is None:
             self.lines.append(line)
         elif line == self._at:

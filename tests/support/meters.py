@@ -43,7 +43,9 @@ class RecordingMeter(Meter):
     def outcomes(self) -> list[str]:
         """What was counted since the last look."""
         found = [outcome for _, outcome, _ in self.requests]
-        assert self.labels("requests")[-len(found) :] == [(*source, outcome) for source, outcome, _ in self.requests]
+        assert self.labels("requests")[-len(found) :] == [
+            (*source, outcome) for source, outcome, _ in self.requests
+        ]
         self.requests.clear()
         self.recorded["requests"].clear()
         return found

@@ -16,7 +16,9 @@ import pytest
 
 @contextmanager
 def one_write_at_a_time() -> Iterator[None]:
-    """Lock moto's writes: its threads check a condition and then write, so two may both find the same item to take."""
+    """Lock moto's writes: its threads check a condition and then write, so two may both find the
+    same item to take.
+    """
     from moto.dynamodb.models import DynamoDBBackend  # not above: takes a second
 
     lock = threading.RLock()

@@ -15,12 +15,22 @@ from django_idempotency.models import IdempotencyRecord, InstantField
 
 
 def let_pass(passed: timedelta) -> None:
-    """Let time pass for every row: records, steps and outgoing calls move into the past together."""
+    """Let time pass for every row: records, steps and outgoing calls move into the past
+    together.
+    """
     models: list[Any] = [IdempotencyRecord, Step, OutgoingCall]
     for model in models:
-        names = [field.attname for field in model._meta.concrete_fields if isinstance(field, InstantField)]
+        names = [
+            field.attname
+            for field in model._meta.concrete_fields
+            if isinstance(field, InstantField)
+        ]
         for row in model.objects.only("pk", *names):
-            moments = {name: moment - passed for name in names if (moment := getattr(row, name)) is not None}
+            moments = {
+                name: moment - passed
+                for name in names
+                if (moment := getattr(row, name)) is not None
+            }
             model.objects.filter(pk=row.pk).update(**moments)
 
 
@@ -32,8 +42,12 @@ def host_off_by(hours: int) -> Iterator[None]:
         return datetime.now(timezone.utc) + timedelta(hours=hours)
 
     with mock.patch("django.utils.timezone.now", now):
-        ours = [module for name, module in sys.modules.items() if name.startswith("django_idempotency.")]
-        patched = [mock.patch.object(module, "utcnow", now) for module in ours if hasattr(module, "utcnow")]
+        ours = [
+            module for name, module in sys.modules.items() if name.startswith("django_idempotency.")
+        ]
+        patched = [
+            mock.patch.object(module, "utcnow", now) for module in ours if hasattr(module, "utcnow")
+        ]
         for each in patched:
             each.start()
         try:

@@ -17,7 +17,8 @@ def scraping(targets: Mapping[str, str], folder: Path, *, every: str) -> Iterato
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     jobs = "".join(
-        f"  - {{job_name: shop{number or ''}, metrics_path: {path}, static_configs: [{{targets: ['{address}']}}]}}\n"
+        f"  - {{job_name: shop{number or ''}, metrics_path: {path}, static_configs: "
+        f"[{{targets: ['{address}']}}]}}\n"
         for number, (address, path) in enumerate(targets.items())
     )
     (folder / "prometheus.yml").write_text(

@@ -7,7 +7,9 @@ from pathlib import Path
 
 
 class Provider:
-    """It has one effect for each key. What it does is done for a card, or for whatever else names an operation."""
+    """It has one effect for each key. What it does is done for a card, or for whatever else names
+    an operation.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -22,7 +24,10 @@ class Provider:
         return Counter(path.read_text().splitlines() if path.exists() else ())
 
     def call(self, what: str, card: str, key: str) -> list[str]:
-        """Return the receipt. A file is made whole or not at all, so a process that dies here leaves one effect, or none."""
+        """Return the receipt.
+
+        A file is made whole or not at all, so a process that dies here leaves one effect, or none.
+        """
         self.note(what, card)
         (self.folder / f"{card}.{what}.{key}").touch()
         return [card, key]
@@ -40,4 +45,6 @@ class Provider:
 
     def found(self, what: str, key: str) -> list[str] | None:
         """Return the receipt of an earlier call."""
-        return next(([path.name.split(".")[0], key] for path in self.folder.glob(f"*.{what}.{key}")), None)
+        return next(
+            ([path.name.split(".")[0], key] for path in self.folder.glob(f"*.{what}.{key}")), None
+        )

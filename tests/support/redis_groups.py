@@ -1,4 +1,6 @@
-"""Several Redis servers that stand in for each other: a cluster with replicas, and a primary watched by Sentinels."""
+"""Several Redis servers that stand in for each other: a cluster with replicas, and a primary
+watched by Sentinels.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ NAME = "records"
 
 @dataclass(frozen=True)
 class Group:
-    """A primary that can be killed, its replicas, and those that decide which replica follows it."""
+    """A primary that can be killed, its replicas, and those that decide which replica follows
+    it.
+    """
 
     primary: RedisServer
     replicas: list[RedisServer]
@@ -28,7 +32,11 @@ class Group:
     clustered: bool
 
     def kill_primary(self, *, unreplicated: float = 0) -> None:
-        """Kill it. `unreplicated`: for so many seconds before, it has no replica, as when the network between is slow."""
+        """Kill it.
+
+        `unreplicated`: for so many seconds before, it has no replica, as when the network between
+        is slow.
+        """
         if unreplicated:
             self.replicas[0].freeze()
             with Redis(port=self.primary.port) as client:
@@ -56,8 +64,10 @@ class Sentinel(RedisServer):
         super().__init__(folder)
         self._file = folder / "sentinel.conf"
         self._file.write_text(
-            f"port {self.port}\ndir {folder}\nsentinel monitor {NAME} 127.0.0.1 {primary} {quorum}\n"
-            f"sentinel down-after-milliseconds {NAME} {down_after}\nsentinel failover-timeout {NAME} 10000\n",
+            f"port {self.port}\ndir {folder}\nsentinel monitor {NAME} 127.0.0.1 {primary} "
+            f"{quorum}\n"
+            f"sentinel down-after-milliseconds {NAME} {down_after}\nsentinel "
+            f"failover-timeout {NAME} 10000\n",
             encoding="utf-8",
         )
 
@@ -66,7 +76,9 @@ class Sentinel(RedisServer):
 
 
 @contextmanager
-def sentinel_group(folder: Path, *, replicas: int = 1, sentinels: int = 3, down_after: int = 1000) -> Iterator[Group]:
+def sentinel_group(
+    folder: Path, *, replicas: int = 1, sentinels: int = 3, down_after: int = 1000
+) -> Iterator[Group]:
     """Run a primary with replicas, and Sentinels that know all of them."""
     with ExitStack() as stack:
 
@@ -75,14 +87,23 @@ def sentinel_group(folder: Path, *, replicas: int = 1, sentinels: int = 3, down_
 
         primary = start(RedisServer(made(folder / "primary")))
         follows = ("--replicaof", "127.0.0.1", str(primary.port))
-        copies = [start(RedisServer(made(folder / f"replica-{n}"), *follows)) for n in range(replicas)]
+        copies = [
+            start(RedisServer(made(folder / f"replica-{n}"), *follows)) for n in range(replicas)
+        ]
         until(lambda: all(replicates(copy) for copy in copies), "The replicas do not connect")
         watch = [
-            start(Sentinel(made(folder / f"sentinel-{n}"), primary.port, sentinels // 2 + 1, down_after))
+            start(
+                Sentinel(
+                    made(folder / f"sentinel-{n}"), primary.port, sentinels // 2 + 1, down_after
+                )
+            )
             for n in range(sentinels)
         ]
         known = (replicas, sentinels - 1)
-        until(lambda: all(knows(each) == known for each in watch), "The Sentinels do not find each other")
+        until(
+            lambda: all(knows(each) == known for each in watch),
+            "The Sentinels do not find each other",
+        )
         yield Group(primary, copies, watch, clustered=False)
 
 
@@ -91,7 +112,11 @@ def cluster_group(folder: Path, *, masters: int = 3, node_timeout: int = 2000) -
     """Run a cluster in which each master has one replica. The first master is the one to kill."""
     with ExitStack() as stack:
         nodes = [
-            stack.enter_context(running(RedisNode(made(folder / str(n)), "--cluster-node-timeout", str(node_timeout))))
+            stack.enter_context(
+                running(
+                    RedisNode(made(folder / str(n)), "--cluster-node-timeout", str(node_timeout))
+                )
+            )
             for n in range(2 * masters)
         ]
         mains, copies = nodes[:masters], nodes[masters:]
@@ -99,7 +124,9 @@ def cluster_group(folder: Path, *, masters: int = 3, node_timeout: int = 2000) -
         for main, copy in zip(mains, copies, strict=True):
             copy.follow(main)
         until(lambda: all(replicates(copy) for copy in copies), "The replicas do not connect")
-        until(lambda: all(node.knows(2 * masters) for node in nodes), "Not all nodes know each other")
+        until(
+            lambda: all(node.knows(2 * masters) for node in nodes), "Not all nodes know each other"
+        )
         yield Group(mains[0], list(copies), list(mains), clustered=True)
 
 

@@ -1,4 +1,6 @@
-"""The services beside the databases: tests skip missing ones, unless REQUIRE_SERVICES says that they must be there."""
+"""The services beside the databases: tests skip missing ones, unless REQUIRE_SERVICES says that
+they must be there.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ REDIS = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379/9")
 #: The folders of the servers' programs.
 SERVERS_PATH = f"{os.defpath}:/usr/sbin:/usr/local/sbin"
 #: Debian's newest PostgreSQL first: `initdb` and `postgres` are on no path.
-POSTGRESQL_PATH = os.pathsep.join(map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)))
+POSTGRESQL_PATH = os.pathsep.join(
+    map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True))
+)
 
 #: Service → its name, and the programs that must be installed.
 PROGRAMS = {
@@ -41,7 +45,8 @@ def answers(port: int) -> bool:
 needs_redis = pytest.mark.needs("redis")
 #: Only its program: the tests start a node of their own.
 needs_rabbitmq = pytest.mark.needs("rabbitmq")
-#: Only its program: a test starts a server of its own, with a setting that cannot be changed at run time.
+#: Only its program: a test starts a server of its own, with a setting that cannot be changed at run
+#: time.
 needs_mariadb_server = pytest.mark.needs("mariadb-server")
 #: Only its programs: a test starts a server of its own, and restarts it.
 needs_postgresql_server = pytest.mark.needs("postgresql-server")
@@ -55,7 +60,10 @@ needs_node = pytest.mark.needs("node")
 
 @cache
 def missing(service: str) -> str:
-    """Return why a service cannot be used, or "". REQUIRE_SERVICES=1 assumes that each is there: its tests fail."""
+    """Return why a service cannot be used, or "".
+
+    REQUIRE_SERVICES=1 assumes that each is there: its tests fail.
+    """
     if os.environ.get("REQUIRE_SERVICES") == "1":
         return ""
     if service == "redis":

@@ -25,8 +25,8 @@ ROOT = Path(__file__).resolve().parents[2]
 Running = TypeVar("Running", bound="Server")
 
 
-#: Below the ports that systems use for outgoing connections (Linux from 32768): while a server is down, its port is
-#: given to no other process.
+#: Below the ports that systems use for outgoing connections (Linux from 32768): while a server is
+#: down, its port is given to no other process.
 PORTS = range(20_000, 32_000)
 #: Of those, each of the suite's two processes takes every other one, and none twice.
 _PARITY = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 2
@@ -122,7 +122,9 @@ class RedisServer(Server):
         return [self.program(), "--port", str(self.port), "--save", "", *self._arguments]
 
     def program(self) -> str:
-        """Return the path of redis-server, or of the server that REDIS_SERVER names, such as Valkey's."""
+        """Return the path of redis-server, or of the server that REDIS_SERVER names, such as
+        Valkey's.
+        """
         name = os.environ.get("REDIS_SERVER", "redis-server")
         path = shutil.which(name)
         assert path is not None, f"{name} is not installed"
@@ -141,12 +143,15 @@ class RedisServer(Server):
 class RedisNode(RedisServer):
     """A node of a cluster. It has no slots yet."""
 
-    #: Of a cluster of Redis: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/
+    #: Of a cluster of Redis:
+    #: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/
     SLOTS = 16384
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self._bus = free_port()  # 10,000 above the port may not be a valid port
-        super().__init__(folder, "--cluster-enabled", "yes", "--cluster-port", str(self._bus), *arguments)
+        super().__init__(
+            folder, "--cluster-enabled", "yes", "--cluster-port", str(self._bus), *arguments
+        )
 
     def join(self, others: Sequence[RedisNode]) -> None:
         """Make a cluster of this node and others, each with its part of the slots."""
@@ -182,7 +187,9 @@ class RedisNode(RedisServer):
 
 
 class DynamoDBServer(Server):
-    """moto's server over HTTP: it keeps everything in memory, so a restart forgets the table too."""
+    """moto's server over HTTP: it keeps everything in memory, so a restart forgets the table
+    too.
+    """
 
     @property
     def url(self) -> str:

@@ -1,4 +1,6 @@
-"""assert_idempotent(): what keeps its promise passes, and each way to break it fails, with a message to find it."""
+"""assert_idempotent(): what keeps its promise passes, and each way to break it fails, with a
+message to find it.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ from django_idempotency.errors import InProgress
 from django_idempotency.testing import assert_idempotent, override_idempotency
 from testproject.payments.models import Effect
 
-MEMORY = {"STORES": {"default": {"BACKEND": "django_idempotency.stores.memory.MemoryStore"}}, "GUARANTEE": "lease"}
+MEMORY = {
+    "STORES": {"default": {"BACKEND": "django_idempotency.stores.memory.MemoryStore"}},
+    "GUARANTEE": "lease",
+}
 
 committed = pytest.mark.django_db(transaction=True)
 
@@ -77,7 +82,7 @@ def problems(act: Any, **asked: Any) -> str:
     return str(raised.value)
 
 
-# -------------------------------------------------------------------------------------------------------- functions
+# ---------------------------------------------------------------------------------------- functions
 
 
 @pytest.mark.usefixtures("memory")
@@ -93,10 +98,15 @@ def test_a_guarded_function_passes(work: Work) -> None:
 
 
 @pytest.mark.usefixtures("memory")
-@pytest.mark.parametrize(("asked", "expected"), [({}, 21), ({"times": 3}, 4), ({"times": 1}, 2)], ids=str)
+@pytest.mark.parametrize(
+    ("asked", "expected"), [({}, 21), ({"times": 3}, 4), ({"times": 1}, 2)], ids=str
+)
 @pytest.mark.parametrize("concurrent", [True, False])
 def test_how_many_calls_there_are(asked: dict[str, Any], expected: int, concurrent: bool) -> None:
-    """As many as requested, or twenty; and the one that comes alone. A call that is repeated is counted once."""
+    """As many as requested, or twenty; and the one that comes alone.
+
+    A call that is repeated is counted once.
+    """
     called: list[None] = []
     answered: list[int] = []
 
@@ -117,7 +127,9 @@ def test_how_many_calls_there_are(asked: dict[str, Any], expected: int, concurre
 @pytest.mark.usefixtures("memory")
 @pytest.mark.parametrize("how", ["function", "partial", "object", "lambda", "one by one"])
 def test_a_guarded_coroutine_function_passes(work: Work, how: str) -> None:
-    """Coroutines run as tasks of one event loop; a function that only returns one is awaited in its thread."""
+    """Coroutines run as tasks of one event loop; a function that only returns one is awaited in its
+    thread.
+    """
 
     @idempotent_function(key="order", key_prefix="charge")
     async def charge(order: int = 17) -> int:
@@ -127,7 +139,11 @@ def test_a_guarded_coroutine_function_passes(work: Work, how: str) -> None:
         async def __call__(self) -> int:
             return await charge(17)
 
-    act: Any = {"partial": partial(charge, 17), "object": Charging(), "lambda": lambda: charge(17)}.get(how, charge)
+    act: Any = {
+        "partial": partial(charge, 17),
+        "object": Charging(),
+        "lambda": lambda: charge(17),
+    }.get(how, charge)
     assert assert_idempotent(act, effects=lambda: work.runs, concurrent=how != "one by one") == 1
 
 
@@ -161,7 +177,8 @@ def test_an_effect_outside_the_guard_fails(work: Work) -> None:
         work()
         return charge()
 
-    said = problems(act, effects=lambda: work.runs, concurrent=False)  # at once, a busy call would repeat its act
+    # At once, a busy call would repeat its act.
+    said = problems(act, effects=lambda: work.runs, concurrent=False)
     assert said.splitlines()[1:2] == ["  effects() rose by 6, not by 1."]
     assert "The guards said: claimed 1" in said
 
@@ -230,7 +247,9 @@ def test_work_that_fails_and_is_run_again_fails(work: Work) -> None:
         work()
         raise OSError("the provider hung up")
 
-    with pytest.raises(AssertionError, match="The work ran 6 times, not once, in the calls") as raised:
+    with pytest.raises(
+        AssertionError, match="The work ran 6 times, not once, in the calls"
+    ) as raised:
         assert_idempotent(charge, times=5)
     assert "6 calls raised: OSError" in str(raised.value)
     assert "released 6" in str(raised.value)
@@ -375,7 +394,7 @@ def test_an_event_loop_is_refused() -> None:
     asyncio.run(test())
 
 
-# --------------------------------------------------------------------------------------------------------- requests
+# ----------------------------------------------------------------------------------------- requests
 
 
 def effect() -> JsonResponse:
@@ -466,11 +485,20 @@ def test_a_guarded_view_passes(post: Callable[..., HttpRequest], url: str) -> No
 
 @committed
 @pytest.mark.parametrize(
-    "url", ["/api/charges/", "/plain/charges/", "/middleware/charges/", "/middleware/api/charges/", "/api/payouts/"]
+    "url",
+    [
+        "/api/charges/",
+        "/plain/charges/",
+        "/middleware/charges/",
+        "/middleware/api/charges/",
+        "/api/payouts/",
+    ],
 )
 def test_every_entry_point_passes(user: User, url: str) -> None:
     """DRF takes the request's user too."""
-    request = RequestFactory().post(url, {"amount": 5, "currency": "inr"}, "application/json", headers=HEADERS)
+    request = RequestFactory().post(
+        url, {"amount": 5, "currency": "inr"}, "application/json", headers=HEADERS
+    )
     request.user = user
     answer = assert_idempotent(request, times=5, effects=Effect.objects.count)
     assert answer.status_code == 201
@@ -481,7 +509,9 @@ def test_every_entry_point_passes(user: User, url: str) -> None:
 @pytest.mark.urls(__name__)
 def test_an_async_request_passes(post: Callable[..., HttpRequest]) -> None:
     """Requests from AsyncRequestFactory run in tasks."""
-    assert_idempotent(post("/aguarded/", AsyncRequestFactory), times=8, effects=Effect.objects.count)
+    assert_idempotent(
+        post("/aguarded/", AsyncRequestFactory), times=8, effects=Effect.objects.count
+    )
 
 
 @committed
@@ -509,8 +539,12 @@ def test_a_client_in_a_function_passes(user: User) -> None:
         ("/no-such-url/", "Nothing was guarded"),
     ],
 )
-def test_a_wrong_view_fails(post: Callable[..., HttpRequest], user: User, url: str, said: str) -> None:
-    """Unguarded, guarded after the effect, under a key that changes, or with a response that is not remembered."""
+def test_a_wrong_view_fails(
+    post: Callable[..., HttpRequest], user: User, url: str, said: str
+) -> None:
+    """Unguarded, guarded after the effect, under a key that changes, or with a response that is not
+    remembered.
+    """
     request = post(url)
     if url == "/keyed-wrongly/":
         del request.user
@@ -546,7 +580,7 @@ def test_a_bare_request_is_refused() -> None:
         assert_idempotent(HttpRequest())
 
 
-# ------------------------------------------------------------------------------------------------ inside a transaction
+# ----------------------------------------------------------------------------- inside a transaction
 
 
 @pytest.mark.django_db
@@ -586,4 +620,6 @@ def test_inside_a_test_case_with_records_in_memory(work: Work) -> None:
 @pytest.mark.urls(__name__)
 def test_tasks_inside_a_test_case(post: Callable[..., HttpRequest]) -> None:
     """They share the test's connection."""
-    assert_idempotent(post("/aguarded/", AsyncRequestFactory), times=3, effects=Effect.objects.count)
+    assert_idempotent(
+        post("/aguarded/", AsyncRequestFactory), times=3, effects=Effect.objects.count
+    )

@@ -40,7 +40,10 @@ guarded = idempotent_function(key="key", guarantee="atomic")(charge)
 
 def test_a_point_says_where_it_is() -> None:
     """A failure's text names the place."""
-    assert str(CrashPoint(number=3, at="step", when="during", name="undo pay")) == "point 3, during the step 'undo pay'"
+    assert (
+        str(CrashPoint(number=3, at="step", when="during", name="undo pay"))
+        == "point 3, during the step 'undo pay'"
+    )
     assert str(CrashPoint(number=9, at="end", when="after")) == "point 9, at the end"
 
 
@@ -74,7 +77,9 @@ def test_a_run_that_fails() -> None:
 
     with pytest.raises(AssertionError, match="LookupError: crash-"):
         list(crash_matrix(fails))
-    assert {type(crash.result) for crash in crash_matrix(fails, raises=LookupError)} == {LookupError}
+    assert {type(crash.result) for crash in crash_matrix(fails, raises=LookupError)} == {
+        LookupError
+    }
 
 
 @in_a_database

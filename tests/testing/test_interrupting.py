@@ -1,4 +1,6 @@
-"""interrupt_at() breaks off an attempt where it says, and nowhere else; the next attempt does the rest."""
+"""interrupt_at() breaks off an attempt where it says, and nowhere else; the next attempt does the
+rest.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,10 @@ PLACES = {
 @pytest.mark.parametrize(("step", "when"), PLACES)
 def test_it_breaks_off_there(step: str, when: Any) -> None:
     """Each place leaves what it says, and after the lease the next attempt does the rest, once."""
-    with interrupt_at(step, when=when), pytest.raises(Interrupted, match=f"{when} the step '{step}'"):
+    with (
+        interrupt_at(step, when=when),
+        pytest.raises(Interrupted, match=f"{when} the step '{step}'"),
+    ):
         booking("visa")
     assert seen() == PLACES[step, when]
     elapse(LEASE + 1)

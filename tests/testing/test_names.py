@@ -28,5 +28,7 @@ def test_a_name_loads_its_own_module_only() -> None:
         "import sys; from django_idempotency.testing import override_idempotency, RecordingStore; "
         "print(*sorted({'pytest', 'hypothesis', 'django_idempotency.models'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
     assert done.stdout.strip() == ""

@@ -126,7 +126,8 @@ def shop(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Shop:
 def test_it_is_declared() -> None:
     """pytest finds it by the metadata of the package."""
     declared = re.search(
-        r"\[project\.entry-points\.pytest11\]\n(\w+) = \"(.+)\"\n", (ROOT / "pyproject.toml").read_text()
+        r"\[project\.entry-points\.pytest11\]\n(\w+) = \"(.+)\"\n",
+        (ROOT / "pyproject.toml").read_text(),
     )
     assert declared is not None
     assert declared.groups() == ("django_idempotency", PLUGIN)
@@ -156,5 +157,10 @@ def test_without_django(shop: Shop) -> None:
 def test_its_fixtures_are_visible_everywhere(shop: Shop) -> None:
     """pytest --fixtures shows each with its first line."""
     shown = shop.pytest("-p", "no:django", "--fixtures").stdout.str()
-    for name in ("override_idempotency", "idempotency_disabled", "assert_idempotent", "recording_store"):
+    for name in (
+        "override_idempotency",
+        "idempotency_disabled",
+        "assert_idempotent",
+        "recording_store",
+    ):
         assert re.search(rf"^{name} -- .*pytest_plugin.py:\d+\n    [A-Z]", shown, re.MULTILINE)

@@ -1,4 +1,6 @@
-"""The check for schemathesis: the testproject does what it publishes, and a view that does not is found out."""
+"""The check for schemathesis: the testproject does what it publishes, and a view that does not is
+found out.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,11 @@ from testproject.payments import views  # noqa: E402
 from testproject.payments.models import Effect  # noqa: E402
 from tests.support.factories import TokenFactory  # noqa: E402
 
-pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+]
 
 api = NinjaAPI(urls_namespace="checked")
 
@@ -88,7 +94,10 @@ def decline(request: HttpRequest, payload: Money) -> Any:
     return Status(402 if payload.amount % 2 else 409, payload)
 
 
-urlpatterns = [path("ninja/", api.urls), path("api/charges/", views.ChargeViewSet.as_view({"post": "create"}))]
+urlpatterns = [
+    path("ninja/", api.urls),
+    path("api/charges/", views.ChargeViewSet.as_view({"post": "create"})),
+]
 
 
 def schema_of_rest() -> dict[str, Any]:
@@ -100,8 +109,13 @@ def schema_of_rest() -> dict[str, Any]:
     return found
 
 
-def checked(document: dict[str, Any], address: str, app: Any = None, headers: dict[str, str] | None = None) -> int:
-    """Run the check over a few cases of an operation, the same each time. Return how many responses were a success."""
+def checked(
+    document: dict[str, Any], address: str, app: Any = None, headers: dict[str, str] | None = None
+) -> int:
+    """Run the check over a few cases of an operation, the same each time.
+
+    Return how many responses were a success.
+    """
     schema = schemathesis.openapi.from_dict(json.loads(json.dumps(document)))
     schema.app = app or get_wsgi_application()
     accepted = 0
@@ -127,7 +141,14 @@ def checked(document: dict[str, Any], address: str, app: Any = None, headers: di
 
 @pytest.mark.parametrize(
     "address",
-    ["/ninja/charges", "/ninja/captures", "/ninja/payments", "/ninja/drafts", "/ninja/events", "/ninja/tables"],
+    [
+        "/ninja/charges",
+        "/ninja/captures",
+        "/ninja/payments",
+        "/ninja/drafts",
+        "/ninja/events",
+        "/ninja/tables",
+    ],
 )
 def test_what_ninja_publishes_is_what_happens(address: str) -> None:
     """In each profile, with its own header or member, statuses and replays."""
@@ -161,13 +182,17 @@ def test_credentials_that_are_refused_say_nothing() -> None:
     assert checked(schema_of_rest(), "/api/charges/") == 0
 
 
-# ------------------------------------------------------------------------------------------------------------- liars
+# -------------------------------------------------------------------------------------------- liars
 
 
 def document_of(policy: Policy, **changed: Any) -> dict[str, Any]:
     """Return a schema that publishes a policy, perhaps with something else in it."""
     body = {
-        "content": {"application/json": {"schema": {"type": "object", "properties": {"amount": {"type": "integer"}}}}}
+        "content": {
+            "application/json": {
+                "schema": {"type": "object", "properties": {"amount": {"type": "integer"}}}
+            }
+        }
     }
     operation = {"requestBody": body, "responses": {"201": {"description": ""}}}
     terms = {**published(policy), **changed}
@@ -209,14 +234,39 @@ LIARS: dict[str, tuple[Callable[[HttpRequest], Any], Policy, dict[str, Any], str
         {},
         "another request .* gets 400",
     ),
-    "replays are not marked": (unguarded, Policy(scope=shared), {}, "a retry of 201 is not a replay"),
-    "the key is not required": (paying(), REQUIRED, {}, "a request without the required key gets 201"),
-    "it is another header": (paying(profile="paypal"), Policy(scope=shared), {}, "a retry of 201 is not a replay"),
-    "longer keys are taken": (paying(), Policy(scope=shared, profile="adyen"), {}, "a malformed key gets 201"),
+    "replays are not marked": (
+        unguarded,
+        Policy(scope=shared),
+        {},
+        "a retry of 201 is not a replay",
+    ),
+    "the key is not required": (
+        paying(),
+        REQUIRED,
+        {},
+        "a request without the required key gets 201",
+    ),
+    "it is another header": (
+        paying(profile="paypal"),
+        Policy(scope=shared),
+        {},
+        "a retry of 201 is not a replay",
+    ),
+    "longer keys are taken": (
+        paying(),
+        Policy(scope=shared, profile="adyen"),
+        {},
+        "a malformed key gets 201",
+    ),
     "another status for a replay": (
         paying(),
         Policy(scope=shared),
-        {"replays": {"marker": {"name": "Idempotent-Replayed", "value": "true"}, "statuses": {"201": 200}}},
+        {
+            "replays": {
+                "marker": {"name": "Idempotent-Replayed", "value": "true"},
+                "statuses": {"201": 200},
+            }
+        },
         "a replay of 201 has 201, not 200",
     ),
     "another body": (
@@ -258,18 +308,28 @@ def test_an_operation_without_a_policy() -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "sent"), [("/ninja/charges", "1"), ("/ninja/payments", "1"), ("/ninja/drafts", '"1"')]
+    ("address", "sent"),
+    [("/ninja/charges", "1"), ("/ninja/payments", "1"), ("/ninja/drafts", '"1"')],
 )
 def test_each_generated_request_has_a_key_of_its_own(address: str, sent: str) -> None:
-    """The generator repeats its keys with other requests: each is replaced, where the profile has it."""
+    """The generator repeats its keys with other requests: each is replaced, where the profile has
+    it.
+    """
     schema = schemathesis.openapi.from_dict(json.loads(json.dumps(dict(api.get_openapi_schema()))))
     schema.app = get_wsgi_application()
     operation = schema[address]["POST"]
     statuses = []
     for amount in range(3):
-        body = {"amount": amount, **({"idempotency_key": sent} if address == "/ninja/payments" else {})}
+        body = {
+            "amount": amount,
+            **({"idempotency_key": sent} if address == "/ninja/payments" else {}),
+        }
         headers = {} if address == "/ninja/payments" else {"Idempotency-Key": sent}
-        statuses.append(operation.Case(body=body, headers=headers, media_type="application/json").call().status_code)
+        statuses.append(
+            operation.Case(body=body, headers=headers, media_type="application/json")
+            .call()
+            .status_code
+        )
     assert set(statuses) <= {200, 201}
     assert IdempotencyRecord.objects.count() == 3
     assert not IdempotencyRecord.objects.filter(key="1").exists()

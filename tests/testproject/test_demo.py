@@ -53,10 +53,14 @@ def test_broken(change: Any) -> None:
 
 @pytest.mark.slow
 def test_what_the_extra_does_not_install_is_refused() -> None:
-    """The demo is played without pytest, though it is there, and with what Django and the extras of the extra need."""
+    """The demo is played without pytest, though it is there, and with what Django and the extras of
+    the extra need.
+    """
     refused = refused_without("demo")
     assert refused >= {"pytest", "psycopg", "hypothesis"}
-    assert refused.isdisjoint({"django", "sqlparse", "gunicorn", "rest_framework", "httpx", "httpcore", "jmespath"})
+    assert refused.isdisjoint(
+        {"django", "sqlparse", "gunicorn", "rest_framework", "httpx", "httpcore", "jmespath"}
+    )
     done = subprocess.run(
         [sys.executable, "-c", "import pytest"],
         env={**os.environ, **refusing(refused)},
@@ -79,7 +83,11 @@ def test_nothing_seen() -> None:
         (Answer(status=201, replayed=True), "201 replayed"),
         (Answer(status=422, code="request-mismatch"), "422 request-mismatch"),
         (Answer(status=409, code="in-progress", retry_after=1), "409 in-progress"),
-        (Answer(status=409, code="in-progress", retry_after=0), "409 in-progress without Retry-After"),  # a retry storm
+        # A retry storm.
+        (
+            Answer(status=409, code="in-progress", retry_after=0),
+            "409 in-progress without Retry-After",
+        ),
         (Answer(status=409, code="in-progress"), "409 in-progress without Retry-After"),
         (Answer(status=None), "no answer"),  # its worker was killed
     ],
@@ -99,16 +107,25 @@ def test_seen() -> None:
 
 @pytest.mark.slow
 @pytest.mark.faults
-@pytest.mark.skipif("sqlite" not in settings.DATABASES["default"]["ENGINE"], reason="the demo brings its own SQLite")
+@pytest.mark.skipif(
+    "sqlite" not in settings.DATABASES["default"]["ENGINE"], reason="the demo brings its own SQLite"
+)
 def test_the_demo() -> None:
-    """It plays all journeys on a real server with a worker killed, ends with 0, and leaves no server behind.
+    """It plays all journeys on a real server with a worker killed, ends with 0, and leaves no
+    server behind.
 
     Neither it nor its server can import what the extra `demo` does not install.
     """
     command = [sys.executable, "-m", "testproject.demo"]
     environment = {**os.environ, "DEMO_EXIT": "1", **refusing(refused_without("demo"))}
     with subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8"
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
     ) as demo:
         try:
             output, errors = demo.communicate(timeout=300)

@@ -1,1 +1,3 @@
-"""Read by mypy alone, and strictly: an error that it no longer finds is one (`warn_unused_ignores`)."""
+"""Read by mypy alone, and strictly: an error that it no longer finds is one
+(`warn_unused_ignores`).
+"""

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import assert_type
 
 from django_idempotency.core.records import Record, Ticket
-from django_idempotency.core.rules import Busy, Contended, Execute, Late, Mismatch, Replay, Unreadable, read
+from django_idempotency.core.rules import (
+    Busy,
+    Contended,
+    Execute,
+    Late,
+    Mismatch,
+    Replay,
+    Unreadable,
+    read,
+)
 
 
 def test_frozen(ticket: Ticket) -> None:
@@ -25,4 +34,6 @@ def test_changed(ticket: Ticket) -> None:
 
 
 def test_a_verdict_is_one_of_seven(record: Record, ticket: Ticket) -> None:
-    assert_type(read(record, ticket), Execute | Replay | Busy | Contended | Mismatch | Late | Unreadable)
+    assert_type(
+        read(record, ticket), Execute | Replay | Busy | Contended | Mismatch | Late | Unreadable
+    )

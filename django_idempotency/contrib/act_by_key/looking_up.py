@@ -1,4 +1,7 @@
-"""What a client may ask about its own operation when it knows only the key. Nothing is written for a key by asking."""
+"""What a client may ask about its own operation when it knows only the key.
+
+Nothing is written for a key by asking.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,9 @@ from ..views import note_record
 def look_up(request: HttpRequest, user: Any, policy: Policy, sent: str) -> dict[str, Any]:
     """Return what is known of the caller's own operation under a key, as JSON can express it.
 
-    `state` is a word of `core.states`; of an `atomic` record the row's lock says whether it is abandoned. Of a response there is its status only: no check that stands before its view is repeated here.
+    `state` is a word of `core.states`; of an `atomic` record the row's lock says whether it is
+    abandoned. Of a response there is its status only: no check that stands before its view is
+    repeated here.
 
     Raises `KeyUnknown`, `ScopeRequired`, `StoreUnavailable`, or what `formatted()` raises.
     """
@@ -57,7 +62,9 @@ def _key_and_scope(request: HttpRequest, user: Any, terms: Resolved, sent: str) 
         raise ScopeRequired
     if profile.keys_per == "endpoint":
         if (path := request.GET.get("path")) is None:
-            raise KeyMalformed("Each endpoint has keys of its own: add the path, as in ?path=/charges")
+            raise KeyMalformed(
+                "Each endpoint has keys of its own: add the path, as in ?path=/charges"
+            )
         key = of_endpoint(key, escape_uri_path(path))
     return key, scope
 
@@ -65,7 +72,9 @@ def _key_and_scope(request: HttpRequest, user: Any, terms: Resolved, sent: str) 
 def _state(store: BaseStore, record: Record) -> str:
     state = state_of(record)
     if record.status is not Status.COMPLETED:
-        if rules.leased(record) or (record.guarantee is Guarantee.ATOMIC and _is_locked(store, record)):
+        if rules.leased(record) or (
+            record.guarantee is Guarantee.ATOMIC and _is_locked(store, record)
+        ):
             state = RecordState.RUNNING
         elif record.status is Status.RUNNING:
             state = RecordState.ABANDONED
@@ -73,7 +82,10 @@ def _state(store: BaseStore, record: Record) -> str:
 
 
 def _is_locked(store: BaseStore, record: Record) -> bool:
-    """Does an owner hold the row of an `atomic` record? Its lease only covers the way to that lock."""
+    """Does an owner hold the row of an `atomic` record?
+
+    Its lease only covers the way to that lock.
+    """
     ticket = record.ticket(owner=uuid4())._replace(guarantee=Guarantee.ATOMIC)
     try:
         with store.guard(ticket, takeover=True) as guard:

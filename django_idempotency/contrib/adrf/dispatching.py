@@ -1,7 +1,9 @@
-"""Async REST framework views, as in adrf: the mixin and the decorator below `@api_view`, under a lease.
+"""Async REST framework views, as in adrf: the mixin and the decorator below `@api_view`, under a
+lease.
 
-The async variant of `guarding` and `functions`. The guard opens when the handler is called, after authentication,
-permissions and throttles, and closes around the rendered response. No transaction is involved.
+The async variant of `guarding` and `functions`. The guard opens when the handler is called, after
+authentication, permissions and throttles, and closes around the rendered response. No transaction
+is involved.
 """
 
 from __future__ import annotations
@@ -36,8 +38,13 @@ from ...stores.lending import in_database_thread
 Run = Callable[[], Awaitable[HttpResponseBase]]
 
 
-async def adispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run) -> HttpResponseBase:
-    """Guard the handler of an unsafe method, if the request carries a key. `run` is the view's own dispatch."""
+async def adispatch(
+    view: Any, request: HttpRequest, terms: ViewTerms, run: Run
+) -> HttpResponseBase:
+    """Guard the handler of an unsafe method, if the request carries a key.
+
+    `run` is the view's own dispatch.
+    """
     name = (request.method or "").lower()
     handler = getattr(view, name, None) if name in view.http_method_names else None
     if handler is None or request.method in SAFE_METHODS or mark_of(handler).exempt:
@@ -66,7 +73,8 @@ async def adispatch(view: Any, request: HttpRequest, terms: ViewTerms, run: Run)
         return finished.args[0]
     finally:
         delattr(view, name)  # the guard refers to the view
-        if of_instance and guard.call is None:  # the response is not rendered yet, and renderers read it from the view
+        # The response is not rendered yet, and renderers read it from the view.
+        if of_instance and guard.call is None:
             setattr(view, name, handler)
     return response if guard.call is not None else await guard.leave(request, response)
 
@@ -96,10 +104,17 @@ class _AsyncGuardedHandler:
                 raise IdempotencyException(problem, request._request) from problem
             raise DispatchFinished(await aproblem_response(problem, request._request)) from problem
         try:
-            handler = self._handler if iscoroutinefunction(self._handler) else sync_to_async(self._handler)
+            handler = (
+                self._handler
+                if iscoroutinefunction(self._handler)
+                else sync_to_async(self._handler)
+            )
             return await handler(request, *args, **kwargs)
         except Exception as error:
-            if self.call is not None and (left := await self.call.course.aleft_by(error)) is not None:
+            if (
+                self.call is not None
+                and (left := await self.call.course.aleft_by(error)) is not None
+            ):
                 return await _respond(self._view, left)
             raise
 
@@ -127,8 +142,12 @@ class _AsyncGuardedHandler:
             self.call = call
 
 
-async def arun_inside(request: Any, policy: Policy, function: Callable[[], Awaitable[Any]]) -> HttpResponseBase:
-    """Run an async function below `@api_view` under guard; its view handles exceptions and finishes the response."""
+async def arun_inside(
+    request: Any, policy: Policy, function: Callable[[], Awaitable[Any]]
+) -> HttpResponseBase:
+    """Run an async function below `@api_view` under guard; its view handles exceptions and finishes
+    the response.
+    """
     view = request.parser_context["view"]
 
     async def complete() -> HttpResponseBase:
@@ -138,7 +157,9 @@ async def arun_inside(request: Any, policy: Policy, function: Callable[[], Await
             if call is not None and (left := await call.course.aleft_by(error)) is not None:
                 return await _respond(view, left)
             response = view.handle_exception(error)
-        done: HttpResponseBase = view.finalize_response(request, response, *view.args, **view.kwargs)
+        done: HttpResponseBase = view.finalize_response(
+            request, response, *view.args, **view.kwargs
+        )
         await sync_to_async(render)(done)
         return done
 
@@ -161,16 +182,27 @@ async def _admit(request: Any, policy: Policy, *, strict: bool) -> Call | None:
     view = request.parser_context["view"]
     http, finish = request._request, functools.partial(finished, view)
     # Its user is known: initial() has evaluated it, in a thread.
-    facts = {"source": request, "user": request.user, "non_atomic": non_atomic_aliases_of(http), "finish": finish}
+    facts = {
+        "source": request,
+        "user": request.user,
+        "non_atomic": non_atomic_aliases_of(http),
+        "finish": finish,
+    }
     call = await aadmit(http, policy, by="rest_framework", strict=strict, **facts)
     if call is not None:
         name = f"{type(view).__module__}.{type(view).__qualname__}"
-        require_lease(call, name, fix='Type idempotency = Policy(guarantee="lease") in the class. Nothing has run.')
+        require_lease(
+            call,
+            name,
+            fix='Type idempotency = Policy(guarantee="lease") in the class. Nothing has run.',
+        )
     return call
 
 
 async def _respond(view: Any, problem: Problem) -> HttpResponseBase:
-    """Return the response to a problem: from the project's exception handler, or a problem document."""
+    """Return the response to a problem: from the project's exception handler, or a problem
+    document.
+    """
     if not problems.has_own_handler(view):
         return await aproblem_response(problem, view.request._request)
     response = handled(view, problem)

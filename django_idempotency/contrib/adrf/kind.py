@@ -12,7 +12,9 @@ from ...http.kinds import ViewKind
 
 
 class Adrf(ViewKind):
-    """Guarded behind their own checks, as other REST framework views; with async handlers under a lease."""
+    """Guarded behind their own checks, as other REST framework views; with async handlers under a
+    lease.
+    """
 
     def owns(self, view: Any) -> bool:
         """Does a class dispatch async handlers?"""
@@ -26,7 +28,9 @@ class Adrf(ViewKind):
 
         return adispatch(view, request, terms, run)
 
-    def arun_inside(self, request: Any, policy: Policy, function: Callable[[], Awaitable[Any]]) -> Awaitable[Any]:
+    def arun_inside(
+        self, request: Any, policy: Policy, function: Callable[[], Awaitable[Any]]
+    ) -> Awaitable[Any]:
         """Return a coroutine that runs the function under a lease."""
         from .dispatching import arun_inside  # not above: needs DRF, which such a view has loaded
 

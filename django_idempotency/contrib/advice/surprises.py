@@ -1,4 +1,6 @@
-"""Checks of guarded routes that work, and may surprise: replays that are refused, or show what they should not."""
+"""Checks of guarded routes that work, and may surprise: replays that are refused, or show what they
+should not.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,15 @@ from ... import conf
 from ...checks.guards import guards_of, methods_of
 from ...checks.middleware import answering_exceptions, guards_every_view
 from ...checks.settings import after_settings
-from ...checks.urlconf import Route, are_exempt, has_operations, name_of, open_handlers, routes, views
+from ...checks.urlconf import (
+    Route,
+    are_exempt,
+    has_operations,
+    name_of,
+    open_handlers,
+    routes,
+    views,
+)
 from ...core.policy import Policy
 from ...http.exemptions import exemptions
 from ...http.following import unfollowed
@@ -24,31 +34,34 @@ from ...stores.check_messages import Finding, and_more
 
 
 class W077(Finding):
-    """IdempotencyMiddleware refuses to replay %(view)s%(others)s: %(layer)s comes before the view, and cannot be asked
-    again.
+    """IdempotencyMiddleware refuses to replay %(view)s%(others)s: %(layer)s comes before the view,
+    and cannot be asked again.
 
-    Put @idempotent() below it, directly on the view or on the class (if it is the view, on that), so that it is
-    asked each time; python manage.py idempotency_routes names all such views. Where you cannot edit them, type
-    "REPLAY_THROUGH": ["dotted.path.of.the.decorator"] in IDEMPOTENCY, if that may be run again before a replay; or
-    "AUTHORIZE_REPLAY": "dotted.path", and ask there; or name the view in "EXEMPT"; or %(silence)s.
+    Put @idempotent() below it, directly on the view or on the class (if it is the view, on that),
+    so that it is asked each time; python manage.py idempotency_routes names all such views. Where
+    you cannot edit them, type "REPLAY_THROUGH": ["dotted.path.of.the.decorator"] in IDEMPOTENCY, if
+    that may be run again before a replay; or "AUTHORIZE_REPLAY": "dotted.path", and ask there; or
+    name the view in "EXEMPT"; or %(silence)s.
     """
 
 
 class W085(Finding):
-    """%(other)s has a process_exception that may respond for a view that raised, outside the guard of
-    %(view)s%(others)s: a replay gets Django's own response, and what a view wrote before it raised an exception of
-    the project's own is rolled back.
+    """%(other)s has a process_exception that may respond for a view that raised, outside the guard
+    of %(view)s%(others)s: a replay gets Django's own response, and what a view wrote before it
+    raised an exception of the project's own is rolled back.
 
-    Put its responses into a decorator of the view's, below @idempotent(), or for REST framework into
-    EXCEPTION_HANDLER: there the guard sees them. If it never responds for these views, %(silence)s.
+    Put its responses into a decorator of the view's, below @idempotent(), or for REST framework
+    into EXCEPTION_HANDLER: there the guard sees them. If it never responds for these views,
+    %(silence)s.
     """
 
 
 class W096(Finding):
     """%(view)s looks as if its responses contain secrets, and they are stored for a replay.
 
-    Type store_body=False in its policy, store_body=True if it returns none, or put @idempotency_exempt on it if a
-    second secret is better than none. If you cannot edit the view, name it in "EXEMPT".
+    Type store_body=False in its policy, store_body=True if it returns none, or put
+    @idempotency_exempt on it if a second secret is better than none. If you cannot edit the view,
+    name it in "EXEMPT".
     """
 
 
@@ -56,17 +69,20 @@ class W097(Finding):
     """%(view)s calls select_for_update(), and a request without a key has no transaction: it raises
     TransactionManagementError.
 
-    Type required=True in its policy; or with transaction.atomic(): in the view, which is a savepoint under a key; or
-    set ATOMIC_REQUESTS. If a transaction is open there already, %(silence)s.
+    Type required=True in its policy; or with transaction.atomic(): in the view, which is a
+    savepoint under a key; or set ATOMIC_REQUESTS. If a transaction is open there already,
+    %(silence)s.
     """
 
 
-# ------------------------------------------------------------------------------------------------------------- replays
+# ------------------------------------------------------------------------------------------ replays
 
 
 @after_settings
 def check_replays(**_: Any) -> Iterator[CheckMessage]:
-    """Find the views whose replays are refused, grouped by the layer before them whose check cannot be repeated."""
+    """Find the views whose replays are refused, grouped by the layer before them whose check cannot
+    be repeated.
+    """
     if not guards_every_view() or conf.get("AUTHORIZE_REPLAY") is not None:
         return
     before: defaultdict[str, list[str]] = defaultdict(list)
@@ -77,7 +93,8 @@ def check_replays(**_: Any) -> Iterator[CheckMessage]:
         yield W077(view=found[0], others=and_more(found), layer=layer)
 
 
-#: The pieces of a pattern: an escaped character, a set, a count, a converter or a group's name, any other character.
+#: The pieces of a pattern: an escaped character, a set, a count, a converter or a group's name, any
+#: other character.
 _PIECE = re.compile(r"\\.|\[(?:\\.|[^\]])+\]|\{[^}]*\}|<[^<>]*>|.")
 
 
@@ -88,7 +105,8 @@ def _seem_exempt(leading: list[Route]) -> bool:
     """
     expressions = [entry.test for entry in exemptions() if entry.kind == "regex"]
     return all(
-        are_exempt([route]) or (not _serves_all(route) and any(test.search(example_of(route)) for test in expressions))
+        are_exempt([route])
+        or (not _serves_all(route) and any(test.search(example_of(route)) for test in expressions))
         for route in leading
     )
 
@@ -115,19 +133,29 @@ def _unfollowed(callback: Any) -> str | None:
         return None  # the middleware leaves them alone
     for name in open_handlers(callback):
         route = route_of(callback, name)
-        if not route.guards_itself and not route.exempt and (layer := unfollowed(callback, name)) is not None:
+        if (
+            not route.guards_itself
+            and not route.exempt
+            and (layer := unfollowed(callback, name)) is not None
+        ):
             return layer
     return None
 
 
-# ---------------------------------------------------------------------------------------------------------- exceptions
+# --------------------------------------------------------------------------------------- exceptions
 
 
 @after_settings
 def check_exceptions(**_: Any) -> Iterator[CheckMessage]:
-    """Find middlewares whose process_exception may respond outside of the guard of a view, its own or our middleware's."""
+    """Find middlewares whose process_exception may respond outside of the guard of a view, its own
+    or our middleware's.
+    """
     if answering := answering_exceptions():
-        guarded = [f"{name_of(callback)} ({leading[0].path})" for callback, leading in views() if _is_guarded(leading)]
+        guarded = [
+            f"{name_of(callback)} ({leading[0].path})"
+            for callback, leading in views()
+            if _is_guarded(leading)
+        ]
         for path in answering if guarded else []:
             yield W085(other=path, view=guarded[0], others=and_more(guarded))
 
@@ -137,7 +165,7 @@ def _is_guarded(leading: list[Route]) -> bool:
     return any(not has_operations(route.callback) and any(guards_of(route)) for route in leading)
 
 
-# ------------------------------------------------------------------------------------------------------------- secrets
+# ------------------------------------------------------------------------------------------ secrets
 
 #: A word of an address, of a route's name or of a view's name.
 _SECRET = re.compile(
@@ -152,11 +180,14 @@ _MINTS = frozenset({"ObtainAuthToken", "TokenViewBase", "TokenView"})
 
 @after_settings
 def check_secrets(**_: Any) -> Iterator[CheckMessage]:
-    """Find the guarded views that look as if they mint secrets, unless their policy says whether they do."""
+    """Find the guarded views that look as if they mint secrets, unless their policy says whether
+    they do.
+    """
     found: dict[str, str] = {}
     for route in routes():
         if _stores(route) and _mints(route):
-            found.setdefault(name_of(route.callback), route.path)  # of a ViewSet, the route that creates comes first
+            # Of a ViewSet, the route that creates comes first.
+            found.setdefault(name_of(route.callback), route.path)
     for name, path in found.items():
         yield W096(view=f"{name} ({path})")
 
@@ -165,9 +196,12 @@ def _mints(route: Route) -> bool:
     cls = view_class(route.callback)
     if cls is not None and not _MINTS.isdisjoint(base.__name__ for base in cls.__mro__):
         return True
-    own = any(route_of(route.callback, method).guards_itself for method in methods_of(route.callback))
+    own = any(
+        route_of(route.callback, method).guards_itself for method in methods_of(route.callback)
+    )
     if not own and rest_class(route.callback) is None:
-        return False  # the middleware also guards the admin and others' forms, which take secrets and return none
+        # the middleware also guards the admin and others' forms, which take secrets and return none
+        return False
     view = name_of(route.callback).rpartition(".")[2]
     names = (re.sub(r"<[^>]*>", "", route.path), route.name or "", view)
     return any(_SECRET.search(_HUMP.sub("-", name).lower()) for name in names)
@@ -182,18 +216,24 @@ def _by_default(policy: Policy) -> bool:
     return "store_body" not in policy.given() and bool(conf.get("STORE_BODY"))
 
 
-# --------------------------------------------------------------------------------------------------------------- locks
+# -------------------------------------------------------------------------------------------- locks
 
 
 @after_settings
 def check_locks(**_: Any) -> Iterator[CheckMessage]:
-    """Find the guarded views that lock rows, and whose requests without a key have no transaction for that."""
+    """Find the guarded views that lock rows, and whose requests without a key have no transaction
+    for that.
+    """
     if any(options["ATOMIC_REQUESTS"] for options in connections.settings.values()):
         return
     found: dict[str, str] = {}
     for route in routes():
         for method, policy in guards_of(route):
-            if policy is not None and conf.field(policy, "required") is not True and _locks(route.callback, method):
+            if (
+                policy is not None
+                and conf.field(policy, "required") is not True
+                and _locks(route.callback, method)
+            ):
                 found.setdefault(name_of(route.callback), route.path)
     for name, path in found.items():
         yield W097(view=f"{name} ({path})")

@@ -1,1 +1,3 @@
-"""Records at rest: responses that are sealed (ENCRYPTION_KEYS), scopes and keys that are hashed (HASH_KEYS)."""
+"""Records at rest: responses that are sealed (ENCRYPTION_KEYS), scopes and keys that are hashed
+(HASH_KEYS).
+"""

@@ -15,13 +15,14 @@ from .sealed import key_problem
 class E098(Finding):
     """IDEMPOTENCY["ENCRYPTION_KEYS"] cannot seal: %(problem)s.
 
-    Type "ENCRYPTION_KEYS": [os.environ["IDEMPOTENCY_KEY"]], 32 bytes in base64, which this prints: python -c
-    "import base64, secrets; print(base64.b64encode(secrets.token_bytes(32)).decode())"
+    Type "ENCRYPTION_KEYS": [os.environ["IDEMPOTENCY_KEY"]], 32 bytes in base64, which this prints:
+    python -c "import base64, secrets; print(base64.b64encode(secrets.token_bytes(32)).decode())"
     """
 
 
 class E099(Finding):
-    """IDEMPOTENCY["ENCRYPTION_KEYS"] needs cryptography, which is not installed: no store can be used.
+    """IDEMPOTENCY["ENCRYPTION_KEYS"] needs cryptography, which is not installed: no store can be
+    used.
 
     Type pip install 'django-idempotency[encryption]', or leave "ENCRYPTION_KEYS" out.
     """

@@ -1,4 +1,6 @@
-"""Columns of other apps' tables: sealed with ENCRYPTION_KEYS, if a key seals, for their place; and sealed anew."""
+"""Columns of other apps' tables: sealed with ENCRYPTION_KEYS, if a key seals, for their place; and
+sealed anew.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,23 @@ def unseal(stored: bytes, *place: bytes) -> bytes:
 
 
 def reseal(
-    rows: Any, columns: Sequence[str], place: Callable[[Any, str], tuple[bytes, ...]], *, size: int, dry: bool
+    rows: Any,
+    columns: Sequence[str],
+    place: Callable[[Any, str], tuple[bytes, ...]],
+    *,
+    size: int,
+    dry: bool,
 ) -> Iterator[Counter[Resealing]]:
     """Write columns of a queryset as they would be written now. Yield what became of each batch.
 
     `place` is that of a row's column. What changes meanwhile is left as it is then.
     """
     for some in batches(rows, size):
-        yield Counter(_resealed(rows, row, name, *place(row, name), dry=dry) for row in some for name in columns)
+        yield Counter(
+            _resealed(rows, row, name, *place(row, name), dry=dry)
+            for row in some
+            for name in columns
+        )
 
 
 def _resealed(rows: Any, row: Any, name: str, *place: bytes, dry: bool) -> Resealing:
@@ -51,7 +62,11 @@ def _resealed(rows: Any, row: Any, name: str, *place: bytes, dry: bool) -> Resea
 
 def _is_current(stored: bytes) -> bool:
     ring = sealing()
-    return stored[:1] == _PLAIN if ring is None else stored[:1] == _SEALED and ring.is_current(stored[1:])
+    return (
+        stored[:1] == _PLAIN
+        if ring is None
+        else stored[:1] == _SEALED and ring.is_current(stored[1:])
+    )
 
 
 def batches(rows: Any, size: int) -> Iterator[list[Any]]:

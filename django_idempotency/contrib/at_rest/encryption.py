@@ -14,7 +14,10 @@ from .sealed import CannotOpen, Keyring, SealedStore, key_problem
 
 
 def keyring() -> Keyring | None:
-    """Return the keys of ENCRYPTION_KEYS; `None`: it is empty. Raises `ImproperlyConfigured` for what is not a key."""
+    """Return the keys of ENCRYPTION_KEYS; `None`: it is empty.
+
+    Raises `ImproperlyConfigured` for what is not a key.
+    """
     keys = conf.get("ENCRYPTION_KEYS")
     if not keys:
         return None

@@ -35,14 +35,21 @@ NOTHING = mark_safe("")
 class TrailPanel:
     """The timeline and the references on a record's page, and the search for `payment:17`."""
 
-    def section(self, request: HttpRequest, record_id: UUID, site: AdminSite, store: BaseStore) -> SafeString:
+    def section(
+        self, request: HttpRequest, record_id: UUID, site: AdminSite, store: BaseStore
+    ) -> SafeString:
         if not request.user.has_perm("idempotency_audit.view_auditevent"):
             return NOTHING
         known = timeline_of(record_id)
         context = {
-            "events": [(event, *said_of(event.event), redaction.text(event.request)) for event in known.events],
+            "events": [
+                (event, *said_of(event.event), redaction.text(event.request))
+                for event in known.events
+            ],
             "cut": known.cut,
-            "references": [(each, reference_link(each, request, site)) for each in known.references],
+            "references": [
+                (each, reference_link(each, request, site)) for each in known.references
+            ],
         }
         return render_to_string("admin/idempotency_audit/timeline.html", context, request)
 
@@ -65,9 +72,13 @@ def model_of(kind: str) -> type[Model] | None:
 
 
 def reference_link(reference: Reference, request: HttpRequest, site: AdminSite) -> SafeString:
-    """Return a reference's value, as a link where its kind names a model with an admin that the viewer may open."""
+    """Return a reference's value, as a link where its kind names a model with an admin that the
+    viewer may open.
+    """
     model = model_of(reference.kind)
-    return linked(reference.value, "" if model is None else change_url(site, model, reference.value, request))
+    return linked(
+        reference.value, "" if model is None else change_url(site, model, reference.value, request)
+    )
 
 
 class BoundedPaginator(Paginator):  # type: ignore[type-arg]
@@ -117,7 +128,9 @@ class AuditEventAdmin(TrailAdmin):
         *("actor_shown", "request_id_shown", "reason_shown", "whose"),
     )
     readonly_fields = ("label", "actor_shown", "request_id_shown", "reason_shown", "whose")
-    search_help_text = _("Scope and key, separated by a space (“user:auth.user:7 order-42”), or a record's id.")
+    search_help_text = _(
+        "Scope and key, separated by a space (“user:auth.user:7 order-42”), or a record's id."
+    )
 
     def named(self, term: str) -> Q:
         return Q(record__in=parse(term).ids())
@@ -125,7 +138,9 @@ class AuditEventAdmin(TrailAdmin):
     @admin.display(description=_("event"))
     def label(self, row: AuditEvent) -> SafeString:
         meaning, colour = said_of(row.event)
-        return format_html('<span class="idempotency-label {}" title="{}">{}</span>', colour, meaning, row.event)
+        return format_html(
+            '<span class="idempotency-label {}" title="{}">{}</span>', colour, meaning, row.event
+        )
 
     @admin.display(description=_("actor"), empty_value="-")
     def actor_shown(self, row: AuditEvent) -> str | None:
@@ -150,7 +165,9 @@ class ReferenceAdmin(TrailAdmin):
 
     def named(self, term: str) -> Q:
         found, named = Q(value_hash__in=hashes_of(term)), parsed(term)
-        return found if named is None else found | Q(kind=named[0], value_hash__in=hashes_of(named[1]))
+        return (
+            found if named is None else found | Q(kind=named[0], value_hash__in=hashes_of(named[1]))
+        )
 
     @admin.display(description=_("value"))
     def value_shown(self, row: Reference) -> str:

@@ -17,18 +17,20 @@ from .models import AuditEvent
 
 
 class W111(Finding):
-    """INSTALLED_APPS has "django_idempotency.contrib.audit", and IDEMPOTENCY["AUDIT"] is not True: nothing is written.
+    """INSTALLED_APPS has "django_idempotency.contrib.audit", and IDEMPOTENCY["AUDIT"] is not True:
+    nothing is written.
 
-    Type "AUDIT": True in IDEMPOTENCY, or take the app out. If the trail is to stay off, type %(silence)s.
+    Type "AUDIT": True in IDEMPOTENCY, or take the app out. If the trail is to stay off, type
+    %(silence)s.
     """
 
 
 class W112(Finding):
-    """The store "%(store)s" keeps its records in the database "%(records)s", and the audit trail is in "%(trail)s": an
-    event is not committed with the response that it is about.
+    """The store "%(store)s" keeps its records in the database "%(records)s", and the audit trail is
+    in "%(trail)s": an event is not committed with the response that it is about.
 
-    Type a router of DATABASE_ROUTERS whose db_for_write() and allow_migrate() put the app idempotency_audit into
-    "%(records)s". If a crash may lose an event, type %(silence)s.
+    Type a router of DATABASE_ROUTERS whose db_for_write() and allow_migrate() put the app
+    idempotency_audit into "%(records)s". If a crash may lose an event, type %(silence)s.
     """
 
 

@@ -1,4 +1,6 @@
-"""The trail is purged after a retention of its own, erased of a person, and sealed anew: in bounded batches."""
+"""The trail is purged after a retention of its own, erased of a person, and sealed anew: in bounded
+batches.
+"""
 
 from __future__ import annotations
 
@@ -38,13 +40,20 @@ class AuditTrail(Housekeeping):
             edge = utcnow() - timedelta(seconds=seconds(kept))
             yield purging("audit row", *(partial(before, edge, model) for model in _MODELS))
 
-    def erase(self, options: Mapping[str, Any], *, scopes: frozenset[str], size: int, dry: bool) -> Iterator[Erased]:
+    def erase(
+        self, options: Mapping[str, Any], *, scopes: frozenset[str], size: int, dry: bool
+    ) -> Iterator[Erased]:
         """Erase to whom events happened. That they happened stays."""
         if scopes:
             yield Erased(kind="audit rows", erased=erase(scopes, size=size, dry=dry))
 
-    def reseal(self, store: BaseStore, *, size: int, dry: bool) -> Iterator[tuple[str, Counter[Resealing]]]:
-        """Write each row as it would be written now. One that changes meanwhile, as an erased one does, is left as it is then."""
+    def reseal(
+        self, store: BaseStore, *, size: int, dry: bool
+    ) -> Iterator[tuple[str, Counter[Resealing]]]:
+        """Write each row as it would be written now.
+
+        One that changes meanwhile, as an erased one does, is left as it is then.
+        """
         for model in _MODELS:
             for rows in batches(rows_of(model), size):
                 yield "audit rows", Counter(_resealed(row, dry=dry) for row in rows)
@@ -59,10 +68,11 @@ def before(edge: datetime, model: type[AuditEvent | Reference]) -> Any:
 
 
 def erase(scopes: frozenset[str], *, size: int = 1000, dry: bool = False) -> int:
-    """Erase the events of the keys of these scopes and of the users that they name, and delete the references.
+    """Erase the events of the keys of these scopes and of the users that they name, and delete the
+    references.
 
-    That something happened stays: when, which event, and how it ended. Reads both tables in batches of `size`. Return how
-    many rows were found; `dry`: change nothing.
+    That something happened stays: when, which event, and how it ended. Reads both tables in batches
+    of `size`. Return how many rows were found; `dry`: change nothing.
     """
     actors = {":".join(user) for scope in scopes if (user := user_of(scope)) is not None}
     found = 0
@@ -103,7 +113,10 @@ def _resealed(row: AuditEvent | Reference, *, dry: bool) -> Resealing:
     seal(row)
     if dry:
         return Resealing.DONE
-    rows, after = rows_of(type(row)).filter(pk=row.pk), {name: getattr(row, name) for name in before}
+    rows, after = (
+        rows_of(type(row)).filter(pk=row.pk),
+        {name: getattr(row, name) for name in before},
+    )
     try:
         with transaction.atomic(using=database(type(row))):
             return Resealing.DONE if rows.filter(**before).update(**after) else Resealing.CHANGED
@@ -113,7 +126,9 @@ def _resealed(row: AuditEvent | Reference, *, dry: bool) -> Resealing:
 
 
 def _is_current(row: AuditEvent | Reference) -> bool:
-    """Is it sealed with the key that seals now, or is there nothing to seal it with, or nothing to seal?"""
+    """Is it sealed with the key that seals now, or is there nothing to seal it with, or nothing to
+    seal?
+    """
     ring = sealing()
     if row.sealed is None:
         return ring is None or not any(getattr(row, name) for name in row.personal)

@@ -25,9 +25,12 @@ class AppendOnlyQuerySet(models.QuerySet[Any]):
 
 
 class AppendOnlyModel(models.Model):
-    """A row that is written once. `maintenance` is for purging, erasing and sealing, and nothing else."""
+    """A row that is written once. `maintenance` is for purging, erasing and sealing, and nothing
+    else.
+    """
 
-    #: The columns that may name a person: empty while they are in `sealed`, or after they were erased.
+    #: The columns that may name a person: empty while they are in `sealed`, or after they were
+    #: erased.
     personal: ClassVar[tuple[str, ...]]
 
     objects = models.Manager.from_queryset(AppendOnlyQuerySet)()
@@ -63,7 +66,8 @@ class AuditEvent(AppendOnlyModel):
     event = models.CharField(_("event"), max_length=32)
     #: 0: the work of this request did not run.
     attempt = models.PositiveIntegerField(_("attempt"), default=0)
-    #: The status of the response, how a function's call ended, or the class of the error; empty: there is none yet.
+    #: The status of the response, how a function's call ended, or the class of the error; empty:
+    #: there is none yet.
     outcome = models.CharField(_("outcome"), max_length=64, blank=True)
     #: Method and route, or the function's name. A route has no ids in it.
     request = models.CharField(_("request"), max_length=255, blank=True)
@@ -92,11 +96,18 @@ class AuditEvent(AppendOnlyModel):
         return f"{self.event} {self.at:%Y-%m-%d %H:%M:%S}"
 
     def place(self) -> tuple[bytes, ...]:
-        return b"audit event", self.record.bytes, self.event.encode(), b"%d" % round(self.at.timestamp() * 1e6)
+        return (
+            b"audit event",
+            self.record.bytes,
+            self.event.encode(),
+            b"%d" % round(self.at.timestamp() * 1e6),
+        )
 
 
 class Reference(AppendOnlyModel):
-    """A business id that a run of a key has named: `request.idempotency.refer("payment", charge.pk)`."""
+    """A business id that a run of a key has named: `request.idempotency.refer("payment",
+    charge.pk)`.
+    """
 
     id = models.BigAutoField(_("position"), primary_key=True)
     record = models.UUIDField(_("record"))
@@ -105,7 +116,8 @@ class Reference(AppendOnlyModel):
     #: One life of the key, from its first claim to its expiry.
     operation = models.UUIDField(_("operation"))
     kind = models.CharField(_("kind"), max_length=64)
-    #: The value's hash, a keyed one if the value is sealed: by which it is found, on every collation.
+    #: The value's hash, a keyed one if the value is sealed: by which it is found, on every
+    #: collation.
     value_hash = models.UUIDField(_("hash of the value"))
     value = models.CharField(_("value"), max_length=255, blank=True)
     sealed = models.BinaryField(_("sealed"), null=True)
@@ -118,10 +130,12 @@ class Reference(AppendOnlyModel):
         verbose_name = _("reference")
         verbose_name_plural = _("references")
         default_permissions = ("view",)
-        #: The references of a record, each once; the records of a reference; and what a purge deletes.
+        #: The references of a record, each once; the records of a reference; and what a purge
+        #: deletes.
         constraints = (
             models.UniqueConstraint(
-                fields=["record", "operation", "value_hash", "kind"], name="idempotency_audit_ref_once"
+                fields=["record", "operation", "value_hash", "kind"],
+                name="idempotency_audit_ref_once",
             ),
         )
         indexes = (

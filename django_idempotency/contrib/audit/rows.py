@@ -1,8 +1,9 @@
-"""The rows of the trail: what an event of the engine is as a row, how it is sealed and found, and how it is read.
+"""The rows of the trail: what an event of the engine is as a row, how it is sealed and found, and
+how it is read.
 
-There is never a body or a response in one, and no owner token in clear. What may name a person is sealed with
-ENCRYPTION_KEYS, if there are any: each row for its own place. Scope and key are as in the record: plain, or hashes with
-HASH_KEYS.
+There is never a body or a response in one, and no owner token in clear. What may name a person is
+sealed with ENCRYPTION_KEYS, if there are any: each row for its own place. Scope and key are as in
+the record: plain, or hashes with HASH_KEYS.
 """
 
 from __future__ import annotations
@@ -57,7 +58,10 @@ def event_of(event: str, operation: Operation, request: Any) -> AuditEvent:
 
 
 def intervention_of(event: str, record: Record, *, actor: str, reason: str) -> AuditEvent:
-    """Return the row of an operator's change of a record, as it was before. An erased record is not named any more."""
+    """Return the row of an operator's change of a record, as it was before.
+
+    An erased record is not named any more.
+    """
     facts = {"event": event, "attempt": record.attempt, "outcome": _name_of(record.outcome)}
     nobody = {"scope": ERASED, "key": ERASED} if event == "erased" else {}
     said = {"owner": _hash_of(record.owner), "actor": actor[:255], "reason": reason[:500]}
@@ -69,7 +73,11 @@ def reference_of(operation: Operation, kind: str, value: Any) -> Reference:
     kind, text = named(kind, value)
     ticket, record, run = operation.ticket, operation.record, operation.run
     # Without a store (`on_store_failure="open"`) nothing is known of earlier attempts.
-    life = first_operation(ticket) if record is None or run is None else rules.operation_of(record, run)
+    life = (
+        first_operation(ticket)
+        if record is None or run is None
+        else rules.operation_of(record, run)
+    )
     return _sealed(Reference, ticket, operation=life, kind=kind, value=text)
 
 
@@ -90,9 +98,11 @@ def at_rest(scope: str, key: str) -> tuple[str, str]:
 
 
 def _actor(operation: Operation, request: Any) -> str:
-    """Name the user that the scope names, or whom authentication has set; for a function's call, the function.
+    """Name the user that the scope names, or whom authentication has set; for a function's call,
+    the function.
 
-    A lazy user is not asked for: that would query the database, and let the response vary by cookie.
+    A lazy user is not asked for: that would query the database, and let the response vary by
+    cookie.
     """
     ticket = operation.ticket
     if (user := user_of(ticket.scope)) is not None:
@@ -127,7 +137,7 @@ def _hash_of(owner: UUID) -> str:
     return hashlib.sha256(owner.bytes).hexdigest()[:_OWNER]
 
 
-# ------------------------------------------------------------------------------------------------------- business ids
+# ------------------------------------------------------------------------------------- business ids
 
 #: The longest value (characters).
 LONGEST = 255
@@ -135,19 +145,27 @@ _KIND = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 
 
 def named(kind: Any, value: Any) -> tuple[str, str]:
-    """Return the kind in lower case and the value as text. Raises `ValueError` for what cannot be kept."""
+    """Return the kind in lower case and the value as text.
+
+    Raises `ValueError` for what cannot be kept.
+    """
     if not isinstance(kind, str) or _KIND.fullmatch(kind.lower()) is None:
         raise ValueError(
-            f'A kind is a letter and up to 63 more letters, digits, "_", "." and "-", such as "payment": not {kind!r}.'
+            'A kind is a letter and up to 63 more letters, digits, "_", "." and "-", such '
+            f'as "payment": not {kind!r}.'
         )
     text = "" if value is None else str(value)
     if not 1 <= len(text) <= LONGEST or not text.isprintable():
-        raise ValueError(f"The value of a reference has 1 to {LONGEST} printable characters: {text[:LONGEST]!r}.")
+        raise ValueError(
+            f"The value of a reference has 1 to {LONGEST} printable characters: {text[:LONGEST]!r}."
+        )
     return kind.lower(), text
 
 
 def parsed(term: str) -> tuple[str, str] | None:
-    """Return the kind and the value of what a person types, such as `payment:17`; `None`: it is not a reference."""
+    """Return the kind and the value of what a person types, such as `payment:17`; `None`: it is not
+    a reference.
+    """
     kind, colon, value = term.strip().partition(":")
     try:
         return named(kind, value) if colon else None
@@ -156,20 +174,29 @@ def parsed(term: str) -> tuple[str, str] | None:
 
 
 def value_hash(value: str, secret: str | bytes | None = None) -> UUID:
-    """Return the hash that a value is found by; with a `secret` one that cannot be compared with a guess."""
+    """Return the hash that a value is found by; with a `secret` one that cannot be compared with a
+    guess.
+    """
     message = framed((b"reference", value.encode("utf-8", "surrogatepass")))
-    digest = hashlib.sha256(message) if secret is None else hmac.new(octets(secret), message, hashlib.sha256)
+    digest = (
+        hashlib.sha256(message)
+        if secret is None
+        else hmac.new(octets(secret), message, hashlib.sha256)
+    )
     return UUID(bytes=digest.digest()[:16], version=5)
 
 
-# ------------------------------------------------------------------------------------------------------------ sealing
+# ------------------------------------------------------------------------------------------ sealing
 
 #: What stands in place of something sealed that no key opens.
 SEALED = "#sealed"
 
 
 def seal(row: AppendOnlyModel) -> None:
-    """Seal a row before it is written, if a key seals. A reference is found by a keyed hash then."""
+    """Seal a row before it is written, if a key seals.
+
+    A reference is found by a keyed hash then.
+    """
     ring, facts = sealing(), [getattr(row, name) for name in row.personal]
     if isinstance(row, Reference):
         row.value_hash = value_hash(row.value, None if ring is None else conf.derive_secret())
@@ -203,7 +230,7 @@ def _put(row: AppendOnlyModel, facts: list[str], sealed: bytes | None) -> None:
         setattr(row, name, value)
 
 
-# ------------------------------------------------------------------------------------------------------------ reading
+# ------------------------------------------------------------------------------------------ reading
 
 #: The newest events of a record that are read, and the records of a reference.
 MOST = 500
@@ -229,7 +256,9 @@ def said_of(event: str) -> tuple[Promise | str, str]:
 
 
 class Timeline(NamedTuple):
-    """What is known of a record: its newest events, oldest first, and its references, as `sealing.shown()` shows them."""
+    """What is known of a record: its newest events, oldest first, and its references, as
+    `sealing.shown()` shows them.
+    """
 
     events: list[AuditEvent]
     references: list[Reference]
@@ -253,5 +282,10 @@ def referring_to(kind: str, value: str) -> list[Reference]:
 
 
 def hashes_of(value: str) -> list[UUID]:
-    """Return the hashes that a value may be stored under: plain, or keyed with a secret of this project."""
-    return [value_hash(value), *(value_hash(value, secret) for secret in dict.fromkeys(conf.derive_secrets()))]
+    """Return the hashes that a value may be stored under: plain, or keyed with a secret of this
+    project.
+    """
+    return [
+        value_hash(value),
+        *(value_hash(value, secret) for secret in dict.fromkeys(conf.derive_secrets())),
+    ]

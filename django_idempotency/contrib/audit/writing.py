@@ -64,13 +64,18 @@ class DatabaseTrail(Trail):
             return  # this database does not respond either
         row = event_of(event, operation, request)
         kept: Kept = operation.kept_by_sink or Kept()
-        if event in BEGINNINGS and operation.run is not None and _shares_transaction(operation, alias):
+        if (
+            event in BEGINNINGS
+            and operation.run is not None
+            and _shares_transaction(operation, alias)
+        ):
             kept.begun.append(row)
             operation.kept_by_sink = kept
             return
         if event == "completed" and kept.with_settle:
             return
-        # Lost after the settle was written: the COMMIT may have succeeded, and the beginning with it.
+        # Lost after the settle was written: the COMMIT may have succeeded, and the beginning with
+        # it.
         before = [] if event == "lost" and kept.with_settle else kept.begun
         kept.begun = []
         append([*before, row], alias)
@@ -81,7 +86,9 @@ class DatabaseTrail(Trail):
             return
         kept: Kept = operation.kept_by_sink or Kept()
         try:
-            AuditEvent.objects.using(alias).bulk_create([*kept.begun, event_of(event, operation, request)])
+            AuditEvent.objects.using(alias).bulk_create(
+                [*kept.begun, event_of(event, operation, request)]
+            )
         except Exception as error:
             failed(event, operation.ticket.key, error)
             raise StoreUnavailable from error
@@ -115,11 +122,16 @@ def append(rows: Sequence[AuditEvent], alias: str) -> None:
 
 
 def failed(event: str, key: str, error: Exception) -> None:
-    """Report an event that is missing from the trail. A database's further lines may have the row in them."""
+    """Report an event that is missing from the trail.
+
+    A database's further lines may have the row in them.
+    """
     FAILURES.record()
     why = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
     with suppress(Exception):  # raised by a log filter
-        logger.error("The audit trail lacks an event: %s of the key %s. %s", event, shortened(key), why)
+        logger.error(
+            "The audit trail lacks an event: %s of the key %s. %s", event, shortened(key), why
+        )
 
 
 def _shares_transaction(operation: Operation, alias: str) -> bool:

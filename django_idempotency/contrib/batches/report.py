@@ -12,7 +12,8 @@ from typing import Any
 
 from ...errors import BatchFailed, ConfigurationError, RequestMismatch
 
-#: `progress(done, total)`, called after each record; `total` is `None` if the records cannot be counted.
+#: `progress(done, total)`, called after each record; `total` is `None` if the records cannot be
+#: counted.
 OnProgress = Callable[[int, int | None], object]
 
 #: Seconds between two writes: to a terminal, and to anything else.
@@ -21,8 +22,13 @@ PACE = 5.0
 
 
 @contextmanager
-def showing(progress: bool | OnProgress | None, total: int | None) -> Iterator[Callable[[int], object]]:
-    """Yield a function that takes the number done. `True` shows it, `None` only on a terminal; a function is called."""
+def showing(
+    progress: bool | OnProgress | None, total: int | None
+) -> Iterator[Callable[[int], object]]:
+    """Yield a function that takes the number done.
+
+    `True` shows it, `None` only on a terminal; a function is called.
+    """
     watched = sys.stderr is not None and sys.stderr.isatty()
     if callable(progress):
         report = progress
@@ -64,7 +70,7 @@ class _Line:
             sys.stderr.flush()
 
 
-# ----------------------------------------------------------------------------------------------------------- the report
+# --------------------------------------------------------------------------------------- the report
 
 #: The outcomes of a record. Each has its own field in a report.
 OUTCOMES = ("succeeded", "replayed", "busy", "failed", "not_started")
@@ -84,13 +90,16 @@ class BatchItem:
     result: Any = field(default=None, repr=False)
     #: The error that it failed with, or the reason that it was not started.
     error: Exception | None = None
-    #: `False`: it ran without a key, or without the store, so it runs again if it is delivered again.
+    #: `False`: it ran without a key, or without the store, so it runs again if it is delivered
+    #: again.
     guarded: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class BatchReport:
-    """The outcome of each record. Every record is in one of the five tuples, in the order of the batch."""
+    """The outcome of each record. Every record is in one of the five tuples, in the order of the
+    batch.
+    """
 
     #: The handler's name in the store and in logs.
     name: str
@@ -98,19 +107,23 @@ class BatchReport:
     counts: Mapping[str, int]
     #: They ran. Those that are not `guarded` will run again if they are delivered again.
     succeeded: tuple[BatchItem, ...]
-    #: An earlier call had carried them out. If its result was not stored, `error` is `ResponseNotStored`.
+    #: An earlier call had carried them out. If its result was not stored, `error` is
+    #: `ResponseNotStored`.
     replayed: tuple[BatchItem, ...]
     #: They are running elsewhere.
     busy: tuple[BatchItem, ...]
     #: They raised.
     failed: tuple[BatchItem, ...]
-    #: The deadline came, the store was unavailable, or an earlier record of an ordered group failed; see `error`.
+    #: The deadline came, the store was unavailable, or an earlier record of an ordered group
+    #: failed; see `error`.
     not_started: tuple[BatchItem, ...]
     #: How many of those that succeeded ran without a key, or without the store.
     unguarded: int = 0
 
     def __str__(self) -> str:
-        counted = ", ".join(f"{self.counts[outcome]:,} {outcome.replace('_', ' ')}" for outcome in OUTCOMES)
+        counted = ", ".join(
+            f"{self.counts[outcome]:,} {outcome.replace('_', ' ')}" for outcome in OUTCOMES
+        )
         if not self.unguarded:
             return counted
         return f"{counted}; {self.unguarded:,} of those that succeeded ran unguarded"
@@ -125,16 +138,23 @@ class BatchReport:
 
     @property
     def mismatched(self) -> tuple[BatchItem, ...]:
-        """Return the `failed` records whose key was used for another payload: a retry cannot succeed."""
+        """Return the `failed` records whose key was used for another payload: a retry cannot
+        succeed.
+        """
         return tuple(item for item in self.failed if isinstance(item.error, RequestMismatch))
 
     @property
     def failures(self) -> tuple[BatchItem, ...]:
         """Return the records to retry, in the order of the batch: busy, failed and not started."""
-        return tuple(sorted((*self.busy, *self.failed, *self.not_started), key=lambda item: item.index))
+        return tuple(
+            sorted((*self.busy, *self.failed, *self.not_started), key=lambda item: item.index)
+        )
 
-    def batch_item_failures(self, *, handled: Iterable[BatchItem] = ()) -> dict[str, list[dict[str, Any]]]:
-        """Return the result of a Lambda function with which SQS redelivers the failures and deletes all others.
+    def batch_item_failures(
+        self, *, handled: Iterable[BatchItem] = ()
+    ) -> dict[str, list[dict[str, Any]]]:
+        """Return the result of a Lambda function with which SQS redelivers the failures and deletes
+        all others.
 
         Those in `handled`, such as `report.mismatched` once dead-lettered, are also deleted. Raises
         `ConfigurationError` for a failure without an id, because SQS could not identify it.
@@ -144,7 +164,8 @@ class BatchReport:
         for item in failures:
             if item.id in (None, ""):
                 raise ConfigurationError(
-                    f"Record {item.index} of this batch has no id. Type item_id=…, a JMESPath expression or a function of "
+                    f"Record {item.index} of this batch has no id. Type item_id=…, a "
+                    "JMESPath expression or a function of "
                     "the record."
                 ) from item.error
         return {"batchItemFailures": [{"itemIdentifier": item.id} for item in failures]}

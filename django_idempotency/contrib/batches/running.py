@@ -1,4 +1,6 @@
-"""Runs a batch from its first record to its report, sync and async; `Batch` decides about each record, and calls nothing."""
+"""Runs a batch from its first record to its report, sync and async; `Batch` decides about each
+record, and calls nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,15 @@ import asyncio
 import inspect
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sized,
+)
 from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,8 +38,11 @@ logger = logging.getLogger("django_idempotency")
 Selecting = str | Callable[[Any], Any]
 
 #: The spelling of AWS Lambda, boto3 and their wrappers; for streams, the sequence numbers.
-ITEM_ID = "messageId || MessageId || message_id || kinesis.sequenceNumber || dynamodb.SequenceNumber"
-#: After this many consecutive records with the store unavailable, none is started: each would wait for it again.
+ITEM_ID = (
+    "messageId || MessageId || message_id || kinesis.sequenceNumber || dynamodb.SequenceNumber"
+)
+#: After this many consecutive records with the store unavailable, none is started: each would wait
+#: for it again.
 UNREACHABLE = 3
 
 
@@ -45,13 +58,17 @@ class BatchOptions:
 
     def __post_init__(self) -> None:
         if self.group_id is not None and not self.ordered:
-            raise ValueError(f"group_id={self.group_id!r} selects ordered groups: type ordered=True, too.")
+            raise ValueError(
+                f"group_id={self.group_id!r} selects ordered groups: type ordered=True, too."
+            )
         if seconds(self.margin) < 0:
             raise ValueError(f"margin={self.margin!r}: margin is a number of seconds, 0 or more.")
 
 
 class Batch:
-    """Decides before each record whether to start it, and notes its outcome afterwards. Not thread safe."""
+    """Decides before each record whether to start it, and notes its outcome afterwards. Not thread
+    safe.
+    """
 
     def __init__(self, handler: Any, records: Any, terms: BatchOptions, *, is_async: bool) -> None:
         self.handle = _handle_of(handler, is_async=is_async)
@@ -79,7 +96,9 @@ class Batch:
         try:
             if self._group_id is not None:
                 found = self._group_id(record)
-                found = tuple(found) if self._group_id.in_parts and isinstance(found, list) else found
+                found = (
+                    tuple(found) if self._group_id.in_parts and isinstance(found, list) else found
+                )
                 hash(found)
                 group = found
             return BatchItem(index=index, record=record, id=self._item_id(record), group=group)
@@ -118,9 +137,12 @@ class Batch:
         self._note("replayed" if answer.replayed else "succeeded", ended, result=answer.result)
 
     def raised(self, item: BatchItem, error: Exception) -> None:
-        """Note the error of a call. A record that an earlier call carried out is done, even if its result was not kept.
+        """Note the error of a call.
 
-        Raises an exception that suspends the execution around the batch: it does not concern the record.
+        A record that an earlier call carried out is done, even if its result was not kept.
+
+        Raises an exception that suspends the execution around the batch: it does not concern the
+        record.
         """
         if (execution := EXECUTION.get()) is not None and execution.suspends(error):
             raise error
@@ -137,17 +159,26 @@ class Batch:
     def report(self) -> BatchReport:
         """Return the report, and log its counts."""
         counts = {outcome: self._counts[outcome] for outcome in OUTCOMES}
-        items = {name: tuple(sorted(found, key=lambda item: item.index)) for name, found in self._items.items()}
-        report = BatchReport(name=self.handle.name, counts=counts, unguarded=self._unguarded, **items)
+        items = {
+            name: tuple(sorted(found, key=lambda item: item.index))
+            for name, found in self._items.items()
+        }
+        report = BatchReport(
+            name=self.handle.name, counts=counts, unguarded=self._unguarded, **items
+        )
         facts = {"event": "batch", "name": report.name, **counts}
         level = logging.INFO
         if report.unguarded:
             facts["unguarded"] = report.unguarded
             level = logging.WARNING
-        logger.log(level, "A batch of %s has ended: %s.", report.name, report, extra={"idempotency": facts})
+        logger.log(
+            level, "A batch of %s has ended: %s.", report.name, report, extra={"idempotency": facts}
+        )
         return report
 
-    def _note(self, outcome: str, item: BatchItem, *, result: Any = None, error: Exception | None = None) -> None:
+    def _note(
+        self, outcome: str, item: BatchItem, *, result: Any = None, error: Exception | None = None
+    ) -> None:
         self.done += 1
         self._counts[outcome] += 1
         if self._terms.keep_successes or outcome not in ("succeeded", "replayed"):
@@ -155,29 +186,38 @@ class Batch:
 
 
 def _handle_of(handler: Any, *, is_async: bool) -> Handle:
-    """Return the handle of a handler. Raises `ImproperlyConfigured` for one that a batch cannot call."""
+    """Return the handle of a handler.
+
+    Raises `ImproperlyConfigured` for one that a batch cannot call.
+    """
     handle = getattr(handler, "idempotency", None)
     if not isinstance(handle, Handle):
         raise ImproperlyConfigured(
-            f"A batch needs a handler under a key, not {handler!r}. Put @idempotent_function(key=…) on it."
+            f"A batch needs a handler under a key, not {handler!r}. Put "
+            "@idempotent_function(key=…) on it."
         )
     bare = getattr(handler, "__func__", handler)
     # A decorator around the guarded function has the same handle, copied by functools.wraps().
     if getattr(bare, "__wrapped__", None) is not handle._terms.function:  # noqa: SLF001 - ours
         raise ImproperlyConfigured(
-            f"{handle.name} is inside another decorator, which a batch would skip. Put @idempotent_function above it."
+            f"{handle.name} is inside another decorator, which a batch would skip. Put "
+            "@idempotent_function above it."
         )
     if handle.is_async and not is_async:
-        raise ImproperlyConfigured(f"{handle.name} is async. Type await aprocess_batch(records, …).")
+        raise ImproperlyConfigured(
+            f"{handle.name} is async. Type await aprocess_batch(records, …)."
+        )
     if is_async and not handle.is_async:
         raise ImproperlyConfigured(
-            f"{handle.name} is sync. Type process_batch(records, …), in async code await sync_to_async(process_batch)(records, …)."
+            f"{handle.name} is sync. Type process_batch(records, …), in async code await "
+            "sync_to_async(process_batch)(records, …)."
         )
     try:
         inspect.signature(handler).bind(None)
     except TypeError as error:
         raise ImproperlyConfigured(
-            f"{handle.name} must take the record as its first argument, and no other without a default: {error}."
+            f"{handle.name} must take the record as its first argument, and no other "
+            f"without a default: {error}."
         ) from error
     return handle
 
@@ -185,14 +225,16 @@ def _handle_of(handler: Any, *, is_async: bool) -> Handle:
 def _count(records: Any, *, is_async: bool) -> int | None:
     if isinstance(records, (Mapping, str, bytes)):
         raise TypeError(
-            f'A batch is a list or another iterable of records, not a {type(records).__name__}: event["Records"].'
+            "A batch is a list or another iterable of records, not a "
+            f'{type(records).__name__}: event["Records"].'
         )
-    if is_async and isinstance(records, AsyncIterable):  # a QuerySet's length would query the database
+    # A QuerySet's length would query the database.
+    if is_async and isinstance(records, AsyncIterable):
         return None
     return len(records) if isinstance(records, Sized) else None
 
 
-# -------------------------------------------------------------------------------------------------------------- running
+# ------------------------------------------------------------------------------------------ running
 
 
 def process_batch(
@@ -206,22 +248,28 @@ def process_batch(
     keep_successes: bool = True,
     progress: bool | OnProgress | None = None,
 ) -> BatchReport:
-    """Call `handler(record)` for each record, under its own key; continue after failures; report each outcome.
+    """Call `handler(record)` for each record, under its own key; continue after failures; report
+    each outcome.
 
-    `handler` is decorated with `@idempotent_function`. `records` are read one by one. `item_id` selects a record's id
-    for the report, by JMESPath or a callable; the default is the message id of SQS or of a stream. With `ordered=True`
-    no record is started after one that is not done, in the whole batch or in the group that `group_id` selects. Inside
-    `with deadline(…):` nothing is started once only `margin` seconds are left. Records that are not started are still
-    read and reported, so an iterator must end. `keep_successes=False` only counts the records that are done, for
-    batches that do not fit in memory. `progress` is shown on a terminal; `True` and `False` force or prevent that, and
-    a function is called with `(done, total)` after each record.
+    `handler` is decorated with `@idempotent_function`. `records` are read one by one. `item_id`
+    selects a record's id for the report, by JMESPath or a callable; the default is the message id
+    of SQS or of a stream. With `ordered=True` no record is started after one that is not done, in
+    the whole batch or in the group that `group_id` selects. Inside `with deadline(…):` nothing is
+    started once only `margin` seconds are left. Records that are not started are still read and
+    reported, so an iterator must end. `keep_successes=False` only counts the records that are done,
+    for batches that do not fit in memory. `progress` is shown on a terminal; `True` and `False`
+    force or prevent that, and a function is called with `(done, total)` after each record.
 
-    Raises `ImproperlyConfigured`, `TypeError` or `ValueError` for arguments that can never work, anything that
-    `records` and `progress` raise, and exceptions that are not an `Exception`, such as `KeyboardInterrupt`. Records
-    that are done by then are stored, and are replayed next time.
+    Raises `ImproperlyConfigured`, `TypeError` or `ValueError` for arguments that can never work,
+    anything that `records` and `progress` raise, and exceptions that are not an `Exception`, such
+    as `KeyboardInterrupt`. Records that are done by then are stored, and are replayed next time.
     """
     terms = BatchOptions(
-        item_id=item_id, ordered=ordered, group_id=group_id, margin=margin, keep_successes=keep_successes
+        item_id=item_id,
+        ordered=ordered,
+        group_id=group_id,
+        margin=margin,
+        keep_successes=keep_successes,
     )
     batch = Batch(handler, records, terms, is_async=False)
     with showing(progress, batch.total) as show:
@@ -248,19 +296,25 @@ async def aprocess_batch(
 ) -> BatchReport:
     """See process_batch(). At most `concurrency` records run at once; within an ordered group, one.
 
-    If two records share a key, the second is busy, or a replay with `on_busy="wait"`. Cancelling the batch cancels the
-    running calls, and waits until each has settled in its store.
+    If two records share a key, the second is busy, or a replay with `on_busy="wait"`. Cancelling
+    the batch cancels the running calls, and waits until each has settled in its store.
     """
     if type(concurrency) is not int or concurrency < 1:
         raise ValueError(f"concurrency={concurrency!r}: concurrency is a whole number, 1 or more.")
     terms = BatchOptions(
-        item_id=item_id, ordered=ordered, group_id=group_id, margin=margin, keep_successes=keep_successes
+        item_id=item_id,
+        ordered=ordered,
+        group_id=group_id,
+        margin=margin,
+        keep_successes=keep_successes,
     )
     batch = Batch(handler, records, terms, is_async=True)
     reading = asyncio.Lock()
-    # A lock exists only while it is held or waited for, because there may be as many groups as records.
+    # A lock exists only while it is held or waited for, because there may be as many groups as
+    # records.
     groups: WeakValueDictionary[Any, asyncio.Lock] = WeakValueDictionary()
-    cut = asyncio.Event()  # set when something has ended the batch: nothing more is started, running calls finish
+    # Set when something has ended the batch: nothing more is started, running calls finish.
+    cut = asyncio.Event()
 
     def turn(item: BatchItem) -> AbstractAsyncContextManager[Any]:
         # A lock admits its waiters in order of arrival, which is that of the records.
@@ -293,7 +347,9 @@ async def aprocess_batch(
 
 
 async def _ends(tasks: list[asyncio.Task[None]], cut: asyncio.Event) -> list[BaseException | None]:
-    """Wait for all, and return how each ended. When cancelled, cancel and wait for all; none starts another record.
+    """Wait for all, and return how each ended.
+
+    When cancelled, cancel and wait for all; none starts another record.
 
     Cancelling a task is not enough: a handler may swallow it.
     """

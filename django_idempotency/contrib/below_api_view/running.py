@@ -22,14 +22,23 @@ from ...rest_framework.problems import IdempotencyException
 from ..rest import respond_to
 
 
-def run_inside(request: Any, policy: Policy, function: Callable[[], HttpResponseBase]) -> HttpResponseBase:
-    """Run a DRF function under guard, exceptions handled and the response finished as its view would."""
+def run_inside(
+    request: Any, policy: Policy, function: Callable[[], HttpResponseBase]
+) -> HttpResponseBase:
+    """Run a DRF function under guard, exceptions handled and the response finished as its view
+    would.
+    """
     view = request.parser_context["view"]
     plan = plan_of(policy)
     keyed = request.method not in SAFE_METHODS and plan.may_have_key(request._request.META)
-    if keyed and not plan.observes and any(s["ATOMIC_REQUESTS"] for s in connections.settings.values()):
+    if (
+        keyed
+        and not plan.observes
+        and any(s["ATOMIC_REQUESTS"] for s in connections.settings.values())
+    ):
         raise ImproperlyConfigured(
-            "@idempotent() below @api_view is inside the transaction of ATOMIC_REQUESTS. Swap the two lines."
+            "@idempotent() below @api_view is inside the transaction of ATOMIC_REQUESTS. "
+            "Swap the two lines."
         )
 
     def complete() -> HttpResponseBase:
@@ -40,11 +49,21 @@ def run_inside(request: Any, policy: Policy, function: Callable[[], HttpResponse
             if call is not None and call.course.left_by(error) is not None:
                 raise  # run() responds
             response = view.handle_exception(error)
-        done: HttpResponseBase = view.finalize_response(request, response, *view.args, **view.kwargs)
+        done: HttpResponseBase = view.finalize_response(
+            request, response, *view.args, **view.kwargs
+        )
         return done
 
     def respond(problem: Problem, http: HttpRequest) -> Any:
         return respond_to(view, IdempotencyException(problem, http), http)
 
     http, finish = request._request, partial(finished, view)
-    return run(http, policy, complete, source=request, non_atomic=ALL_ALIASES, finish=finish, respond=respond)
+    return run(
+        http,
+        policy,
+        complete,
+        source=request,
+        non_atomic=ALL_ALIASES,
+        finish=finish,
+        respond=respond,
+    )

@@ -20,7 +20,9 @@ class KeysOfRows(Extension):
 
 
 class BusinessKeyConfig(AppConfig):
-    """Keys of rows. Optional: installed beside `django_idempotency`, it fills each `IdempotencyKeyField`."""
+    """Keys of rows. Optional: installed beside `django_idempotency`, it fills each
+    `IdempotencyKeyField`.
+    """
 
     name = "django_idempotency.contrib.business_key"
     label = "idempotency_business_key"

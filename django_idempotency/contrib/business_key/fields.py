@@ -12,10 +12,12 @@ from .running import business_key
 
 
 class IdempotencyKeyField(models.UUIDField):  # type: ignore[type-arg]  # not generic when it runs
-    """The key of the request, call or step that inserts the row: filled by itself, `None` for what no key guards.
+    """The key of the request, call or step that inserts the row: filled by itself, `None` for what
+    no key guards.
 
-    UNIQUE, so one key makes one row. A work that makes several rows of a model says `unique=False`, and names in a
-    `UniqueConstraint` what tells them apart: `fields=["idempotency_key", "line"]`. A value that the row has is kept.
+    UNIQUE, so one key makes one row. A work that makes several rows of a model says `unique=False`,
+    and names in a `UniqueConstraint` what tells them apart: `fields=["idempotency_key", "line"]`. A
+    value that the row has is kept.
     """
 
     description = "The idempotency key of the request that made the row"

@@ -14,7 +14,9 @@ M = TypeVar("M", bound="OncePerKey")
 
 
 class AlreadyCreated(Problem):
-    """An earlier request with this idempotency key has created this already. It was not created again: look it up."""
+    """An earlier request with this idempotency key has created this already. It was not created
+    again: look it up.
+    """
 
     status, code, title = 409, "already-created", "This was created already"
     operation_state = "completed"
@@ -25,7 +27,9 @@ class AlreadyCreated(Problem):
 
     @classmethod
     def of(cls, row: models.Model) -> AlreadyCreated:
-        """Return the refusal that names a row by its address, if it has one (`get_absolute_url()`)."""
+        """Return the refusal that names a row by its address, if it has one
+        (`get_absolute_url()`).
+        """
         address = getattr(row, "get_absolute_url", None)
         problem = cls(headers={} if address is None else {"Location": str(address())})
         problem.row = row
@@ -33,7 +37,9 @@ class AlreadyCreated(Problem):
 
 
 class OncePerKey(models.Model):
-    """A model of which each key makes one row, for good: also after its record has expired, or was lost with its store."""
+    """A model of which each key makes one row, for good: also after its record has expired, or was
+    lost with its store.
+    """
 
     idempotency_key = IdempotencyKeyField()
 
@@ -41,9 +47,12 @@ class OncePerKey(models.Model):
         abstract = True
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Save the row. Raises `AlreadyCreated` instead of an `IntegrityError` if its key has made one.
+        """Save the row.
 
-        Raises `ConfigurationError` if this same attempt has: then the model needs a key for each of its rows.
+        Raises `AlreadyCreated` instead of an `IntegrityError` if its key has made one.
+
+        Raises `ConfigurationError` if this same attempt has: then the model needs a key for each of
+        its rows.
         """
         handle = running() if self._state.adding else None
         if handle is None:
@@ -60,8 +69,11 @@ class OncePerKey(models.Model):
         handle._rows.add((type(self), self.idempotency_key))  # noqa: SLF001 - ours
 
     @classmethod
-    def earlier(cls: type[M], using: str | None = None) -> M | None:  # noqa: PYI019 - Python 3.10 has no Self
-        """Return the row that an earlier attempt of this request, call or step has made; `None`: there is none, or no key."""
+    # Python 3.10 has no Self.
+    def earlier(cls: type[M], using: str | None = None) -> M | None:  # noqa: PYI019
+        """Return the row that an earlier attempt of this request, call or step has made; `None`:
+        there is none, or no key.
+        """
         if (key := business_key()) is None:
             return None
         return cls._default_manager.db_manager(using).filter(idempotency_key=key).first()
@@ -70,8 +82,10 @@ class OncePerKey(models.Model):
         if (type(self), self.idempotency_key) not in handle._rows:  # noqa: SLF001 - ours
             return AlreadyCreated.of(row)
         return ConfigurationError(
-            f"This work makes a second row of {self._meta.label}, and one key makes one. Give the model a field of its own, "
-            "IdempotencyKeyField(unique=False), and a UniqueConstraint of that and of what tells the rows apart."
+            f"This work makes a second row of {self._meta.label}, and one key makes one. "
+            "Give the model a field of its own, "
+            "IdempotencyKeyField(unique=False), and a UniqueConstraint of that and of what "
+            "tells the rows apart."
         )
 
 

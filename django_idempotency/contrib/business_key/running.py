@@ -26,7 +26,8 @@ class Seen(OperationHandle):
         _SEEN.set((*(each for each in _SEEN.get() if _runs(each())), weakref.ref(self)))
 
 
-#: The handles of the works that were begun here, the innermost last. Weak: a thread outlives its requests.
+#: The handles of the works that were begun here, the innermost last. Weak: a thread outlives its
+#: requests.
 _SEEN: ContextVar[tuple[weakref.ref[Seen], ...]] = ContextVar("django_idempotency_seen", default=())
 
 
@@ -39,14 +40,17 @@ def running() -> Seen | None:
     found = (each() for each in reversed(_SEEN.get()))
     handle = next((each for each in found if _runs(each)), None)
     # While idempotency is off or only observes, no key guards anything.
-    return None if handle is None or isinstance(handle._operation, Unstored) else handle  # noqa: SLF001 - ours
+    # Ours.
+    return None if handle is None or isinstance(handle._operation, Unstored) else handle  # noqa: SLF001
 
 
 def business_key() -> UUID | None:
-    """Return the key of a row that is made now: the id of the record, or of the step in it. `None`: nothing guards here.
+    """Return the key of a row that is made now: the id of the record, or of the step in it.
 
-    The same for every attempt and takeover, and for the same key after its record has expired or was lost, since it is a
-    hash of scope and key, and of the step's name.
+    `None`: nothing guards here.
+
+    The same for every attempt and takeover, and for the same key after its record has expired or
+    was lost, since it is a hash of scope and key, and of the step's name.
     """
     if (handle := running()) is None:
         return None

@@ -1,1 +1,4 @@
-"""The setting ROUTES: policies of views that a project cannot edit. The middleware guards them by these."""
+"""The setting ROUTES: policies of views that a project cannot edit.
+
+The middleware guards them by these.
+"""

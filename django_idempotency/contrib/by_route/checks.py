@@ -28,31 +28,34 @@ class E145(Finding):
 class E146(Finding):
     """IDEMPOTENCY["ROUTES"] guards nothing: MIDDLEWARE has no IdempotencyMiddleware.
 
-    Add "django_idempotency.middleware.IdempotencyMiddleware" as the last line of MIDDLEWARE, or leave "ROUTES" out.
+    Add "django_idempotency.middleware.IdempotencyMiddleware" as the last line of MIDDLEWARE, or
+    leave "ROUTES" out.
     """
 
 
 class E147(Finding):
-    """IDEMPOTENCY["ROUTES"] has %(entry)s, and IdempotencyMiddleware cannot guard %(view)s%(others)s: it is
-    %(called)s, which checks access inside.
+    """IDEMPOTENCY["ROUTES"] has %(entry)s, and IdempotencyMiddleware cannot guard
+    %(view)s%(others)s: it is %(called)s, which checks access inside.
 
     Put @idempotent() on it, or take the entry out.
     """
 
 
 class W145(Finding):
-    """IDEMPOTENCY["ROUTES"] has %(entry)s, and %(view)s%(others)s has a policy or an exemption of its own: that counts,
-    and the entry does not.
+    """IDEMPOTENCY["ROUTES"] has %(entry)s, and %(view)s%(others)s has a policy or an exemption of
+    its own: that counts, and the entry does not.
 
-    Take the entry out, or @idempotent(), IdempotentViewMixin or @idempotency_exempt off the view; or %(silence)s.
+    Take the entry out, or @idempotent(), IdempotentViewMixin or @idempotency_exempt off the view;
+    or %(silence)s.
     """
 
 
 class W146(Finding):
-    """IDEMPOTENCY["ROUTES"] has %(entry)s, which decides for no route: none is like it, or EXEMPT or an entry above it
-    comes first.
+    """IDEMPOTENCY["ROUTES"] has %(entry)s, which decides for no route: none is like it, or EXEMPT
+    or an entry above it comes first.
 
-    Type what python manage.py idempotency_routes shows, such as "%(close)s"; or move the entry up, or take it out.
+    Type what python manage.py idempotency_routes shows, such as "%(close)s"; or move the entry up,
+    or take it out.
     """
 
 
@@ -85,7 +88,11 @@ def check_routed(**_: Any) -> Iterator[CheckMessage]:
             yield W146(entry=entry, close=close)
         if own := list(dict.fromkeys(name_of(route.callback) for route in its if _decides(route))):
             yield W145(entry=entry, view=own[0], others=and_more(own))
-        called = {f"the view of {route.path}": kind.called for route in its if (kind := _left(route)) is not None}
+        called = {
+            f"the view of {route.path}": kind.called
+            for route in its
+            if (kind := _left(route)) is not None
+        }
         if left := list(called):
             yield E147(entry=entry, view=left[0], others=and_more(left), called=called[left[0]])
 

@@ -1,4 +1,7 @@
-"""The entries of ROUTES as patterns with policies. A plan of the middleware's is compiled with them."""
+"""The entries of ROUTES as patterns with policies.
+
+A plan of the middleware's is compiled with them.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +28,24 @@ def policies() -> tuple[tuple[Pattern, Policy], ...]:
 def policy_at(entry: Any, fields: Any) -> tuple[Pattern, Policy]:
     """Return an entry of ROUTES: which requests, and their policy.
 
-    Raises `ValueError` or `TypeError` with a sentence, and what importing the function of a field raises.
+    Raises `ValueError` or `TypeError` with a sentence, and what importing the function of a field
+    raises.
     """
     pattern = parsed(entry)
     if pattern.kind == "function":
-        raise ValueError(f"{pattern.text!r} decides anew for each request, and a policy is that of a route")
+        raise ValueError(
+            f"{pattern.text!r} decides anew for each request, and a policy is that of a route"
+        )
     if not isinstance(fields, dict):
-        raise TypeError(f"{entry!r} has no dict of the fields of a policy, such as {{'required': True}}")
+        raise TypeError(
+            f"{entry!r} has no dict of the fields of a policy, such as {{'required': True}}"
+        )
     policy = Policy(**{name: conf.by_path(name, value) for name, value in fields.items()})
     compile_expressions(policy)
     profile = conf.profile_of(policy.profile, conf.project_settings())
     if profile.carrier == "body":
-        raise ValueError(f"{entry!r} has the profile {profile.name!r}, and the middleware looks for no key in a body")
+        raise ValueError(
+            f"{entry!r} has the profile {profile.name!r}, and the middleware looks for no "
+            "key in a body"
+        )
     return pattern, policy

@@ -1,4 +1,7 @@
-"""Outgoing calls, those that wait for a person first. Read-only, except that a person decides about them."""
+"""Outgoing calls, those that wait for a person first.
+
+Read-only, except that a person decides about them.
+"""
 
 from __future__ import annotations
 
@@ -49,10 +52,28 @@ class ProviderFilter(admin.SimpleListFilter):
 
 @admin.register(OutgoingCall)
 class OutgoingCallAdmin(ReadOnlyAdmin):
-    list_display = ("name", "provider", "state", "attempts", "first_sent", "last_sent", "response_status")
+    list_display = (
+        "name",
+        "provider",
+        "state",
+        "attempts",
+        "first_sent",
+        "last_sent",
+        "response_status",
+    )
     list_filter = ("state", ProviderFilter)
     fields: ClassVar[tuple[str, ...]] = (
-        *("name", "provider", "key", "method", "url", "state", "attempts", "first_sent", "last_sent"),
+        *(
+            "name",
+            "provider",
+            "key",
+            "method",
+            "url",
+            "state",
+            "attempts",
+            "first_sent",
+            "last_sent",
+        ),
         *("response_status", "reference"),
     )
     #: As the index: those that are held come first.
@@ -67,11 +88,15 @@ class OutgoingCallAdmin(ReadOnlyAdmin):
         """Leave out what is not shown: it may be large, and hold what only the caller may see."""
         return super().get_queryset(request).defer("request", "response", "digest")
 
-    def get_search_results(self, request: HttpRequest, queryset: Calls, search_term: str) -> tuple[Calls, bool]:
+    def get_search_results(
+        self, request: HttpRequest, queryset: Calls, search_term: str
+    ) -> tuple[Calls, bool]:
         """Find a name by its primary key."""
         if not search_term:
             return queryset, False
-        return queryset.filter(pk__in=[id_of(alias, search_term) for alias in conf.get("PROVIDERS")]), False
+        return queryset.filter(
+            pk__in=[id_of(alias, search_term) for alias in conf.get("PROVIDERS")]
+        ), False
 
     def has_decide_permission(self, request: HttpRequest) -> bool:
         permission = f"{self.opts.app_label}.decide_outgoingcall"
@@ -90,14 +115,18 @@ class OutgoingCallAdmin(ReadOnlyAdmin):
     def _decide(self, request: HttpRequest, queryset: Calls, state: CallState) -> None:
         reason = request.POST.get("reason", "").strip()
         if len(reason) < SHORTEST:
-            self.message_user(request, gettext("Type a reason: what the provider says."), messages.ERROR)
+            self.message_user(
+                request, gettext("Type a reason: what the provider says."), messages.ERROR
+            )
             return
         decided = [call for call in queryset if self._decided(call, state)]
         for call in decided:
             self._log(request, call, state, reason)
         count = len(decided)
         self.message_user(
-            request, ngettext("%d call was decided.", "%d calls were decided.", count) % count, messages.SUCCESS
+            request,
+            ngettext("%d call was decided.", "%d calls were decided.", count) % count,
+            messages.SUCCESS,
         )
         if left := queryset.count() - count:
             text = ngettext(
@@ -109,14 +138,25 @@ class OutgoingCallAdmin(ReadOnlyAdmin):
 
     def _decided(self, call: OutgoingCall, state: CallState) -> bool:
         """Write a decision, unless the call has moved on since it was shown."""
-        seen = OutgoingCall.objects.filter(pk=call.pk, key=call.key, attempts=call.attempts, state__in=UNDECIDED)
+        seen = OutgoingCall.objects.filter(
+            pk=call.pk, key=call.key, attempts=call.attempts, state__in=UNDECIDED
+        )
         return bool(seen.update(state=state.value, request=None))
 
     def _log(self, request: HttpRequest, call: OutgoingCall, state: CallState, reason: str) -> None:
         user: Any = request.user
         LogEntry.objects.log_actions(
-            user.pk, OutgoingCall.objects.filter(pk=call.pk), CHANGE, f"{state.value}: {reason}", single_object=True
+            user.pk,
+            OutgoingCall.objects.filter(pk=call.pk),
+            CHANGE,
+            f"{state.value}: {reason}",
+            single_object=True,
         )
-        facts = {"event": "decided_call", "user": str(user), "provider": call.provider, "state": state.value}
+        facts = {
+            "event": "decided_call",
+            "user": str(user),
+            "provider": call.provider,
+            "state": state.value,
+        }
         said = "Decided by %(user)s: a call to %(provider)s is %(state)s."
         logger.warning(said, facts, extra={"idempotency": facts})

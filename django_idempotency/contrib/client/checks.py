@@ -18,8 +18,8 @@ from .providers import problem_of
 class E120(Finding):
     """IDEMPOTENCY["PROVIDERS"] cannot be used: %(problem)s.
 
-    Type "PROVIDERS": {"stripe": {"LIFETIME": timedelta(hours=24), "CLIENT": "shop.providers.stripe_client"}}, with
-    what your provider publishes.
+    Type "PROVIDERS": {"stripe": {"LIFETIME": timedelta(hours=24), "CLIENT":
+    "shop.providers.stripe_client"}}, with what your provider publishes.
     """
 
 
@@ -31,7 +31,11 @@ def check_client(**_: Any) -> Iterator[CheckMessage]:
         yield E120(problem=f"it is a {type_named(providers)}, not a dict")
         return
     for alias, options in providers.items():
-        if problem := problem_of(alias, options) or _path("CLIENT", options) or _path("LOOKUP", options):
+        if (
+            problem := problem_of(alias, options)
+            or _path("CLIENT", options)
+            or _path("LOOKUP", options)
+        ):
             yield E120(problem=f"{shown(alias)}: {problem}")
 
 

@@ -1,8 +1,11 @@
-"""One call: write the attempt down, send it, read the response, wait, and again. For every library, sync and async.
+"""One call: write the attempt down, send it, read the response, wait, and again.
 
-Each host has a budget of retries, shared by all transports of a process: an outage is not made worse by us. A retry costs a
-token. A success earns a tenth of one, and so do ten seconds. At one call a second or more, at most one request in ten is a
-retry, once the tokens that the bucket began with are gone.
+For every library, sync and async.
+
+Each host has a budget of retries, shared by all transports of a process: an outage is not made
+worse by us. A retry costs a token. A success earns a tenth of one, and so do ten seconds. At one
+call a second or more, at most one request in ten is a retry, once the tokens that the bucket began
+with are gone.
 """
 
 from __future__ import annotations
@@ -30,7 +33,8 @@ from .names import CallName, name_of
 from .providers import LONGEST_DEADLINE, provider
 from .rules import BROKEN, ENDED, NOT_SENT, SAFE_METHODS, CallState
 
-#: Tokens that a bucket holds, and begins with: enough for the hiccups of a host that is rarely called.
+#: Tokens that a bucket holds, and begins with: enough for the hiccups of a host that is rarely
+#: called.
 CAPACITY = 10.0
 PER_SUCCESS = 0.1
 PER_SECOND = 0.1
@@ -39,7 +43,9 @@ PER_SECOND = 0.1
 class RetryBudget:
     """A token bucket. Thread safe; `clock` returns seconds."""
 
-    def __init__(self, *, capacity: float = CAPACITY, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, *, capacity: float = CAPACITY, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._capacity = self._tokens = capacity
         self._clock = clock
         self._filled_at = clock()
@@ -67,11 +73,14 @@ class RetryBudget:
 
 @lru_cache(maxsize=MOST_HOSTS)
 def budget_of(host: str) -> RetryBudget:  # noqa: ARG001 - the key of the cache
-    """Return this process's budget of a host. Two threads that are the first to call it may begin with one each."""
+    """Return this process's budget of a host.
+
+    Two threads that are the first to call it may begin with one each.
+    """
     return RetryBudget()
 
 
-# --------------------------------------------------------------------------------------------------------------- a call
+# ------------------------------------------------------------------------------------------- a call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,22 +90,31 @@ class Terms:
     provider: str
     #: The most retries of one request.
     retries: int = 3
-    #: All attempts and pauses of one request end within this time, and within the host's `deadline()`.
+    #: All attempts and pauses of one request end within this time, and within the host's
+    #: `deadline()`.
     deadline: float = 30.0
     #: The longest pause before the first retry, which doubles each time, and the longest of all.
     base: float = 0.5
     longest: float = 10.0
-    #: Is a request that nothing names refused, if its method is not safe? Otherwise it passes as it is, and once.
+    #: Is a request that nothing names refused, if its method is not safe? Otherwise it passes as it
+    #: is, and once.
     require_names: bool = True
     #: Shared by all clients of the process that call the same host; `None`: that one.
     budget: RetryBudget | None = None
-    #: Does the process send less to a host that throttles, with all its clients that are adaptive? See `adaptive.py`.
+    #: Does the process send less to a host that throttles, with all its clients that are adaptive?
+    #: See `adaptive.py`.
     adaptive: bool = False
 
     def __post_init__(self) -> None:
-        if self.retries < 0 or not 0 < self.deadline <= LONGEST_DEADLINE or self.base < 0 or self.longest < 0:
+        if (
+            self.retries < 0
+            or not 0 < self.deadline <= LONGEST_DEADLINE
+            or self.base < 0
+            or self.longest < 0
+        ):
             raise ValueError(
-                "retries, base and longest are not negative, and deadline is a positive number of seconds, at most "
+                "retries, base and longest are not negative, and deadline is a positive "
+                "number of seconds, at most "
                 f"{LONGEST_DEADLINE:g}."
             )
 
@@ -111,8 +129,12 @@ class Errors:
     broken: tuple[type[Exception], ...]
 
 
-def exchange_for(terms: Terms, errors: Errors, request: OutgoingRequest, name: str | None = None) -> Exchange | None:
-    """Return the call that a request makes; `None`: it passes as it is. `name` is what the request itself has.
+def exchange_for(
+    terms: Terms, errors: Errors, request: OutgoingRequest, name: str | None = None
+) -> Exchange | None:
+    """Return the call that a request makes; `None`: it passes as it is.
+
+    `name` is what the request itself has.
 
     Raises `CallWithoutName`, `StreamedRequest`, and what `name_of()` raises.
     """
@@ -133,15 +155,17 @@ def shorter(timeout: float | None, left: float) -> float:
     return left if timeout is None else min(timeout, left)
 
 
-#: What a call needs from outside: an attempt to be sent, or seconds to wait; `None`: its next attempt, written down.
+#: What a call needs from outside: an attempt to be sent, or seconds to wait; `None`: its next
+#: attempt, written down.
 Wanted = Started | float | None
 
 
 class Exchange:
-    """One call of one process. `run()` and `arun()` send with what the client gives them: a key, and seconds left.
+    """One call of one process. `run()` and `arun()` send with what the client gives them: a key,
+    and seconds left.
 
-    Whatever ends it, the row of its last attempt is ended with it: what may have begun is unknown, and nobody sends later
-    what its caller was told has failed.
+    Whatever ends it, the row of its last attempt is ended with it: what may have begun is unknown,
+    and nobody sends later what its caller was told has failed.
     """
 
     #: The attempt that is written down and not ended.
@@ -150,14 +174,19 @@ class Exchange:
     _verdict = NOT_SENT
     _answer: Answer | None = None
 
-    def __init__(self, terms: Terms, errors: Errors, name: CallName, request: OutgoingRequest) -> None:
+    def __init__(
+        self, terms: Terms, errors: Errors, name: CallName, request: OutgoingRequest
+    ) -> None:
         if name.resumption is not None and name.resumption.provider != terms.provider:
             raise ConfigurationError(
-                f'The "CLIENT" of the provider {name.resumption.provider!r} is a client of {terms.provider!r}, so the call '
+                f'The "CLIENT" of the provider {name.resumption.provider!r} is a client of '
+                f"{terms.provider!r}, so the call "
                 "would be made twice. Nothing was sent."
             )
         self._terms, self._errors, self._name = terms, errors, name
-        self._ledger = Ledger(provider(terms.provider), name, request, margin=terms.deadline, look_up=look_up)
+        self._ledger = Ledger(
+            provider(terms.provider), name, request, margin=terms.deadline, look_up=look_up
+        )
         self._budget = budget_of(request.host) if terms.budget is None else terms.budget
         self._turns = Turns(pace_of(request.host) if terms.adaptive else None)
         self._began, left = time.monotonic(), remaining()
@@ -176,7 +205,11 @@ class Exchange:
         def do(wanted: Wanted) -> Any:
             if wanted is None:
                 return self._start()
-            return send(wanted.key, self._left()) if isinstance(wanted, Started) else time.sleep(wanted)
+            return (
+                send(wanted.key, self._left())
+                if isinstance(wanted, Started)
+                else time.sleep(wanted)
+            )
 
         try:
             return drive(self._attempts(), do)
@@ -190,12 +223,17 @@ class Exchange:
         async def do(wanted: Wanted) -> Any:
             if wanted is None:
                 return await run_to_completion(in_database_thread(self._start))
-            return await (send(wanted.key, self._left()) if isinstance(wanted, Started) else asyncio.sleep(wanted))
+            return await (
+                send(wanted.key, self._left())
+                if isinstance(wanted, Started)
+                else asyncio.sleep(wanted)
+            )
 
         try:
             return await adrive(self._attempts(), do)
         except GeneratorExit:
-            self._open = None  # nothing can be awaited any more: its row stays open, as that of a dead process
+            # nothing can be awaited any more: its row stays open, as that of a dead process
+            self._open = None
             raise
         finally:
             self._turns.leave()
@@ -222,7 +260,7 @@ class Exchange:
                     return self._answered(answer, started)
             yield pause
 
-    # ------------------------------------------------------------------------------------------------------ its row
+    # -------------------------------------------------------------------------------------- its row
 
     def _start(self) -> Started | Answer:
         """See Ledger.start(). The attempt is not sent yet."""
@@ -232,7 +270,9 @@ class Exchange:
             return started
         # Another process may have sent the same call since our last attempt.
         alone = self._open is not None and started.attempts == self._open.attempts + 1
-        self._clean = started.clean or (alone and rules.stays_clean(self._verdict, clean=self._clean))
+        self._clean = started.clean or (
+            alone and rules.stays_clean(self._verdict, clean=self._clean)
+        )
         self._open, self._verdict, self._answer = started, NOT_SENT, None
         return started
 
@@ -242,7 +282,7 @@ class Exchange:
         if started is not None:
             self._ledger.end(started, self._ending(), self._answer)
 
-    # ---------------------------------------------------------------------------------------------------- decisions
+    # ------------------------------------------------------------------------------------ decisions
 
     def _failed(self, error: Exception) -> float | None:
         """Note what an exception means. Return how long to wait; `None`: do not retry."""
@@ -260,24 +300,33 @@ class Exchange:
         return self._pause(rules.retry_after(answer.by_name.get("retry-after"), now=utcnow()))
 
     def _pause(self, floor: float) -> float | None:
-        if self._retries >= self._terms.retries or not self._turns.comes(time.monotonic(), self._left()):
+        if self._retries >= self._terms.retries or not self._turns.comes(
+            time.monotonic(), self._left()
+        ):
             return None
         base, longest = self._terms.base, self._terms.longest
-        pause = rules.pause(self._retries, floor=floor, base=base, longest=longest, random=random.random)
+        pause = rules.pause(
+            self._retries, floor=floor, base=base, longest=longest, random=random.random
+        )
         if pause >= self._left() or not self._budget.spend():
             return None
         self._retries += 1
         return pause
 
     def _ending(self) -> CallState:
-        return rules.ending(self._verdict, clean=self._clean, resuming=self._name.resumption is not None)
+        return rules.ending(
+            self._verdict, clean=self._clean, resuming=self._name.resumption is not None
+        )
 
     def _left(self) -> float:
         return self._ends - time.monotonic()
 
     def _require_time(self) -> None:
         if self._left() <= 0:
-            again = "The deadline passed before the call was sent again. Its last attempt had no result."
+            again = (
+                "The deadline passed before the call was sent again. Its last attempt had no "
+                "result."
+            )
             raise DeadlinePassed(again if self._retries else "")
 
     def _answered(self, answer: Answer, by: Started | None = None) -> Answer:
@@ -288,6 +337,11 @@ class Exchange:
             return answer
         replayed, reference = is_replayed(answer), reference_of(answer)
         facts = CallFacts(
-            name=self._name.name, key=by.key, attempts=by.attempts, stored=False, replayed=replayed, reference=reference
+            name=self._name.name,
+            key=by.key,
+            attempts=by.attempts,
+            stored=False,
+            replayed=replayed,
+            reference=reference,
         )
         return replace(answer, facts=facts)

@@ -1,4 +1,6 @@
-"""What `purge_idempotency`, `idempotency_erase` and `idempotency_reseal` do about the table of calls."""
+"""What `purge_idempotency`, `idempotency_erase` and `idempotency_reseal` do about the table of
+calls.
+"""
 
 from __future__ import annotations
 
@@ -35,15 +37,21 @@ class OutgoingCalls(Housekeeping):
             yield purging("outgoing call", expired_calls)
 
     def add_erase_arguments(self, parser: Any) -> Iterable[str]:
-        parser.add_argument("--call", metavar="NAME", help="Erase what is stored of outgoing calls with this name.")
+        parser.add_argument(
+            "--call", metavar="NAME", help="Erase what is stored of outgoing calls with this name."
+        )
         return ("call",)
 
-    def erase(self, options: Mapping[str, Any], *, scopes: frozenset[str], size: int, dry: bool) -> Iterator[Erased]:
+    def erase(
+        self, options: Mapping[str, Any], *, scopes: frozenset[str], size: int, dry: bool
+    ) -> Iterator[Erased]:
         if options["call"] is not None:
             erased, left = erase(options["call"], dry=dry)
             yield Erased(kind="outgoing calls", erased=erased, left=left, held_by="have not ended")
 
-    def reseal(self, store: BaseStore, *, size: int, dry: bool) -> Iterator[tuple[str, Counter[Resealing]]]:
+    def reseal(
+        self, store: BaseStore, *, size: int, dry: bool
+    ) -> Iterator[tuple[str, Counter[Resealing]]]:
         for batch in columns.reseal(rows(), tuple(KINDS), _place, size=size, dry=dry):
             yield "parts of outgoing calls", batch
 
@@ -57,7 +65,10 @@ def rows() -> QuerySet[OutgoingCall]:
 
 
 def expired_calls() -> QuerySet[OutgoingCall]:
-    """Return the ended calls whose retention is over. A provider that is not configured any more has the default."""
+    """Return the ended calls whose retention is over.
+
+    A provider that is not configured any more has the default.
+    """
     aliases = list(conf.get("PROVIDERS"))
     wanted = ~Q(provider__in=aliases) & Q(last_sent__lt=Clock(-OPTIONS["RETENTION"]))
     for alias in aliases:
@@ -66,7 +77,9 @@ def expired_calls() -> QuerySet[OutgoingCall]:
 
 
 def erase(name: str, *, dry: bool = False) -> tuple[int, int]:
-    """Erase what is stored of a name at every provider. Return how many calls were, and how many have not ended.
+    """Erase what is stored of a name at every provider.
+
+    Return how many calls were, and how many have not ended.
 
     The name stays used: a later call under it raises `CallResponseNotStored` if this one succeeded.
     """
@@ -74,5 +87,7 @@ def erase(name: str, *, dry: bool = False) -> tuple[int, int]:
     ended = found.filter(state__in=_ENDED)
     if dry:
         return ended.count(), found.count() - ended.count()
-    erased = ended.update(name=ERASED, url="", digest=b"", request=None, response=None, reference="")
+    erased = ended.update(
+        name=ERASED, url="", digest=b"", request=None, response=None, reference=""
+    )
     return erased, found.exclude(state__in=_ENDED).count()

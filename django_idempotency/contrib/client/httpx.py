@@ -1,8 +1,8 @@
 """Clients of httpx whose calls outlive their process: `IdempotentClient("stripe", base_url=...)`.
 
-They wrap a client's `send()`, not its transport: the request that was meant comes through there once, and what httpx
-makes of it does not, such as an auth flow's request for a token. So the name is the request's own, whichever transport,
-proxy or mount carries it.
+They wrap a client's `send()`, not its transport: the request that was meant comes through there
+once, and what httpx makes of it does not, such as an auth flow's request for a token. So the name
+is the request's own, whichever transport, proxy or mount carries it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _ERRORS = Errors(
 class IdempotentClient(httpx.Client):
     """Gives each named call a key that is committed before it is sent, and retries it.
 
-    `options` are those of `Terms`, and of `httpx.Client`. A redirect of a named call is not followed.
+    `options` are those of `Terms`, and of `httpx.Client`. A redirect of a named call is not
+    followed.
     """
 
     def __init__(self, provider: str, **options: Any) -> None:
@@ -42,7 +43,9 @@ class IdempotentClient(httpx.Client):
         super().__init__(**options)
 
     def send(self, request: httpx.Request, **how: Any) -> httpx.Response:
-        """Send a request, again if it makes sense, and return its response; or one that is stored."""
+        """Send a request, again if it makes sense, and return its response; or one that is
+        stored.
+        """
         exchange, send = _exchange_for(self._terms, request), super().send
         if exchange is None:
             return send(request, **how)
@@ -92,7 +95,9 @@ class AsyncIdempotentClient(httpx.AsyncClient):
 def _split(provider: str, options: dict[str, Any]) -> tuple[Terms, dict[str, Any]]:
     """Return our options, and those of httpx."""
     ours = {name: options[name] for name in _TERMS & options.keys()}
-    return Terms(provider=provider, **ours), {name: value for name, value in options.items() if name not in _TERMS}
+    return Terms(provider=provider, **ours), {
+        name: value for name, value in options.items() if name not in _TERMS
+    }
 
 
 def _exchange_for(terms: Terms, request: httpx.Request) -> Exchange | None:
@@ -102,32 +107,46 @@ def _exchange_for(terms: Terms, request: httpx.Request) -> Exchange | None:
 def _read(request: httpx.Request) -> OutgoingRequest:
     headers, url = tuple(request.headers.multi_items()), str(request.url)
     try:
-        return OutgoingRequest(method=request.method, url=url, headers=headers, body=request.content)
+        return OutgoingRequest(
+            method=request.method, url=url, headers=headers, body=request.content
+        )
     except httpx.RequestNotRead:
-        return OutgoingRequest(method=request.method, url=url, headers=headers, body=b"", streamed=True)
+        return OutgoingRequest(
+            method=request.method, url=url, headers=headers, body=b"", streamed=True
+        )
 
 
 def _prepare(request: httpx.Request, terms: Terms, key: str, left: float) -> None:
     """Give an attempt its key and its deadline, and no more time than is left."""
     request.headers.update(provider(terms.provider).headers(key, left))
     given = request.extensions.get("timeout", {})
-    timeout = {part: shorter(given.get(part), left) for part in ("connect", "read", "write", "pool")}
+    timeout = {
+        part: shorter(given.get(part), left) for part in ("connect", "read", "write", "pool")
+    }
     request.extensions = {**request.extensions, "timeout": timeout}
 
 
 def _late(request: httpx.Request) -> httpx.ReadTimeout:
-    return httpx.ReadTimeout("The response was not complete when the deadline passed.", request=request)
+    return httpx.ReadTimeout(
+        "The response was not complete when the deadline passed.", request=request
+    )
 
 
 def _answer(response: httpx.Response, body: bytes) -> Answer:
-    return Answer(status=response.status_code, headers=wire_free(tuple(response.headers.multi_items())), body=body)
+    return Answer(
+        status=response.status_code,
+        headers=wire_free(tuple(response.headers.multi_items())),
+        body=body,
+    )
 
 
 def _response(request: httpx.Request, answer: Answer, exchange: Exchange) -> httpx.Response:
     """Return a response of httpx: the same one for a new and for a stored answer."""
     stream, said = httpx.ByteStream(answer.body), {EXTENSION: answer.facts}
     headers = list(answer.headers)
-    response = httpx.Response(answer.status, headers=headers, stream=stream, request=request, extensions=said)
+    response = httpx.Response(
+        answer.status, headers=headers, stream=stream, request=request, extensions=said
+    )
     response.read()
     response.elapsed = timedelta(seconds=exchange.took())
     return response

@@ -1,4 +1,7 @@
-"""Writes calls down: before the first byte of each attempt, and after the response. Every statement is its own commit."""
+"""Writes calls down: before the first byte of each attempt, and after the response.
+
+Every statement is its own commit.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,27 @@ from django.db import IntegrityError, router, transaction
 from django.db.models import Q, QuerySet
 
 from ...core.hashing import record_id
-from ...errors import CallChanged, CallHeld, CallInTransaction, CallResponseNotStored, LostRace, OperationCancelled
+from ...errors import (
+    CallChanged,
+    CallHeld,
+    CallInTransaction,
+    CallResponseNotStored,
+    LostRace,
+    OperationCancelled,
+)
 from ...instrumentation.meters import Metric
 from ...runtime.transactions import in_open_transaction
 from ...stores.orm.clock import Clock
 from ..at_rest.sealed import CannotOpen
-from .messages import Answer, CallFacts, OutgoingRequest, pack_answer, pack_request, reference_of, unpack_answer
+from .messages import (
+    Answer,
+    CallFacts,
+    OutgoingRequest,
+    pack_answer,
+    pack_request,
+    reference_of,
+    unpack_answer,
+)
 from .models import OutgoingCall
 from .names import CallName
 from .providers import LONGEST_DEADLINE, Provider
@@ -27,12 +45,18 @@ from .rules import UNFINISHED, CallState, KnownCall, Next, next_for
 logger = logging.getLogger("django_idempotency")
 
 #: `outcome` is a `CallState`, or "replayed".
-CALLS = Metric("outgoing.calls", "Calls to providers by how they ended.", ("provider", "outcome"), unit="{call}")
+CALLS = Metric(
+    "outgoing.calls",
+    "Calls to providers by how they ended.",
+    ("provider", "outcome"),
+    unit="{call}",
+)
 
 #: Tries of a start that others overtake.
 TRIES = 10
 LookUp = Callable[[OutgoingCall, Provider, str], CallState | None]
-#: How long after its attempt was written down a call may be on its way: longer than any transport's deadline.
+#: How long after its attempt was written down a call may be on its way: longer than any transport's
+#: deadline.
 ON_ITS_WAY = timedelta(seconds=LONGEST_DEADLINE)
 
 
@@ -47,10 +71,18 @@ class Started:
 
 
 class Ledger:
-    """The row of one call. `margin` is how long an attempt may take; `look_up` is that of `lookup.py`."""
+    """The row of one call. `margin` is how long an attempt may take; `look_up` is that of
+    `lookup.py`.
+    """
 
     def __init__(
-        self, provider: Provider, name: CallName, request: OutgoingRequest, *, margin: float, look_up: LookUp
+        self,
+        provider: Provider,
+        name: CallName,
+        request: OutgoingRequest,
+        *,
+        margin: float,
+        look_up: LookUp,
     ) -> None:
         self._provider, self._name, self._request, self._look_up = provider, name, request, look_up
         self._asks = provider.lookup is not None
@@ -66,8 +98,8 @@ class Ledger:
     def start(self) -> Started | Answer:
         """Commit an attempt before it is sent; or return the response of an earlier one.
 
-        Raises `CallInTransaction`, `CallChanged`, `CallHeld` and `CallResponseNotStored`; and `LostRace` if others write
-        the same row all the time.
+        Raises `CallInTransaction`, `CallChanged`, `CallHeld` and `CallResponseNotStored`; and
+        `LostRace` if others write the same row all the time.
         """
         if in_open_transaction(self._using):
             raise CallInTransaction
@@ -92,16 +124,22 @@ class Ledger:
                 raise CallHeld
             if step is Next.STOP:
                 raise OperationCancelled
-            if started := self._first(row) if step is Next.FIRST or row is None else self._again(row):
+            if (
+                started := self._first(row)
+                if step is Next.FIRST or row is None
+                else self._again(row)
+            ):
                 self._asks = False  # a retry knows what its own attempts came to
                 self._refuse_given_up(started)
                 return started
         raise LostRace
 
     def _refuse_given_up(self, started: Started) -> None:
-        """Raise `OperationCancelled` if the step of an attempt, which is committed, has been given up.
+        """Raise `OperationCancelled` if the step of an attempt, which is committed, has been given
+        up.
 
-        Who gives up writes that down before it looks for calls. So it finds this one, or this one finds that.
+        Who gives up writes that down before it looks for calls. So it finds this one, or this one
+        finds that.
         """
         may_send = None if self._name.step is None else self._name.step.may_send
         if may_send is not None and not may_send():
@@ -130,9 +168,13 @@ class Ledger:
             reference="",
         )
         if row is not None:
-            values = {field.attname: getattr(new, field.attname) for field in new._meta.concrete_fields}
+            values = {
+                field.attname: getattr(new, field.attname) for field in new._meta.concrete_fields
+            }
             del values["id"]
-            written = self._rows.filter(key=row.key, attempts=row.attempts, state=row.state).update(**values)
+            written = self._rows.filter(key=row.key, attempts=row.attempts, state=row.state).update(
+                **values
+            )
             return Started(key=new.key, attempts=1, clean=True) if written else None
         try:  # in a test, another's row must not break the test's transaction
             with transaction.atomic(using=self._using):
@@ -142,11 +184,17 @@ class Ledger:
         return Started(key=new.key, attempts=1, clean=True)
 
     def _again(self, row: OutgoingCall) -> Started | None:
-        values: dict[str, Any] = {"state": CallState.OPEN.value, "attempts": row.attempts + 1, "last_sent": Clock()}
+        values: dict[str, Any] = {
+            "state": CallState.OPEN.value,
+            "attempts": row.attempts + 1,
+            "last_sent": Clock(),
+        }
         refused = row.state == CallState.REFUSED.value
         if refused:  # it had ended, so its request was dropped
             values["request"] = self._packed_request()
-        if not self._rows.filter(key=row.key, attempts=row.attempts, state=row.state).update(**values):
+        if not self._rows.filter(key=row.key, attempts=row.attempts, state=row.state).update(
+            **values
+        ):
             return None
         if self._name.resumption is not None:
             self._name.resumption.attempts = row.attempts + 1
@@ -161,8 +209,8 @@ class Ledger:
     def end(self, started: Started, state: CallState, answer: Answer | None) -> None:
         """Write how an attempt ended. Raises nothing that would hide a charge from the caller.
 
-        A database that fails now is logged: the call stays open, and is resumed. So is a response that cannot be packed:
-        the call succeeds without it.
+        A database that fails now is logged: the call stays open, and is resumed. So is a response
+        that cannot be packed: the call succeeds without it.
         """
         status = None if answer is None else answer.status
         values: dict[str, Any] = {"state": state.value, "response_status": status}
@@ -170,23 +218,32 @@ class Ledger:
             values["reference"] = reference_of(answer)
         if state not in UNFINISHED:
             values["request"] = None
-        if state is CallState.SUCCEEDED and answer is not None and len(answer.body) <= self._provider.max_body:
+        if (
+            state is CallState.SUCCEEDED
+            and answer is not None
+            and len(answer.body) <= self._provider.max_body
+        ):
             values["response"] = self._packed_answer(answer)
         try:
-            # A success counts, whatever another process has written of the same key. Nothing else overrides another.
+            # A success counts, whatever another process has written of the same key. Nothing else
+            # overrides another.
             mine = self._rows.filter(key=started.key).exclude(state=CallState.SUCCEEDED.value)
             if state is not CallState.SUCCEEDED:
                 mine = mine.filter(attempts=started.attempts, state=CallState.OPEN.value)
             mine.update(**values)
         except Exception:  # any driver's, and a header that a column cannot hold
-            logger.exception("The end of a call to %s could not be written. It stays open.", self._provider.alias)
+            logger.exception(
+                "The end of a call to %s could not be written. It stays open.", self._provider.alias
+            )
         CALLS.record(provider=self._provider.alias, outcome=state.value)
 
     def _packed_answer(self, answer: Answer) -> bytes | None:
         try:
             return pack_answer(self._id, answer)
         except Exception:
-            logger.exception("A response of %s could not be stored. Its call succeeded.", self._provider.alias)
+            logger.exception(
+                "A response of %s could not be stored. Its call succeeded.", self._provider.alias
+            )
             return None
 
     def _refuse_others_resumption(self, row: OutgoingCall | None, step: Next) -> None:
@@ -217,15 +274,21 @@ class Ledger:
 def _known(row: Any) -> KnownCall | None:
     if row is None:
         return None
-    return KnownCall(state=CallState(row.state), digest=bytes(row.digest), age=row.read_at - row.first_sent)
+    return KnownCall(
+        state=CallState(row.state), digest=bytes(row.digest), age=row.read_at - row.first_sent
+    )
 
 
 def give_up(operation: str) -> bool:
-    """Close the calls of an operation's steps for good, but those that may be on their way. Are there none of those?
+    """Close the calls of an operation's steps for good, but those that may be on their way.
+
+    Are there none of those?
 
     A call whose time has run out may be one of them: the provider may still be working.
     """
-    calls = OutgoingCall.objects.using(router.db_for_write(OutgoingCall)).filter(operation=operation)
+    calls = OutgoingCall.objects.using(router.db_for_write(OutgoingCall)).filter(
+        operation=operation
+    )
     unfinished = Q(state__in=[state.value for state in UNFINISHED])
     sent = unfinished & Q(last_sent__gt=Clock(-ON_ITS_WAY))
     calls.exclude(sent).filter(unfinished).update(state=CallState.GIVEN_UP.value, request=None)
@@ -234,7 +297,9 @@ def give_up(operation: str) -> bool:
 
 def hold(row: OutgoingCall, using: str) -> bool:
     """Hold a call for a person, unless it has moved on. Return whether it is held now."""
-    seen = OutgoingCall.objects.using(using).filter(pk=row.pk, key=row.key, attempts=row.attempts, state=row.state)
+    seen = OutgoingCall.objects.using(using).filter(
+        pk=row.pk, key=row.key, attempts=row.attempts, state=row.state
+    )
     held = bool(seen.update(state=CallState.HELD.value))
     if held:
         CALLS.record(provider=row.provider, outcome=CallState.HELD.value)

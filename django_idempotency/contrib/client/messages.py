@@ -1,4 +1,6 @@
-"""What is sent and what comes back, for every HTTP library; and how both are stored: as JSON, sealed if a key seals."""
+"""What is sent and what comes back, for every HTTP library; and how both are stored: as JSON,
+sealed if a key seals.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ _OF_THE_CLIENT: Final = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "accept-encoding", "user-agent"}
 )
 #: Headers of a response that describe its bytes on the wire; what is kept is decoded.
-_OF_THE_WIRE: Final = frozenset({"content-encoding", "content-length", "transfer-encoding", "connection"})
+_OF_THE_WIRE: Final = frozenset(
+    {"content-encoding", "content-length", "transfer-encoding", "connection"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -76,7 +80,9 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CallFacts:
-    """How a call went: `response.extensions["idempotency"]` of httpx, `response.idempotency` of requests."""
+    """How a call went: `response.extensions["idempotency"]` of httpx, `response.idempotency` of
+    requests.
+    """
 
     name: str
     key: str
@@ -98,7 +104,14 @@ def wire_free(headers: Headers) -> Headers:
 def reference_of(answer: Answer) -> str:
     """Return what the provider calls the request that did the work."""
     headers = answer.by_name
-    found = next((headers[name] for name in ("original-request", "request-id", "x-request-id") if name in headers), "")
+    found = next(
+        (
+            headers[name]
+            for name in ("original-request", "request-id", "x-request-id")
+            if name in headers
+        ),
+        "",
+    )
     return found[:255]
 
 
@@ -109,14 +122,17 @@ def is_replayed(answer: Answer) -> bool:
     return any(headers.get(name, "").strip().lower() == "true" for name in names)
 
 
-# ------------------------------------------------------------------------------------------------------------ at rest
+# ------------------------------------------------------------------------------------------ at rest
 
 #: The columns that are sealed, and what each is sealed as.
 KINDS = {"request": b"call request", "response": b"call response"}
 
 
 def pack_request(call: UUID, request: OutgoingRequest, *, key_header: str) -> bytes:
-    """Return what a call is resumed with. Credentials and keys are left out: the provider's client has them."""
+    """Return what a call is resumed with.
+
+    Credentials and keys are left out: the provider's client has them.
+    """
     kept = [
         (name, value)
         for name, value in request.headers
@@ -128,11 +144,15 @@ def pack_request(call: UUID, request: OutgoingRequest, *, key_header: str) -> by
 def unpack_request(call: UUID, stored: bytes) -> OutgoingRequest:
     """Return the request of a call. Raises `CannotOpen`."""
     method, url, headers, body = _unpacked(KINDS["request"], call, stored)
-    return OutgoingRequest(method=method, url=url, headers=_pairs(headers), body=base64.b64decode(body))
+    return OutgoingRequest(
+        method=method, url=url, headers=_pairs(headers), body=base64.b64decode(body)
+    )
 
 
 def pack_answer(call: UUID, answer: Answer) -> bytes:
-    """Return what is stored of a response: all but its status, which is a column, and its cookies."""
+    """Return what is stored of a response: all but its status, which is a column, and its
+    cookies.
+    """
     kept = [(name, value) for name, value in answer.headers if name.lower() != "set-cookie"]
     return _packed(KINDS["response"], call, [kept, _text(answer.body)])
 

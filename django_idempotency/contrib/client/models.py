@@ -22,7 +22,8 @@ class OutgoingCall(models.Model):
     provider = models.CharField(_("provider"), max_length=LONGEST)
     name = models.CharField(_("name"), max_length=LONGEST)
     key = models.CharField(_("key"), max_length=LONGEST)
-    #: `RunningStep.operation`, of the step that made it; empty: no step did. Only that step's next attempt sends it again.
+    #: `RunningStep.operation`, of the step that made it; empty: no step did. Only that step's next
+    #: attempt sends it again.
     operation = models.CharField(_("operation of its step"), max_length=40, blank=True)
     method = models.CharField(_("method"), max_length=16)
     url = models.TextField(_("URL"), help_text=_("Without its query."))
@@ -43,7 +44,8 @@ class OutgoingCall(models.Model):
     attempts = models.PositiveIntegerField(_("attempts"))
     first_sent = InstantField(_("first sent"))
     last_sent = InstantField(_("last sent"))
-    #: What it is resumed with, without credentials. NULL: it has ended, or its provider has no CLIENT.
+    #: What it is resumed with, without credentials. NULL: it has ended, or its provider has no
+    #: CLIENT.
     request = models.BinaryField(_("request"), null=True)
     response_status = models.SmallIntegerField(_("response status"), null=True)
     #: NULL: it was not stored.

@@ -46,15 +46,18 @@ _NAME: ContextVar[str | Resumption | None] = ContextVar("django_idempotency_outg
 def outgoing(name: str) -> AbstractContextManager[None]:
     """Name the call to a provider that this block makes.
 
-    `with outgoing("order-17"): session.post(...)`. A name is one call, for each provider. The same request again gets the
-    response of the first; another one raises `CallChanged`. Raises `ValueError` for a name that is empty or longer than 255 characters.
+    `with outgoing("order-17"): session.post(...)`. A name is one call, for each provider. The same
+    request again gets the response of the first; another one raises `CallChanged`. Raises
+    `ValueError` for a name that is empty or longer than 255 characters.
     """
     return naming(checked(name))
 
 
 @contextmanager
 def naming(name: str | Resumption | None) -> Iterator[None]:
-    """Name the call of this block; or let it be one that was made before, and that nobody waits for."""
+    """Name the call of this block; or let it be one that was made before, and that nobody waits
+    for.
+    """
     token = _NAME.set(name)
     try:
         yield
@@ -65,15 +68,18 @@ def naming(name: str | Resumption | None) -> Iterator[None]:
 def checked(name: str) -> str:
     """Return a name. Raises `ValueError` for one that is not one."""
     if not 0 < len(name) <= LONGEST or "\0" in name:
-        raise ValueError(f"The name of a call has 1 to {LONGEST} characters, and no U+0000: {name[:80]!r}.")
+        raise ValueError(
+            f"The name of a call has 1 to {LONGEST} characters, and no U+0000: {name[:80]!r}."
+        )
     return name
 
 
 def name_of(given: str | None, key: str | None) -> CallName | None:
     """Return what a call is named by; `None`: nothing names it.
 
-    The request's own name comes first, then the block's, then the step's, then the key that the caller has set. Raises
-    `CallInTransaction` in a transactional step, and `StepNamesOneCall` for its second unnamed call.
+    The request's own name comes first, then the block's, then the step's, then the key that the
+    caller has set. Raises `CallInTransaction` in a transactional step, and `StepNamesOneCall` for
+    its second unnamed call.
     """
     step, around = CURRENT_STEP.get(), _NAME.get()
     if step is not None and step.transactional:

@@ -42,24 +42,36 @@ class Provider:
 
     alias: str
     #: How long it remembers a key, at least: what it publishes.
-    lifetime: timedelta = _option(None, _is_span, "is what the provider publishes, such as timedelta(hours=24)")
+    lifetime: timedelta = _option(
+        None, _is_span, "is what the provider publishes, such as timedelta(hours=24)"
+    )
     #: The header that carries the key.
     header: str = _option("Idempotency-Key", _is_header, "names a header")
     #: The header that says how long the caller waits; `None`: none does. See `headers()`.
-    deadline_header: str | None = _option(None, lambda value: value is None or _is_header(value), "names a header")
-    #: Dotted path of a function that returns a client whose transport is ours; `None`: its calls cannot be resumed.
+    deadline_header: str | None = _option(
+        None, lambda value: value is None or _is_header(value), "names a header"
+    )
+    #: Dotted path of a function that returns a client whose transport is ours; `None`: its calls
+    #: cannot be resumed.
     client: str | None = _option(None, _is_path, "is a dotted path")
-    #: Dotted path of a function that finds out what became of a call, before it is sent again; `None`: nobody does.
+    #: Dotted path of a function that finds out what became of a call, before it is sent again;
+    #: `None`: nobody does.
     lookup: str | None = _option(None, _is_path, "is a dotted path")
     #: How long an ended call is kept, and its name is used up.
-    retention: timedelta = _option(timedelta(days=30), _is_span, "is a timedelta, such as timedelta(days=30)")
+    retention: timedelta = _option(
+        timedelta(days=30), _is_span, "is a timedelta, such as timedelta(days=30)"
+    )
     #: The largest response body that is stored (bytes).
-    max_body: int = _option(1024 * 1024, lambda value: type(value) is int and value >= 0, "is a number of bytes")
+    max_body: int = _option(
+        1024 * 1024, lambda value: type(value) is int and value >= 0, "is a number of bytes"
+    )
 
     def headers(self, key: str, left: float) -> dict[str, str]:
-        """Return what an attempt carries: its key, and when nobody waits for it any more: `left` seconds from now, or earlier.
+        """Return what an attempt carries: its key, and when nobody waits for it any more: `left`
+        seconds from now, or earlier.
 
-        A header whose name says that it is a deadline gets that as Unix time, and any other the seconds.
+        A header whose name says that it is a deadline gets that as Unix time, and any other the
+        seconds.
         """
         if (name := self.deadline_header) is None:
             return {self.header: key}
@@ -69,30 +81,42 @@ class Provider:
         return {self.header: key, name: f"{since + max(left, 0.0):.3f}"}
 
     def new_client(self) -> Any:
-        """Return a new sync client. Raises `ImproperlyConfigured` without one, and what importing or calling it raises."""
+        """Return a new sync client.
+
+        Raises `ImproperlyConfigured` without one, and what importing or calling it raises.
+        """
         if self.client is None:
             raise ImproperlyConfigured(
-                f'Type a "CLIENT" in {conf.NAME}["PROVIDERS"]["{self.alias}"]: without one its calls cannot be resumed.'
+                f'Type a "CLIENT" in {conf.NAME}["PROVIDERS"]["{self.alias}"]: without one '
+                "its calls cannot be resumed."
             )
         return import_string(self.client)()
 
 
 #: Every option of a provider: what is known of it, and its default. `LIFETIME` has none.
 _DECLARED = {each.name.upper(): each.metadata for each in fields(Provider) if each.name != "alias"}
-OPTIONS: dict[str, Any] = {each.name.upper(): each.default for each in fields(Provider) if each.name != "alias"}
+OPTIONS: dict[str, Any] = {
+    each.name.upper(): each.default for each in fields(Provider) if each.name != "alias"
+}
 
 
 def provider(alias: str) -> Provider:
-    """Return a provider by its alias. Raises `ImproperlyConfigured` for one that is missing or invalid."""
+    """Return a provider by its alias.
+
+    Raises `ImproperlyConfigured` for one that is missing or invalid.
+    """
     found = conf.get("PROVIDERS")
     if not isinstance(found, Mapping) or alias not in found:
         raise ImproperlyConfigured(
-            f'Type the provider {alias!r} in {conf.NAME}["PROVIDERS"], with its "LIFETIME": timedelta(hours=24), or '
+            f'Type the provider {alias!r} in {conf.NAME}["PROVIDERS"], with its '
+            '"LIFETIME": timedelta(hours=24), or '
             "whatever it publishes."
         )
     if (problem := problem_of(alias, found[alias])) is not None:
         raise ImproperlyConfigured(f'{conf.NAME}["PROVIDERS"]["{alias}"]: {problem}.')
-    return Provider(alias=alias, **{name.lower(): value for name, value in {**OPTIONS, **found[alias]}.items()})
+    return Provider(
+        alias=alias, **{name.lower(): value for name, value in {**OPTIONS, **found[alias]}.items()}
+    )
 
 
 def problem_of(alias: Any, options: Any) -> str | None:
@@ -100,7 +124,9 @@ def problem_of(alias: Any, options: Any) -> str | None:
     if not isinstance(alias, str) or not 0 < len(alias) <= LONGEST:
         return f"an alias is text of 1 to {LONGEST} characters"
     if ":" in alias:
-        return "an alias has no colon: derive() takes what stands before one in a label as the alias"
+        return (
+            "an alias has no colon: derive() takes what stands before one in a label as the alias"
+        )
     if not isinstance(options, Mapping):
         return f"it is a {type(options).__name__}, not a dict"
     if unknown := sorted(map(str, options.keys() - OPTIONS.keys())):
@@ -109,4 +135,8 @@ def problem_of(alias: Any, options: Any) -> str | None:
     for name, option in _DECLARED.items():
         if not option["valid"](given[name]):
             return f'"{name}" {option["words"]}'
-    return None if given["RETENTION"] >= given["LIFETIME"] else '"RETENTION" is shorter than "LIFETIME"'
+    return (
+        None
+        if given["RETENTION"] >= given["LIFETIME"]
+        else '"RETENTION" is shorter than "LIFETIME"'
+    )

@@ -1,4 +1,6 @@
-"""Finishes calls whose process died: sends them again with their keys, as long as their providers remember these."""
+"""Finishes calls whose process died: sends them again with their keys, as long as their providers
+remember these.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class Resumed(Enum):
     TAKEN = "taken"  # another process goes on with it
 
 
-def due(*, using: str, older: timedelta, alias: str | None, unanswered: bool) -> QuerySet[OutgoingCall]:
+def due(
+    *, using: str, older: timedelta, alias: str | None, unanswered: bool
+) -> QuerySet[OutgoingCall]:
     """Return the calls that nobody has sent for that long, the oldest first, each with `read_at`.
 
     `unanswered`: also those whose process gave up, and reported that to its caller.
@@ -47,9 +51,13 @@ def due(*, using: str, older: timedelta, alias: str | None, unanswered: bool) ->
 
 def expired(*, using: str, older: timedelta, alias: str | None) -> Iterator[Any]:
     """Yield calls, also those whose process gave up, that their providers may have forgotten."""
-    for call in paged(due(using=using, older=older, alias=alias, unanswered=True).defer("request", "response")):
+    for call in paged(
+        due(using=using, older=older, alias=alias, unanswered=True).defer("request", "response")
+    ):
         with suppress(ImproperlyConfigured):  # reported for the others
-            if not remembered(call.read_at - call.first_sent, lifetime=provider(call.provider).lifetime):
+            if not remembered(
+                call.read_at - call.first_sent, lifetime=provider(call.provider).lifetime
+            ):
                 yield call
 
 
@@ -59,7 +67,9 @@ def paged(calls: QuerySet[OutgoingCall]) -> Iterator[Any]:
     while page := list(rest[:PAGE]):
         yield from page
         last = page[-1]
-        rest = calls.filter(Q(last_sent__gt=last.last_sent) | Q(last_sent=last.last_sent, pk__gt=last.pk))
+        rest = calls.filter(
+            Q(last_sent__gt=last.last_sent) | Q(last_sent=last.last_sent, pk__gt=last.pk)
+        )
 
 
 def resume(call: OutgoingCall, client: Any, *, using: str) -> Resumed:
@@ -68,9 +78,13 @@ def resume(call: OutgoingCall, client: Any, *, using: str) -> Resumed:
     Raises `ImproperlyConfigured`, `CannotOpen`, and what the client raises.
     """
     if call.request is None:
-        raise ImproperlyConfigured('There was no "CLIENT" when it was made, so its request is not stored.')
+        raise ImproperlyConfigured(
+            'There was no "CLIENT" when it was made, so its request is not stored.'
+        )
     request = unpack_request(call.pk, bytes(call.request))
-    resumption = Resumption(name=call.name, key=call.key, provider=call.provider, attempts=call.attempts)
+    resumption = Resumption(
+        name=call.name, key=call.key, provider=call.provider, attempts=call.attempts
+    )
     try:
         with naming(resumption):
             send(client, request)
@@ -80,7 +94,8 @@ def resume(call: OutgoingCall, client: Any, *, using: str) -> Resumed:
         return Resumed.TAKEN
     if not resumption.taken:
         raise ImproperlyConfigured(
-            f'The "CLIENT" of the provider {call.provider!r} is none of ours, and has no adapter of ours, so the call was sent '
+            f'The "CLIENT" of the provider {call.provider!r} is none of ours, and has no '
+            "adapter of ours, so the call was sent "
             "past the ledger."
         )
     state = OutgoingCall.objects.using(using).values_list("state", flat=True).get(pk=call.pk)
@@ -90,7 +105,9 @@ def resume(call: OutgoingCall, client: Any, *, using: str) -> Resumed:
 def send(client: Any, request: OutgoingRequest) -> None:
     """Send a request with a client of httpx, or a session of requests."""
     if hasattr(client, "build_request"):
-        client.request(request.method, request.url, headers=list(request.headers), content=request.body)
+        client.request(
+            request.method, request.url, headers=list(request.headers), content=request.body
+        )
         return
     headers: dict[str, str] = {}
     # requests takes a dict, and a list of values is the same header (RFC 9110, 5.3)

@@ -1,8 +1,9 @@
-"""Every decision about a call to a provider: what a response means, when to send again, and what a name may do next.
+"""Every decision about a call to a provider: what a response means, when to send again, and what a
+name may do next.
 
-A *call* is one logical request, whose name outlives its process. Its key is made once. `judge()` reads a response,
-`pause()` says how long to wait, `ending()` in which state the call ends, and `next_for()` what a request under a known
-name does.
+A *call* is one logical request, whose name outlives its process. Its key is made once. `judge()`
+reads a response, `pause()` says how long to wait, `ending()` in which state the call ends, and
+`next_for()` what a request under a known name does.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 UNCERTAIN: Final = frozenset({408, 409})
 #: Responses of a provider that did nothing, and may do it later.
 TOO_EARLY: Final = frozenset({425, 429})
-#: The refusals of an operation itself, which a provider repeats under its key. Any other may come from what stands before it,
-#: such as a 401 after a credential was changed: it says nothing of an attempt whose response was lost.
+#: The refusals of an operation itself, which a provider repeats under its key. Any other may come
+#: from what stands before it, such as a 401 after a credential was changed: it says nothing of an
+#: attempt whose response was lost.
 OF_OPERATION: Final = frozenset({400, 402, 422})
-#: Headers with which a provider says whether another attempt makes sense, the first one first. The last is Adyen's.
+#: Headers with which a provider says whether another attempt makes sense, the first one first. The
+#: last is Adyen's.
 SHOULD_RETRY: Final = ("stripe-should-retry", "x-should-retry", "transient-error")
 
 
@@ -34,7 +37,8 @@ class CallState(str, Enum):
 
     OPEN = "open"  # being sent; or its process died
     SUCCEEDED = "succeeded"
-    REFUSED = "refused"  # the last response, or that there was no connection, says that nothing was carried out
+    # the last response, or that there was no connection, says that nothing was carried out
+    REFUSED = "refused"
     VOID = "void"  # nothing was carried out: a person has found that out
     UNKNOWN = "unknown"  # its process gave up, and reported an error
     HELD = "held"  # a person decides
@@ -68,11 +72,13 @@ BROKEN: Final = Verdict(state=CallState.UNKNOWN, retry=True)
 def judge(status: int, headers: Mapping[str, str]) -> Verdict:
     """Say what a response means. Names of headers are in lower case.
 
-    None proves that nothing was carried out: a transport or a proxy may have sent the request before, and hidden that.
+    None proves that nothing was carried out: a transport or a proxy may have sent the request
+    before, and hidden that.
     """
     if 200 <= status < 300:
         return Verdict(state=CallState.SUCCEEDED, retry=False)
-    if status < 400:  # 303 See Other is how many respond to a POST that they carried out: its key stays
+    # 303 See Other is how many respond to a POST that they carried out: its key stays.
+    if status < 400:
         return Verdict(state=CallState.REFUSED, retry=False)
     uncertain = status in UNCERTAIN or status >= 500
     told = _should_retry(headers)
@@ -91,12 +97,17 @@ def _should_retry(headers: Mapping[str, str]) -> bool | None:
 
 
 def ending(verdict: Verdict, *, clean: bool, resuming: bool = False) -> CallState:
-    """Say in which state a call ends. `clean`: every attempt before this one was refused, too, or not sent.
+    """Say in which state a call ends.
+
+    `clean`: every attempt before this one was refused, too, or not sent.
 
     `resuming`: a call that nobody waits for stays open, so that it is sent again later.
     """
-    doubtful = verdict.retry or not verdict.of_operation  # such a refusal says nothing of an attempt before it
-    if verdict.state is CallState.UNKNOWN or (verdict.state is CallState.REFUSED and doubtful and not clean):
+    # Such a refusal says nothing of an attempt before it.
+    doubtful = verdict.retry or not verdict.of_operation
+    if verdict.state is CallState.UNKNOWN or (
+        verdict.state is CallState.REFUSED and doubtful and not clean
+    ):
         return CallState.OPEN if resuming else CallState.UNKNOWN
     return verdict.state
 
@@ -107,7 +118,9 @@ def stays_clean(verdict: Verdict, *, clean: bool) -> bool:
 
 
 def retry_after(value: str | None, *, now: datetime) -> float:
-    """Read Retry-After, seconds or a date (RFC 9110 section 10.2.3), as seconds; 0 for none and for an invalid one."""
+    """Read Retry-After, seconds or a date (RFC 9110 section 10.2.3), as seconds; 0 for none and for
+    an invalid one.
+    """
     text = (value or "").strip()
     if text.isascii() and text.isdigit():
         return float(min(int(text[:10]), 10**9))
@@ -118,10 +131,14 @@ def retry_after(value: str | None, *, now: datetime) -> float:
         return 0.0
 
 
-def pause(retry: int, *, floor: float, base: float, longest: float, random: Callable[[], float]) -> float:
-    """Return the seconds before the retry with this number, from 0: what the provider asks for, and full jitter.
+def pause(
+    retry: int, *, floor: float, base: float, longest: float, random: Callable[[], float]
+) -> float:
+    """Return the seconds before the retry with this number, from 0: what the provider asks for, and
+    full jitter.
 
-    The jitter comes on top: clients that were all asked to wait five seconds do not come back together.
+    The jitter comes on top: clients that were all asked to wait five seconds do not come back
+    together.
     """
     return floor + random() * min(longest, base * 2.0 ** min(retry, 32))
 
@@ -157,16 +174,22 @@ class KnownCall:
 
 
 def next_for(
-    known: KnownCall | None, *, digest: bytes, lifetime: timedelta, margin: timedelta, asks: bool = False
+    known: KnownCall | None,
+    *,
+    digest: bytes,
+    lifetime: timedelta,
+    margin: timedelta,
+    asks: bool = False,
 ) -> Next:
     """Say what a request with this digest does under a name of which `known` is stored.
 
-    `lifetime` is how long the provider remembers a key; `margin`, how long an attempt that begins now may take; `asks`, can
-    an outcome that is unknown be looked up, and has it not been?
+    `lifetime` is how long the provider remembers a key; `margin`, how long an attempt that begins
+    now may take; `asks`, can an outcome that is unknown be looked up, and has it not been?
     """
     if known is None or known.state is CallState.VOID:
         return Next.FIRST
-    erased = known.digest == b"" and known.state is CallState.SUCCEEDED  # whose response is gone, too
+    # Whose response is gone, too.
+    erased = known.digest == b"" and known.state is CallState.SUCCEEDED
     if known.digest != digest and not erased:
         return Next.MISMATCH
     if known.state is CallState.GIVEN_UP:

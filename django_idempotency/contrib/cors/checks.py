@@ -27,14 +27,26 @@ class W086(Finding):
 
 @after_settings
 def check_cors(**_: Any) -> Iterator[CheckMessage]:
-    """Check what browsers of other origins may send and read, if django-cors-headers is installed."""
+    """Check what browsers of other origins may send and read, if django-cors-headers is
+    installed.
+    """
     if not apps.is_installed(APP):
         return
     profile = conf.profile_of(MISSING, conf.project_settings())
-    sent = (profile.field if profile.carrier == "header" else None, profile.first_sent_field, profile.client_field)
+    sent = (
+        profile.field if profile.carrier == "header" else None,
+        profile.first_sent_field,
+        profile.client_field,
+    )
     needed = [name.lower() for name in sent if name is not None]
-    imported = "from django_idempotency.contrib.cors import ALLOW_HEADERS; " if set(needed) & set(ALLOW_HEADERS) else ""
-    shown = [name for name in (profile.marker, profile.original, profile.result) if name is not None]
+    imported = (
+        "from django_idempotency.contrib.cors import ALLOW_HEADERS; "
+        if set(needed) & set(ALLOW_HEADERS)
+        else ""
+    )
+    shown = [
+        name for name in (profile.marker, profile.original, profile.result) if name is not None
+    ]
     kept = ["…"] if getattr(settings, "CORS_EXPOSE_HEADERS", ()) else []
     allowed, defaults = "…", ""
     if not getattr(settings, "CORS_ALLOW_HEADERS", ()):  # then it has those of the app
@@ -46,12 +58,15 @@ def check_cors(**_: Any) -> Iterator[CheckMessage]:
         effect="the preflight of a request with a key fails, so the request is never sent",
         fix=f"{defaults}{imported}CORS_ALLOW_HEADERS = ({typed})",
     )
-    typed = ", ".join([*_spelled([*EXPOSE_HEADERS, *shown], EXPOSE_HEADERS, "EXPOSE_HEADERS"), *kept])
+    typed = ", ".join(
+        [*_spelled([*EXPOSE_HEADERS, *shown], EXPOSE_HEADERS, "EXPOSE_HEADERS"), *kept]
+    )
     yield from _lacks(
         "CORS_EXPOSE_HEADERS",
         list(dict.fromkeys([*EXPOSE_HEADERS, *shown])),
         effect="no script of another origin can read that",
-        fix=f"from django_idempotency.contrib.cors import EXPOSE_HEADERS; CORS_EXPOSE_HEADERS = [{typed}]",
+        fix="from django_idempotency.contrib.cors import EXPOSE_HEADERS; CORS_EXPOSE_HEADERS "
+        f"= [{typed}]",
     )
 
 
@@ -64,7 +79,8 @@ def _spelled(needed: Iterable[str], ours: tuple[str, ...], name: str) -> list[st
 def _lacks(setting: str, needed: Iterable[str], *, effect: str, fix: str) -> Iterator[CheckMessage]:
     """Find names that a setting lacks. They compare in any case.
 
-    A wildcard includes all, but not where credentials are allowed: browsers take it literally there (the Fetch standard).
+    A wildcard includes all, but not where credentials are allowed: browsers take it literally there
+    (the Fetch standard).
     """
     names = {str(name).lower() for name in getattr(settings, setting, ())}
     wildcard = "*" in names and not getattr(settings, "CORS_ALLOW_CREDENTIALS", False)

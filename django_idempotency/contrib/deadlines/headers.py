@@ -1,4 +1,7 @@
-"""How much time the headers of a request leave for it. Decided without Django's request: see `left()`."""
+"""How much time the headers of a request leave for it.
+
+Decided without Django's request: see `left()`.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,9 @@ _UNITS = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 
 
 class RequestLate(Problem):
-    """The deadline of this request passed before it arrived, so nothing was done. Send it again with more time."""
+    """The deadline of this request passed before it arrived, so nothing was done. Send it again
+    with more time.
+    """
 
     status, code, title, retry = 504, "deadline-passed", "Deadline has passed", "same-key"
     has_status, delivery = False, "later"
@@ -40,7 +45,8 @@ class DeadlineMalformed(Problem):
 
 
 def left(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Return the seconds until the earliest deadline, at least 0 and at most ten years; `None` without one.
+    """Return the seconds until the earliest deadline, at least 0 and at most ten years; `None`
+    without one.
 
     `headers` finds names in any case, as Django's do. Raises `DeadlineMalformed`.
     """
@@ -52,14 +58,17 @@ def _left(name: str, value: str, now: datetime) -> float:
     if name == GRPC:
         if (timeout := _TIMEOUT.fullmatch(value)) is not None:
             return int(timeout[1]) * _UNITS[timeout[2]]
-        raise DeadlineMalformed(f'{name} is up to eight digits and a unit of H, M, S, m, u or n, such as "1500m".')
+        raise DeadlineMalformed(
+            f'{name} is up to eight digits and a unit of H, M, S, m, u or n, such as "1500m".'
+        )
     if _NUMBER.fullmatch(value):
         return float(value) - (now.timestamp() if name == INSTANT else 0.0)
     if name == SECONDS:
         raise DeadlineMalformed(f'{name} is a number of seconds, such as "2.5".')
     if (instant := _instant(value)) is None:
         raise DeadlineMalformed(
-            f'{name} is a Unix time in seconds or a time with its offset, such as "2026-11-27T20:00:00Z".'
+            f"{name} is a Unix time in seconds or a time with its offset, such as "
+            '"2026-11-27T20:00:00Z".'
         )
     return (instant - now).total_seconds()
 

@@ -17,14 +17,16 @@ R = TypeVar("R")
 
 
 def limited_by(argument: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Call a function inside `deadline()` of this argument: a Lambda context, seconds, or an aware `datetime`.
+    """Call a function inside `deadline()` of this argument: a Lambda context, seconds, or an aware
+    `datetime`.
 
         @limited_by("context")
         @idempotent_function(data_keyword_argument="event", key="orderId")
         def handler(event, context): ...
 
-    It stands above `@idempotent_function`, whose `idempotency` and `with_key` it shows too; `with_key()` has no deadline.
-    Raises `ImproperlyConfigured` for a function without the argument. A call raises what `deadline()` does.
+    It stands above `@idempotent_function`, whose `idempotency` and `with_key` it shows too;
+    `with_key()` has no deadline. Raises `ImproperlyConfigured` for a function without the argument.
+    A call raises what `deadline()` does.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:

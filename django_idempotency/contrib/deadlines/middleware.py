@@ -17,11 +17,13 @@ from .headers import RequestLate, left
 
 
 class DeadlineMiddleware:
-    """Begins nothing for a client that waits no longer. Put it first in MIDDLEWARE, or behind what measures.
+    """Begins nothing for a client that waits no longer. Put it first in MIDDLEWARE, or behind what
+    measures.
 
-    It reads `X-Request-Deadline`, `Request-Timeout` and `grpc-timeout`, of which the earliest counts. A request that
-    arrives too late gets 504 `deadline-passed`, whether its key was ever seen or not. One that is in time runs to its end:
-    no deadline of a client ends a lease, or breaks work off between two of its effects.
+    It reads `X-Request-Deadline`, `Request-Timeout` and `grpc-timeout`, of which the earliest
+    counts. A request that arrives too late gets 504 `deadline-passed`, whether its key was ever
+    seen or not. One that is in time runs to its end: no deadline of a client ends a lease, or
+    breaks work off between two of its effects.
     """
 
     sync_capable = async_capable = True
@@ -62,7 +64,10 @@ class DeadlineMiddleware:
 
 
 def _ends(request: HttpRequest) -> float | None:
-    """Return when the client stops waiting (Unix seconds); `None`: unknown. Raises `RequestLate`, `DeadlineMalformed`."""
+    """Return when the client stops waiting (Unix seconds); `None`: unknown.
+
+    Raises `RequestLate`, `DeadlineMalformed`.
+    """
     now = datetime.now(timezone.utc)
     seconds = left(request.headers, now)
     if seconds == 0:

@@ -1,4 +1,7 @@
-"""A panel for django-debug-toolbar: what the guard decided about a request, and why. Needs django-debug-toolbar."""
+"""A panel for django-debug-toolbar: what the guard decided about a request, and why.
+
+Needs django-debug-toolbar.
+"""
 
 from .panel import IdempotencyPanel
 

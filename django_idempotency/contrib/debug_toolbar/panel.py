@@ -25,11 +25,15 @@ from ...stores.base import innermost
 #: What became of the response.
 MEANINGS: dict[HeaderStatus | None, str] = {
     HeaderStatus.CREATED: "Stored: a retry gets this response.",
-    HeaderStatus.RELEASED: "Not stored: a refusal, or dropped by the view. The key is free, even for another body.",
+    HeaderStatus.RELEASED: "Not stored: a refusal, or dropped by the view. The key is free, even "
+    "for another body.",
     HeaderStatus.FAILED: "Not stored: it failed. A retry with the same body runs it again.",
-    HeaderStatus.LOST: "Not stored: another request owns the record, or the store did not respond in time.",
+    HeaderStatus.LOST: "Not stored: another request owns the record, or the store did not "
+    "respond in time.",
     HeaderStatus.REPLAYED: "Stored before: this is the response of that run.",
-    HeaderStatus.NOT_STORED: "It ran before, and its response was not stored: too large, a stream, or not to be stored.",
+    HeaderStatus.NOT_STORED: "It ran before, and its response was not stored: too large, a "
+    "stream, or not to be "
+    "stored.",
     HeaderStatus.IN_PROGRESS: "Refused: a request with this key is running.",
     HeaderStatus.MISMATCH: "Refused: the key belongs to a different request.",
     HeaderStatus.EXPIRED: "Refused: the key is older than its record would be.",
@@ -44,10 +48,11 @@ MEANINGS: dict[HeaderStatus | None, str] = {
 
 
 class IdempotencyPanel(Panel):
-    """Shows the guard of a request: where it stands, its policy, its key, the verdict, and what became of the response.
+    """Shows the guard of a request: where it stands, its policy, its key, the verdict, and what
+    became of the response.
 
-    It counts the statements on the records' table in the thread of the request; under ASGI, where a sync view runs in
-    another thread, it counts none.
+    It counts the statements on the records' table in the thread of the request; under ASGI, where a
+    sync view runs in another thread, it counts none.
     """
 
     title = nav_title = "Idempotency"
@@ -69,7 +74,7 @@ class IdempotencyPanel(Panel):
         stats: dict[str, Any] = self.get_stats()  # type: ignore[no-untyped-call]
         return str(stats.get("status") or "no key")
 
-    # ------------------------------------------------------------------------------------------------- while it runs
+    # -------------------------------------------------------------------------------- while it runs
 
     def enable_instrumentation(self) -> None:
         exchange_of(self.toolbar.request).arrived = self._entered
@@ -87,12 +92,18 @@ class IdempotencyPanel(Panel):
         self._facts |= {"entry point": entry_point}
         self._facts |= {f"policy: {name}": _brief(value) for name, value in policy.given().items()}
 
-    def _heard(self, *, signal: Any, operation: Operation | None, request: Any, error: Any, **more: Any) -> None:
+    def _heard(
+        self, *, signal: Any, operation: Operation | None, request: Any, error: Any, **more: Any
+    ) -> None:
         if getattr(request, "_request", request) is not self.toolbar.request:
             return
         after = (time.perf_counter() - self._began) * 1000
         self._events.append(
-            {"name": signal.name, "after": f"{after:.1f} ms", "error": type(error).__name__ if error else ""}
+            {
+                "name": signal.name,
+                "after": f"{after:.1f} ms",
+                "error": type(error).__name__ if error else "",
+            }
         )
         self._reason = str(more.get("reason") or self._reason)
         if operation is not None:
@@ -104,15 +115,20 @@ class IdempotencyPanel(Panel):
                 "guarantee": ticket.guarantee.value,
                 "store": type(innermost(operation.store)).__name__,
                 "retention": f"{ticket.ttl:g} s",
-                "attempt": operation.attempt or (operation.record.attempt if operation.record else 0),
+                "attempt": operation.attempt
+                or (operation.record.attempt if operation.record else 0),
                 "original request": rules.original_request(
-                    ticket if operation.run is not None or operation.record is None else operation.record
+                    ticket
+                    if operation.run is not None or operation.record is None
+                    else operation.record
                 ),
             }
             if operation.waited:
                 self._facts["waited"] = f"{operation.waited * 1000:.0f} ms"
 
-    def _executed(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
+    def _executed(
+        self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any
+    ) -> Any:
         if IdempotencyRecord._meta.db_table not in str(sql):
             return execute(sql, params, many, context)
         began = time.perf_counter()
@@ -122,7 +138,7 @@ class IdempotencyPanel(Panel):
             self._statements += 1
             self._seconds += time.perf_counter() - began
 
-    # ------------------------------------------------------------------------------------------------ when it is over
+    # ------------------------------------------------------------------------------ when it is over
 
     def generate_stats(self, request: HttpRequest, response: HttpResponseBase) -> None:
         status = noted(request)

@@ -1,4 +1,5 @@
-"""What the clients of other APIs expect on the wire: `Policy(profile="stripe")`, or `profile=replace(STRIPE, …)`.
+"""What the clients of other APIs expect on the wire: `Policy(profile="stripe")`, or
+`profile=replace(STRIPE, …)`.
 
 Each profile says what its API has published; where that is silent, our default holds.
 """
@@ -18,7 +19,8 @@ _UUID = "[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
 _UUID4 = "[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-4[0-9A-Fa-f]{3}-[89ABab][0-9A-Fa-f]{3}-[0-9A-Fa-f]{12}"
 _UUID7 = "[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-7[0-9A-Fa-f]{3}-[89ABab][0-9A-Fa-f]{3}-[0-9A-Fa-f]{12}"
 
-#: Stripe, v1. Everything is kept once the endpoint has begun, 500 included; refusals before that are not.
+#: Stripe, v1. Everything is kept once the endpoint has begun, 500 included; refusals before that
+#: are not.
 STRIPE = Profile(
     name="stripe",
     spelling="bare",
@@ -53,10 +55,16 @@ PAYPAL = Profile(
 
 #: Square, Payments.
 SQUARE = Profile(
-    name="square", carrier="body", field="idempotency_key", max_length=45, mismatch_status=400, errors=errors.square
+    name="square",
+    carrier="body",
+    field="idempotency_key",
+    max_length=45,
+    mismatch_status=400,
+    errors=errors.square,
 )
 
-#: Repeatable Requests 1.0 (OASIS), as in Azure's guidelines. The window leaves room within a `ttl` of a day.
+#: Repeatable Requests 1.0 (OASIS), as in Azure's guidelines. The window leaves room within a `ttl`
+#: of a day.
 REPEATABILITY = Profile(
     name="repeatability",
     field="Repeatability-Request-ID",
@@ -85,7 +93,9 @@ AIP155 = Profile(
 )
 
 #: Zalando's guidelines, rule 230.
-ZALANDO = Profile(name="zalando", spelling="bare", max_length=36, pattern=_UUID, mismatch_status=400)
+ZALANDO = Profile(
+    name="zalando", spelling="bare", max_length=36, pattern=_UUID, mismatch_status=400
+)
 
 #: Apache Iceberg's REST catalog: a conflict is final there, and a server error never is.
 ICEBERG = Profile(

@@ -1,6 +1,8 @@
-"""Profiles of agentic commerce, where a key is compulsory, and of three APIs whose clients are found in many projects.
+"""Profiles of agentic commerce, where a key is compulsory, and of three APIs whose clients are
+found in many projects.
 
-A profile does not say everything: the page of keys has the policy that each of the first three wants beside it.
+A profile does not say everything: the page of keys has the policy that each of the first three
+wants beside it.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ def _named(problem: Problem, names: dict[str, str]) -> str:
     return names.get(problem.code) or problem.code.replace("-", "_")
 
 
-# ----------------------------------------------------------------------------------------------------- agentic commerce
+# --------------------------------------------------------------------------------- agentic commerce
 
 _ACP = {
     "key-missing": "idempotency_key_required",
@@ -33,18 +35,28 @@ _ACP = {
 
 
 def _acp(problem: Problem, status: int, _request: object) -> dict[str, Any]:
-    kind = "invalid_request" if status < 500 else "service_unavailable" if status == 503 else "processing_error"
+    kind = (
+        "invalid_request"
+        if status < 500
+        else "service_unavailable"
+        if status == 503
+        else "processing_error"
+    )
     return {"type": kind, "code": _named(problem, _ACP), "message": detail(problem)}
 
 
-#: The version of UCP that a refusal names where the request does not: the latest when this was written.
+#: The version of UCP that a refusal names where the request does not: the latest when this was
+#: written.
 UCP_VERSION = "2026-04-08"
 #: How an agent names one, in the header UCP-Agent.
 _UCP_SPOKEN = re.compile(r'\bversion="(\d{4}-\d{2}-\d{2})"')
 
 
 def ucp_errors(version: str) -> ErrorBody:
-    """Return the `errors` of a profile of UCP in this version. A request that names another was let in with that."""
+    """Return the `errors` of a profile of UCP in this version.
+
+    A request that names another was let in with that.
+    """
 
     def errors(problem: Problem, _status: int, request: HttpRequest | None) -> dict[str, Any]:
         sent = "" if request is None else request.META.get("HTTP_UCP_AGENT", "")
@@ -67,7 +79,8 @@ _ADCP = {
 }
 
 
-#: AdCP's own word for these is as wide as ours is narrow: the buyer looks first, or sends what it sent before.
+#: AdCP's own word for these is as wide as ours is narrow: the buyer looks first, or sends what it
+#: sent before.
 _CORRECTABLE = ("IDEMPOTENCY_CONFLICT", "IDEMPOTENCY_EXPIRED", "INVALID_REQUEST")
 _RECOVERY = {"same-key": "transient", "new-key": "correctable"}
 
@@ -78,13 +91,21 @@ def _adcp(problem: Problem, _status: int, request: HttpRequest | None) -> dict[s
     error: dict[str, Any] = {"code": code, "message": detail(problem), "recovery": recovery}
     if again is not None:
         error["retry_after"] = min(max(again, 1), 3600)
-    # To AdCP's own tests, all but two members of a conflict are a leak; `errors` is as in the example of its specification.
-    brief = {name: error[name] for name in ("code", "message")} if code == "IDEMPOTENCY_CONFLICT" else error
+    # To AdCP's own tests, all but two members of a conflict are a leak; `errors` is as in the
+    # example of its specification.
+    brief = (
+        {name: error[name] for name in ("code", "message")}
+        if code == "IDEMPOTENCY_CONFLICT"
+        else error
+    )
     return {"adcp_error": brief, "errors": [error], **_context(request)}
 
 
 def _context(request: HttpRequest | None) -> dict[str, Any]:
-    """Return what the buyer wants back, as it was sent. For a request that was refused unread, nothing is read."""
+    """Return what the buyer wants back, as it was sent.
+
+    For a request that was refused unread, nothing is read.
+    """
     try:
         body = json.loads(request.body) if request is not None and is_in_memory(request) else None
     except (ValueError, RecursionError):
@@ -95,7 +116,9 @@ def _context(request: HttpRequest | None) -> dict[str, Any]:
 
 
 def adcp_replay(request: HttpRequest, response: HttpResponse) -> HttpResponse:
-    """Return a replay with the `context` of its own request, as AdCP wants it: for a policy's `on_replay`."""
+    """Return a replay with the `context` of its own request, as AdCP wants it: for a policy's
+    `on_replay`.
+    """
     try:
         body = json.loads(response.content)
     except (ValueError, RecursionError):  # of a 204, or nested too deep to be read
@@ -106,9 +129,10 @@ def adcp_replay(request: HttpRequest, response: HttpResponse) -> HttpResponse:
     return response
 
 
-#: Agentic Commerce Protocol (OpenAI, Stripe), RFC "Agentic Checkout", section 6. Its keys are those of an endpoint, and each
-#: response is the key's, but a 5xx. What asks for another identity or a later time is not yet the operation's. A request is
-#: the same if its body is: "headers are excluded".
+#: Agentic Commerce Protocol (OpenAI, Stripe), RFC "Agentic Checkout", section 6. Its keys are those
+#: of an endpoint, and each response is the key's, but a 5xx. What asks for another identity or a
+#: later time is not yet the operation's. A request is the same if its body is: "headers are
+#: excluded".
 ACP = Profile(
     name="acp",
     spelling="opaque",
@@ -119,8 +143,9 @@ ACP = Profile(
     errors=_acp,
 )
 
-#: Universal Commerce Protocol (Google, Shopify), its REST binding. Both conflicts are 409. A key is one of an operation. The
-#: payload is the bytes of the body. Each response names the version: for another, `replace(UCP, errors=ucp_errors("…"))`.
+#: Universal Commerce Protocol (Google, Shopify), its REST binding. Both conflicts are 409. A key is
+#: one of an operation. The payload is the bytes of the body. Each response names the version: for
+#: another, `replace(UCP, errors=ucp_errors("…"))`.
 UCP = Profile(
     name="ucp",
     spelling="opaque",
@@ -130,8 +155,8 @@ UCP = Profile(
     errors=ucp_errors(UCP_VERSION),
 )
 
-#: Ad Context Protocol 3, "Idempotency", over HTTP with JSON. Only a success is kept, and replayed for a minute more than its
-#: `ttl`, for buyers whose clocks differ.
+#: Ad Context Protocol 3, "Idempotency", over HTTP with JSON. Only a success is kept, and replayed
+#: for a minute more than its `ttl`, for buyers whose clocks differ.
 ADCP = Profile(
     name="adcp",
     compares="body",
@@ -152,7 +177,7 @@ ADCP_EXCLUDED = (
     "push_notification_config.authentication.credentials",
 )
 
-# ------------------------------------------------------------------------------------------------- three well-known APIs
+# ---------------------------------------------------------------------------- three well-known APIs
 
 
 def _mastodon(problem: Problem, _status: int, _request: object) -> dict[str, Any]:
@@ -160,22 +185,44 @@ def _mastodon(problem: Problem, _status: int, _request: object) -> dict[str, Any
 
 
 def _gocardless(problem: Problem, status: int, _request: object) -> dict[str, Any]:
-    kind = "gocardless" if status >= 500 else "invalid_state" if status == 409 else "invalid_api_usage"
+    kind = (
+        "gocardless" if status >= 500 else "invalid_state" if status == 409 else "invalid_api_usage"
+    )
     reason = {"reason": _named(problem, {}), "message": detail(problem)}
-    page = docs_url(problem) or "https://developer.gocardless.com/api-reference/#making-requests-idempotency-keys"
+    page = (
+        docs_url(problem)
+        or "https://developer.gocardless.com/api-reference/#making-requests-idempotency-keys"
+    )
     about = {"documentation_url": page, "request_id": reference(problem)}
-    return {"error": {"code": status, "type": kind, "message": detail(problem), "errors": [reason], **about}}
+    return {
+        "error": {
+            "code": status,
+            "type": kind,
+            "message": detail(problem),
+            "errors": [reason],
+            **about,
+        }
+    }
 
 
 def _mollie(problem: Problem, status: int, _request: object) -> dict[str, Any]:
-    link = {"href": docs_url(problem) or "https://www.rfc-editor.org/rfc/rfc9457", "type": "text/html"}
-    return {"status": status, "title": problem.title, "detail": detail(problem), "_links": {"documentation": link}}
+    link = {
+        "href": docs_url(problem) or "https://www.rfc-editor.org/rfc/rfc9457",
+        "type": "text/html",
+    }
+    return {
+        "status": status,
+        "title": problem.title,
+        "detail": detail(problem),
+        "_links": {"documentation": link},
+    }
 
 
 #: Mastodon, `POST /api/v1/statuses`.
 MASTODON = Profile(name="mastodon", spelling="opaque", errors=_mastodon)
 
-#: GoCardless. There a repeat is a 409 that names the resource; a replay spares its client the second request.
+#: GoCardless. There a repeat is a 409 that names the resource; a replay spares its client the
+#: second request.
 GOCARDLESS = Profile(name="gocardless", spelling="opaque", max_length=128, errors=_gocardless)
 
 #: Mollie, v2.

@@ -1,4 +1,6 @@
-"""The bodies of our errors, in the shapes that the clients of these APIs parse: each is the `errors` of a profile."""
+"""The bodies of our errors, in the shapes that the clients of these APIs parse: each is the
+`errors` of a profile.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,17 @@ def adyen(problem: Problem, status: int, _request: object) -> dict[str, Any]:
 
 
 def paypal(problem: Problem, status: int, _request: object) -> dict[str, Any]:
-    code = "PREVIOUS_REQUEST_IN_PROGRESS" if problem.code == "in-progress" else _word(problem).upper()
+    code = (
+        "PREVIOUS_REQUEST_IN_PROGRESS" if problem.code == "in-progress" else _word(problem).upper()
+    )
     name = _PAYPAL.get(status, _by_kind(status, "INVALID_REQUEST"))
     details = [{"issue": code, "description": detail(problem)}]
-    return {"name": name, "message": problem.title, "debug_id": reference(problem), "details": details}
+    return {
+        "name": name,
+        "message": problem.title,
+        "debug_id": reference(problem),
+        "details": details,
+    }
 
 
 _PAYPAL = {
@@ -44,7 +53,9 @@ _PAYPAL = {
 
 
 def reference(problem: Problem) -> str:
-    """Return what a person tells support, where an API's clients expect such an id: it names the operation, if there is one."""
+    """Return what a person tells support, where an API's clients expect such an id: it names the
+    operation, if there is one.
+    """
     return str(problem.extensions.get("operation_ref", "none"))
 
 
@@ -54,7 +65,11 @@ def _by_kind(status: int, otherwise: str, internal: str = "INTERNAL_SERVER_ERROR
 
 def square(problem: Problem, status: int, _request: object) -> dict[str, Any]:
     code = _SQUARE.get(problem.code, _word(problem).upper())
-    category = "RATE_LIMIT_ERROR" if status == 429 else _by_kind(status, "INVALID_REQUEST_ERROR", "API_ERROR")
+    category = (
+        "RATE_LIMIT_ERROR"
+        if status == 429
+        else _by_kind(status, "INVALID_REQUEST_ERROR", "API_ERROR")
+    )
     return {"errors": [{"category": category, "code": code, "detail": detail(problem)}]}
 
 

@@ -1,4 +1,6 @@
-"""Durable executions: work that its engine suspends, and restarts from the beginning hours later."""
+"""Durable executions: work that its engine suspends, and restarts from the beginning hours
+later.
+"""
 
 from .suspending import execution
 

@@ -1,9 +1,10 @@
 """How a durable execution suspends a record in the middle of its work, and resumes it.
 
-Such an execution ends with an exception, and its function is called again hours later, in another process. In between
-nothing runs, but the key is not free. So the record passes to a token that only this execution can compute, under a
-long lease, and later from there to its next invocation. Each step is one fenced settlement: if two invocations resume
-it, one wins, and one that was believed to be over settles nothing.
+Such an execution ends with an exception, and its function is called again hours later, in another
+process. In between nothing runs, but the key is not free. So the record passes to a token that only
+this execution can compute, under a long lease, and later from there to its next invocation. Each
+step is one fenced settlement: if two invocations resume it, one wins, and one that was believed to
+be over settles nothing.
 
 owner        |-- lease --|
 suspended        |------------ resumes within ------------|       the token is made of the execution's name
@@ -35,14 +36,16 @@ from ...errors import StoreUnavailable
 from ...functions.executions import EXECUTION
 from ...stores.base import Audit, BaseStore, audited
 
-#: Seconds before resuming a record is retried. If only the response was lost, the record is already ours, under a token
-#: that no other process knows.
+#: Seconds before resuming a record is retried. If only the response was lost, the record is already
+#: ours, under a token that no other process knows.
 PAUSE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """A durable execution, as its engine names it. `resumes_within` is seconds; `None`: the call's retention."""
+    """A durable execution, as its engine names it. `resumes_within` is seconds; `None`: the call's
+    retention.
+    """
 
     name: str
     suspended_by: tuple[type[BaseException], ...] = ()
@@ -53,17 +56,23 @@ class Execution:
         return isinstance(error, self.suspended_by)
 
     def operation(self, *given: Any, **options: Any) -> DurableOperation:
-        """Return the operation of a call that this execution makes. It takes what a `LeaseOperation` takes."""
+        """Return the operation of a call that this execution makes.
+
+        It takes what a `LeaseOperation` takes.
+        """
         return DurableOperation(*given, execution=self, **options)
 
     def is_suspended_in(self, operation: Operation) -> bool:
-        """Has the store said that this execution is suspended in a call, and has not resumed it since?"""
+        """Has the store said that this execution is suspended in a call, and has not resumed it
+        since?
+        """
         return isinstance(operation, DurableOperation) and operation.resuming > 0
 
     def suspending_ticket(self, record: Record, ticket: Ticket) -> Ticket:
         """Return the ticket that suspends a record which this ticket owns.
 
-        Its retention outlasts its lease: a record that is not resumed in time counts as crashed, and is not forgotten.
+        Its retention outlasts its lease: a record that is not resumed in time counts as crashed,
+        and is not forgotten.
         """
         lease = ticket.ttl if self.resumes_within is None else self.resumes_within
         return ticket._replace(owner=self._token(record), lease=lease, ttl=lease + ticket.ttl)
@@ -73,16 +82,28 @@ class Execution:
         return record.status is Status.RUNNING and record.owner == self._token(record)
 
     def release(self, store: BaseStore, record_id: UUID, *, audit: Audit, forgetting: bool) -> bool:
-        """Free, by hand, a key that this execution has suspended and will not resume. Return whether there was one.
+        """Free, by hand, a key that this execution has suspended and will not resume.
 
-        `forgetting`: as if it had never been used. It is a single step, so a concurrent resume is not disturbed.
+        Return whether there was one.
+
+        `forgetting`: as if it had never been used. It is a single step, so a concurrent resume is
+        not disturbed.
         """
         record = store.get(record_id)
-        if record is None or not self.has_suspended(record) or (freed := interventions.released(record)) is None:
+        if (
+            record is None
+            or not self.has_suspended(record)
+            or (freed := interventions.released(record)) is None
+        ):
             return False
-        nobody, settlement = record.ticket(owner=uuid4()), freed._replace(expires_in=0) if forgetting else freed
+        nobody, settlement = (
+            record.ticket(owner=uuid4()),
+            freed._replace(expires_in=0) if forgetting else freed,
+        )
         freeing = handing_over(nobody, settlement)
-        done = audited(lambda: Intervention.DONE if drive(store, freeing) else Intervention.BUSY, record, audit)
+        done = audited(
+            lambda: Intervention.DONE if drive(store, freeing) else Intervention.BUSY, record, audit
+        )
         return done is Intervention.DONE
 
     def _token(self, record: Record) -> UUID:
@@ -90,7 +111,9 @@ class Execution:
 
 
 class DurableOperation(LeaseOperation):
-    """A call that a durable execution makes: it resumes the record that its execution has suspended."""
+    """A call that a durable execution makes: it resumes the record that its execution has
+    suspended.
+    """
 
     #: The attempt that our execution has suspended, if it was found and has not been resumed since.
     resuming = 0
@@ -119,7 +142,9 @@ class DurableOperation(LeaseOperation):
             self.resuming = 0
         return record
 
-    def _settling(self, state: SettledState, outcome: Outcome | None, ttl: float | None) -> Settling | None:
+    def _settling(
+        self, state: SettledState, outcome: Outcome | None, ttl: float | None
+    ) -> Settling | None:
         if state is not SettledState.SUSPENDED:
             return super()._settling(state, outcome, ttl)
         self.leave_lease()
@@ -132,7 +157,9 @@ class Suspending(Settling):
     """The settlement that suspends a record."""
 
     def refused(self) -> Commands[bool]:
-        return (yield from handed_over_before(self.ticket, self.settlement)) or (yield from super().refused())
+        return (yield from handed_over_before(self.ticket, self.settlement)) or (
+            yield from super().refused()
+        )
 
     def _written_anew(self) -> Commands[bool]:
         return (yield from handing_over(self.ticket, self.settlement))
@@ -145,13 +172,19 @@ def handing_over(ticket: Ticket, handover: Settlement) -> Commands[bool]:
 
 
 def handed_over_before(ticket: Ticket, handover: Settlement) -> Commands[bool]:
-    """Return whether a refused handover had been made: by an earlier try whose response was lost. Writes it again."""
+    """Return whether a refused handover had been made: by an earlier try whose response was lost.
+
+    Writes it again.
+    """
     settled: bool = yield Settle(ticket, handover._replace(fence=ticket.owner))
     return settled
 
 
 def resuming(ticket: Ticket, record: Record) -> Commands[Record]:
-    """Resume a suspended record under this ticket. Returns it unchanged if another invocation won the race."""
+    """Resume a suspended record under this ticket.
+
+    Returns it unchanged if another invocation won the race.
+    """
     handover = conclusions.handover(record, ticket)
     try:
         ours = yield from handing_over(ticket, handover)
@@ -172,12 +205,14 @@ def execution(
     suspended_by: type[BaseException] | tuple[type[BaseException], ...],
     resumes_within: Duration | None = None,
 ) -> Iterator[None]:
-    """Name this durable execution, for example by its ARN, and the exceptions with which its engine suspends it.
+    """Name this durable execution, for example by its ARN, and the exceptions with which its engine
+    suspends it.
 
-    Such an exception suspends a guarded call ("lease"): other calls find it busy, and this execution resumes it, as the
-    same attempt, when it calls it again. If that takes longer than `resumes_within` (seconds or a `timedelta`), the
-    call counts as crashed; the default is the call's `expires_after`. Parallel calls in one execution need different
-    names, or one would resume the other. Raises `TypeError` or `ValueError` for an invalid argument.
+    Such an exception suspends a guarded call ("lease"): other calls find it busy, and this
+    execution resumes it, as the same attempt, when it calls it again. If that takes longer than
+    `resumes_within` (seconds or a `timedelta`), the call counts as crashed; the default is the
+    call's `expires_after`. Parallel calls in one execution need different names, or one would
+    resume the other. Raises `TypeError` or `ValueError` for an invalid argument.
     """
     token = EXECUTION.set(_execution(name, suspended_by, resumes_within))
     try:
@@ -190,16 +225,22 @@ def _execution(name: Any, suspended_by: Any, resumes_within: Duration | None) ->
     if not isinstance(name, str):
         raise TypeError(f"execution() takes the name of a durable execution, not {name!r}.")
     if not name or not name.isprintable():
-        raise ValueError("execution() needs a name of its own, in printable characters, such as the execution's ARN.")
+        raise ValueError(
+            "execution() needs a name of its own, in printable characters, such as the "
+            "execution's ARN."
+        )
     classes = suspended_by if isinstance(suspended_by, tuple) else (suspended_by,)
     for cls in classes:
         if not (isinstance(cls, type) and issubclass(cls, BaseException)):
             raise TypeError(f"suspended_by takes exception classes, not {cls!r}.")
     if not classes or any(cls in _OTHERS for cls in classes):
         raise ValueError(
-            "suspended_by names the exceptions by which the engine suspends an execution, such as SuspendExecution."
+            "suspended_by names the exceptions by which the engine suspends an execution, "
+            "such as SuspendExecution."
         )
     within = None if resumes_within is None else seconds(resumes_within)
     if within is not None and not 0 < within <= LONGEST:  # also for NaN
-        raise ValueError(f"resumes_within is seconds, above 0 and at most ten years, not {resumes_within!r}.")
+        raise ValueError(
+            f"resumes_within is seconds, above 0 and at most ten years, not {resumes_within!r}."
+        )
     return Execution(name, classes, within)

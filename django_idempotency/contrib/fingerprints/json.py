@@ -1,4 +1,6 @@
-"""The fingerprint of a JSON body without the members that differ in each retry: times, trace ids."""
+"""The fingerprint of a JSON body without the members that differ in each retry: times, trace
+ids.
+"""
 
 from __future__ import annotations
 
@@ -18,34 +20,43 @@ from ...http.bodies import fits
 #: Members, and each element of a list: `sent_at`, `trace.id`, `items[].line_id`, `[].id`.
 _PATH = re.compile(r"(?:(?:\[\])+\.)?[^.\[\]]+(?:\[\])*(?:\.[^.\[\]]+(?:\[\])*)*")
 _STEP = re.compile(r"[^.\[\]]+|\[\]")
-#: Members with these names are steps of JSONPath and JMESPath, or JSON Pointers: nobody means a member of that name.
+#: Members with these names are steps of JSONPath and JMESPath, or JSON Pointers: nobody means a
+#: member of that name.
 _OTHER_LANGUAGE = re.compile(r"[$@*]|/.*")
 
 Numbers = Literal["exact", "rfc8785"]
 
 
 def json_body(*, exclude: Collection[str] = (), numbers: Numbers = "exact") -> JSONBody:
-    """Return a `fingerprint` for a `Policy`: the JSON by value, less the members that `exclude` names by their paths.
+    """Return a `fingerprint` for a `Policy`: the JSON by value, less the members that `exclude`
+    names by their paths.
 
     Such as `Policy(fingerprint=json_body(exclude=["sent_at", "trace.id", "items[].line_id"]))`.
 
-    `numbers="exact"`: 1, 1.0 and 1e0 are three numbers, as without this. "rfc8785": they are one, as for clients that write
-    numbers as JavaScript does (RFC 8785 section 3.2.2.3); it needs the package rfc8785.
+    `numbers="exact"`: 1, 1.0 and 1e0 are three numbers, as without this. "rfc8785": they are one,
+    as for clients that write numbers as JavaScript does (RFC 8785 section 3.2.2.3); it needs the
+    package rfc8785.
 
-    JSON that is nested deeper than 128 levels counts by the text of its numbers, under both. A path that finds nothing excludes
-    nothing. A body that is not JSON, has a name twice, or is longer than 64 KiB is compared
-    whole, as with `fingerprint="request"`. Raises `ValueError` for a path or a word that is not one, `TypeError` for one text in
-    place of a list, and `ImproperlyConfigured` without the package.
+    JSON that is nested deeper than 128 levels counts by the text of its numbers, under both. A path
+    that finds nothing excludes nothing. A body that is not JSON, has a name twice, or is longer
+    than 64 KiB is compared whole, as with `fingerprint="request"`. Raises `ValueError` for a path
+    or a word that is not one, `TypeError` for one text in place of a list, and
+    `ImproperlyConfigured` without the package.
     """
     if isinstance(exclude, str):
-        raise TypeError(f"json_body(exclude={exclude!r}): type a list, such as exclude=[{exclude!r}].")
+        raise TypeError(
+            f"json_body(exclude={exclude!r}): type a list, such as exclude=[{exclude!r}]."
+        )
     paths = tuple(exclude)
     for path in paths:
         if not isinstance(path, str):
             raise TypeError(f'json_body(exclude=[{path!r}]): a path is text, such as "sent_at".')
-        if not _PATH.fullmatch(path) or any(_OTHER_LANGUAGE.fullmatch(step) for step in _STEP.findall(path)):
+        if not _PATH.fullmatch(path) or any(
+            _OTHER_LANGUAGE.fullmatch(step) for step in _STEP.findall(path)
+        ):
             raise ValueError(
-                f"json_body(exclude=[{path!r}]): a path names members of objects, and [] each element of a list, such as "
+                f"json_body(exclude=[{path!r}]): a path names members of objects, and [] "
+                "each element of a list, such as "
                 '"sent_at", "trace.id" or "items[].line_id".'
             )
     if numbers not in {"exact", "rfc8785"}:
@@ -73,7 +84,10 @@ class JSONBody:
             raise ValueError("It was read already.") from error
 
     def of(self, body: bytes) -> bytes:
-        """Return what is compared of a body. Raises `ValueError` for one that must be compared whole."""
+        """Return what is compared of a body.
+
+        Raises `ValueError` for one that must be compared whole.
+        """
         exact = canonical_json(body, self._prune)
         if exact is None:
             raise ValueError("It is not JSON that can be compared by value.")
@@ -85,7 +99,9 @@ class JSONBody:
             return exact
         try:
             return bytes(_rfc8785().dumps(value))
-        except ValueError:  # RFC 8785 has no integers beyond 2^53, and no number beyond a double's range
+        except (
+            ValueError
+        ):  # RFC 8785 has no integers beyond 2^53, and no number beyond a double's range
             return exact
 
     def _prune(self, value: Any) -> None:
@@ -112,6 +128,7 @@ def _rfc8785() -> Any:
         import rfc8785  # an extra
     except ImportError as error:
         raise ImproperlyConfigured(
-            'json_body(numbers="rfc8785") needs rfc8785. Type: pip install "django-idempotency[rfc8785]".'
+            'json_body(numbers="rfc8785") needs rfc8785. Type: pip install '
+            '"django-idempotency[rfc8785]".'
         ) from error
     return rfc8785

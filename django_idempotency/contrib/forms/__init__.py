@@ -1,4 +1,7 @@
-"""The key of an HTML form. `{% load idempotency %}` has the tag; other template languages call `idempotency_field()`."""
+"""The key of an HTML form.
+
+`{% load idempotency %}` has the tag; other template languages call `idempotency_field()`.
+"""
 
 from .field import idempotency_field
 

@@ -1,4 +1,7 @@
-"""The hidden field of a form that holds its key. Each page that shows the form has a key of its own."""
+"""The hidden field of a form that holds its key.
+
+Each page that shows the form has a key of its own.
+"""
 
 from __future__ import annotations
 
@@ -27,21 +30,25 @@ _FIELD = '<input type="hidden" name="{}" value="{}" autocomplete="off" data-idem
 
 
 def idempotency_field(request: HttpRequest, path: str | None = None) -> SafeString:
-    """Return the hidden field with a new key for the person who gets this page; "" if it is unknown who that is.
+    """Return the hidden field with a new key for the person who gets this page; "" if it is unknown
+    who that is.
 
-    With a `path` the key is for that address only, on the terms of the view there; otherwise on those of the view that
-    shows the page. Raises `ImproperlyConfigured` for a path or a policy that takes no such key.
+    With a `path` the key is for that address only, on the terms of the view there; otherwise on
+    those of the view that shows the page. Raises `ImproperlyConfigured` for a path or a policy that
+    takes no such key.
     """
     try:
         destination = None if path is None else named(_METHOD, path)
         terms = _terms(request, destination)
-        get_token(request)  # the page is one person's: it varies by cookie, and no cache gives it to another
+        # The page is one person's: it varies by cookie, and no cache gives it to another.
+        get_token(request)
         issued = issue_on(terms, request, getattr(request, "user", None), destination)
     except KeyNotIssued as error:
         raise ImproperlyConfigured(f"idempotency_field: {error} It got path={path!r}.") from error
     except ScopeRequired:
         logger.warning(
-            "A form on %s has no idempotency key: it is unknown whose it would be. Show it to people who are logged in, or "
+            "A form on %s has no idempotency key: it is unknown whose it would be. Show it "
+            "to people who are logged in, or "
             'type @idempotent_form(anonymous="shared").',
             request.path,
         )
@@ -50,22 +57,28 @@ def idempotency_field(request: HttpRequest, path: str | None = None) -> SafeStri
 
 
 def _terms(request: HttpRequest, destination: Destination | None) -> Resolved:
-    """Return the terms of the view that gets the form, if it looks for its key there; if it is unknown, of `@idempotent_form`."""
+    """Return the terms of the view that gets the form, if it looks for its key there; if it is
+    unknown, of `@idempotent_form`.
+    """
     if destination is not None:
         policy = policy_at(destination, Policy(), getattr(request, "urlconf", None))
     else:
         callback = getattr(request.resolver_match, "func", None)
-        policy = (own_policy(callback, _METHOD) if route_of(callback, _METHOD).guards_itself else None) or Policy()
+        policy = (
+            own_policy(callback, _METHOD) if route_of(callback, _METHOD).guards_itself else None
+        ) or Policy()
     if conf.profile_of(policy.profile, conf.project_settings()).carrier != "body":
         if destination is not None:
             raise ImproperlyConfigured(
-                f"idempotency_field: the view at {destination.path} takes no key from a form. Put @idempotent_form on it."
+                f"idempotency_field: the view at {destination.path} takes no key from a "
+                "form. Put @idempotent_form on it."
             )
         policy = Policy(**FORM_FIELDS)
     terms = resolve_policy(policy)
     if terms.key_format not in (ANY, ISSUED):
         raise ImproperlyConfigured(
-            'idempotency_field: its keys are issued by the server, so type key_format="issued" in the policy of the view.'
+            "idempotency_field: its keys are issued by the server, so type "
+            'key_format="issued" in the policy of the view.'
         )
     return terms
 
@@ -74,5 +87,8 @@ def _address() -> str:
     """Return where the script asks for another key; "" if the project has not routed it."""
     try:
         return reverse("idempotency-tokens")
-    except (NoReverseMatch, ValueError):  # not routed; or any of the project's patterns cannot be reversed
+    except (
+        NoReverseMatch,
+        ValueError,
+    ):  # not routed; or any of the project's patterns cannot be reversed
         return ""

@@ -1,4 +1,6 @@
-"""Errors as a page, for a person who has sent a form: the template `django_idempotency/problem.html`, which projects override."""
+"""Errors as a page, for a person who has sent a form: the template
+`django_idempotency/problem.html`, which projects override.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,15 @@ _TYPES = ["text/html", "application/problem+json", "application/json"]
 
 
 def page_of(problem: Problem, request: HttpRequest, status: int) -> str | None:
-    """Return the page that answers a form; `None` for a request that no form has sent, or that wants no page.
+    """Return the page that answers a form; `None` for a request that no form has sent, or that
+    wants no page.
 
-    `nothing_done` in its context: may the page lead to a form with a new key? A template that fails is logged, and the client gets the problem document: an error must not become another.
+    `nothing_done` in its context: may the page lead to a form with a new key? A template that fails
+    is logged, and the client gets the problem document: an error must not become another.
     """
-    if (request.content_type or "").lower() not in FORMS or request.get_preferred_type(_TYPES) != "text/html":
+    if (request.content_type or "").lower() not in FORMS or request.get_preferred_type(
+        _TYPES
+    ) != "text/html":
         return None
     context = {
         "code": problem.code,
@@ -42,7 +48,9 @@ def page_of(problem: Problem, request: HttpRequest, status: int) -> str | None:
 
 
 def _form_url(request: HttpRequest) -> str | None:
-    """Return the address of the page that the form was on; `None` if the browser does not say, or it is elsewhere."""
+    """Return the address of the page that the form was on; `None` if the browser does not say, or
+    it is elsewhere.
+    """
     referer = request.META.get("HTTP_REFERER", "")
     try:
         ours = url_has_allowed_host_and_scheme(referer, {request.get_host()})

@@ -1,1 +1,4 @@
-"""GraphQL views of graphene and strawberry: a key guards mutations. Neither is imported before a view is guarded."""
+"""GraphQL views of graphene and strawberry: a key guards mutations.
+
+Neither is imported before a view is guarded.
+"""

@@ -11,16 +11,16 @@ from ...stores.check_messages import Finding
 
 
 class E082(Finding):
-    """IDEMPOTENCY["REQUIRED"] is set, and IdempotencyMiddleware cannot guard %(view)s, a GraphQL view: a replay would
-    skip the checks of its resolvers. A POST to it raises.
+    """IDEMPOTENCY["REQUIRED"] is set, and IdempotencyMiddleware cannot guard %(view)s, a GraphQL
+    view: a replay would skip the checks of its resolvers. A POST to it raises.
 
     Put @idempotent(authorize_replay=…) on the class, or @idempotency_exempt.
     """
 
 
 class W084(Finding):
-    """IdempotencyMiddleware does not guard %(view)s, a GraphQL view: a replay would skip the checks of its resolvers.
-    A mutation with a key runs unguarded.
+    """IdempotencyMiddleware does not guard %(view)s, a GraphQL view: a replay would skip the checks
+    of its resolvers. A mutation with a key runs unguarded.
 
     Put @idempotent(authorize_replay=…) on the class, or @idempotency_exempt; or %(silence)s.
     """

@@ -1,4 +1,6 @@
-"""The key in the document: `@idempotent(key: …)` on the root field of a mutation, as clients of Shopify send it."""
+"""The key in the document: `@idempotent(key: …)` on the root field of a mutation, as clients of
+Shopify send it.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,11 @@ from .kind import is_strawberry, library_view
 IDEMPOTENT = GraphQLDirective(
     name="idempotent",
     locations=[DirectiveLocation.FIELD],
-    args={"key": GraphQLArgument(GraphQLNonNull(GraphQLString), description="The same for each retry.")},
+    args={
+        "key": GraphQLArgument(
+            GraphQLNonNull(GraphQLString), description="The same for each retry."
+        )
+    },
     description="Makes the mutation safe to send again.",
 )
 
@@ -38,9 +44,9 @@ IDEMPOTENT = GraphQLDirective(
 def directive_key(request: HttpRequest) -> Any:
     """Return the key of a GraphQL request, for `@idempotent(key=directive_key, …)` on its view.
 
-    That is the `key` of the directive on the mutation's root field; a list of them, if there are several fields or a
-    batch; `None` unless each has one, and for a body that cannot be read. A directive inside a fragment at the root is
-    not read: then it is `None`, too.
+    That is the `key` of the directive on the mutation's root field; a list of them, if there are
+    several fields or a batch; `None` unless each has one, and for a body that cannot be read. A
+    directive inside a fragment at the root is not read: then it is `None`, too.
     """
     try:
         keys = [key for entry in _entries(request) for key in _keys(entry)]
@@ -52,9 +58,11 @@ def directive_key(request: HttpRequest) -> Any:
 
 
 def _entries(request: HttpRequest) -> list[Any]:
-    """Return what each operation of a request consists of: `query`, `variables` and `operationName`.
+    """Return what each operation of a request consists of: `query`, `variables` and
+    `operationName`.
 
-    In graphene those of the address go first, for each operation of a batch too; strawberry does not read them.
+    In graphene those of the address go first, for each operation of a batch too; strawberry does
+    not read them.
     """
     match = getattr(request, "resolver_match", None)
     library = library_view(view_class(getattr(match, "func", None)))
@@ -73,7 +81,11 @@ def _sent(request: HttpRequest) -> list[Any]:
 
 
 def _given(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name in ("query", "variables", "operationName") if (value := parameters.get(name))}
+    return {
+        name: value
+        for name in ("query", "variables", "operationName")
+        if (value := parameters.get(name))
+    }
 
 
 def _keys(entry: Mapping[str, Any]) -> Iterator[Any]:
@@ -85,12 +97,19 @@ def _keys(entry: Mapping[str, Any]) -> Iterator[Any]:
     elif operation.operation is OperationType.MUTATION:
         variables = _variables(operation, entry.get("variables") or {})
         for field in operation.selection_set.selections:
-            found = get_directive_values(IDEMPOTENT, field, variables) if isinstance(field, FieldNode) else None
+            found = (
+                get_directive_values(IDEMPOTENT, field, variables)
+                if isinstance(field, FieldNode)
+                else None
+            )
             yield None if found is None else found["key"]
 
 
 def _variables(operation: OperationDefinitionNode, sent: Any) -> dict[str, Any]:
-    """Return the variables of an operation, as they were sent or by default. A form has them as JSON."""
+    """Return the variables of an operation, as they were sent or by default.
+
+    A form has them as JSON.
+    """
     given = json.loads(sent) if isinstance(sent, str) else sent
     defaults = {
         each.variable.name.value: value_from_ast_untyped(each.default_value)

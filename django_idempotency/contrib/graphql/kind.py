@@ -16,7 +16,9 @@ from ...http.markers import view_class
 _MODULES = ("graphene_django.views", "strawberry.django.views")
 _NAMES = ("GraphQLView", "AsyncGraphQLView")
 
-RESOLVERS = Reason("resolvers", "it is a GraphQL view, whose resolvers check access only when they run")
+RESOLVERS = Reason(
+    "resolvers", "it is a GraphQL view, whose resolvers check access only when they run"
+)
 
 
 def is_strawberry(library: type[Any]) -> bool:
@@ -25,13 +27,19 @@ def is_strawberry(library: type[Any]) -> bool:
 
 
 def library_view(cls: Any) -> type[Any] | None:
-    """Return the graphene or strawberry class that a view class is or inherits from; `None` for any other."""
+    """Return the graphene or strawberry class that a view class is or inherits from; `None` for any
+    other.
+    """
     bases = cls.__mro__ if inspect.isclass(cls) else ()
-    return next((base for base in bases if base.__module__ in _MODULES and base.__name__ in _NAMES), None)
+    return next(
+        (base for base in bases if base.__module__ in _MODULES and base.__name__ in _NAMES), None
+    )
 
 
 class GraphQL(ViewKind):
-    """The middleware leaves them alone: their resolvers check access, and a replay would run none."""
+    """The middleware leaves them alone: their resolvers check access, and a replay would run
+    none.
+    """
 
     left = RESOLVERS
     called = "a GraphQL view"
@@ -44,7 +52,8 @@ class GraphQL(ViewKind):
     def refusal(self, callback: Any, method: str) -> str:
         """Name the class."""
         return (
-            f'The middleware cannot guard {view_class(callback).__name__}, a GraphQL view, and "REQUIRED" is set. Put '
+            f"The middleware cannot guard {view_class(callback).__name__}, a GraphQL view, "
+            'and "REQUIRED" is set. Put '
             "@idempotent(authorize_replay=…) on its class, or @idempotency_exempt."
         )
 

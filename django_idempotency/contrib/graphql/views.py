@@ -1,4 +1,6 @@
-"""The guard of a GraphQL view: directly around the library's `dispatch()`, inside what its class puts before that."""
+"""The guard of a GraphQL view: directly around the library's `dispatch()`, inside what its class
+puts before that.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,12 @@ from ...core.policy import OBSERVE, SAFE_METHODS, Policy, async_contradiction
 from ...core.records import Guarantee
 from ...errors import Problem
 from ...http.admission import is_covered
-from ...http.atomic_requests import atomic_requests, leave_atomic_requests, non_atomic_aliases, non_atomic_aliases_of
+from ...http.atomic_requests import (
+    atomic_requests,
+    leave_atomic_requests,
+    non_atomic_aliases,
+    non_atomic_aliases_of,
+)
 from ...http.bodies import receive, require_bounded
 from ...http.exchange import call_on, stamp, without_key
 from ...http.kinds import Reason
@@ -43,12 +50,15 @@ READS = Reason("reads", "it is not a GraphQL mutation", logging.INFO)
 def guard(cls: type[Any], library: type[Any], policy: Policy) -> type[Any]:
     """Return a subclass of a GraphQL view whose mutations are guarded.
 
-    Raises `ImproperlyConfigured` for a policy without `authorize_replay`, and for an async view without a lease.
+    Raises `ImproperlyConfigured` for a policy without `authorize_replay`, and for an async view
+    without a lease.
     """
     if conf.field(policy, "authorize_replay") is None:
         raise ImproperlyConfigured(
-            f"@idempotent() on {cls.__name__} needs authorize_replay: a replay runs no resolver, so it would skip their "
-            "access checks. Type authorize_replay=may_replay, a function of request and outcome that repeats them; or "
+            f"@idempotent() on {cls.__name__} needs authorize_replay: a replay runs no "
+            "resolver, so it would skip their "
+            "access checks. Type authorize_replay=may_replay, a function of request and "
+            "outcome that repeats them; or "
             "authorize_replay=lambda request, outcome: True, if there are none."
         )
     is_async = iscoroutinefunction(library.dispatch)
@@ -57,11 +67,13 @@ def guard(cls: type[Any], library: type[Any], policy: Policy) -> type[Any]:
         raise ImproperlyConfigured(async_contradiction(cls.__name__, fix=fix))
     bases: tuple[type[Any], ...] = (cls,)
     if not issubclass(cls, _GuardedView):
-        # This subclass of the library's view comes between that and all other bases in the MRO: their dispatch(), such
-        # as LoginRequiredMixin's, runs before the guard.
+        # This subclass of the library's view comes between that and all other bases in the MRO:
+        # their dispatch(), such as LoginRequiredMixin's, runs before the guard.
         mixin = _AsyncGuardedView if is_async else _GuardedView
         bases = (
-            (mixin, cls) if cls is library else (cls, types.new_class(f"Guarded{library.__name__}", (mixin, library)))
+            (mixin, cls)
+            if cls is library
+            else (cls, types.new_class(f"Guarded{library.__name__}", (mixin, library)))
         )
     named = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
     names = {**named, "idempotency_policy": policy, MARK: Mark(policy=policy)}
@@ -79,7 +91,10 @@ class _GuardedView(View):
 
     @classonlymethod
     def as_view(cls, **initkwargs: Any) -> Any:  # noqa: N805
-        """Leave ATOMIC_REQUESTS: a claim must be committed first. A request without a key gets its transaction back."""
+        """Leave ATOMIC_REQUESTS: a claim must be committed first.
+
+        A request without a key gets its transaction back.
+        """
         view = super().as_view(**initkwargs)
         mark(view, policy=cls.idempotency_policy)
         if iscoroutinefunction(view):  # Django itself refuses ATOMIC_REQUESTS for it
@@ -89,7 +104,11 @@ class _GuardedView(View):
         @functools.wraps(watching)
         def leaving(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
             concerned = _is_concerned(request, cls.idempotency_policy)
-            with nullcontext() if concerned else atomic_requests(non_atomic | non_atomic_aliases_of(request)):
+            with (
+                nullcontext()
+                if concerned
+                else atomic_requests(non_atomic | non_atomic_aliases_of(request))
+            ):
                 return watching(request, *args, **kwargs)
 
         return leave_atomic_requests(leaving)
@@ -106,7 +125,10 @@ class _GuardedView(View):
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Guard the request if it may change something and carries a key."""
-        policy, call = self.idempotency_policy, functools.partial(super().dispatch, request, *args, **kwargs)
+        policy, call = (
+            self.idempotency_policy,
+            functools.partial(super().dispatch, request, *args, **kwargs),
+        )
         if not _is_concerned(request, policy):
             return call()
         try:
@@ -114,10 +136,18 @@ class _GuardedView(View):
         except Problem as problem:
             return problem_response(problem, request)
         non_atomic = non_atomic_aliases_of(request)
-        changes = operations.changes_graphene if self._is_graphene else operations.changes_strawberry
+        changes = (
+            operations.changes_graphene if self._is_graphene else operations.changes_strawberry
+        )
         if changes(self, request):
             self._execution = Execution()
-            return run(request, policy, lambda: self._judged(request, call()), source=request, non_atomic=non_atomic)
+            return run(
+                request,
+                policy,
+                lambda: self._judged(request, call()),
+                source=request,
+                non_atomic=non_atomic,
+            )
         if plan_of(policy).carries_key(request.META):
             leave_unguarded(request, READS)
             report_unguarded(request)
@@ -141,12 +171,18 @@ class _GuardedView(View):
         """Let what was executed decide whether the response is stored."""
         judge = call_on(request) or observation_of(request)
         if judge is not None and self._execution is not None and self._execution.was_asked:
-            judge.weigh(response, has_begun=self._execution.has_begun, reports_failure=_reports_failure(response))
+            judge.weigh(
+                response,
+                has_begun=self._execution.has_begun,
+                reports_failure=_reports_failure(response),
+            )
         return response
 
 
 def _reports_failure(response: Any) -> bool:
-    """Does each result in a response have errors, and no data beside them (GraphQL specification, section 7.1)?"""
+    """Does each result in a response have errors, and no data beside them (GraphQL specification,
+    section 7.1)?
+    """
     try:
         said = json.loads(response.content)
     except (AttributeError, ValueError):
@@ -159,7 +195,9 @@ def _has_failed(result: Any) -> bool:
     if not isinstance(result, dict) or not result.get("errors"):
         return False
     data = result.get("data")
-    return data is None or (isinstance(data, dict) and all(value is None for value in data.values()))
+    return data is None or (
+        isinstance(data, dict) and all(value is None for value in data.values())
+    )
 
 
 class _AsyncGuardedView(_GuardedView):
@@ -170,7 +208,9 @@ class _AsyncGuardedView(_GuardedView):
     ) -> HttpResponseBase:
         """See _GuardedView.dispatch()."""
         policy = self.idempotency_policy
-        call: Callable[[], Any] = functools.partial(super(_GuardedView, self).dispatch, request, *args, **kwargs)
+        call: Callable[[], Any] = functools.partial(
+            super(_GuardedView, self).dispatch, request, *args, **kwargs
+        )
         if not _is_concerned(request, policy):
             return cast("HttpResponseBase", await call())
         try:
@@ -185,7 +225,8 @@ class _AsyncGuardedView(_GuardedView):
                 # The project's `keep` may query the ORM, which refuses calls from an event loop.
                 asks = callable(conf.field(policy, "keep"))
                 return cast(
-                    "HttpResponseBase", await in_thread(judged, close=connections.close_all) if asks else judged()
+                    "HttpResponseBase",
+                    await in_thread(judged, close=connections.close_all) if asks else judged(),
                 )
 
             return await arun(request, policy, respond)
@@ -205,7 +246,9 @@ def _is_concerned(request: HttpRequest, policy: Policy) -> bool:
 
 
 def _receive(request: HttpRequest, policy: Policy) -> None:
-    """Refuse a body that is too long, or cut short: what is left of a mutation may read as a query."""
+    """Refuse a body that is too long, or cut short: what is left of a mutation may read as a
+    query.
+    """
     if conf.field(policy, "mode") != OBSERVE:
         require_bounded(request, conf.field(policy, "max_request_body"))
         receive(request)

@@ -1,4 +1,6 @@
-"""What guards a method in either kind of server: its policy as a guarded function, its key, and its messages as bytes."""
+"""What guards a method in either kind of server: its policy as a guarded function, its key, and its
+messages as bytes.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ from django.core.exceptions import ImproperlyConfigured
 
 from ... import conf
 from ...core.policy import MIN_SHARED_KEY, Policy
-from ...errors import ConfigurationError, DeadlinePassed, IdempotencyError, KeyMalformed, KeyTooShort, ScopeRequired
+from ...errors import (
+    ConfigurationError,
+    DeadlinePassed,
+    IdempotencyError,
+    KeyMalformed,
+    KeyTooShort,
+    ScopeRequired,
+)
 from ...functions.call import plan_of
 from ...functions.decorator import idempotent_function
 from ...functions.handle import Answer
@@ -26,7 +35,17 @@ from .statuses import REPLAYED, add_trailing
 KEYS = ("x-idempotency-key", "idempotency-key")
 #: The fields of a policy that mean something here: those of a guarded function.
 FIELDS = {
-    *("required", "ttl", "guarantee", "lease", "store", "on_busy", "wait", "on_failure", "on_store_failure"),
+    *(
+        "required",
+        "ttl",
+        "guarantee",
+        "lease",
+        "store",
+        "on_busy",
+        "wait",
+        "on_failure",
+        "on_store_failure",
+    ),
     *("longest_run", "max_body", "store_body", "on_takeover", "undo_on"),
 }
 _METHOD = re.compile(r"/[\w.]+/\w+")
@@ -36,11 +55,12 @@ Caller = Callable[[Any], str | Awaitable[str | None] | None]
 
 
 class Guards:
-    """The guarded methods: policies by full name, or a function from a full name to a policy, or to `None`.
+    """The guarded methods: policies by full name, or a function from a full name to a policy, or to
+    `None`.
 
-    `caller(context)` names whose a key is, and must have authenticated them: a replay asks nothing else. It may abort; for
-    `None` the call is refused. Without it (`caller=None`) all callers share their keys, of 20 characters or more. Raises
-    `ImproperlyConfigured` for what can never work.
+    `caller(context)` names whose a key is, and must have authenticated them: a replay asks nothing
+    else. It may abort; for `None` the call is refused. Without it (`caller=None`) all callers share
+    their keys, of 20 characters or more. Raises `ImproperlyConfigured` for what can never work.
     """
 
     is_async: ClassVar[bool]
@@ -64,17 +84,20 @@ class Guards:
                 )
             if not isinstance(self._listed[method], Policy):
                 raise ImproperlyConfigured(
-                    f"{method} has {self._listed[method]!r} in place of a policy, which guards nothing. Type "
+                    f"{method} has {self._listed[method]!r} in place of a policy, which "
+                    "guards nothing. Type "
                     "Policy(required=True), or leave it out."
                 )
             self._function_of(method)
 
     def checked(self, server: Any) -> Any:
-        """Return the server for `add_…Servicer_to_server`, which then raises at start what is wrong with a listed method.
+        """Return the server for `add_…Servicer_to_server`, which then raises at start what is wrong
+        with a listed method.
 
-        `ImproperlyConfigured`: its service does not have it, or it streams although a key is required, or it is of the
-        other kind; and when the server starts, also by its own `start()`: no service of the server is its own.
-        `ConfigurationError`: its policy contradicts the settings.
+        `ImproperlyConfigured`: its service does not have it, or it streams although a key is
+        required, or it is of the other kind; and when the server starts, also by its own `start()`:
+        no service of the server is its own. `ConfigurationError`: its policy contradicts the
+        settings.
         """
         if id(server) not in self._starting and hasattr(server, "start"):
             self._starting.add(id(server))
@@ -89,7 +112,8 @@ class Guards:
                 self._learn(service, method)
                 if handler is None and method.startswith(f"/{service.service_name()}/"):
                     raise ImproperlyConfigured(
-                        f"{method} is to be guarded, but its service has no such method.{self._meant(method)}"
+                        f"{method} is to be guarded, but its service has no such "
+                        f"method.{self._meant(method)}"
                     )
             if handler is not None:
                 self._unserved = self._unserved - {method}
@@ -97,7 +121,9 @@ class Guards:
                 plan_of(function.idempotency._terms)  # noqa: SLF001 - ours
 
     def _learn(self, service: grpc.ServiceRpcHandler, method: str) -> None:
-        """Note the methods of a service that a listed one may have meant: as protobuf knows it, and the one of that name."""
+        """Note the methods of a service that a listed one may have meant: as protobuf knows it, and
+        the one of that name.
+        """
         of = f"/{service.service_name()}"
         self._known.update(f"{of}/{name}" for name in methods_of(service.service_name()))
         name = f"{of}/{method.rpartition('/')[2]}"
@@ -112,12 +138,15 @@ class Guards:
         """Raise `ImproperlyConfigured` for a listed method that no service of the server has."""
         for method in sorted(self._unserved):
             raise ImproperlyConfigured(
-                f"{method} is to be guarded, but the server has no such method, so nothing is guarded by it."
-                f"{self._meant(method)} Or leave it out: an interceptor lists methods of its own server only."
+                f"{method} is to be guarded, but the server has no such method, so nothing "
+                "is guarded by it."
+                f"{self._meant(method)} Or leave it out: an interceptor lists methods of "
+                "its own server only."
             )
 
     def ask(self, found: Mapping[str, Any]) -> None:
-        """Raise `ImproperlyConfigured` at the first call of a server that was not checked, if it lacks a listed method.
+        """Raise `ImproperlyConfigured` at the first call of a server that was not checked, if it
+        lacks a listed method.
 
         `found`: method → its handler, or `None`, of those that `unserved` names.
         """
@@ -134,20 +163,29 @@ class Guards:
         return f" Did you mean {near[0]}?" if near else ""
 
     def guard_of(self, method: str, handler: Any) -> Any:
-        """Return the guarded function of a method; `None`: it is not guarded. Raises `ImproperlyConfigured`."""
+        """Return the guarded function of a method; `None`: it is not guarded.
+
+        Raises `ImproperlyConfigured`.
+        """
         if handler is None or (function := self._function_of(method)) is None:
             return None
         if handler.request_streaming or handler.response_streaming:
             if conf.resolve(self._policy_of(method) or Policy()).required is True:
-                raise ImproperlyConfigured(f"{method} streams, so no key can guard it: leave it out.")
+                raise ImproperlyConfigured(
+                    f"{method} streams, so no key can guard it: leave it out."
+                )
             return None
         if iscoroutinefunction(handler.unary_unary) is not self.is_async:
-            raise ImproperlyConfigured(f"{method} is of the other kind: guard coroutine functions by the async class.")
+            raise ImproperlyConfigured(
+                f"{method} is of the other kind: guard coroutine functions by the async class."
+            )
         return function
 
     def _function_of(self, method: str) -> Any:
         if method not in self._functions and (policy := self._policy_of(method)) is not None:
-            self._functions[method] = guarded(method, policy, is_async=self.is_async, shared=self._caller is None)
+            self._functions[method] = guarded(
+                method, policy, is_async=self.is_async, shared=self._caller is None
+            )
         return self._functions.get(method)
 
     def named(self, key: str | None, context: Any) -> Any:
@@ -155,9 +193,14 @@ class Guards:
         return None if key is None or self._caller is None else self._caller(context)
 
     def owner(self, key: str | None, named: Any) -> str | None:
-        """Return whose a key is; `None`: nobody's. Raises `ScopeRequired`, `KeyTooShort`, `ConfigurationError`."""
+        """Return whose a key is; `None`: nobody's.
+
+        Raises `ScopeRequired`, `KeyTooShort`, `ConfigurationError`.
+        """
         if not isinstance(named, str | None):
-            raise ConfigurationError(f"caller must return text or None, not {type(named).__name__}.")
+            raise ConfigurationError(
+                f"caller must return text or None, not {type(named).__name__}."
+            )
         if key is not None and self._caller is None and len(key) < MIN_SHARED_KEY:
             raise KeyTooShort
         if key is not None and self._caller is not None and not named:
@@ -177,13 +220,17 @@ class _Checked:
             self._guards.check(service)
         self._server.add_generic_rpc_handlers(services)
 
-    def add_registered_method_handlers(self, service_name: str, method_handlers: Mapping[str, Any]) -> None:
+    def add_registered_method_handlers(
+        self, service_name: str, method_handlers: Mapping[str, Any]
+    ) -> None:
         self._guards.know(f"/{service_name}/{name}" for name in method_handlers)
         self._server.add_registered_method_handlers(service_name, method_handlers)
 
 
 def _starting(start: Callable[[], Any], guards: Guards) -> Callable[[], Any]:
-    """Return what starts a server, or a coroutine that does, once each listed method is known to be served."""
+    """Return what starts a server, or a coroutine that does, once each listed method is known to be
+    served.
+    """
 
     def checked_start() -> Any:
         guards.require_served()
@@ -193,25 +240,43 @@ def _starting(start: Callable[[], Any], guards: Guards) -> Callable[[], Any]:
 
 
 def guarded(method: str, policy: Policy, *, is_async: bool, shared: bool) -> Any:
-    """Return what does a method's `work` under a key, as a guarded function. Its result is the response as bytes."""
+    """Return what does a method's `work` under a key, as a guarded function.
+
+    Its result is the response as bytes.
+    """
     given = dict(policy.given())
     if strange := sorted(given.keys() - FIELDS):
-        raise ImproperlyConfigured(f"{method}: a method takes no {', '.join(strange)}. Leave it out of the policy.")
+        raise ImproperlyConfigured(
+            f"{method}: a method takes no {', '.join(strange)}. Leave it out of the policy."
+        )
     if "ttl" in given:
         given["expires_after"] = given.pop("ttl")
 
-    def run(caller: Any, key: Any, request: bytes, work: Callable[[], bytes]) -> bytes:  # noqa: ARG001 - they identify it
+    # The first three arguments identify the call.
+    def run(
+        caller: Any,  # noqa: ARG001
+        key: Any,  # noqa: ARG001
+        request: bytes,  # noqa: ARG001
+        work: Callable[[], bytes],
+    ) -> bytes:
         return work()
 
-    async def arun(caller: Any, key: Any, request: bytes, work: Callable[[], Awaitable[bytes]]) -> bytes:  # noqa: ARG001
+    async def arun(
+        caller: Any,  # noqa: ARG001
+        key: Any,  # noqa: ARG001
+        request: bytes,  # noqa: ARG001
+        work: Callable[[], Awaitable[bytes]],
+    ) -> bytes:
         return await work()
 
     key = "key" if shared else "[caller, key]"
-    decorate: Any = idempotent_function(key_prefix=f"grpc:{method}", key=key, validate="request", **given)
+    decorate: Any = idempotent_function(
+        key_prefix=f"grpc:{method}", key=key, validate="request", **given
+    )
     return decorate(arun if is_async else run)
 
 
-# ------------------------------------------------------------------------------------------------------------- one call
+# ----------------------------------------------------------------------------------------- one call
 
 
 class Aborted(IdempotencyError):
@@ -249,15 +314,22 @@ class Messages:
         return bytes(response) if write is None or isinstance(response, Stored) else write(response)
 
     def compared(self, request: Any) -> bytes:
-        """Return what a retry shares with the request: the bytes, of a message of protobuf's in their deterministic form."""
-        write = getattr(request, "SerializePartialToString", None)  # what else serializes to text has no such form
+        """Return what a retry shares with the request: the bytes, of a message of protobuf's in
+        their deterministic form.
+        """
+        # What else serializes to text has no such form.
+        write = getattr(request, "SerializePartialToString", None)
         found = self._received if write is None else write(deterministic=True)
         if found is None:
-            raise ConfigurationError("An interceptor reads the requests itself: put it behind this one.")
+            raise ConfigurationError(
+                "An interceptor reads the requests itself: put it behind this one."
+            )
         return found
 
     def answered(self, answer: Answer, context: Any) -> Any:
-        """Return the response; if it was made elsewhere, as a message, if protobuf knows the class."""
+        """Return the response; if it was made elsewhere, as a message, if protobuf knows the
+        class.
+        """
         if self._ran:
             return self.response
         if answer.replayed:
@@ -281,20 +353,27 @@ def key_of(context: Any) -> str | None:
 
 
 def require_time(context: Any) -> None:
-    """Raise `DeadlinePassed` for a call whose client has stopped waiting: nothing begins for it. What has begun runs on."""
+    """Raise `DeadlinePassed` for a call whose client has stopped waiting: nothing begins for it.
+
+    What has begun runs on.
+    """
     if (left := context.time_remaining()) is not None and left <= 0:
         raise DeadlinePassed
 
 
 @contextmanager
 def failing(context: Any) -> Iterator[None]:
-    """Raise `Aborted` where a method aborts, or what it calls was refused: neither is an answer of this call."""
+    """Raise `Aborted` where a method aborts, or what it calls was refused: neither is an answer of
+    this call.
+    """
     error: Exception | None = None
     try:
         yield
     except Exception as raised:
         # abort() raises a bare Exception; that of aio has a class.
-        if type(raised) is not Exception and not isinstance(raised, (grpc.aio.AbortError, IdempotencyError)):
+        if type(raised) is not Exception and not isinstance(
+            raised, (grpc.aio.AbortError, IdempotencyError)
+        ):
             raise
         error = raised
     if error is not None or context.code() not in (None, 0, grpc.StatusCode.OK):

@@ -1,6 +1,7 @@
 """The interceptors of sync and of `grpc.aio` servers: they differ in what is awaited.
 
-Only unary methods are guarded: one that streams runs as if it were not listed. Metadata that a method sends is not replayed.
+Only unary methods are guarded: one that streams runs as if it were not listed. Metadata that a
+method sends is not replayed.
 """
 
 from __future__ import annotations
@@ -18,18 +19,26 @@ from .statuses import refused
 
 
 class IdempotencyInterceptor(Guards, grpc.ServerInterceptor):
-    """Guards methods of a `grpc.server()`, and closes connections as around a request. See `Guards`."""
+    """Guards methods of a `grpc.server()`, and closes connections as around a request. See
+    `Guards`.
+    """
 
     is_async = False
 
     def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:
         """Return the handler of a method, guarded if it is to be.
 
-        The first call also asks the server for each listed method: a server may have started without `checked()`.
+        The first call also asks the server for each listed method: a server may have started
+        without `checked()`.
         """
         if self.unserved:
             self.know([handler_call_details.method])
-            self.ask({method: continuation(_like(handler_call_details, method)) for method in self.unserved})
+            self.ask(
+                {
+                    method: continuation(_like(handler_call_details, method))
+                    for method in self.unserved
+                }
+            )
         method, handler = handler_call_details.method, continuation(handler_call_details)
         if (function := self.guard_of(method, handler)) is None:
             return handler
@@ -46,7 +55,12 @@ class IdempotencyInterceptor(Guards, grpc.ServerInterceptor):
                 key = key_of(context)
                 owner = self.owner(key, self.named(key, context))
                 require_time(context)
-                call = {"caller": owner, "key": key, "request": messages.compared(request), "work": work}
+                call = {
+                    "caller": owner,
+                    "key": key,
+                    "request": messages.compared(request),
+                    "work": work,
+                }
                 return messages.answered(function.idempotency.answer(**call), context)
             except IdempotencyError as raised:
                 error = raised
@@ -60,7 +74,9 @@ class IdempotencyInterceptor(Guards, grpc.ServerInterceptor):
 
 
 class AsyncIdempotencyInterceptor(Guards, grpc.aio.ServerInterceptor):
-    """Guards coroutine functions of a `grpc.aio.server()`, whose policies say `guarantee="lease"`; `caller` may be one."""
+    """Guards coroutine functions of a `grpc.aio.server()`, whose policies say `guarantee="lease"`;
+    `caller` may be one.
+    """
 
     is_async = True
 
@@ -68,7 +84,12 @@ class AsyncIdempotencyInterceptor(Guards, grpc.aio.ServerInterceptor):
         """Return the handler of a method as `IdempotencyInterceptor` does."""
         if self.unserved:
             self.know([handler_call_details.method])
-            self.ask({method: await continuation(_like(handler_call_details, method)) for method in self.unserved})
+            self.ask(
+                {
+                    method: await continuation(_like(handler_call_details, method))
+                    for method in self.unserved
+                }
+            )
         method, handler = handler_call_details.method, await continuation(handler_call_details)
         if (function := self.guard_of(method, handler)) is None:
             return handler
@@ -85,9 +106,17 @@ class AsyncIdempotencyInterceptor(Guards, grpc.aio.ServerInterceptor):
                 named = self.named(key, context)
                 owner = self.owner(key, await named if isawaitable(named) else named)
                 require_time(context)
-                call = {"caller": owner, "key": key, "request": messages.compared(request), "work": work}
-                # At the client's deadline aio cancels what serves it: a retry must not run beside what has begun.
-                return messages.answered(await run_to_completion(function.idempotency.aanswer(**call)), context)
+                call = {
+                    "caller": owner,
+                    "key": key,
+                    "request": messages.compared(request),
+                    "work": work,
+                }
+                # At the client's deadline aio cancels what serves it: a retry must not run beside
+                # what has begun.
+                return messages.answered(
+                    await run_to_completion(function.idempotency.aanswer(**call)), context
+                )
             except IdempotencyError as raised:
                 error = raised
             if isinstance(error, Aborted):
@@ -98,5 +127,7 @@ class AsyncIdempotencyInterceptor(Guards, grpc.aio.ServerInterceptor):
 
 
 def _like(details: Any, method: str) -> Any:
-    """Return the details of a call that nobody made, to ask a server for the handler of a method."""
+    """Return the details of a call that nobody made, to ask a server for the handler of a
+    method.
+    """
     return type(details)(method, ())

@@ -22,7 +22,12 @@ STATUSES: dict[type[Exception], StatusCode] = {
         StatusCode.ALREADY_EXISTS: (errors.ResponseNotStored,),
         # Sent again as it is, it will never be.
         StatusCode.FAILED_PRECONDITION: (
-            *(errors.RequestMismatch, errors.KeyExpired, errors.OperationHeld, errors.OperationCancelled),
+            *(
+                errors.RequestMismatch,
+                errors.KeyExpired,
+                errors.OperationHeld,
+                errors.OperationCancelled,
+            ),
         ),
         # To be sent again, with the same key.
         StatusCode.ABORTED: (errors.InProgress, errors.LostRace, errors.LeaseLost),
@@ -31,7 +36,8 @@ STATUSES: dict[type[Exception], StatusCode] = {
     }.items()
     for each in classes
 }
-#: Trailing metadata: of a replay; the stable code of a problem; and when to send again (gRFC A6, milliseconds).
+#: Trailing metadata: of a replay; the stable code of a problem; and when to send again (gRFC A6,
+#: milliseconds).
 REPLAYED = ("idempotent-replayed", "true")
 PROBLEM, PUSHBACK = "idempotency-problem", "retry-pushback-ms"
 
@@ -42,13 +48,22 @@ def add_trailing(context: Any, *metadata: tuple[str, str]) -> None:
 
 
 def refused(context: Any, error: errors.IdempotencyError) -> tuple[StatusCode, str]:
-    """Return what to abort with for an error, and set its trailing metadata. The server's fault is logged, not described."""
+    """Return what to abort with for an error, and set its trailing metadata.
+
+    The server's fault is logged, not described.
+    """
     if isinstance(error, errors.HeldForPerson):
         error = errors.OperationHeld()  # its text is for operators
-    status = next((STATUSES[each] for each in type(error).__mro__ if each in STATUSES), StatusCode.INTERNAL)
+    status = next(
+        (STATUSES[each] for each in type(error).__mro__ if each in STATUSES), StatusCode.INTERNAL
+    )
     if isinstance(error, errors.Problem):
         wait = error.retry_in
-        add_trailing(context, (PROBLEM, error.code), *([] if wait is None else [(PUSHBACK, str(wait * 1000))]))
+        add_trailing(
+            context,
+            (PROBLEM, error.code),
+            *([] if wait is None else [(PUSHBACK, str(wait * 1000))]),
+        )
     elif status is StatusCode.INTERNAL:
         logger.error("A guarded method was refused: %s", error, exc_info=error)
         return status, "This method cannot be guarded. It was not carried out."

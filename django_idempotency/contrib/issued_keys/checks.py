@@ -18,16 +18,20 @@ from ...stores.check_messages import Finding
 
 
 class W088(Finding):
-    """%(asking)s takes keys that the server issues, and no route issues any: each request with a key is refused.
+    """%(asking)s takes keys that the server issues, and no route issues any: each request with a
+    key is refused.
 
-    Add path("", include("django_idempotency.contrib.issued_keys.urls")) to urlpatterns, or a route to the
-    IdempotencyTokenView of django_idempotency.contrib.issued_keys.rest; or %(silence)s.
+    Add path("", include("django_idempotency.contrib.issued_keys.urls")) to urlpatterns, or a route
+    to the IdempotencyTokenView of django_idempotency.contrib.issued_keys.rest; or %(silence)s.
     """
 
 
 @after_settings
 def check_issuing(**_: Any) -> Iterator[CheckMessage]:
-    """Check that a route issues keys, if a header or a parameter must have one. A form has its own."""
+    """Check that a route issues keys, if a header or a parameter must have one.
+
+    A form has its own.
+    """
     if not any(hasattr(view_class(callback), "issues_idempotency_keys") for callback, _ in views()):
         for asking in [*_asking()][:1]:
             yield W088(asking=asking)

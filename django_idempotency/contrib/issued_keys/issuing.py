@@ -38,7 +38,10 @@ class IssuedKey(NamedTuple):
     @property
     def document(self) -> dict[str, str]:
         """What a client gets, as JSON can express it."""
-        return {"key": self.key, "expires_at": self.expires_at.isoformat(timespec="seconds").replace("+00:00", "Z")}
+        return {
+            "key": self.key,
+            "expires_at": self.expires_at.isoformat(timespec="seconds").replace("+00:00", "Z"),
+        }
 
 
 class Destination(NamedTuple):
@@ -49,13 +52,15 @@ class Destination(NamedTuple):
 
 
 def issue_to(request: HttpRequest, user: Any, policy: Policy, source: Any) -> IssuedKey:
-    """Return a new key for the user, or for the scope of the policy, that is only for the destination if one is named.
+    """Return a new key for the user, or for the scope of the policy, that is only for the
+    destination if one is named.
 
-    Who asks is judged first, by `policy`: a client without a principal learns nothing of the project's paths. Then the
-    destination's own policy goes before it. `source` is the request that the view sees, DRF's or Django's.
+    Who asks is judged first, by `policy`: a client without a principal learns nothing of the
+    project's paths. Then the destination's own policy goes before it. `source` is the request that
+    the view sees, DRF's or Django's.
 
-    Raises `ScopeRequired`, `KeyNotIssued` for a destination that takes none or a body that names none, `RequestTooLarge`,
-    and `ConfigurationError` if the policy contradicts the settings.
+    Raises `ScopeRequired`, `KeyNotIssued` for a destination that takes none or a body that names
+    none, `RequestTooLarge`, and `ConfigurationError` if the policy contradicts the settings.
     """
     terms = resolve_policy(policy)
     speak(request, terms.profile)
@@ -67,8 +72,13 @@ def issue_to(request: HttpRequest, user: Any, policy: Policy, source: Any) -> Is
     return issue_on(terms, request, user, destination)
 
 
-def issue_on(terms: Resolved, request: HttpRequest, user: Any, destination: Destination | None = None) -> IssuedKey:
-    """Return a new key on the terms of a policy. Raises `ScopeRequired`, and `KeyNotIssued` if the policy takes none."""
+def issue_on(
+    terms: Resolved, request: HttpRequest, user: Any, destination: Destination | None = None
+) -> IssuedKey:
+    """Return a new key on the terms of a policy.
+
+    Raises `ScopeRequired`, and `KeyNotIssued` if the policy takes none.
+    """
     if destination is not None:
         _require_issued(terms, destination)
     scope, now = _scope(terms, request, user), datetime.now(timezone.utc)
@@ -79,13 +89,15 @@ def issue_on(terms: Resolved, request: HttpRequest, user: Any, destination: Dest
 def _scope(terms: Resolved, request: HttpRequest, user: Any) -> str:
     if (scope := scope_of(request, user, terms, ISSUED_SAMPLE)) is None:
         raise ScopeRequired(
-            "It is unknown which client this idempotency key would belong to, so none was issued. Authenticate."
+            "It is unknown which client this idempotency key would belong to, so none was "
+            "issued. Authenticate."
         )
     return scope
 
 
 def policy_at(destination: Destination, fallback: Policy, urlconf: Any = None) -> Policy:
-    """Return the policy that a view at an address has of its own; `fallback` if it has none, or chooses one later.
+    """Return the policy that a view at an address has of its own; `fallback` if it has none, or
+    chooses one later.
 
     Raises `KeyNotIssued` if there is no view.
     """
@@ -93,8 +105,14 @@ def policy_at(destination: Destination, fallback: Policy, urlconf: Any = None) -
     try:
         callback = resolve(destination.path.removeprefix(prefix), urlconf=urlconf).func
     except Resolver404 as error:
-        raise KeyNotIssued("No idempotency key was issued: there is nothing at this path.") from error
-    own = own_policy(callback, destination.method) if route_of(callback, destination.method).guards_itself else None
+        raise KeyNotIssued(
+            "No idempotency key was issued: there is nothing at this path."
+        ) from error
+    own = (
+        own_policy(callback, destination.method)
+        if route_of(callback, destination.method).guards_itself
+        else None
+    )
     return own or fallback
 
 
@@ -102,12 +120,15 @@ def _require_issued(terms: Resolved, destination: Destination) -> None:
     guarded = destination.method in {name.upper() for name in terms.methods}
     if terms.key_format not in (ANY, ISSUED) or not guarded:
         raise KeyNotIssued(
-            f"No idempotency key was issued: a {destination.method} request to this path takes no key that is issued."
+            f"No idempotency key was issued: a {destination.method} request to this path "
+            "takes no key that is issued."
         )
 
 
 def _destination_in(user: Any, source: Any) -> Destination | None:
-    """Return the destination that the body of a request names, as JSON or a form; `None` for an empty body."""
+    """Return the destination that the body of a request names, as JSON or a form; `None` for an
+    empty body.
+    """
     document = Document(source, user, MAX_REQUEST)
     require_bounded(document.http, MAX_REQUEST)
     try:
@@ -125,13 +146,17 @@ def _destination_in(user: Any, source: Any) -> Destination | None:
 
 
 _EXPECTED = (
-    'No idempotency key was issued. Send nothing, or JSON or a form with "path", such as "/orders/", and perhaps "method": '
+    'No idempotency key was issued. Send nothing, or JSON or a form with "path", such as '
+    '"/orders/", and perhaps "method": '
     "POST, PUT, PATCH or DELETE."
 )
 
 
 def named(method: object, path: object) -> Destination:
-    """Return the destination with this method and path, which may have a query. Raises `KeyNotIssued`."""
+    """Return the destination with this method and path, which may have a query.
+
+    Raises `KeyNotIssued`.
+    """
     if not isinstance(path, str) or not path.startswith("/") or path.startswith("//"):
         raise KeyNotIssued(_EXPECTED)
     if not isinstance(method, str) or method.upper() not in _METHODS:

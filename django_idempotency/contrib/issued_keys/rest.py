@@ -12,8 +12,8 @@ from . import issuing
 class IdempotencyTokenView(OwnView):
     """Issues keys, for `Policy(key_format="issued")`. To whom, its permissions decide.
 
-    `policy` names the scope and the lifetime of keys that are for any address. One that is for an address has those of the
-    view there, and is issued to those whom `policy` knows.
+    `policy` names the scope and the lifetime of keys that are for any address. One that is for an
+    address has those of the view there, and is issued to those whom `policy` knows.
     """
 
     #: `manage.py check` looks for a view that has this.

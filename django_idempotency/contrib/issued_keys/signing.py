@@ -2,11 +2,13 @@
 
     identifier . time . binding : signature
 
-The identifier is random, the time is that of the issue. The binding is a signature of its own over the identifier, the scope
-and, for a key that only one address takes, the method and the path: so a key shows neither, and nobody can find out
-whose it is by trying. Nothing is stored when a key is issued. It can be used for one operation because it is a key.
+The identifier is random, the time is that of the issue. The binding is a signature of its own over
+the identifier, the scope and, for a key that only one address takes, the method and the path: so a
+key shows neither, and nobody can find out whose it is by trying. Nothing is stored when a key is
+issued. It can be used for one operation because it is a key.
 
-All of it is Django's signing, so keys that were signed before SECRET_KEY changed are known by SECRET_KEY_FALLBACKS.
+All of it is Django's signing, so keys that were signed before SECRET_KEY changed are known by
+SECRET_KEY_FALLBACKS.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ _RANDOM = 16
 
 
 def issue(scope: str, now: datetime, *, method: str = "", path: str = "") -> str:
-    """Return a new key for a qualified scope, and, if a path is given, only for requests with that method and path."""
+    """Return a new key for a qualified scope, and, if a path is given, only for requests with that
+    method and path.
+    """
     identifier = secrets.token_urlsafe(_RANDOM)
     binding = _binder().sign(_bound(identifier, scope, method, path)).rpartition(":")[2]
     return Signer(salt=_KEY).sign(f"{identifier}.{int(now.timestamp() * 1000):011x}.{binding}")
@@ -39,7 +43,10 @@ def is_issued(key: str) -> bool:
 
 
 def require_bound(key: str, scope: str, request: HttpRequest) -> None:
-    """Refuse a key of ours that was issued for another scope, or another address. Raises `KeyForeign`."""
+    """Refuse a key of ours that was issued for another scope, or another address.
+
+    Raises `KeyForeign`.
+    """
     identifier, _, binding = key.partition(":")[0].split(".")
     for method, path in (("", ""), (request.method or "", request.path)):
         if _is_signed(_binder(), f"{_bound(identifier, scope, method, path)}:{binding}"):

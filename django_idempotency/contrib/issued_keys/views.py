@@ -11,8 +11,8 @@ from . import issuing
 class IdempotencyTokenView(OwnView):
     """Issues keys, for `Policy(key_format="issued")`. To whom is decided around it.
 
-    `policy` names the scope and the lifetime of keys that are for any address. One that is for an address has those of the
-    view there, and is issued to those whom `policy` knows.
+    `policy` names the scope and the lifetime of keys that are for any address. One that is for an
+    address has those of the view there, and is issued to those whom `policy` knows.
     """
 
     http_method_names = ["post", "options"]  # noqa: RUF012 - Django's own shape

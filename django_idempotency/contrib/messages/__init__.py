@@ -1,16 +1,17 @@
-"""Maps the outcome of a message handler to a disposition: acknowledge, redeliver or dead-letter; for every broker.
+"""Maps the outcome of a message handler to a disposition: acknowledge, redeliver or dead-letter;
+for every broker.
 
-A message arrives at least once. Is this one a duplicate, is its first copy still being handled, can it never succeed?
-The guarded call has answered that by what it returned or raised; `disposition` translates the answer for whatever
-delivers, be it RabbitMQ, Celery or the sender of a webhook:
+A message arrives at least once. Is this one a duplicate, is its first copy still being handled, can
+it never succeed? The guarded call has answered that by what it returned or raised; `disposition`
+translates the answer for whatever delivers, be it RabbitMQ, Celery or the sender of a webhook:
 
     it returned, now or earlier             Acknowledge   the effect is there, once
     its turn has not come                   Redeliver     later, as often as it takes: nothing has failed
     the message itself is wrong             DeadLetter    it would be wrong the next time, too
     the handler failed                      Redeliver     after increasing pauses; at the limit, DeadLetter
 
-Other exceptions than `Exception` (SystemExit, cancellation) get no disposition: the consumer stops, and its broker
-redelivers.
+Other exceptions than `Exception` (SystemExit, cancellation) get no disposition: the consumer stops,
+and its broker redelivers.
 """
 
 from __future__ import annotations
@@ -55,10 +56,11 @@ def disposition(
     limit: int = LIMIT,
     answers: type[Exception] | tuple[type[Exception], ...] = (),
 ) -> Disposition:
-    """Return the disposition of a message whose guarded handler raised `error`; `None`: it returned.
+    """Return the disposition of a message whose guarded handler raised `error`; `None`: it
+    returned.
 
-    `failures` is how often it had failed before this delivery, `limit` how often it may. `answers` are exceptions that
-    count as a result: those of the handler's `keep_exceptions`.
+    `failures` is how often it had failed before this delivery, `limit` how often it may. `answers`
+    are exceptions that count as a result: those of the handler's `keep_exceptions`.
     """
     named = (answers,) if isinstance(answers, type) else answers
     if error is None or is_answer(error, named):

@@ -13,12 +13,18 @@ from ...instrumentation.meters import Meter
 #: Name in METRICS → the class, and our extra that installs what it needs.
 SHIPPED: Mapping[str, tuple[str, str]] = {
     "prometheus": ("django_idempotency.contrib.metrics.prometheus.PrometheusMeter", "prometheus"),
-    "opentelemetry": ("django_idempotency.contrib.metrics.opentelemetry.OpenTelemetryMeter", "opentelemetry"),
+    "opentelemetry": (
+        "django_idempotency.contrib.metrics.opentelemetry.OpenTelemetryMeter",
+        "opentelemetry",
+    ),
 }
 
 
 def meters_of(chosen: Any) -> list[Meter]:
-    """Return new meters by name or dotted path, of one or of a list. Raises `ImproperlyConfigured` with what to do."""
+    """Return new meters by name or dotted path, of one or of a list.
+
+    Raises `ImproperlyConfigured` with what to do.
+    """
     names = [chosen] if isinstance(chosen, str) else chosen
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
         raise ImproperlyConfigured(f"it is {type(chosen).__name__}, not text or a list of texts.")
@@ -30,9 +36,13 @@ def _meter(chosen: str) -> Meter:
     try:
         made = import_string(path)()
     except ImportError as error:
-        others = 'Type "prometheus", "opentelemetry", the dotted path of a Meter, or a list of these.'
+        others = (
+            'Type "prometheus", "opentelemetry", the dotted path of a Meter, or a list of these.'
+        )
         hint = f"Type pip install 'django-idempotency[{extra}]'." if extra else others
         raise ImproperlyConfigured(f"{chosen!r} cannot be imported: {error}. {hint}") from error
     if not isinstance(made, Meter):
-        raise ImproperlyConfigured(f"{chosen!r} is not a subclass of django_idempotency.instrumentation.meters.Meter.")
+        raise ImproperlyConfigured(
+            f"{chosen!r} is not a subclass of django_idempotency.instrumentation.meters.Meter."
+        )
     return made

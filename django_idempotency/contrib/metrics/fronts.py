@@ -1,4 +1,6 @@
-"""Counts the failed calls of fronts: while one is down, the store behind it answers, so no request shows that."""
+"""Counts the failed calls of fronts: while one is down, the store behind it answers, so no request
+shows that.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,19 @@ FAILURES = Metric(
 
 
 def watched(store: BaseStore) -> BaseStore:
-    """Let each front of a store count its failures. A front that is down is called once in five seconds by each process."""
+    """Let each front of a store count its failures.
+
+    A front that is down is called once in five seconds by each process.
+    """
     for front in _fronts(store):
         front.failed = partial(_count, front)
     return store
 
 
 def _fronts(store: BaseStore) -> Iterator[Any]:
-    """Yield the fronts of a store, the outermost first: any layer's, since a layered store may be in another one."""
+    """Yield the fronts of a store, the outermost first: any layer's, since a layered store may be
+    in another one.
+    """
     found = (getattr(layer, "front", None) for layer in layers(store))
     return (front for front in found if front is not None)
 
@@ -38,7 +45,9 @@ def _count(front: Any, down: bool) -> None:
 
 
 def _alias_of(front: Any) -> str:
-    """Return the alias of the store that has this front; of several, one that has the least in front of it."""
+    """Return the alias of the store that has this front; of several, one that has the least in
+    front of it.
+    """
     places = []
     for alias in conf.get("STORES"):
         with suppress(Exception):  # a store that cannot be built, which `check` reports

@@ -15,7 +15,9 @@ from ...stores.wrapper import WrappedStore
 
 
 class MeteredStore(WrappedStore):
-    """Does what `store` does, and measures what a request waits for: the verbs that claim, lock, settle and renew."""
+    """Does what `store` does, and measures what a request waits for: the verbs that claim, lock,
+    settle and renew.
+    """
 
     def __init__(self, store: BaseStore, alias: str) -> None:
         super().__init__(store)
@@ -46,7 +48,9 @@ class MeteredStore(WrappedStore):
     def guard(
         self, ticket: Ticket, *, takeover: bool = False, claimed: Record | None = None
     ) -> AbstractContextManager[Guard]:
-        return _MeteredGuard(self.store.guard(ticket, takeover=takeover, claimed=claimed), self._alias)
+        return _MeteredGuard(
+            self.store.guard(ticket, takeover=takeover, claimed=claimed), self._alias
+        )
 
 
 class _MeteredGuard(AbstractContextManager[Guard]):
@@ -61,7 +65,10 @@ class _MeteredGuard(AbstractContextManager[Guard]):
             return self._guard.__enter__()
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> bool | None:
         with measured(self._alias, "commit"):
             return self._guard.__exit__(kind, error, traceback)
@@ -77,10 +84,31 @@ def measured(alias: str, operation: str) -> Iterator[None]:
         STORE_OPERATION.record(time.perf_counter() - began, store=alias, operation=operation)
 
 
-#: Seconds. A verb of a store takes a tenth of a millisecond in memory, and seconds while a server fails over.
-QUICK = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+#: Seconds. A verb of a store takes a tenth of a millisecond in memory, and seconds while a server
+#: fails over.
+QUICK = (
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1,
+    2.5,
+    5,
+)
 STORE_OPERATION = Metric(
-    "store.operation.duration", "How long the verbs of a store took.", ("store", "operation"), unit="s", buckets=QUICK
+    "store.operation.duration",
+    "How long the verbs of a store took.",
+    ("store", "operation"),
+    unit="s",
+    buckets=QUICK,
 )
 #: Alias → its store, measured.
 _metered: dict[str, MeteredStore] = {}

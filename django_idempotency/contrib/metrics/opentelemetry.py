@@ -1,7 +1,7 @@
 """Figures and spans for OpenTelemetry, by its API alone: the project's SDK decides where they go.
 
-There is no semantic convention for idempotency, so all names begin with ours. A replay's span links to the span of the
-request that did the work.
+There is no semantic convention for idempotency, so all names begin with ours. A replay's span links
+to the span of the request that did the work.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ _NAME = "django_idempotency"
 
 
 class OpenTelemetryMeter(Meter):
-    """Counts by the global meter provider, and describes the current span of the global tracer provider."""
+    """Counts by the global meter provider, and describes the current span of the global tracer
+    provider.
+    """
 
     def __init__(self) -> None:
         self._meter = metrics.get_meter(_NAME)
@@ -27,7 +29,9 @@ class OpenTelemetryMeter(Meter):
 
     def declare(self, metric: Metric) -> None:
         make = self._meter.create_histogram if metric.buckets else self._meter.create_counter
-        self._instruments[metric] = make(f"{_NAME}.{metric.name}", unit=metric.unit, description=metric.about)
+        self._instruments[metric] = make(
+            f"{_NAME}.{metric.name}", unit=metric.unit, description=metric.about
+        )
 
     def record(self, metric: Metric, value: float, labels: Mapping[str, str]) -> None:
         if metric not in self._instruments:
@@ -42,7 +46,9 @@ class OpenTelemetryMeter(Meter):
         span.set_attribute(f"{_NAME}.outcome", outcome)
         if facts is None:
             return
-        span.set_attributes({f"{_NAME}.key_hash": facts.key_hash, f"{_NAME}.attempt": facts.attempt})
+        span.set_attributes(
+            {f"{_NAME}.key_hash": facts.key_hash, f"{_NAME}.attempt": facts.attempt}
+        )
         if facts.first_trace:
             context = self._propagator.extract({"traceparent": facts.first_trace})
             first = trace.get_current_span(context).get_span_context()
@@ -58,4 +64,6 @@ class OpenTelemetryMeter(Meter):
 def _attributes(labels: Mapping[str, str]) -> dict[str, str]:
     # The only name of a URL pattern that other instrumentations know; a function has none.
     route = "code.function.name" if labels.get("entry_point") == "function" else "http.route"
-    return {route if name == "route" else f"{_NAME}.{name}": value for name, value in labels.items()}
+    return {
+        route if name == "route" else f"{_NAME}.{name}": value for name, value in labels.items()
+    }

@@ -1,4 +1,5 @@
-"""Figures for Prometheus, by its client library: also with several processes (`PROMETHEUS_MULTIPROC_DIR`).
+"""Figures for Prometheus, by its client library: also with several processes
+(`PROMETHEUS_MULTIPROC_DIR`).
 
 Names and units follow Prometheus' naming practices.
 """

@@ -1,1 +1,3 @@
-"""Endpoints of django-modern-rest, guarded behind their own authentication, throttling and validation."""
+"""Endpoints of django-modern-rest, guarded behind their own authentication, throttling and
+validation.
+"""

@@ -11,18 +11,19 @@ from ...stores.check_messages import Finding
 
 
 class E148(Finding):
-    """IDEMPOTENCY["REQUIRED"] is set, and IdempotencyMiddleware cannot guard %(view)s, a controller of
-    django-modern-rest, whose authentication comes after it. An unsafe request to it raises.
+    """IDEMPOTENCY["REQUIRED"] is set, and IdempotencyMiddleware cannot guard %(view)s, a controller
+    of django-modern-rest, whose authentication comes after it. An unsafe request to it raises.
 
     Put @idempotent() on its methods, or @idempotency_exempt.
     """
 
 
 class W148(Finding):
-    """IdempotencyMiddleware does not guard %(view)s, a controller of django-modern-rest, whose authentication comes
-    after it: a request with a key runs unguarded.
+    """IdempotencyMiddleware does not guard %(view)s, a controller of django-modern-rest, whose
+    authentication comes after it: a request with a key runs unguarded.
 
-    Put @idempotent() on each method that must not run twice, and @idempotency_exempt on the others; or %(silence)s.
+    Put @idempotent() on each method that must not run twice, and @idempotency_exempt on the others;
+    or %(silence)s.
     """
 
 

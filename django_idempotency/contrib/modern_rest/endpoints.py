@@ -1,6 +1,7 @@
 """Guarded endpoints of django-modern-rest. Imported once there is one: it needs that package.
 
-`endpoint_cls` of the controller becomes a class whose endpoints close a guard around their response. The method opens it.
+`endpoint_cls` of the controller becomes a class whose endpoints close a guard around their
+response. The method opens it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ from ..operations import OperationCall, leaving
 
 
 class EndpointCall(OperationCall):
-    """One request to a guarded endpoint. A key belongs to the user of the request, whom its authentication has set."""
+    """One request to a guarded endpoint. A key belongs to the user of the request, whom its
+    authentication has set.
+    """
 
     by = "modern_rest"
     #: What the method has returned.
@@ -50,17 +53,25 @@ class EndpointCall(OperationCall):
         return self._returned
 
     def judged(self, response: HttpResponseBase) -> HttpResponseBase:
-        """Let a response be a failure that is not the method's: what that has returned was refused, after the work."""
+        """Let a response be a failure that is not the method's: what that has returned was refused,
+        after the work.
+        """
         returned, made = self._returned, self._endpoint.metadata.modification
         if self.call is not None and returned is not MISSING:
             is_own = isinstance(returned, HttpResponseBase)
-            kept = response is returned if is_own else made is not None and response.status_code == made.status_code
+            kept = (
+                response is returned
+                if is_own
+                else made is not None and response.status_code == made.status_code
+            )
             if not kept and not self.call.degraded:
                 self.call.discard()
         return response
 
     def handled(self, problem: Problem) -> HttpResponseBase | None:
-        """Return a problem in the error format of the controller, with our code as its type; or as the profile has it."""
+        """Return a problem in the error format of the controller, with our code as its type; or as
+        the profile has it.
+        """
         profile = spoken_to(self.request).profile
         if profile.errors not in DOCUMENTS:
             return None
@@ -71,7 +82,9 @@ class EndpointCall(OperationCall):
 
 
 class GuardedEndpoint(Endpoint):
-    """Mixed into the class of a controller's endpoints. Those of methods without `@idempotent()` are as before."""
+    """Mixed into the class of a controller's endpoints. Those of methods without `@idempotent()`
+    are as before.
+    """
 
     def __init__(self, func: Callable[..., Any], *, controller_cls: type[Controller[Any]]) -> None:
         super().__init__(func, controller_cls=controller_cls)
@@ -79,7 +92,9 @@ class GuardedEndpoint(Endpoint):
         if self.policy is not None:
             self.func = _closing(self, self.func, self.policy)
 
-    def get_schema(self, route_metadata: Any, controller_cls: Any, context: Any, router: Any) -> Any:
+    def get_schema(
+        self, route_metadata: Any, controller_cls: Any, context: Any, router: Any
+    ) -> Any:
         """Return the package's schema of the endpoint, with its key and the responses to it."""
         operation = super().get_schema(route_metadata, controller_cls, context, router)
         if self.policy is None:
@@ -90,7 +105,9 @@ class GuardedEndpoint(Endpoint):
 
 
 def _closing(endpoint: Endpoint, run: Callable[..., Any], policy: Policy) -> Any:
-    """Return what runs an endpoint, its checks included, and closes the guard around the response."""
+    """Return what runs an endpoint, its checks included, and closes the guard around the
+    response.
+    """
 
     @functools.wraps(run)
     def guarded(controller: Controller[Any], *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -127,18 +144,25 @@ def _opening(method: Callable[..., Any], policy: Policy) -> Callable[..., Any]:
     return aguarded if iscoroutinefunction(method) else guarded
 
 
-def guard_endpoint(owner: type[Controller[Any]], method: Callable[..., Any], policy: Policy) -> None:
+def guard_endpoint(
+    owner: type[Controller[Any]], method: Callable[..., Any], policy: Policy
+) -> None:
     """Guard the endpoint that a controller's class, which is being made, will have of a method."""
     name, where = method.__name__, f"{owner.__name__}.{method.__name__}"
     if name not in UNSAFE_HANDLERS:
-        raise ImproperlyConfigured(f"@idempotent() on {where}: it is not one of the handlers {UNSAFE_HANDLERS}.")
+        raise ImproperlyConfigured(
+            f"@idempotent() on {where}: it is not one of the handlers {UNSAFE_HANDLERS}."
+        )
     if owner.streaming:
         raise ImproperlyConfigured(
-            f"@idempotent() on {where}: its events are made while they are sent, after the guard has closed. Do the work "
+            f"@idempotent() on {where}: its events are made while they are sent, after the "
+            "guard has closed. Do the work "
             "in an endpoint of a plain controller, and stream what has become of it from another."
         )
     if iscoroutinefunction(method) and conf.field(policy, "guarantee") != Guarantee.LEASE:
-        raise ImproperlyConfigured(async_contradiction(where, fix='Type @idempotent(guarantee="lease").'))
+        raise ImproperlyConfigured(
+            async_contradiction(where, fix='Type @idempotent(guarantee="lease").')
+        )
     guarded = _opening(method, policy)
     mark(guarded, policy=policy)
     setattr(owner, name, guarded)
@@ -150,6 +174,7 @@ def guard_endpoint(owner: type[Controller[Any]], method: Callable[..., Any], pol
     @functools.wraps(as_view)
     def leaving_view(cls: type[Any], *args: Any, **kwargs: Any) -> Any:
         view = as_view(cls, *args, **kwargs)
-        return view if iscoroutinefunction(view) else leaving(view)  # Django refuses ATOMIC_REQUESTS for async views
+        # Django refuses ATOMIC_REQUESTS for async views.
+        return view if iscoroutinefunction(view) else leaving(view)
 
     owner.as_view = classonlymethod(leaving_view)  # type: ignore[assignment]

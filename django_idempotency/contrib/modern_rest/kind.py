@@ -20,7 +20,8 @@ from ...http.markers import view_class
 MODULE = "dmr.controller"
 
 INSIDE = Reason(
-    "inside", "it is a django-modern-rest endpoint, which only @idempotent() guards after its authentication"
+    "inside",
+    "it is a django-modern-rest endpoint, which only @idempotent() guards after its authentication",
 )
 
 
@@ -37,7 +38,8 @@ class ModernRest(ViewKind):
     def refusal(self, callback: Any, method: str) -> str:
         """Name the method of the endpoint."""
         return (
-            f'The middleware cannot guard endpoints of django-modern-rest, and "REQUIRED" is set. Put @idempotent() on '
+            'The middleware cannot guard endpoints of django-modern-rest, and "REQUIRED" '
+            "is set. Put @idempotent() on "
             f"{view_class(callback).__name__}.{method.lower()}, or @idempotency_exempt."
         )
 
@@ -49,22 +51,33 @@ class ModernRest(ViewKind):
 
     def guard_class(self, cls: type[Any], policy: Policy) -> type[Any] | None:
         """Refuse a class: its endpoints are made with it."""
-        raise ImproperlyConfigured(f"@idempotent() on {cls.__name__}: put it on the methods of the controller.")
+        raise ImproperlyConfigured(
+            f"@idempotent() on {cls.__name__}: put it on the methods of the controller."
+        )
 
-    def guard_method(self, method: Function, marks: Marks, policy: Policy, guard: Function, owner: type[Any]) -> bool:
+    def guard_method(
+        self, method: Function, marks: Marks, policy: Policy, guard: Function, owner: type[Any]
+    ) -> bool:
         """Guard the endpoint that the package makes of a controller's method."""
         if not self.owns(owner):
             return False
-        from .endpoints import guard_endpoint  # not above: needs the package, which has made the controller
+        # Not above: needs the package, which has made the controller.
+        from .endpoints import (
+            guard_endpoint,
+        )
 
         vars(method).update(marks)
         guard_endpoint(owner, method, policy)
         return True
 
     def refuse_call(self, request: HttpRequest, policy: Policy) -> None:
-        """Refuse a call that is not its own endpoint's: it is unknown whether the package's checks were made."""
+        """Refuse a call that is not its own endpoint's: it is unknown whether the package's checks
+        were made.
+        """
         if key_to_guard(request, policy, by="modern_rest") is not None:
             raise ConfigurationError(
-                "A method with @idempotent() was called inside of django-modern-rest, but not by the endpoint that it "
-                "guards. Let the endpoint_cls of a controller inherit from that of the class that has the method."
+                "A method with @idempotent() was called inside of django-modern-rest, but "
+                "not by the endpoint that it "
+                "guards. Let the endpoint_cls of a controller inherit from that of the "
+                "class that has the method."
             )

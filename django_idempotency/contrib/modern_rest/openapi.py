@@ -23,20 +23,33 @@ _NAMES = {"minLength": "min_length", "maxLength": "max_length"}
 
 
 def describe(
-    operation: Operation, endpoint: Endpoint, policy: Policy, cls: type[Controller[Any]], context: Any
+    operation: Operation,
+    endpoint: Endpoint,
+    policy: Policy,
+    cls: type[Controller[Any]],
+    context: Any,
 ) -> Operation:
-    """Return an operation with its key, the responses to it, and the policy as `x-idempotency`. Nothing is replaced."""
+    """Return an operation with its key, the responses to it, and the policy as `x-idempotency`.
+
+    Nothing is replaced.
+    """
     terms, profile = published(policy), conf.resolve(policy).profile
     known = [
-        {"in": each.param_in, "name": each.name} for each in operation.parameters or [] if isinstance(each, Parameter)
+        {"in": each.param_in, "name": each.name}
+        for each in operation.parameters or []
+        if isinstance(each, Parameter)
     ]
     added = parameters(known, terms, profile, lambda _, __, component: component)[len(known) :]
     specs: dict[HTTPStatus, ResponseSpec] = {}
     possible = sorted(problems_of(policy), key=lambda problem: status_of(problem, profile))
-    for code, of_status in groupby(possible, key=lambda problem: HTTPStatus(status_of(problem, profile))):
+    for code, of_status in groupby(
+        possible, key=lambda problem: HTTPStatus(status_of(problem, profile))
+    ):
         said = ", ".join(f"`{problem.code}`: {problem.title}" for problem in of_status)
         specs[code] = ResponseSpec(cls.error_model, status_code=code, description=said)
-    metadata = dataclasses.replace(endpoint.metadata, responses={**specs, **endpoint.metadata.responses})
+    metadata = dataclasses.replace(
+        endpoint.metadata, responses={**specs, **endpoint.metadata.responses}
+    )
     return dataclasses.replace(
         operation,
         parameters=[*(operation.parameters or []), *map(_parameter, added)],
@@ -47,7 +60,15 @@ def describe(
 
 def _parameter(found: dict[str, Any]) -> Parameter:
     schema = Schema(
-        **{_NAMES.get(name, name): value for name, value in found["schema"].items() if not name.startswith("x-")}
+        **{
+            _NAMES.get(name, name): value
+            for name, value in found["schema"].items()
+            if not name.startswith("x-")
+        }
     )
-    others = {name: found[name] for name in ("name", "required", "description", "example") if name in found}
+    others = {
+        name: found[name]
+        for name in ("name", "required", "description", "example")
+        if name in found
+    }
     return Parameter(param_in=found["in"], schema=schema, **others)

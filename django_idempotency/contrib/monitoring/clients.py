@@ -1,4 +1,6 @@
-"""Counts the requests of each client program, with a key and without: an alert then names the one that sends none."""
+"""Counts the requests of each client program, with a key and without: an alert then names the one
+that sends none.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +32,12 @@ _PRODUCT = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class ClientsMiddleware:
-    """Counts, once its response is there, each request that a guard has counted. Put it anywhere in MIDDLEWARE.
+    """Counts, once its response is there, each request that a guard has counted. Put it anywhere in
+    MIDDLEWARE.
 
-    Anybody may write anything into User-Agent, so only the names in `known` are labels: extend it by your own clients', or
-    override `client_of()` where you know your clients otherwise, such as by their API keys.
+    Anybody may write anything into User-Agent, so only the names in `known` are labels: extend it
+    by your own clients', or override `client_of()` where you know your clients otherwise, such as
+    by their API keys.
     """
 
     sync_capable = async_capable = True
@@ -52,8 +56,25 @@ class ClientsMiddleware:
                 "got",
                 "guzzlehttp",
             ),
-            *("httpie", "java", "java-http-client", "ktor-client", "mozilla", "node", "node-fetch", "okhttp"),
-            *("postmanruntime", "python", "python-httpx", "python-requests", "python-urllib", "reactornetty", "ruby"),
+            *(
+                "httpie",
+                "java",
+                "java-http-client",
+                "ktor-client",
+                "mozilla",
+                "node",
+                "node-fetch",
+                "okhttp",
+            ),
+            *(
+                "postmanruntime",
+                "python",
+                "python-httpx",
+                "python-requests",
+                "python-urllib",
+                "reactornetty",
+                "ruby",
+            ),
             *("undici", "wget"),
         }
     )
@@ -78,7 +99,10 @@ class ClientsMiddleware:
         return response
 
     def client_of(self, request: HttpRequest) -> str:
-        """Name the client: one of as few names as a label may have. Called in the request's thread or event loop."""
+        """Name the client: one of as few names as a label may have.
+
+        Called in the request's thread or event loop.
+        """
         product = _PRODUCT.match(request.headers.get("User-Agent", ""))
         name = "" if product is None else product.group().lower()
         return name if name in self.known else OTHER

@@ -1,4 +1,6 @@
-"""Figures of commands in the text format of Prometheus, for the textfile collector of its node exporter."""
+"""Figures of commands in the text format of Prometheus, for the textfile collector of its node
+exporter.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,18 @@ def of_store(
 ) -> Iterator[str]:
     """Yield the figures of a store: its records by status, and the others by name."""
     store = {"store": alias}
-    yield from gauge("records", ABOUT["records"], [({**store, "status": status}, count) for status, count in counts])
+    yield from gauge(
+        "records",
+        ABOUT["records"],
+        [({**store, "status": status}, count) for status, count in counts],
+    )
     for name, value in (figures if size is None else {**figures, "store_size_bytes": size}).items():
         yield from gauge(name, ABOUT[name], [(store, value)])
 
 
-def gauge(name: str, about: str, values: Iterable[tuple[Mapping[str, str], float]]) -> Iterator[str]:
+def gauge(
+    name: str, about: str, values: Iterable[tuple[Mapping[str, str], float]]
+) -> Iterator[str]:
     """Yield a gauge in the text format of Prometheus: its values, each with its labels."""
     full = f"django_idempotency_{name}"
     yield f"# HELP {full} {about}\n# TYPE {full} gauge\n"

@@ -1,1 +1,4 @@
-"""The integration with django-ninja: `@idempotent()` between `@api.post(…)` and the function. Imports no ninja."""
+"""The integration with django-ninja: `@idempotent()` between `@api.post(…)` and the function.
+
+Imports no ninja.
+"""

@@ -1,4 +1,6 @@
-"""One request to a guarded operation of ninja: whose a key is there, and how the API responds to a problem."""
+"""One request to a guarded operation of ninja: whose a key is there, and how the API responds to a
+problem.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ class OperationCall(operations.OperationCall):
 
     by = "ninja"
 
-    def __init__(self, request: HttpRequest, api: NinjaAPI, policy: Policy, *, decorated: bool = False) -> None:
+    def __init__(
+        self, request: HttpRequest, api: NinjaAPI, policy: Policy, *, decorated: bool = False
+    ) -> None:
         super().__init__(request, policy, decorated=decorated)
         self._api = api
 
@@ -36,7 +40,9 @@ class OperationCall(operations.OperationCall):
     def handled(self, problem: Problem) -> HttpResponseBase | None:
         """Return the response of the API's own handler, if it has one for a problem."""
         handlers = handled_exceptions(self._api)
-        if not any(issubclass(cls, IdempotencyError) and cls in handlers for cls in type(problem).__mro__):
+        if not any(
+            issubclass(cls, IdempotencyError) and cls in handlers for cls in type(problem).__mro__
+        ):
             return None
         note_problem(self.request, problem)
         response: HttpResponseBase = self._api.on_exception(self.request, problem)
@@ -64,11 +70,12 @@ class _Instance:
 
 
 def caller_of(request: HttpRequest, user: Any, policy: Policy) -> Any:
-    """Return the owner of a key: `request.auth`, or else `request.user`; `None`: the policy's scope decides.
+    """Return the owner of a key: `request.auth`, or else `request.user`; `None`: the policy's scope
+    decides.
 
-    `request.auth` is what an authentication returned. A user or another row identifies the owner. Text does not (a
-    token is a secret, and rotates), nor does a dict: there the policy's `scope` takes precedence over a user from a
-    session.
+    `request.auth` is what an authentication returned. A user or another row identifies the owner.
+    Text does not (a token is a secret, and rotates), nor does a dict: there the policy's `scope`
+    takes precedence over a user from a session.
     """
     auth = getattr(request, "auth", None)
     if principal(auth) is not None:
@@ -82,7 +89,7 @@ def caller_of(request: HttpRequest, user: Any, policy: Policy) -> Any:
 def handled_exceptions(api: Any) -> Any:
     """Return the exception classes that an API has handlers for.
 
-    `api.on_exception()` finds one for every exception, ninja's own, so it cannot say whether the project has one for
-    ours.
+    `api.on_exception()` finds one for every exception, ninja's own, so it cannot say whether the
+    project has one for ours.
     """
     return getattr(api, "_exception_handlers", {})

@@ -20,8 +20,8 @@ from ...stores.check_messages import Finding
 
 
 class E070(Finding):
-    """IDEMPOTENCY["REQUIRED"] is set, and IdempotencyMiddleware cannot guard django-ninja operations: %(count)s, such
-    as %(view)s. A request to one of them raises.
+    """IDEMPOTENCY["REQUIRED"] is set, and IdempotencyMiddleware cannot guard django-ninja
+    operations: %(count)s, such as %(view)s. A request to one of them raises.
 
     Put @idempotent() on each function, directly below the decorator that makes it an operation, or
     @idempotency_exempt.
@@ -29,11 +29,11 @@ class E070(Finding):
 
 
 class W074(Finding):
-    """IdempotencyMiddleware does not guard django-ninja operations, whose authentication comes after it: %(count)s run
-    unguarded, such as %(view)s.
+    """IdempotencyMiddleware does not guard django-ninja operations, whose authentication comes
+    after it: %(count)s run unguarded, such as %(view)s.
 
-    Put @idempotent() on each function that must not run twice, directly below the decorator that makes it an
-    operation, and @idempotency_exempt on the others; or %(silence)s.
+    Put @idempotent() on each function that must not run twice, directly below the decorator that
+    makes it an operation, and @idempotency_exempt on the others; or %(silence)s.
     """
 
 
@@ -57,6 +57,12 @@ def check_operations(**_: Any) -> Iterator[CheckMessage]:
 
 def _is_outside(callback: Any, operation: Any) -> bool:
     """Does it handle an unsafe method with neither a guard nor an exemption?"""
-    methods = [method for method in operation.methods if operation_of(callback, method) is operation]
+    methods = [
+        method for method in operation.methods if operation_of(callback, method) is operation
+    ]
     unsafe = [method for method in methods if method not in SAFE_METHODS]
-    return bool(unsafe) and mark_of(operation).policy is None and not route_of(callback, unsafe[0]).exempt
+    return (
+        bool(unsafe)
+        and mark_of(operation).policy is None
+        and not route_of(callback, unsafe[0]).exempt
+    )

@@ -1,4 +1,7 @@
-"""Methods of django-ninja-extra's controllers. Imported once there is one: it needs that package."""
+"""Methods of django-ninja-extra's controllers.
+
+Imported once there is one: it needs that package.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,14 @@ from ...core.policy import Policy
 from .operations import guard_operation
 
 
-def guarding(method: Callable[..., Any], policy: Policy, guard: Callable[..., Any]) -> Callable[[Any], None]:
-    """Return what guards the operation of a method that is a route: after the permissions of its controller.
+def guarding(
+    method: Callable[..., Any], policy: Policy, guard: Callable[..., Any]
+) -> Callable[[Any], None]:
+    """Return what guards the operation of a method that is a route: after the permissions of its
+    controller.
 
-    The package turns it into a function that takes the request and finds the controller: `guard` takes that one.
+    The package turns it into a function that takes the request and finds the controller: `guard`
+    takes that one.
     """
     route = reflect.get_metadata_or_raise_exception(ROUTE_OBJECT, method)
     route.view_func, route.is_async = method, iscoroutinefunction(method)

@@ -1,7 +1,10 @@
-"""Recognizes the views of django-ninja and their operations, and prepares functions to become one. Does not import ninja.
+"""Recognizes the views of django-ninja and their operations, and prepares functions to become one.
 
-What ninja offers no public way to ask is asked here; tests/proofs/neighbours/test_ninja.py fails when a version changes that.
-Ninja calls the functions in `_ninja_contribute_to_operation` once it has made the operation.
+Does not import ninja.
+
+What ninja offers no public way to ask is asked here; tests/proofs/neighbours/test_ninja.py fails
+when a version changes that. Ninja calls the functions in `_ninja_contribute_to_operation` once it
+has made the operation.
 """
 
 from __future__ import annotations
@@ -30,7 +33,10 @@ _OPERATION = "_ninja_operation"
 #: The attribute that django-ninja-extra sets on a controller's method that is a route.
 ROUTE = "OPERATION_ENDPOINT_KEY"
 
-INSIDE = Reason("inside", "it is a django-ninja operation, which only @idempotent() guards after its authentication")
+INSIDE = Reason(
+    "inside",
+    "it is a django-ninja operation, which only @idempotent() guards after its authentication",
+)
 
 
 class Ninja(ViewKind):
@@ -52,33 +58,47 @@ class Ninja(ViewKind):
 
     def refusal(self, callback: Any, method: str) -> str:
         """Name the function of the operation."""
-        name = getattr(getattr(operation_of(callback, method), "view_func", None), "__qualname__", "it")
+        name = getattr(
+            getattr(operation_of(callback, method), "view_func", None), "__qualname__", "it"
+        )
         return (
-            f'The middleware cannot guard django-ninja operations, and "REQUIRED" is set. Put @idempotent() '
-            f"on {name}, directly below the decorator that makes it an operation, or @idempotency_exempt."
+            'The middleware cannot guard django-ninja operations, and "REQUIRED" is set. '
+            "Put @idempotent() "
+            f"on {name}, directly below the decorator that makes it an operation, or "
+            "@idempotency_exempt."
         )
 
     def refuse(self, view: Any) -> None:
-        """Refuse `@idempotent()` above `@api.post`, and in `decorate_view`, which is outside ninja's checks."""
+        """Refuse `@idempotent()` above `@api.post`, and in `decorate_view`, which is outside
+        ninja's checks.
+        """
         *_, innermost = layers_of(view)
         bound = getattr(innermost, "__self__", None)
         if any(cls.__module__ == MODULE for cls in type(bound).__mro__):
             path = getattr(bound, "path", "")
             raise ImproperlyConfigured(
-                f"decorate_view(idempotent()) on the operation {path!r} would replay before ninja has authenticated "
-                "the client. Put @idempotent() below the @api.post line, as a decorator of the function."
+                f"decorate_view(idempotent()) on the operation {path!r} would replay "
+                "before ninja has authenticated "
+                "the client. Put @idempotent() below the @api.post line, as a decorator of "
+                "the function."
             )
         if hasattr(view, _OPERATION):
             raise ImproperlyConfigured(
-                f"@idempotent() is above the decorator that makes {view.__qualname__} an operation, where it has no "
+                f"@idempotent() is above the decorator that makes {view.__qualname__} an "
+                "operation, where it has no "
                 "effect. Swap the two lines: @api.post(…) above @idempotent()."
             )
 
     def offer(self, guarded: Callable[..., Any], view: Callable[..., Any], policy: Policy) -> None:
-        """Let a guarded function become an operation: ninja calls back, and reads its parameters."""
+        """Let a guarded function become an operation: ninja calls back, and reads its
+        parameters.
+        """
 
         def guard(operation: Any) -> None:
-            from .operations import guard_operation  # not above: needs ninja, which has made the operation
+            # Not above: needs ninja, which has made the operation.
+            from .operations import (
+                guard_operation,
+            )
 
             guard_operation(operation, policy)
 
@@ -88,11 +108,17 @@ class Ninja(ViewKind):
         except ValueError:  # not written in Python: not an operation
             return
         if any(isinstance(parameter.annotation, str) for parameter in parameters):
-            # Ninja resolves string annotations with the globals of the function that it gets, which are ours.
-            read = [parameter.replace(annotation=_read(parameter.annotation, view)) for parameter in parameters]
+            # Ninja resolves string annotations with the globals of the function that it gets, which
+            # are ours.
+            read = [
+                parameter.replace(annotation=_read(parameter.annotation, view))
+                for parameter in parameters
+            ]
             guarded.__signature__ = inspect.Signature(read)  # type: ignore[attr-defined]
 
-    def guard_method(self, method: Function, marks: Marks, policy: Policy, guard: Function, owner: type[Any]) -> bool:
+    def guard_method(
+        self, method: Function, marks: Marks, policy: Policy, guard: Function, owner: type[Any]
+    ) -> bool:
         """Guard a route of a controller of django-ninja-extra."""
         if ROUTE not in marks and ROUTE not in vars(method):
             return False
@@ -103,11 +129,15 @@ class Ninja(ViewKind):
         return True
 
     def refuse_call(self, request: HttpRequest, policy: Policy) -> None:
-        """Refuse a call that is not its own operation's: it is unknown whether ninja's checks were made."""
+        """Refuse a call that is not its own operation's: it is unknown whether ninja's checks were
+        made.
+        """
         if key_to_guard(request, policy, by="ninja") is not None:
             raise ConfigurationError(
-                "A function with @idempotent() was called inside ninja, but not by the operation that it guards. Put "
-                "@api.post(…) directly above @idempotent(), and use functools.wraps() in every decorator between them."
+                "A function with @idempotent() was called inside ninja, but not by the "
+                "operation that it guards. Put "
+                "@api.post(…) directly above @idempotent(), and use functools.wraps() in "
+                "every decorator between them."
             )
 
 
@@ -117,7 +147,10 @@ def _contribute(function: Callable[..., Any], callback: Callable[[Any], None]) -
 
 
 def _read(annotation: Any, view: Callable[..., Any]) -> Any:
-    """Resolve a string annotation in its module. One that cannot be resolved is left for ninja to report."""
+    """Resolve a string annotation in its module.
+
+    One that cannot be resolved is left for ninja to report.
+    """
     with suppress(Exception):  # a name imported for type checking only, such as the request's
         stand_in = SimpleNamespace(__annotations__={"it": annotation})
         names = getattr(inspect.unwrap(view), "__globals__", {})

@@ -4,7 +4,8 @@
 
     api = NinjaAPI()
 
-A project with an API class of its own puts `IdempotencySchemaMixin` before ninja's class in its bases.
+A project with an API class of its own puts `IdempotencySchemaMixin` before ninja's class in its
+bases.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from .calls import handled_exceptions
 
 
 class IdempotencySchemaMixin(ninja.NinjaAPI):
-    """Adds the key, the responses to it and the policy to each guarded operation; nothing that it says is replaced."""
+    """Adds the key, the responses to it and the policy to each guarded operation; nothing that it
+    says is replaced.
+    """
 
     def get_openapi_schema(self, **given: Any) -> OpenAPISchema:
         """Return ninja's schema with what guards each operation."""
@@ -38,7 +41,9 @@ class IdempotencySchemaMixin(ninja.NinjaAPI):
             route = f"/{path.removeprefix(get_script_prefix()).lstrip('/')}"
             for method, operation in methods.items():
                 if (guarded := guarded_at(route, method.upper())) is not None:
-                    methods[method] = describe(operation, guarded.policy, refer, documents=not own_handler)
+                    methods[method] = describe(
+                        operation, guarded.policy, refer, documents=not own_handler
+                    )
         return schema
 
 

@@ -20,13 +20,17 @@ from .calls import OperationCall
 
 
 class GuardedOperation(Operation):
-    """Mixed into the class of an operation, and kept in the copies that ninja makes of it for each API."""
+    """Mixed into the class of an operation, and kept in the copies that ninja makes of it for each
+    API.
+    """
 
     idempotency_policy: Policy
 
     def run(self, request: HttpRequest, **kw: Any) -> HttpResponseBase:
         """Run the operation under guard."""
-        call = OperationCall(request, self.api, self.idempotency_policy, decorated="run" in vars(self))
+        call = OperationCall(
+            request, self.api, self.idempotency_policy, decorated="run" in vars(self)
+        )
         return call.run(functools.partial(super().run, request, **kw))
 
 
@@ -45,13 +49,20 @@ def guard_operation(operation: Operation, policy: Policy) -> None:
     """Guard an operation that ninja has just made."""
     cls = type(operation)
     guard = AsyncGuardedOperation if iscoroutinefunction(cls.run) else GuardedOperation
-    members = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "idempotency_policy": policy}
+    members = {
+        "__module__": cls.__module__,
+        "__qualname__": cls.__qualname__,
+        "idempotency_policy": policy,
+    }
     members[MARK] = Mark(policy=policy)
     operation.__class__ = type(cls.__name__, (guard, cls), members)
 
 
-def _leaving(get_view: Callable[[PathView], Callable[..., Any]]) -> Callable[[PathView], Callable[..., Any]]:
-    """Let the view of a path with guarded operations leave ATOMIC_REQUESTS, and open the same transactions itself.
+def _leaving(
+    get_view: Callable[[PathView], Callable[..., Any]],
+) -> Callable[[PathView], Callable[..., Any]]:
+    """Let the view of a path with guarded operations leave ATOMIC_REQUESTS, and open the same
+    transactions itself.
 
     Ninja makes one view per path, and offers no hook for it.
     """
@@ -59,7 +70,9 @@ def _leaving(get_view: Callable[[PathView], Callable[..., Any]]) -> Callable[[Pa
     @functools.wraps(get_view)
     def get_leaving_view(self: PathView) -> Callable[..., Any]:
         view = get_view(self)
-        if iscoroutinefunction(view) or not any(mark_of(operation).policy for operation in self.operations):
+        if iscoroutinefunction(view) or not any(
+            mark_of(operation).policy for operation in self.operations
+        ):
             return view  # Django itself refuses ATOMIC_REQUESTS for async views
 
         return leaving(view)
@@ -71,12 +84,16 @@ def _probed(request: HttpRequest) -> None: ...
 
 
 def _prepare() -> None:
-    """Change how ninja makes the view of a path. Raises `ImproperlyConfigured` for an unknown version of ninja."""
+    """Change how ninja makes the view of a path.
+
+    Raises `ImproperlyConfigured` for an unknown version of ninja.
+    """
     probe = PathView()
     probe.add_operation("/", ["POST"], _probed)
     if operation_of(probe.get_view(), "POST") is not probe.operations[0]:
         raise ImproperlyConfigured(
-            "@idempotent() does not know this version of django-ninja. Install one that it was tested with: "
+            "@idempotent() does not know this version of django-ninja. Install one that it "
+            "was tested with: "
             '"django-ninja>=1.7,<1.8".'
         )
     PathView.get_view = _leaving(PathView.get_view)  # type: ignore[method-assign, assignment]

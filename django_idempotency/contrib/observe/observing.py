@@ -1,14 +1,17 @@
-"""`mode="observe"`: the view runs as it would without us, and what a guard would have done is reported.
+"""`mode="observe"`: the view runs as it would without us, and what a guard would have done is
+reported.
 
     watch ── the view, unguarded ── conclude: who sent it? is it the same request? was its key known? ── report
 
-Whatever could change the response comes after the view: to find the user (the response would vary by cookie), to parse
-the body (the view may choose its upload handlers first), to ask the store. Only a short body is buffered before, since
-the view would consume it. What fails is reported, and changes nothing.
+Whatever could change the response comes after the view: to find the user (the response would vary
+by cookie), to parse the body (the view may choose its upload handlers first), to ask the store.
+Only a short body is buffered before, since the view would consume it. What fails is reported, and
+changes nothing.
 
-The key is recorded after the view, too, and never while a transaction is open: no other request ever waits for it. The
-record is one of the store's like any other, but for two things. It lies under a scope of its own
-(`scopes.observed`), which no guard asks for, so it cannot be replayed once the policy enforces. And it has no body.
+The key is recorded after the view, too, and never while a transaction is open: no other request
+ever waits for it. The record is one of the store's like any other, but for two things. It lies
+under a scope of its own (`scopes.observed`), which no guard asks for, so it cannot be replayed once
+the policy enforces. And it has no body.
 """
 
 from __future__ import annotations
@@ -60,10 +63,13 @@ from ..selecting.selection import asks_request
 #: Seconds for which a store that did not respond is left alone, so that it delays few responses.
 PAUSE = 10.0
 
-#: What a guard would have done, if it would not have responded with a problem: then it is the problem's code.
+#: What a guard would have done, if it would not have responded with a problem: then it is the
+#: problem's code.
 RUN = "run"  # run the view, as happened
 REPLAY = "replay"  # return the first response: the view has run twice
-UNKNOWN = "unknown"  # nothing speaks against the request; whether its key was known could not be asked
+UNKNOWN = (
+    "unknown"  # nothing speaks against the request; whether its key was known could not be asked
+)
 ERROR = "error"  # raise: a setting, or a function of the project, is wrong
 
 #: The store → when it did not respond (monotonic).
@@ -76,7 +82,13 @@ class Observation:
     _ticket: Ticket | None = None
 
     def __init__(
-        self, request: HttpRequest, plan: Plan | None, *, refusal: Exception | None, source: Any = None, **known: Any
+        self,
+        request: HttpRequest,
+        plan: Plan | None,
+        *,
+        refusal: Exception | None,
+        source: Any = None,
+        **known: Any,
     ) -> None:
         """`known`: what `identify()` takes besides."""
         self.plan, self.refusal = plan, refusal
@@ -93,19 +105,27 @@ class Observation:
         return self.plan.terms
 
     def ticket(self) -> Ticket | None:
-        """Return the ticket that a guard would claim with; `None` for a request that it would let run unguarded.
+        """Return the ticket that a guard would claim with; `None` for a request that it would let
+        run unguarded.
 
         Raises what `identify()` and `Identity.ticket()` raise, and `NotRead`.
         """
         request, source = self.request(), self.source()
-        if self._ticket is None and self.key is not None and request is not None and source is not None:
+        if (
+            self._ticket is None
+            and self.key is not None
+            and request is not None
+            and source is not None
+        ):
             policy = self._policy_for(request)
             identity = identify(request, policy, source=source, **self._known)
             self._ticket = None if identity is None else identity.ticket(policy, issuing(policy))
         return self._ticket
 
     def _policy_for(self, request: HttpRequest) -> Resolved:
-        """Return the policy, without its fingerprint if the body is neither in memory nor a parsed form."""
+        """Return the policy, without its fingerprint if the body is neither in memory nor a parsed
+        form.
+        """
         policy = self.policy
         compares = policy.fingerprint != "headers" and not asks_request(policy.fingerprint)
         if policy.fingerprint != "headers":
@@ -117,9 +137,12 @@ class Observation:
         return replace(policy, fingerprint="headers") if compares else policy
 
     def judge(self, request: HttpRequest, response: HttpResponseBase) -> str | None:
-        """Say what a guard would have done: one of the words above, or a problem's code. `None`: run it unguarded.
+        """Say what a guard would have done: one of the words above, or a problem's code.
 
-        Raises any problem that the guard would have responded with, and what the project's functions raise.
+        `None`: run it unguarded.
+
+        Raises any problem that the guard would have responded with, and what the project's
+        functions raise.
         """
         if self.refusal is not None:
             raise self.refusal
@@ -145,36 +168,54 @@ class Observation:
             case refused:
                 return refusal_of(refused).code
 
-    def _record(self, store: BaseStore, ticket: Ticket, request: HttpRequest, response: HttpResponseBase) -> Verdict:
-        """Record how the request ended, and return what a guard would have decided before it ran."""
+    def _record(
+        self, store: BaseStore, ticket: Ticket, request: HttpRequest, response: HttpResponseBase
+    ) -> Verdict:
+        """Record how the request ended, and return what a guard would have decided before it
+        ran.
+        """
         scope = observed(ticket.scope)
-        ticket = ticket._replace(scope=scope, id=record_id(scope, ticket.key), guarantee=Guarantee.LEASE)
+        ticket = ticket._replace(
+            scope=scope, id=record_id(scope, ticket.key), guarantee=Guarantee.LEASE
+        )
         took = time.monotonic() - self.began
         record = store.claim(ticket)
         verdict = rules.foreseen(record, ticket, took=took)
         if isinstance(verdict, Execute):
             handle: RequestIdempotency = request.idempotency  # type: ignore[attr-defined]
-            state = conclusions.conclude(self._ending(request, response, handle), Rollback.NONE).state
+            state = conclusions.conclude(
+                self._ending(request, response, handle), Rollback.NONE
+            ).state
             outcome = self._outcome(store, response) if state is SettledState.COMPLETED else None
             ttl = handle.seconds
-            settlement = conclusions.settlement(state, ticket, verdict, fence=record, outcome=outcome, ttl=ttl)
+            settlement = conclusions.settlement(
+                state, ticket, verdict, fence=record, outcome=outcome, ttl=ttl
+            )
             if settlement is not None:
                 store.settle(ticket._replace(location=record.location), settlement)
         return verdict
 
-    def _ending(self, request: HttpRequest, response: HttpResponseBase, handle: RequestIdempotency) -> WorkResult:
+    def _ending(
+        self, request: HttpRequest, response: HttpResponseBase, handle: RequestIdempotency
+    ) -> WorkResult:
         if response.status_code < 500 and handle._ending is not None:  # noqa: SLF001
             return handle._ending  # noqa: SLF001
         try:
             return ending_of(response, self.policy)
         except Exception:  # noqa: BLE001 - the project's `keep` may read a body that is not rendered yet
-            return conclusions.classify_status(response.status_code, remembers=self.policy.profile.remembers)
+            return conclusions.classify_status(
+                response.status_code, remembers=self.policy.profile.remembers
+            )
 
     def weigh(self, response: HttpResponseBase, *, has_begun: bool, reports_failure: bool) -> None:
         """See `Call.weigh()`. Never raises."""
         handle = getattr(self.request(), "idempotency", None)
         with suppress(Exception):  # the project's `keep`
-            if handle is not None and handle._ending is None and wanted_by(self.policy, response) is None:  # noqa: SLF001
+            if (
+                handle is not None
+                and handle._ending is None  # noqa: SLF001 - ours
+                and wanted_by(self.policy, response) is None
+            ):
                 kept = conclusions.keeps_begun(has_begun=has_begun, needs_rollback=False)
                 (handle.keep if kept else handle.drop)()
 
@@ -184,7 +225,9 @@ class Observation:
 
 
 def is_storable(response: Any, policy: Policy, limit: int) -> bool:
-    """Would `capture()` store the body, as far as can be told without reading a stream or rendering?"""
+    """Would `capture()` store the body, as far as can be told without reading a stream or
+    rendering?
+    """
     if not policy.store_body:
         return False
     limit = 0 if is_private(response) else limit
@@ -194,7 +237,9 @@ def is_storable(response: Any, policy: Policy, limit: int) -> bool:
 
 
 class NotRead(Exception):
-    """The key is selected from a body that is too long to be buffered, and the view has not kept it."""
+    """The key is selected from a body that is too long to be buffered, and the view has not kept
+    it.
+    """
 
 
 class Observed(Unstored):
@@ -213,12 +258,19 @@ class Observed(Unstored):
         return super().key if ticket is None else str(ticket.key)
 
     def derived(self, label: str) -> str:
-        """Return what a guard would derive if the key were new; another in each request if it would not guard it."""
+        """Return what a guard would derive if the key were new; another in each request if it would
+        not guard it.
+        """
         if (ticket := self._ticket()) is None:
             return super().derived(label)
         secret, operation = conf.derive_secret(), first_operation(ticket)
         return derived_key(
-            secret, label, scope=ticket.scope, key=ticket.key, operation=operation, request=ticket.digest
+            secret,
+            label,
+            scope=ticket.scope,
+            key=ticket.key,
+            operation=operation,
+            request=ticket.digest,
         )
 
     def _ticket(self) -> Ticket | None:
@@ -227,11 +279,13 @@ class Observed(Unstored):
         return None
 
 
-def watch(request: HttpRequest, plan: Plan | None, *, refusal: Exception | None = None, **known: Any) -> None:
+def watch(
+    request: HttpRequest, plan: Plan | None, *, refusal: Exception | None = None, **known: Any
+) -> None:
     """Begin to observe a request whose view runs next. Never raises.
 
-    `refusal`: what a guard would raise. The plan, which may not compile, is not needed then. For the rest
-    see `identify()`.
+    `refusal`: what a guard would raise. The plan, which may not compile, is not needed then. For
+    the rest see `identify()`.
     """
     observation = Observation(request, plan, refusal=refusal, **known)
     note(request, HeaderStatus.OBSERVED)
@@ -252,15 +306,24 @@ def observation_of(request: HttpRequest) -> Observation | None:
 
 
 #: What a guard would have done → the level of its record, if not WARNING.
-LEVELS = {"run": logging.DEBUG, "replay": logging.INFO, "in-progress": logging.INFO, "error": logging.ERROR}
+LEVELS = {
+    "run": logging.DEBUG,
+    "replay": logging.INFO,
+    "in-progress": logging.INFO,
+    "error": logging.ERROR,
+}
 
 
 def _notify(request: HttpRequest, would: str, error: Exception | None) -> None:
     """Report what a guard would have done, by a signal and a log record."""
     signal = EVENTS["observed"]
-    log_request(signal, LEVELS.get(would, signal.level), request, would, would, readable_key(request), error)
+    log_request(
+        signal, LEVELS.get(would, signal.level), request, would, would, readable_key(request), error
+    )
     if signal.receivers:
-        signal.send_robust(sender=Operation, operation=None, request=request, error=error, reason=would)
+        signal.send_robust(
+            sender=Operation, operation=None, request=request, error=error, reason=would
+        )
 
 
 def _report(observation: Observation, request: HttpRequest, response: HttpResponseBase) -> None:
@@ -282,7 +345,9 @@ def _report(observation: Observation, request: HttpRequest, response: HttpRespon
 
 @contextmanager
 def _session_as_it_was(request: HttpRequest) -> Iterator[None]:
-    """Hide that we have read the session: SessionMiddleware would let the response vary by cookie."""
+    """Hide that we have read the session: SessionMiddleware would let the response vary by
+    cookie.
+    """
     session = vars(request).get("session")
     accessed = getattr(session, "accessed", None)
     try:

@@ -1,4 +1,6 @@
-"""Messages that are sent if, and only if, the transaction that wrote them commits. A separate app, with its own table.
+"""Messages that are sent if, and only if, the transaction that wrote them commits.
+
+A separate app, with its own table.
 
 Importing this loads no model.
 """

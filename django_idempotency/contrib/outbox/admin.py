@@ -1,4 +1,7 @@
-"""The messages that wait for a relay, and why. Read-only, except that an operator may retry messages at once."""
+"""The messages that wait for a relay, and why.
+
+Read-only, except that an operator may retry messages at once.
+"""
 
 from __future__ import annotations
 
@@ -77,21 +80,30 @@ class MessageAdmin(ReadOnlyAdmin):
 
     @admin.action(permissions=["retry"], description=_("Try again now"))
     def try_again(self, request: HttpRequest, queryset: Messages) -> None:
-        """End the back-off of the ticked messages, and of the first message of their key, which they wait for."""
+        """End the back-off of the ticked messages, and of the first message of their key, which
+        they wait for.
+        """
         count = ticked = 0
         for some in batches(queryset.only("pk", "key"), TOGETHER):
-            waiting = Q(pk__in=[each.pk for each in some]) | Q(key__in={each.key for each in some if each.key})
+            waiting = Q(pk__in=[each.pk for each in some]) | Q(
+                key__in={each.key for each in some if each.key}
+            )
             failed = self.get_queryset(request).filter(waiting, not_before__gt=utcnow())
-            # Not NULL: a relay looks for due retries among messages that have failed. One that was set aside begins anew.
+            # Not NULL: a relay looks for due retries among messages that have failed. One that was
+            # set aside begins anew.
             count += failed.update(not_before=utcnow(), unended=0)
             ticked += len(some)
         self._log(request, queryset, ticked)
         self.message_user(
-            request, ngettext("%d message will be retried now.", "%d messages will be retried now.", count) % count
+            request,
+            ngettext("%d message will be retried now.", "%d messages will be retried now.", count)
+            % count,
         )
 
     def _log(self, request: HttpRequest, queryset: Messages, ticked: int) -> None:
-        """Write the ticked messages to the admin's log: each, or only their number if there are too many to read."""
+        """Write the ticked messages to the admin's log: each, or only their number if there are too
+        many to read.
+        """
         user: Any = request.user
         if ticked <= TOGETHER:
             LogEntry.objects.log_actions(user.pk, queryset, CHANGE, "Tried again.")

@@ -22,16 +22,18 @@ READ_COMMITTED = "read committed"
 class E045(Finding):
     """IDEMPOTENCY["OUTBOX_PUBLISHER"] = %(value)s cannot publish: %(problem)s.
 
-    Type "OUTBOX_PUBLISHER": "shop.broker.Publisher", the dotted path of a class with a method publish(message), or
-    of a function publish(message).
+    Type "OUTBOX_PUBLISHER": "shop.broker.Publisher", the dotted path of a class with a method
+    publish(message), or of a function publish(message).
     """
 
 
 class W065(Finding):
-    """The outbox is in the database "%(using)s", whose isolation level is "%(level)s": a relay does not see what is
-    committed while it scans, so messages with the same key may be sent out of order.
+    """The outbox is in the database "%(using)s", whose isolation level is "%(level)s": a relay does
+    not see what is committed while it scans, so messages with the same key may be sent out of
+    order.
 
-    Take "isolation_level" out of DATABASES["%(using)s"]["OPTIONS"]: Django's own default is READ COMMITTED.
+    Take "isolation_level" out of DATABASES["%(using)s"]["OPTIONS"]: Django's own default is READ
+    COMMITTED.
     """
 
 
@@ -59,13 +61,22 @@ def _publisher() -> Iterator[CheckMessage]:
 
 
 def _level(using: str, options: Mapping[str, Any]) -> str:
-    """Return the name of a database's isolation level. It does not matter for SQLite, where writers are serialized."""
-    if (vendor := vendor_of(using)) not in ("mysql", "postgresql") or "isolation_level" not in options:
+    """Return the name of a database's isolation level.
+
+    It does not matter for SQLite, where writers are serialized.
+    """
+    if (vendor := vendor_of(using)) not in (
+        "mysql",
+        "postgresql",
+    ) or "isolation_level" not in options:
         return READ_COMMITTED
     level = options["isolation_level"]
     if vendor == "mysql":
         return "the server's default" if level is None else str(level).lower()
-    from django.db.backends.postgresql.psycopg_any import IsolationLevel  # not above: loads the driver
+    # Not above: loads the driver.
+    from django.db.backends.postgresql.psycopg_any import (
+        IsolationLevel,
+    )
 
     try:
         return str(IsolationLevel(level).name).replace("_", " ").lower()

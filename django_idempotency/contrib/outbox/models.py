@@ -1,4 +1,7 @@
-"""The table of messages that wait for a relay. A message is deleted once a broker has confirmed it."""
+"""The table of messages that wait for a relay.
+
+A message is deleted once a broker has confirmed it.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,9 @@ class Message(models.Model):
         _("key"),
         max_length=255,
         blank=True,
-        help_text=_("Messages with the same key are published in order; those without a key in any order."),
+        help_text=_(
+            "Messages with the same key are published in order; those without a key in any order."
+        ),
     )
     #: NULL is None, a valid payload.
     payload = models.JSONField(_("payload"), encoder=DjangoJSONEncoder, null=True)
@@ -43,8 +48,11 @@ class Message(models.Model):
     #: Noted before each attempt, so that one which kills its relay counts as well.
     attempts = models.PositiveIntegerField(_("failed attempts"), default=0)
     last_error = models.CharField(_("last error"), max_length=255, blank=True)
-    not_before = InstantField(_("not before"), null=True, help_text=_("It failed, and is retried after this time."))
-    #: How many of its last attempts have begun and not ended: the relay works at one, or has died in it.
+    not_before = InstantField(
+        _("not before"), null=True, help_text=_("It failed, and is retried after this time.")
+    )
+    #: How many of its last attempts have begun and not ended: the relay works at one, or has died
+    #: in it.
     unended = models.PositiveIntegerField(_("attempts without an end"), default=0, db_default=0)
 
     objects: ClassVar[models.Manager[Message]]
@@ -53,7 +61,8 @@ class Message(models.Model):
         db_table = "django_idempotency_message"
         verbose_name = _("message")
         verbose_name_plural = _("messages")
-        #: Find messages that have never failed, in order; those due again; and the failed ones of a key.
+        #: Find messages that have never failed, in order; those due again; and the failed ones of a
+        #: key.
         indexes = (
             models.Index(fields=["not_before", "id"], name="idempotency_outbox_due"),
             models.Index(fields=["key", "not_before", "id"], name="idempotency_outbox_key"),
@@ -66,18 +75,27 @@ class Message(models.Model):
 
     @property
     def is_set_aside(self) -> bool:
-        """Have relays died in its attempts until one gave it up? Then a person decides, and those of its key wait."""
+        """Have relays died in its attempts until one gave it up?
+
+        Then a person decides, and those of its key wait.
+        """
         return self.not_before is not None and self.not_before >= SET_ASIDE
 
     def seal(self) -> None:
-        """Seal payload and headers with ENCRYPTION_KEYS before they are written, if a key seals. Relays order by the rest."""
+        """Seal payload and headers with ENCRYPTION_KEYS before they are written, if a key seals.
+
+        Relays order by the rest.
+        """
         if (ring := sealing()) is not None:
             text = json.dumps([self.payload, self.headers], cls=DjangoJSONEncoder)
             sealed = ring.seal(text.encode(), *self._place)
             self.payload, self.headers = None, {SEALED: base64.b64encode(sealed).decode()}
 
     def open(self) -> None:
-        """Give a message that was read its payload and headers, in memory. Raises `CannotOpen`, and changes nothing then."""
+        """Give a message that was read its payload and headers, in memory.
+
+        Raises `CannotOpen`, and changes nothing then.
+        """
         if not isinstance(self.headers, dict) or SEALED not in self.headers:
             return
         try:

@@ -26,17 +26,23 @@ AWAY = (BrokerUnavailable, ConnectionError)
 
 
 def publisher_at(path: str) -> Any:
-    """Return the publisher at a dotted path. Raises `ImproperlyConfigured` if it is not a publisher."""
+    """Return the publisher at a dotted path.
+
+    Raises `ImproperlyConfigured` if it is not a publisher.
+    """
     try:
         found = import_string(path)
     except ImportError as error:
         raise ImproperlyConfigured(f"The publisher {path!r} cannot be imported: {error}") from error
     if not can_publish(found):
         raise ImproperlyConfigured(
-            f"The publisher {path!r} is neither a function publish(message) nor a class with a method publish(message)."
+            f"The publisher {path!r} is neither a function publish(message) nor a class "
+            "with a method publish(message)."
         )
     if inspect.iscoroutinefunction(getattr(found, "publish", found)):
-        raise ImproperlyConfigured(f"The publisher {path!r} is async, but the relay is sync. Type a sync one.")
+        raise ImproperlyConfigured(
+            f"The publisher {path!r} is async, but the relay is sync. Type a sync one."
+        )
     return found
 
 
@@ -47,17 +53,21 @@ def refuse_promise(result: object) -> None:
             result.close()
         kind = type(result).__name__
         raise TypeError(
-            f"publish() returned an awaitable or a generator ({kind}), which is never run. Type a plain def."
+            f"publish() returned an awaitable or a generator ({kind}), which is never run. "
+            "Type a plain def."
         )
     if isinstance(result, Future):
         raise TypeError(
-            "publish() returned a Future, so the broker has not confirmed yet. Return its .result(timeout)."
+            "publish() returned a Future, so the broker has not confirmed yet. Return its "
+            ".result(timeout)."
         )
 
 
 def can_publish(publisher: Any) -> bool:
     """Is it a function, or does it have a method `publish`?"""
-    return callable(getattr(publisher, "publish", None if isinstance(publisher, type) else publisher))
+    return callable(
+        getattr(publisher, "publish", None if isinstance(publisher, type) else publisher)
+    )
 
 
 @contextmanager
@@ -74,9 +84,12 @@ def open_publisher(publisher: Any) -> Iterator[Publish]:
             elif isinstance(publisher, type) and hasattr(publisher, "close"):
                 closing.callback(made.close)
         except Exception as error:
-            raise BrokerUnavailable(f"The publisher could not be opened. {type(error).__name__}: {error}") from error
+            raise BrokerUnavailable(
+                f"The publisher could not be opened. {type(error).__name__}: {error}"
+            ) from error
         try:
             yield getattr(made, "publish", made)
         finally:
-            with suppress(Exception):  # a lost connection cannot be closed; every confirmation has arrived
+            # A lost connection cannot be closed; every confirmation has arrived.
+            with suppress(Exception):
                 closing.close()

@@ -1,9 +1,11 @@
-"""Take due messages, note the attempt, publish them, delete the confirmed ones: two transactions per batch.
+"""Take due messages, note the attempt, publish them, delete the confirmed ones: two transactions
+per batch.
 
-When a message fails, the later ones of its key wait with it. When a relay dies, its locks are freed, and the attempts that
-it had noted have no end. What it had published since its last COMMIT is published again under the same ids: each message of
-that batch alone, so that the next death has only one to blame. That one waits like a failed message while the others
-continue. After `max_attempts` deaths it is set aside: it waits for a person, and the later ones of its key with it.
+When a message fails, the later ones of its key wait with it. When a relay dies, its locks are
+freed, and the attempts that it had noted have no end. What it had published since its last COMMIT
+is published again under the same ids: each message of that batch alone, so that the next death has
+only one to blame. That one waits like a failed message while the others continue. After
+`max_attempts` deaths it is set aside: it waits for a person, and the later ones of its key with it.
 """
 
 from __future__ import annotations
@@ -32,20 +34,26 @@ from .taking import Taker
 logger = logging.getLogger("django_idempotency")
 
 MESSAGES = Metric("outbox.messages", "Messages that a relay tried.", ("outcome",), unit="{message}")
-LAG = Metric("outbox.lag", "From the sending of a message to its publishing.", unit="s", buckets=SLOW)
+LAG = Metric(
+    "outbox.lag", "From the sending of a message to its publishing.", unit="s", buckets=SLOW
+)
 
-#: Seconds after which a batch publishes no further message: it holds locks, and a server may end idle transactions.
-#: In a database without row locks, all writers wait meanwhile.
+#: Seconds after which a batch publishes no further message: it holds locks, and a server may end
+#: idle transactions. In a database without row locks, all writers wait meanwhile.
 LONGEST, LONGEST_ALONE = 5.0, 0.2
-#: Seconds until a failed message is retried: the first pause, doubled with each attempt, and the longest.
+#: Seconds until a failed message is retried: the first pause, doubled with each attempt, and the
+#: longest.
 BACK_OFF, LONGEST_BACK_OFF = 1, 300
 #: Deaths of relays in one message's attempts after which it is set aside.
 MAX_ATTEMPTS = 5
 
 _NOT_PUBLISHED = "Message %s to %s was not published, attempt %d: %s"
-_SUSPECT = "A relay died in a batch with message %s to %s, which is published alone now, attempt %d."
+_SUSPECT = (
+    "A relay died in a batch with message %s to %s, which is published alone now, attempt %d."
+)
 _SET_ASIDE = (
-    "Message %s to %s is set aside: %s. It and those behind it of its key wait until somebody chooses 'Try again now' in the "
+    "Message %s to %s is set aside: %s. It and those behind it of its key wait until "
+    "somebody chooses 'Try again now' in the "
     "admin, or deletes it."
 )
 _USERINFO = re.compile(r"//[^/@\s]+@")
@@ -74,7 +82,9 @@ class RelayedBatch:
 
 @dataclass(eq=False, repr=False)
 class Relay:
-    """Publishes from the database `using`, up to `size` messages per batch, until `stopping` returns true."""
+    """Publishes from the database `using`, up to `size` messages per batch, until `stopping`
+    returns true.
+    """
 
     publish: Publish
     _: KW_ONLY
@@ -87,23 +97,28 @@ class Relay:
     stopping: Callable[[], bool] = lambda: False
 
     def __post_init__(self) -> None:
-        self._taker = Taker(using=self.using, size=self.size, due_at=utcnow() if self.once else None)
-        #: After a batch with failures, only messages that have never failed are taken for as long as that batch took:
-        #: otherwise attempts that time out could take all of the time.
+        self._taker = Taker(
+            using=self.using, size=self.size, due_at=utcnow() if self.once else None
+        )
+        #: After a batch with failures, only messages that have never failed are taken for as long
+        #: as that batch took: otherwise attempts that time out could take all of the time.
         self._rather_new_until = 0.0
 
     def batch(self) -> RelayedBatch:
         """Publish due messages, and delete those that the broker has confirmed.
 
-        Runs at most seven statements, however large the batch; one more for each message that failed, for all that it did
-        not come to, and for each 1,000 that wait or that other relays hold. Raises what the database raises; messages that were published by then are
-        published again. Raises `ConfigurationError` on a connection that is not in autocommit, where the deletion would
-        not be committed, and on one that a publisher has left in another schema.
+        Runs at most seven statements, however large the batch; one more for each message that
+        failed, for all that it did not come to, and for each 1,000 that wait or that other relays
+        hold. Raises what the database raises; messages that were published by then are published
+        again. Raises `ConfigurationError` on a connection that is not in autocommit, where the
+        deletion would not be committed, and on one that a publisher has left in another schema.
         """
         connection = connections[self.using]
-        if not (connection.in_atomic_block or connection.get_autocommit()):  # atomic() would not COMMIT
+        # Atomic() would not COMMIT.
+        if not (connection.in_atomic_block or connection.get_autocommit()):
             raise ConfigurationError(
-                f"The connection {self.using!r} is not in autocommit, so what is published would not be forgotten. "
+                f"The connection {self.using!r} is not in autocommit, so what is published "
+                "would not be forgotten. "
                 'Take "AUTOCOMMIT": False out of DATABASES; the relay opens its own transactions.'
             )
         if not self._taker.locks_rows and not self._taker.any_due():
@@ -114,13 +129,15 @@ class Relay:
             noted, batch = self._begun(self._taker.take(rather_new=rather_new))
         if noted:
             opened = connection.connection
-            tenant = getattr(connection, "tenant", None)  # django-tenants: its schema is the one that is relayed
+            # Django-tenants: its schema is the one that is relayed.
+            tenant = getattr(connection, "tenant", None)
             try:
                 with transaction.atomic(using=self.using, durable=True):
                     batch = self._published_of(noted)
             except (ConfigurationError, Error) as error:
                 # Whatever else leaves the batch may be the fault of a message, as a death would be.
-                broke = connection.connection is not opened  # its transaction could not even be rolled back
+                # Its transaction could not even be rolled back.
+                broke = connection.connection is not opened
                 if broke or isinstance(error, ConfigurationError) or lost_race(error):
                     self._not_made(noted, tenant)
                 raise
@@ -129,7 +146,9 @@ class Relay:
         return batch
 
     def _begun(self, taken: list[Message]) -> tuple[list[Message], RelayedBatch]:
-        """Note that the attempt of these messages begins, and return them. One in which relays die too often is set aside.
+        """Note that the attempt of these messages begins, and return them.
+
+        One in which relays die too often is set aside.
 
         Call it in the transaction that took them.
         """
@@ -137,7 +156,8 @@ class Relay:
         if not taken:
             return [], batch
         suspect = taken[0]
-        if suspect.unended >= max(self.max_attempts, 2):  # the first death may have been another's: it was not alone
+        # The first death may have been another's: it was not alone.
+        if suspect.unended >= max(self.max_attempts, 2):
             batch.set_aside.append(suspect)
             self._set_aside(suspect)
             return [], batch
@@ -146,7 +166,8 @@ class Relay:
         if suspect.unended == 1:
             self._taker.begin(taken)
             return taken, batch
-        # This is what is known of it if its relay dies again. A publisher is told how often it has failed before.
+        # This is what is known of it if its relay dies again. A publisher is told how often it has
+        # failed before.
         suspect.attempts += 1
         suspect.last_error = _died(suspect.unended)
         suspect.not_before = _next_attempt(suspect.attempts)
@@ -163,7 +184,10 @@ class Relay:
         logger.error(_SET_ASIDE, message.message_id, message.topic, message.last_error)
 
     def _published_of(self, noted: Sequence[Message]) -> RelayedBatch:
-        """Lock noted messages again, publish them, and write how each attempt has ended. Call it in a transaction."""
+        """Lock noted messages again, publish them, and write how each attempt has ended.
+
+        Call it in a transaction.
+        """
         held, cut_off = self._taker.hold(noted)
         batch = self._published(held)
         stayed = not batch.published or self._taker.forget(batch.published)
@@ -171,8 +195,10 @@ class Relay:
             stayed = self._taker.note(message) and stayed
         if not stayed:
             raise ConfigurationError(
-                f"The publisher has left the connection {self.using!r} in another schema, or has deleted messages. "
-                "All of the batch is published again. Let the publisher restore the schema: with schema_context(…)."
+                f"The publisher has left the connection {self.using!r} in another schema, "
+                "or has deleted messages. "
+                "All of the batch is published again. Let the publisher restore the "
+                "schema: with schema_context(…)."
             )
         tried = set(batch.positions)
         untried = [message for message in held if message.pk not in tried]
@@ -180,9 +206,12 @@ class Relay:
         return batch
 
     def _not_made(self, noted: Sequence[Message], tenant: Any) -> None:
-        """Note that no attempt was made of messages, as far as the database can be asked. The error is not theirs.
+        """Note that no attempt was made of messages, as far as the database can be asked.
 
-        It is noted in their own schema, even if a publisher has left the connection in that of another tenant.
+        The error is not theirs.
+
+        It is noted in their own schema, even if a publisher has left the connection in that of
+        another tenant.
         """
         connection: Any = connections[self.using]
         if tenant is not None:
@@ -215,7 +244,9 @@ class Relay:
         return batch
 
     def _publish_apart(self, message: Message) -> None:
-        """Publish in a savepoint: what a failed publisher wrote is undone, since others share the transaction."""
+        """Publish in a savepoint: what a failed publisher wrote is undone, since others share the
+        transaction.
+        """
         own = _Savepoint(self.using)
         try:
             with connections[self.using].execute_wrapper(own):
@@ -254,14 +285,17 @@ class _Savepoint:
 def _note(message: Message, error: Exception) -> Message:
     """Return a copy of a message that says why it failed, and when to retry it.
 
-    The message itself still says what is in the database, if the transaction that would note this is rolled back.
+    The message itself still says what is in the database, if the transaction that would note this
+    is rolled back.
     """
     failed = copy(message)
     failed.attempts += 1
     failed.unended = 0
     failed.not_before = _next_attempt(failed.attempts)
     failed.last_error = describe_error(error)
-    logger.warning(_NOT_PUBLISHED, failed.message_id, failed.topic, failed.attempts, failed.last_error)
+    logger.warning(
+        _NOT_PUBLISHED, failed.message_id, failed.topic, failed.attempts, failed.last_error
+    )
     return failed
 
 
@@ -278,6 +312,7 @@ def _died(times: int) -> str:
 def describe_error(error: BaseException) -> str:
     """Return an error's message, shortened, on one line and without secrets."""
     said = _USERINFO.sub("//[redacted]@", redaction.text(" ".join(str(error).split())))
-    # PostgreSQL rejects U+0000, and every database half a surrogate pair. A note must not stop the relay.
+    # PostgreSQL rejects U+0000, and every database half a surrogate pair. A note must not stop the
+    # relay.
     said = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in said)
     return f"{type(error).__name__}: {said}"[:255].removesuffix(": ")

@@ -1,4 +1,6 @@
-"""PostgreSQL wakes an idle relay: a trigger on the table notifies at COMMIT, and `relay_outbox --listen` listens."""
+"""PostgreSQL wakes an idle relay: a trigger on the table notifies at COMMIT, and `relay_outbox
+--listen` listens.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,11 @@ DROP = f"DROP TRIGGER IF EXISTS {NAME} ON {TABLE}; DROP FUNCTION IF EXISTS {NAME
 
 
 class NotifyRelay(Operation):
-    """Let each commit that wrote messages notify relays. An operation for a migration of the project's.
+    """Let each commit that wrote messages notify relays. An operation for a migration of the
+    project's.
 
-    That migration depends on `("idempotency_outbox", "0001_initial")`. On databases other than PostgreSQL it does nothing.
+    That migration depends on `("idempotency_outbox", "0001_initial")`. On databases other than
+    PostgreSQL it does nothing.
     """
 
     reduces_to_sql = True
@@ -36,10 +40,14 @@ class NotifyRelay(Operation):
     def state_forwards(self, app_label: str, state: Any) -> None:
         """Models do not know it."""
 
-    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+    def database_forwards(
+        self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any
+    ) -> None:
         self._execute(schema_editor, CREATE)
 
-    def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+    def database_backwards(
+        self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any
+    ) -> None:
         self._execute(schema_editor, DROP)
 
     def describe(self) -> str:
@@ -47,7 +55,9 @@ class NotifyRelay(Operation):
 
     def _execute(self, schema_editor: Any, sql: str) -> None:
         connection = schema_editor.connection
-        if connection.vendor == "postgresql" and router.allow_migrate(connection.alias, Message._meta.app_label):
+        if connection.vendor == "postgresql" and router.allow_migrate(
+            connection.alias, Message._meta.app_label
+        ):
             schema_editor.execute(sql, params=None)
 
 
@@ -59,11 +69,16 @@ class Listener:
         self._stopping = stopping
         self._listening: Any = None
         if self._connection.vendor == "postgresql":
-            from django.db.backends.postgresql.psycopg_any import is_psycopg3  # not above: loads the driver
+            # Not above: loads the driver.
+            from django.db.backends.postgresql.psycopg_any import (
+                is_psycopg3,
+            )
 
             if is_psycopg3:
                 return
-        raise ConfigurationError("--listen needs PostgreSQL and psycopg 3. Leave it out: the relay polls.")
+        raise ConfigurationError(
+            "--listen needs PostgreSQL and psycopg 3. Leave it out: the relay polls."
+        )
 
     def wait(self, seconds: float) -> None:
         """Return when there may be messages, or the relay is to stop, or after some seconds."""
@@ -72,22 +87,31 @@ class Listener:
             pass
 
     def heard(self, seconds: float) -> bool:
-        """Wait up to some seconds. Return whether there may be messages that the relay has not looked for.
+        """Wait up to some seconds.
+
+        Return whether there may be messages that the relay has not looked for.
 
         Raises `ConfigurationError` without the trigger, and what the database raises.
         """
         with self._connection.wrap_database_errors:
-            if self._connection.connection is None or self._connection.connection is not self._listening:
+            if (
+                self._connection.connection is None
+                or self._connection.connection is not self._listening
+            ):
                 self._listen()
                 return True  # what was committed before has notified nobody here
             return bool(list(self._listening.notifies(timeout=seconds, stop_after=1)))
 
     def _listen(self) -> None:
         with self._connection.cursor() as cursor:
-            cursor.execute("SELECT 1 FROM pg_trigger WHERE tgrelid = %s::regclass AND tgname = %s", [TABLE, NAME])
+            cursor.execute(
+                "SELECT 1 FROM pg_trigger WHERE tgrelid = %s::regclass AND tgname = %s",
+                [TABLE, NAME],
+            )
             if cursor.fetchone() is None:
                 raise ConfigurationError(
-                    "Nothing notifies of messages. Put NotifyRelay() into the operations of a migration: "
+                    "Nothing notifies of messages. Put NotifyRelay() into the operations "
+                    "of a migration: "
                     f"from {__name__} import NotifyRelay. Or leave out --listen."
                 )
             cursor.execute(f"LISTEN {NAME}")

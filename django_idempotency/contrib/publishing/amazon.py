@@ -1,4 +1,6 @@
-"""Lets Amazon API Gateway refuse a request without its key: extensions of the schema that it imports."""
+"""Lets Amazon API Gateway refuse a request without its key: extensions of the schema that it
+imports.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +15,25 @@ NAME: Final = "params-only"
 
 
 def request_validators(result: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """Return an OpenAPI schema with a validator for each operation whose key is a required header or query parameter.
+    """Return an OpenAPI schema with a validator for each operation whose key is a required header
+    or query parameter.
 
-    It looks at presence, not at a format. Operations keep a validator of their own; references to parameters are replaced by
-    what they refer to. A hook of drf-spectacular, and a function of any schema that we have described.
+    It looks at presence, not at a format. Operations keep a validator of their own; references to
+    parameters are replaced by what they refer to. A hook of drf-spectacular, and a function of any
+    schema that we have described.
     """
     for path in result.get("paths", {}).values():
         for operation in path.values():
             terms = operation.get("x-idempotency") if isinstance(operation, dict) else None
             if terms and terms["carrier"]["in"] != "body" and is_required(terms):
-                operation["parameters"] = [_resolved(each, result) for each in operation["parameters"]]
+                operation["parameters"] = [
+                    _resolved(each, result) for each in operation["parameters"]
+                ]
                 operation.setdefault(VALIDATOR, NAME)
                 known = result.setdefault(VALIDATORS, {})
-                known.setdefault(NAME, {"validateRequestBody": False, "validateRequestParameters": True})
+                known.setdefault(
+                    NAME, {"validateRequestBody": False, "validateRequestParameters": True}
+                )
     return result
 
 

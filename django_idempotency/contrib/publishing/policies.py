@@ -1,4 +1,6 @@
-"""A policy as its clients need to know it. The same object is in the schema, on the page and in the command.
+"""A policy as its clients need to know it.
+
+The same object is in the schema, on the page and in the command.
 
 The IETF draft (section 2.1) asks a server to publish how long a key lives, and what it looks like.
 """
@@ -20,10 +22,11 @@ from ...http.problems import status_of
 
 
 def published(policy: Policy, *, varies: bool = False) -> dict[str, Any]:
-    """Return a policy as JSON can express it: `carrier`, `format`, `required`, `lifetime` (ISO 8601), and so on.
+    """Return a policy as JSON can express it: `carrier`, `format`, `required`, `lifetime` (ISO
+    8601), and so on.
 
-    `varies`: the view chooses another one for some requests, so whether a key is required is left out.
-    Raises `ValueError` if the policy contradicts the settings.
+    `varies`: the view chooses another one for some requests, so whether a key is required is left
+    out. Raises `ValueError` if the policy contradicts the settings.
     """
     terms = conf.resolve(policy)
     profile = terms.profile
@@ -37,7 +40,10 @@ def published(policy: Policy, *, varies: bool = False) -> dict[str, Any]:
         **({"refused_for": iso_duration(terms.seen_for)} if terms.seen_for else {}),
         "scope": _scope(terms),
         "guarantee": terms.guarantee.value,
-        "busy": {"then": terms.on_busy, **({"wait": iso_duration(terms.wait)} if terms.on_busy == "wait" else {})},
+        "busy": {
+            "then": terms.on_busy,
+            **({"wait": iso_duration(terms.wait)} if terms.on_busy == "wait" else {}),
+        },
         "compared": _compared(terms),
         **_screening(terms),
         "remembered": _remembered(terms),
@@ -47,11 +53,15 @@ def published(policy: Policy, *, varies: bool = False) -> dict[str, Any]:
 
 
 def _screening(terms: Resolved) -> dict[str, Any]:
-    """Return how many new keys a client may make, and what happens to the same request under another key."""
+    """Return how many new keys a client may make, and what happens to the same request under
+    another key.
+    """
     found: dict[str, Any] = {}
     if terms.fresh_keys is not None:
         rates = map(rate, terms.fresh_keys.split(","))
-        found["new_keys"] = [{"limit": count, "window": iso_duration(span)} for count, span in rates]
+        found["new_keys"] = [
+            {"limit": count, "window": iso_duration(span)} for count, span in rates
+        ]
     if terms.suspect is not None and terms.suspect_action == "refuse":
         found["duplicates"] = {"within": iso_duration(terms.within), "then": "refuse"}
     return found
@@ -66,11 +76,17 @@ def rate(text: str) -> tuple[int, int]:
 def _carrier(profile: Profile) -> dict[str, Any]:
     """Return where the key is, and that it is in quotes there if nothing else is understood."""
     quoted = profile.carrier == "header" and profile.spelling == "quoted"
-    return {"in": profile.carrier, "name": profile.field, **({"spelling": "quoted"} if quoted else {})}
+    return {
+        "in": profile.carrier,
+        "name": profile.field,
+        **({"spelling": "quoted"} if quoted else {}),
+    }
 
 
 def _first_sent(profile: Profile) -> dict[str, Any]:
-    """Return what must come with the key: when the request was first sent, and how long it may be repeated."""
+    """Return what must come with the key: when the request was first sent, and how long it may be
+    repeated.
+    """
     if profile.first_sent_field is None:
         return {}
     window = iso_duration(profile.window)
@@ -78,14 +94,20 @@ def _first_sent(profile: Profile) -> dict[str, Any]:
 
 
 def problems_of(policy: Policy) -> list[type[Problem]]:
-    """Return the problems that a request under a policy may get, in the order of their declaration."""
+    """Return the problems that a request under a policy may get, in the order of their
+    declaration.
+    """
     terms = conf.resolve(policy)
     return [problem for problem in published_problems() if problem.arises(terms)]
 
 
 def published_problems() -> list[type[Problem]]:
     """Return the problems that some policy publishes, in the order of their declaration."""
-    declared = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, Problem)]
+    declared = [
+        each
+        for each in vars(errors).values()
+        if isinstance(each, type) and issubclass(each, Problem)
+    ]
     return [problem for problem in declared if "arises" in vars(problem)]
 
 
@@ -97,8 +119,16 @@ def _format(terms: Resolved) -> dict[str, Any]:
         return {"format": "uuid", **({"x-uuid-version": version} if version else {})}
     if wanted == ISSUED:
         length = len(ISSUED_SAMPLE)
-        return {"minLength": length, "maxLength": length, "pattern": f"^{ISSUED_PATTERN}$", "x-issued": True}
-    lengths = {"minLength": MIN_SHARED_KEY if terms.anonymous == "shared" else 1, "maxLength": profile.max_length}
+        return {
+            "minLength": length,
+            "maxLength": length,
+            "pattern": f"^{ISSUED_PATTERN}$",
+            "x-issued": True,
+        }
+    lengths = {
+        "minLength": MIN_SHARED_KEY if terms.anonymous == "shared" else 1,
+        "maxLength": profile.max_length,
+    }
     pattern = profile.pattern
     if wanted != ANY:
         pattern = wanted.pattern if isinstance(wanted, re.Pattern) else wanted
@@ -137,7 +167,11 @@ def _remembered(terms: Resolved) -> dict[str, Any]:
 def _compared(terms: Resolved) -> str:
     """Say what makes a request another one under the same key."""
     known = {"request": "request", "raw": "request", "headers": "headers"}
-    return known.get(terms.fingerprint, "selected") if isinstance(terms.fingerprint, str) else "selected"
+    return (
+        known.get(terms.fingerprint, "selected")
+        if isinstance(terms.fingerprint, str)
+        else "selected"
+    )
 
 
 def _replays(terms: Resolved) -> dict[str, Any]:
@@ -145,13 +179,20 @@ def _replays(terms: Resolved) -> dict[str, Any]:
     profile = terms.profile
     return {
         **({"marker": {"name": profile.marker, "value": "true"}} if profile.marker else {}),
-        **({"statuses": {str(first): replay for first, replay in profile.replays_as}} if profile.replays_as else {}),
+        **(
+            {"statuses": {str(first): replay for first, replay in profile.replays_as}}
+            if profile.replays_as
+            else {}
+        ),
         "body": "first" if terms.on_replay is None else "current",
     }
 
 
 def _is_kept(status: int, wanted: frozenset[int], profile: Profile) -> bool:
-    return classify_status(status, True if status in wanted else None, profile.remembers) is WorkResult.KEPT
+    return (
+        classify_status(status, True if status in wanted else None, profile.remembers)
+        is WorkResult.KEPT
+    )
 
 
 def iso_duration(seconds: float) -> str:

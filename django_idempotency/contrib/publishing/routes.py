@@ -26,13 +26,17 @@ class GuardedMethod:
     path: str
     method: str
     policy: Policy
-    #: Does the policy depend on more than method and action? Then `policy` is what the settings say.
+    #: Does the policy depend on more than method and action? Then `policy` is what the settings
+    #: say.
     varies: bool
     callback: Any
 
     @cached_property
     def document(self) -> dict[str, Any]:
-        """What is published of it, as JSON can express it. Raises `ValueError` if the policy contradicts the settings."""
+        """What is published of it, as JSON can express it.
+
+        Raises `ValueError` if the policy contradicts the settings.
+        """
         terms = published(self.policy, varies=self.varies)
         return {"path": self.path, "method": self.method, "varies": self.varies, **terms}
 
@@ -63,20 +67,39 @@ def _guarded() -> Iterator[GuardedMethod]:
             policy = chosen or Policy()
             if conf.field(policy, "mode") != OBSERVE:  # which promises nothing
                 yield GuardedMethod(
-                    path=path, method=method, policy=policy, varies=chosen is None, callback=route.callback
+                    path=path,
+                    method=method,
+                    policy=policy,
+                    varies=chosen is None,
+                    callback=route.callback,
                 )
 
 
 def guarding(view: Any, method: str, path: str) -> GuardedMethod | None:
-    """Return what guards a method of a class-based view at a path of a schema (`/charges/{id}/`), or `None`."""
-    its = [each for each in guarded_methods() if view_class(each.callback) is type(view) and each.method == method]
-    return next((each for each in its if _shape(each.path) == _shape(path)), its[0] if its else None)
+    """Return what guards a method of a class-based view at a path of a schema (`/charges/{id}/`),
+    or `None`.
+    """
+    its = [
+        each
+        for each in guarded_methods()
+        if view_class(each.callback) is type(view) and each.method == method
+    ]
+    return next(
+        (each for each in its if _shape(each.path) == _shape(path)), its[0] if its else None
+    )
 
 
 def guarded_at(path: str, method: str) -> GuardedMethod | None:
     """Return what guards a method at a path of a schema (`/charges/{id}/`), or `None`."""
     shape = _shape(path)
-    return next((each for each in guarded_methods() if each.method == method and _shape(each.path) == shape), None)
+    return next(
+        (
+            each
+            for each in guarded_methods()
+            if each.method == method and _shape(each.path) == shape
+        ),
+        None,
+    )
 
 
 def _shape(path: str) -> list[str]:

@@ -1,4 +1,7 @@
-"""What OpenAPI says of a guarded operation. Works on the operation as a dict, whatever has generated it."""
+"""What OpenAPI says of a guarded operation.
+
+Works on the operation as a dict, whatever has generated it.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +28,25 @@ _Headers = dict[str, dict[str, Any]]
 
 
 def headers_of(profile: Profile) -> _Headers:
-    """Return what the headers of a view's response say, by name. Our errors carry the first one only."""
+    """Return what the headers of a view's response say, by name.
+
+    Our errors carry the first one only.
+    """
     statuses = [known.value for known in HeaderStatus]
-    found = {exchange.HEADER: {"description": "What has become of the key.", "schema": {**_TEXT, "enum": statuses}}}
+    found = {
+        exchange.HEADER: {
+            "description": "What has become of the key.",
+            "schema": {**_TEXT, "enum": statuses},
+        }
+    }
     if profile.marker:
         said = "This is the response of an earlier request with the same key."
         found[profile.marker] = {"description": said, "schema": {**_TEXT, "enum": ["true"]}}
     if profile.original:
-        found[profile.original] = {"description": "The id of the request that did the work.", "schema": _TEXT}
+        found[profile.original] = {
+            "description": "The id of the request that did the work.",
+            "schema": _TEXT,
+        }
     return found
 
 
@@ -48,7 +62,9 @@ PROBLEM = {
         "retry": {**_TEXT, "enum": list(RETRIES), "description": "What the client does next."},
         "operation_ref": {
             **_TEXT,
-            "description": "Names the operation to support. On every problem about a known key, with the two below.",
+            "description": "Names the operation to support. On every problem about a known key, "
+            "with the "
+            "two below.",
         },
         "operation_state": {
             **_TEXT,
@@ -57,7 +73,9 @@ PROBLEM = {
         },
         "safe_new_key": {
             "type": "boolean",
-            "description": "Is it proven that a new key repeats nothing? At present it never is, so this is false.",
+            "description": "Is it proven that a new key repeats nothing? At present it never is, "
+            "so this "
+            "is false.",
         },
     },
     "required": ["type", "title", "status", "detail", "code"],
@@ -65,12 +83,18 @@ PROBLEM = {
 
 
 def describe(
-    operation: dict[str, Any], policy: Policy, refer: Refer, *, documents: bool = True, varies: bool = False
+    operation: dict[str, Any],
+    policy: Policy,
+    refer: Refer,
+    *,
+    documents: bool = True,
+    varies: bool = False,
 ) -> dict[str, Any]:
     """Return an operation with its key, the responses to it, and the policy as `x-idempotency`.
 
-    Nothing that the operation says itself is replaced. `documents`: are our errors problem documents, and not what the
-    project's own exception handler makes of them? `varies`: see `published()`.
+    Nothing that the operation says itself is replaced. `documents`: are our errors problem
+    documents, and not what the project's own exception handler makes of them? `varies`: see
+    `published()`.
     """
     terms, profile = published(policy, varies=varies), conf.resolve(policy).profile
 
@@ -87,7 +111,9 @@ def describe(
     }
 
 
-def _responses(known: dict[str, Any], policy: Policy, refer: Refer, *, documents: bool) -> dict[str, Any]:
+def _responses(
+    known: dict[str, Any], policy: Policy, refer: Refer, *, documents: bool
+) -> dict[str, Any]:
     profile = conf.resolve(policy).profile
     headers = headers_of(profile)
     found = {
@@ -97,61 +123,87 @@ def _responses(known: dict[str, Any], policy: Policy, refer: Refer, *, documents
         for code, response in known.items()
     }
     possible = sorted(problems_of(policy), key=lambda problem: problems.status_of(problem, profile))
-    for code, of_status in groupby(possible, key=lambda problem: problems.status_of(problem, profile)):
+    for code, of_status in groupby(
+        possible, key=lambda problem: problems.status_of(problem, profile)
+    ):
         if str(code) not in {str(each) for each in known}:
             found[str(code)] = _refusal(list(of_status), profile, refer, documents=documents)
     return found
 
 
-def _refusal(possible: list[type[Problem]], profile: Profile, refer: Refer, *, documents: bool) -> dict[str, Any]:
+def _refusal(
+    possible: list[type[Problem]], profile: Profile, refer: Refer, *, documents: bool
+) -> dict[str, Any]:
     response: dict[str, Any] = {
-        "description": "\n".join(f"- `{problem.code}`: {_summary(problem)}" for problem in possible),
+        "description": "\n".join(
+            f"- `{problem.code}`: {_summary(problem)}" for problem in possible
+        ),
         "headers": _headers({exchange.HEADER: headers_of(profile)[exchange.HEADER]}, refer),
     }
     if "Retry-After" in profile.retry_headers and any(problem.retry_after for problem in possible):
-        seconds = {"schema": {"type": "integer", "minimum": 1}, "description": "Seconds until a retry makes sense."}
+        seconds = {
+            "schema": {"type": "integer", "minimum": 1},
+            "description": "Seconds until a retry makes sense.",
+        }
         response["headers"]["Retry-After"] = refer("headers", "RetryAfter", seconds)
     if documents:
         examples = {
-            problem.code: {"summary": problem.title, "value": problems.document(example_of(problem), profile, None)}
+            problem.code: {
+                "summary": problem.title,
+                "value": problems.document(example_of(problem), profile, None),
+            }
             for problem in possible
         }
         if profile.errors in DOCUMENTS:
             # A copy: what drf-spectacular does to enums, it does in place.
             schema = refer("schemas", "IdempotencyProblem", deepcopy(PROBLEM))
-            response["content"] = {"application/problem+json": {"schema": schema, "examples": examples}}
+            response["content"] = {
+                "application/problem+json": {"schema": schema, "examples": examples}
+            }
         else:
-            response["content"] = {"application/json": {"schema": {"type": "object"}, "examples": examples}}
+            response["content"] = {
+                "application/json": {"schema": {"type": "object"}, "examples": examples}
+            }
     return response
 
 
 def _headers(headers: _Headers, refer: Refer) -> dict[str, Any]:
-    return {name: refer("headers", name.replace("-", ""), header) for name, header in headers.items()}
+    return {
+        name: refer("headers", name.replace("-", ""), header) for name, header in headers.items()
+    }
 
 
 def _summary(problem: type[Problem]) -> str:
     return " ".join(inspect.cleandoc(problem.__doc__ or "").split("\n\n")[0].split())
 
 
-# ------------------------------------------------------------- the key: a parameter, or a member of the body
+# ---------------------------------------------------- the key: a parameter, or a member of the body
 
-#: `refer(kind, name, component)` keeps a component under "#/components/<kind>/<name>", and returns a reference to it.
+#: `refer(kind, name, component)` keeps a component under "#/components/<kind>/<name>", and returns
+#: a reference to it.
 Refer = Callable[[str, str, dict[str, Any]], dict[str, Any]]
 
 #: The version of a UUID → one.
 _EXAMPLES = {4: "8e03978e-40d5-43e8-bc93-6894a57f9324", 7: "019a9d3c-7c00-7e8d-bc93-6894a57f9324"}
-# What `http.plan` reads, for the validators of clients and gateways. A header has no comma outside quotes.
+# What `http.plan` reads, for the validators of clients and gateways. A header has no comma outside
+# quotes.
 _PLAIN = "^[!-~]([ -~]*[!-~])?$"
 _BARE = r"[!-+\x2D-~]([ -+\x2D-~]*[!-+\x2D-~])?"
 _UNQUOTED = r"[!#-+\x2D-~]([ !#-+\x2D-~]*[!#-+\x2D-~])?"
 _QUOTED = r'"([ !#-\[\]-~]|\\["\\])+"'
-_MEANING = "Makes the request safe to repeat: send a new key with each operation, and the same one with its retries."
+_MEANING = (
+    "Makes the request safe to repeat: send a new key with each operation, and the same one "
+    "with its retries."
+)
 
 
 def parameters(
     known: list[dict[str, Any]], terms: dict[str, Any], profile: Profile, refer: Refer
 ) -> list[dict[str, Any]]:
-    """Return the parameters of an operation with the key, if it is one. `terms` are what is published of the policy."""
+    """Return the parameters of an operation with the key, if it is one.
+
+    `terms` are what is published of the policy.
+    """
     carrier = terms["carrier"]
     named = {(each.get("in"), str(each.get("name", "")).lower()) for each in known}
     if carrier["in"] == "body" or (carrier["in"], carrier["name"].lower()) in named:
@@ -167,9 +219,16 @@ def parameters(
     quoted = carrier.get("spelling") == "quoted"
     version = terms["format"].get("x-uuid-version")
     example = _EXAMPLES.get(version, _EXAMPLES[4])
-    if re.search(terms["format"].get("pattern", ""), example):  # otherwise only the project knows one
+    # Otherwise only the project knows one.
+    if re.search(terms["format"].get("pattern", ""), example):
         key["example"] = f'"{example}"' if quoted else example
-    kind = f"UUID{version or ''}" if "format" in terms["format"] else "Long" if terms["format"]["minLength"] > 1 else ""
+    kind = (
+        f"UUID{version or ''}"
+        if "format" in terms["format"]
+        else "Long"
+        if terms["format"]["minLength"] > 1
+        else ""
+    )
     name = f"{'Required' if required else ''}{kind}{_prefix(profile)}IdempotencyKey"
     # The next route may have another pattern, so a component of this name would not be shared.
     found = [*known, key if "pattern" in terms["format"] else refer("parameters", name, key)]
@@ -178,7 +237,8 @@ def parameters(
             "in": "header",
             "name": profile.first_sent_field,
             "required": required,
-            "description": f"When the client first sent this request: it comes with every {profile.field}.",
+            "description": "When the client first sent this request: it comes with every "
+            f"{profile.field}.",
             "schema": _TEXT,
             "example": "Tue, 15 Nov 1994 08:12:31 GMT",
         }
@@ -216,7 +276,9 @@ def body(operation: dict[str, Any], terms: dict[str, Any]) -> dict[str, Any]:
     return {"requestBody": {**known, "content": content}}
 
 
-def _with(schema: dict[str, Any], name: str, member: dict[str, Any], required: list[str]) -> dict[str, Any]:
+def _with(
+    schema: dict[str, Any], name: str, member: dict[str, Any], required: list[str]
+) -> dict[str, Any]:
     """Return the schema of an object with one member more. One that it has itself stays."""
     known = schema.get("properties", {})
     if name in known:
@@ -227,7 +289,11 @@ def _with(schema: dict[str, Any], name: str, member: dict[str, Any], required: l
             "properties": {**known, name: member},
             **({"required": [*schema.get("required", []), *required]} if required else {}),
         }
-    more = {"type": "object", "properties": {name: member}, **({"required": required} if required else {})}
+    more = {
+        "type": "object",
+        "properties": {name: member},
+        **({"required": required} if required else {}),
+    }
     return {"allOf": [schema, more]} if schema else more
 
 
@@ -237,7 +303,9 @@ def is_required(terms: dict[str, Any]) -> bool:
 
 def _prefix(profile: Profile) -> str:
     """Return what distinguishes a profile's components from those of the default one."""
-    return "" if profile.name == DEFAULT.name else "".join(filter(str.isalnum, profile.name.title()))
+    return (
+        "" if profile.name == DEFAULT.name else "".join(filter(str.isalnum, profile.name.title()))
+    )
 
 
 #: The reference to an operation that does not exist.

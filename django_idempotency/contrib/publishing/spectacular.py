@@ -1,8 +1,10 @@
 """The schema of guarded views, by drf-spectacular.
 
-    REST_FRAMEWORK = {"DEFAULT_SCHEMA_CLASS": "django_idempotency.contrib.publishing.spectacular.AutoSchema"}
+    REST_FRAMEWORK = {"DEFAULT_SCHEMA_CLASS":
+    "django_idempotency.contrib.publishing.spectacular.AutoSchema"}
 
-A project with a schema class of its own puts `IdempotencySchemaMixin` before drf-spectacular's class in its bases.
+A project with a schema class of its own puts `IdempotencySchemaMixin` before drf-spectacular's
+class in its bases.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from .schema import describe
 
 
 class IdempotencySchemaMixin(SpectacularSchema):
-    """Adds the key, the responses to it and the policy to each guarded operation; nothing that it says is replaced."""
+    """Adds the key, the responses to it and the policy to each guarded operation; nothing that it
+    says is replaced.
+    """
 
     def get_operation(
         self, path: str, path_regex: str, path_prefix: str, method: str, registry: ComponentRegistry
@@ -35,7 +39,9 @@ class IdempotencySchemaMixin(SpectacularSchema):
             return dict(resolved.ref)
 
         documents = not has_own_handler(self.view)
-        return describe(operation, guarded.policy, refer, documents=documents, varies=guarded.varies)
+        return describe(
+            operation, guarded.policy, refer, documents=documents, varies=guarded.varies
+        )
 
 
 class AutoSchema(IdempotencySchemaMixin):

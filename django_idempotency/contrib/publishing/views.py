@@ -21,7 +21,10 @@ MAX_AGE = 300
 
 
 def policies() -> list[dict[str, Any]]:
-    """Return what is published of each guarded method of each route. Raises `ImproperlyConfigured`."""
+    """Return what is published of each guarded method of each route.
+
+    Raises `ImproperlyConfigured`.
+    """
     try:
         return [guarded.document for guarded in guarded_methods()]
     except ValueError as error:
@@ -40,7 +43,9 @@ def wants_page(request: HttpRequest) -> bool:
 
 
 class IdempotencyPolicyView(View):
-    """What guards each route, as JSON, or as a page for a browser. For everyone: put a decorator around it otherwise."""
+    """What guards each route, as JSON, or as a page for a browser. For everyone: put a decorator
+    around it otherwise.
+    """
 
     http_method_names = ["get", "head", "options"]  # noqa: RUF012 - Django's own shape
 

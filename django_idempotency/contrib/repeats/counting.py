@@ -3,8 +3,8 @@
 replay ─ +1 ─ response        nothing is written here
 thread ──── PAUSE ──── one batch per store
 
-What was not yet written is lost when the process is killed, and so is a batch that its store does not take: the counts are
-lower bounds, and no replay waits for them.
+What was not yet written is lost when the process is killed, and so is a batch that its store does
+not take: the counts are lower bounds, and no replay waits for them.
 """
 
 from __future__ import annotations
@@ -32,17 +32,24 @@ MOST = 10_000
 
 
 class RepeatCounter(Background):
-    """The repeats that wait to be written. Thread safe. `flush()` is one batch, so that a test need not wait."""
+    """The repeats that wait to be written. Thread safe. `flush()` is one batch, so that a test need
+    not wait.
+    """
 
     name = "django-idempotency-repeats"
 
     def reset_after_fork(self) -> None:
-        """Forget what waits: after a fork it is the parent's, which writes it, and the thread does not exist."""
+        """Forget what waits: after a fork it is the parent's, which writes it, and the thread does
+        not exist.
+        """
         self._waiting: dict[tuple[BaseStore, UUID], Counted] = {}
         super().reset_after_fork()
 
     def add(self, store: BaseStore, record: Record, *, replayed: bool) -> None:
-        """Count a request that a record has answered, or refused since it was another one. Writes nothing."""
+        """Count a request that a record has answered, or refused since it was another one.
+
+        Writes nothing.
+        """
         if not store.counts_repeats:
             return
         once = Repeats(int(replayed), int(not replayed), datetime.now(timezone.utc))
@@ -67,7 +74,9 @@ class RepeatCounter(Background):
             try:
                 with store.apart():
                     store.add_repeats(batch)
-            except Exception:  # no second try: the first may have been written, and would count twice
+            except (
+                Exception
+            ):  # no second try: the first may have been written, and would count twice
                 logger.debug("The repeats of %d keys were not written.", len(batch), exc_info=True)
 
     def drain(self) -> None:
@@ -76,7 +85,7 @@ class RepeatCounter(Background):
         with self._lock:
             self._changed.notify_all()
 
-    # ------------------------------------------------------------------------------------------------------- thread
+    # --------------------------------------------------------------------------------------- thread
 
     def _pause(self) -> bool:
         with self._lock:

@@ -1,4 +1,6 @@
-"""Follows what a decorator of REPLAY_THROUGH returns: around a view of ours it is the same, but for that view."""
+"""Follows what a decorator of REPLAY_THROUGH returns: around a view of ours it is the same, but for
+that view.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,20 @@ from ...http.following import Path, called
 from ...http.layers import cells_of, origin_of
 
 
-def inside(layer: FunctionType, cells: dict[str, Any], path: Path, decorators: Sequence[Any]) -> Any:
-    """Return the view inside of what one of the decorators returned, to be asked again; `None`: it is of none of them."""
+def inside(
+    layer: FunctionType, cells: dict[str, Any], path: Path, decorators: Sequence[Any]
+) -> Any:
+    """Return the view inside of what one of the decorators returned, to be asked again; `None`: it
+    is of none of them.
+    """
     view = _async_view if iscoroutinefunction(layer) else _view
     for decorate in decorators:
         known = None if isinstance(decorate, type) else _around(decorate, view)
         if type(known) is FunctionType and _made_of(known) == _made_of(layer):
             ours = cells_of(known)
-            others = [name for name, value in ours.items() if name not in cells or cells[name] != value]
+            others = [
+                name for name, value in ours.items() if name not in cells or cells[name] != value
+            ]
             if len(others) == 1 and ours[others[0]] is view and others[0] in cells:
                 path.checks.append(functools.partial(_reaches, known))
                 return cells[others[0]]

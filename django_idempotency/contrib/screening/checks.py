@@ -1,4 +1,6 @@
-"""Checks that fresh keys can be counted and suspects remembered: in a cache that all processes share."""
+"""Checks that fresh keys can be counted and suspects remembered: in a cache that all processes
+share.
+"""
 
 from __future__ import annotations
 
@@ -14,26 +16,27 @@ from ...stores.check_messages import Finding, closest, shown
 
 
 class E095(Finding):
-    """The fresh_keys of %(view)s cannot be counted: django-ratelimit is not installed, and a request with a key
-    raises.
+    """The fresh_keys of %(view)s cannot be counted: django-ratelimit is not installed, and a
+    request with a key raises.
 
     Type python -m pip install "django-idempotency[throttle]", or leave fresh_keys out.
     """
 
 
 class E096(Finding):
-    """The fresh_keys of %(view)s cannot be counted: RATELIMIT_USE_CACHE is %(alias)s, which CACHES does not have.
+    """The fresh_keys of %(view)s cannot be counted: RATELIMIT_USE_CACHE is %(alias)s, which CACHES
+    does not have.
 
     Type RATELIMIT_USE_CACHE = "%(close)s", or add the alias to CACHES.
     """
 
 
 class W093(Finding):
-    """The policy of %(view)s has %(field)s, which needs a cache that all processes share and that counts in one step,
-    and CACHES["%(alias)s"] is a %(backend)s: %(effect)s.
+    """The policy of %(view)s has %(field)s, which needs a cache that all processes share and that
+    counts in one step, and CACHES["%(alias)s"] is a %(backend)s: %(effect)s.
 
-    Type CACHES["%(alias)s"] = {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION":
-    "redis://127.0.0.1:6379/1"}. If there is only one process, %(silence)s.
+    Type CACHES["%(alias)s"] = {"BACKEND": "django.core.cache.backends.redis.RedisCache",
+    "LOCATION": "redis://127.0.0.1:6379/1"}. If there is only one process, %(silence)s.
     """
 
 
@@ -41,8 +44,8 @@ class W104(Finding):
     """The fresh_keys of %(view)s count all clients without a login as one, since they share a scope
     (anonymous="shared"): one of them can use up the limit of all.
 
-    Type fresh_keys_by= a function that returns what tells them apart, such as the address that your proxy has
-    verified. If one limit for all of them is meant, %(silence)s.
+    Type fresh_keys_by= a function that returns what tells them apart, such as the address that your
+    proxy has verified. If one limit for all of them is meant, %(silence)s.
     """
 
 
@@ -50,7 +53,9 @@ class W104(Finding):
 _UNFIT = {
     "LocMemCache": "each process counts and remembers on its own",
     "DummyCache": "nothing is counted or remembered",
-    "DatabaseCache": "what it counts and remembers is rolled back with a request, and two at once count as one",
+    "DatabaseCache": "what it counts and remembers is rolled back with a request, and two at "
+    "once count as "
+    "one",
     "FileBasedCache": "two that count at once count as one",
 }
 

@@ -1,14 +1,16 @@
-"""What is asked about a new key before its work runs: does its client make too many, and was the same sent with another?
+"""What is asked about a new key before its work runs: does its client make too many, and was the
+same sent with another?
 
     claim ── is the key new? ── count it ── remember its facts ── the work ── settle: forget the facts if it failed
                                 │           └ known with another key: reported, or refused
                                 └ too many: refused, and the claim is undone
 
-Both are kept in Django's cache, and only as HMACs. A cache that does not respond refuses nothing: it is asked about more
-than idempotency promises, so the request goes on, and the log says so.
+Both are kept in Django's cache, and only as HMACs. A cache that does not respond refuses nothing:
+it is asked about more than idempotency promises, so the request goes on, and the log says so.
 
-A claim decides whether a key is new, so neither replays nor duplicates count, and the count is exact: its increment is
-one step of the cache. While a client is over its limit its keys are looked up first, so that a flood writes no records.
+A claim decides whether a key is new, so neither replays nor duplicates count, and the count is
+exact: its increment is one step of the cache. While a client is over its limit its keys are looked
+up first, so that a flood writes no records.
 """
 
 from __future__ import annotations
@@ -53,7 +55,13 @@ class Screening:
     _remembered = False
 
     def __init__(
-        self, request: HttpRequest, policy: Resolved, record: UUID, *, counted: str | None, facts: str | None
+        self,
+        request: HttpRequest,
+        policy: Resolved,
+        record: UUID,
+        *,
+        counted: str | None,
+        facts: str | None,
     ) -> None:
         # The request refers to its exchange, and that to us: see `Call`.
         self._http = weakref.ref(request)
@@ -75,7 +83,10 @@ class Screening:
             raise problem
 
     def claimed(self, call: Call, run: rules.Execute) -> None:
-        """Report or refuse a request whose work is about to run. Raises `TooManyKeys` or `PossibleDuplicate`."""
+        """Report or refuse a request whose work is about to run.
+
+        Raises `TooManyKeys` or `PossibleDuplicate`.
+        """
         operation = call.operation
         try:
             event, problem = self._screened(run)
@@ -94,7 +105,9 @@ class Screening:
         raise problem
 
     def ended(self, call: Call) -> None:
-        """Forget the facts of a request that was refused or has failed: what did nothing is no suspect."""
+        """Forget the facts of a request that was refused or has failed: what did nothing is no
+        suspect.
+        """
         if call.operation.left_as in RELEASED or call.did_nothing:
             self.forget()
 
@@ -109,10 +122,12 @@ class Screening:
         return None if known is not None and not rules.expired(known) else too_many
 
     def _screened(self, run: rules.Execute) -> tuple[str, Problem | None]:
-        """Judge a claimed key whose work is about to run. Return an event to report, or "", and what to refuse it with.
+        """Judge a claimed key whose work is about to run.
 
-        A crashed owner's key is not judged again: it is the same request. Its facts are remembered all the same, so that
-        they are forgotten if this attempt fails.
+        Return an event to report, or "", and what to refuse it with.
+
+        A crashed owner's key is not judged again: it is the same request. Its facts are remembered
+        all the same, so that they are forgotten if this attempt fails.
         """
         if run.takeover:
             self._remember()
@@ -127,7 +142,9 @@ class Screening:
         return "suspected", PossibleDuplicate(headers=FINAL)
 
     def forget(self) -> None:
-        """Forget the facts of a request that has failed or was refused: a corrected one may have the same."""
+        """Forget the facts of a request that has failed or was refused: a corrected one may have
+        the same.
+        """
         if not self._remembered:
             return
         self._remembered = False
@@ -139,7 +156,10 @@ class Screening:
             _report(error)
 
     def _remember(self) -> UUID | None:
-        """Remember the facts as those of this key. Return the record whose facts they are already, if there is one."""
+        """Remember the facts as those of this key.
+
+        Return the record whose facts they are already, if there is one.
+        """
         if self._facts is None:
             return None
         mine = self._record.hex
@@ -147,7 +167,10 @@ class Screening:
             cache = caches[conf.get("CACHE")]
             # Between the two steps the facts of the other may end: then these are the first.
             for _ in range(2):
-                if cache.add(self._facts, mine, self._policy.within) or (other := cache.get(self._facts)) == mine:
+                if (
+                    cache.add(self._facts, mine, self._policy.within)
+                    or (other := cache.get(self._facts)) == mine
+                ):
                     self._remembered = True
                     return None
                 if other is not None:
@@ -157,16 +180,23 @@ class Screening:
         return None
 
     def _too_many(self, *, increment: bool) -> TooManyKeys | None:
-        """Return the refusal of a client that makes too many new keys. `increment`: this is one, and is counted."""
+        """Return the refusal of a client that makes too many new keys.
+
+        `increment`: this is one, and is counted.
+        """
         if self._counted is None or self._policy.fresh_keys is None:
             return None
         rates = map(str.strip, self._policy.fresh_keys.split(","))
-        return next(filter(None, (self._beyond(rate, self._counted, increment) for rate in rates)), None)
+        return next(
+            filter(None, (self._beyond(rate, self._counted, increment) for rate in rates)), None
+        )
 
     def _beyond(self, rate: str, counted: str, increment: bool) -> TooManyKeys | None:
         try:
             group = f"{_COUNTED}{_route(self._request)}"
-            found = _library()(self._request, group=group, key=lambda *_: counted, rate=rate, increment=increment)
+            found = _library()(
+                self._request, group=group, key=lambda *_: counted, rate=rate, increment=increment
+            )
         except ConfigurationError:
             raise
         except Exception as error:  # noqa: BLE001 - see the module
@@ -184,7 +214,10 @@ class Screening:
 
 
 def screening_of(policy: Resolved, document: Document, ticket: Ticket) -> Screening | None:
-    """Return what screens a request under a policy, or `None`: it screens none. Raises `ConfigurationError`."""
+    """Return what screens a request under a policy, or `None`: it screens none.
+
+    Raises `ConfigurationError`.
+    """
     if policy.fresh_keys is None and policy.suspect is None:
         return None
     http, secret = document.http, conf.derive_secret()
@@ -199,7 +232,9 @@ def screening_of(policy: Resolved, document: Document, ticket: Ticket) -> Screen
         chosen = selected_facts(document, policy.suspect, "suspect")
         if chosen is not None:
             about = (ticket.scope, ticket.method, in_any_language(http, ticket.path))
-            facts = _REMEMBERED + blinded(secret, "facts", *(part.encode() for part in about), chosen)
+            facts = _REMEMBERED + blinded(
+                secret, "facts", *(part.encode() for part in about), chosen
+            )
     return Screening(http, policy, ticket.id, counted=counted, facts=facts)
 
 
@@ -215,7 +250,8 @@ def _library() -> Any:
         from django_ratelimit.core import get_usage
     except ImportError as error:
         raise ConfigurationError(
-            'Policy(fresh_keys=…) counts by django-ratelimit. Type python -m pip install "django-idempotency[throttle]".'
+            "Policy(fresh_keys=…) counts by django-ratelimit. Type python -m pip install "
+            '"django-idempotency[throttle]".'
         ) from error
     return get_usage
 
@@ -223,4 +259,6 @@ def _library() -> Any:
 def _report(error: Exception | None) -> None:
     """Log that the cache did not respond, so that a request goes on unscreened."""
     facts = {"event": "unscreened", "error": type(error).__name__ if error else None}
-    logger.warning("Unscreened: the cache did not respond.", extra={"idempotency": facts}, exc_info=error)
+    logger.warning(
+        "Unscreened: the cache did not respond.", extra={"idempotency": facts}, exc_info=error
+    )

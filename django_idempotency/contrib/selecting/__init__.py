@@ -1,4 +1,6 @@
-"""Selecting from a payload by expressions of JMESPath: what `key`, `validate` and `fingerprint` may be."""
+"""Selecting from a payload by expressions of JMESPath: what `key`, `validate` and `fingerprint` may
+be.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""Expressions of JMESPath: compiled where they are declared, so that a wrong one fails there and not at the first payload.
+"""Expressions of JMESPath: compiled where they are declared, so that a wrong one fails there and
+not at the first payload.
 
-JMESPath's interpreter walks Python objects as they are: nothing is copied, and values keep their types. Names are looked up
-in mappings, and as public attributes of other objects (of a mapping that is no dict, its properties); never a method, and never a
-name that begins with "_". A tuple counts as a list.
+JMESPath's interpreter walks Python objects as they are: nothing is copied, and values keep their
+types. Names are looked up in mappings, and as public attributes of other objects (of a mapping that
+is no dict, its properties); never a method, and never a name that begins with "_". A tuple counts
+as a list.
 """
 
 from __future__ import annotations
@@ -13,7 +15,13 @@ from functools import lru_cache, partial
 from typing import Any
 
 import jmespath
-from jmespath.exceptions import EmptyExpressionError, JMESPathError, JMESPathTypeError, LexerError, ParseError
+from jmespath.exceptions import (
+    EmptyExpressionError,
+    JMESPathError,
+    JMESPathTypeError,
+    LexerError,
+    ParseError,
+)
 from jmespath.visitor import Options, TreeInterpreter
 
 from ...core.canonical.encoder import field_names
@@ -39,7 +47,9 @@ class Interpreter(TreeInterpreter):
             right = Decimal(repr(right))
         elif isinstance(right, Decimal) and isinstance(left, float):
             left = Decimal(repr(left))
-        children: Any = [{"type": "literal", "value": side, "children": []} for side in (left, right)]
+        children: Any = [
+            {"type": "literal", "value": side, "children": []} for side in (left, right)
+        ]
         compared: Any = {**node, "children": children}
         return super().visit_comparator(compared, value)
 
@@ -59,7 +69,11 @@ class Interpreter(TreeInterpreter):
         base = self.visit(node["children"][0], value)
         if not isinstance(base, (list, tuple)):
             return None
-        kept = [element for element in base if not self._is_false(self.visit(node["children"][2], element))]
+        kept = [
+            element
+            for element in base
+            if not self._is_false(self.visit(node["children"][2], element))
+        ]
         return self._projected(node["children"][1], kept)
 
     def visit_value_projection(self, node: Node, value: Any) -> Any:
@@ -88,22 +102,29 @@ class Interpreter(TreeInterpreter):
 
     def _is_false(self, value: Any) -> bool:
         # Not `== []`: an object may compare in any way.
-        return value is None or value is False or (isinstance(value, (str, list, tuple, Mapping)) and len(value) == 0)
+        return (
+            value is None
+            or value is False
+            or (isinstance(value, (str, list, tuple, Mapping)) and len(value) == 0)
+        )
 
 
 class Expression(Selector):
     """A JMESPath expression.
 
-    Custom `functions` (a subclass of jmespath's `Functions`, or an instance of one) are available in addition to ours;
-    jmespath's own `options` contain them, and the class of what `{a: b}` makes. Raises `ValueError` for an invalid
-    expression, an unknown function or too few arguments.
+    Custom `functions` (a subclass of jmespath's `Functions`, or an instance of one) are available
+    in addition to ours; jmespath's own `options` contain them, and the class of what `{a: b}`
+    makes. Raises `ValueError` for an invalid expression, an unknown function or too few arguments.
     """
 
-    def __init__(self, expression: str, *, functions: Any = None, options: jmespath.Options | None = None) -> None:
+    def __init__(
+        self, expression: str, *, functions: Any = None, options: jmespath.Options | None = None
+    ) -> None:
         if options is not None:
             if functions is not None and options.custom_functions is not None:
                 raise ValueError(
-                    "Custom functions are given twice: pass them in the options or as functions, not both."
+                    "Custom functions are given twice: pass them in the options or as "
+                    "functions, not both."
                 )
             functions = functions or options.custom_functions
         tree, interpreter = _compiled(expression, functions, options.dict_cls if options else None)
@@ -114,18 +135,33 @@ class Expression(Selector):
         field = tree["value"] if tree["type"] == "field" else None
         roots = frozenset(name for name in found if name is not None)
         super().__init__(
-            expression=expression, find=find, field=field, roots=roots, whole=None in found, in_parts=parts
+            expression=expression,
+            find=find,
+            field=field,
+            roots=roots,
+            whole=None in found,
+            in_parts=parts,
         )
 
     def _reason(self, error: Exception) -> str:
         if isinstance(error, JMESPathTypeError):  # its own text shows the value
-            return f"{error.function_name}() takes {' or '.join(error.expected_types)}, not {error.actual_type}."
+            return (
+                f"{error.function_name}() takes {' or '.join(error.expected_types)}, not "
+                f"{error.actual_type}."
+            )
         return str(error) if isinstance(error, Unpackable) else super()._reason(error)
 
 
 def selector_of(expression: str | Callable[[Any], Any]) -> Selector:
-    """Return the selector of an expression or of a function; a selector is returned unchanged. Raises `ValueError`."""
-    return expression if isinstance(expression, Selector) else simple(expression) or Expression(str(expression))
+    """Return the selector of an expression or of a function; a selector is returned unchanged.
+
+    Raises `ValueError`.
+    """
+    return (
+        expression
+        if isinstance(expression, Selector)
+        else simple(expression) or Expression(str(expression))
+    )
 
 
 @lru_cache(maxsize=512)
@@ -134,7 +170,9 @@ def _compiled(expression: str, custom: Any, dict_cls: Any) -> tuple[Node, Interp
     try:
         tree: Node = jmespath.compile(expression).parsed
     except JMESPathError as error:
-        raise ValueError(f"{expression!r} is not a JMESPath expression: {_fault(error, expression)}") from error
+        raise ValueError(
+            f"{expression!r} is not a JMESPath expression: {_fault(error, expression)}"
+        ) from error
     for call in _calls(tree):
         _check_call(call, functions, expression)
     return tree, Interpreter(functions, dict_cls)
@@ -164,7 +202,8 @@ def _check_call(call: Node, functions: Functions, expression: str) -> None:
     if known is None:
         column = expression.find(f"{name}(") + 1
         raise ValueError(
-            f"{expression!r} is not a JMESPath expression: there is no function {name}() (column {column}). "
+            f"{expression!r} is not a JMESPath expression: there is no function {name}() "
+            f"(column {column}). "
             f"There are {', '.join(sorted(functions.FUNCTION_TABLE))}."
         )
     takes = known["signature"]
@@ -172,13 +211,23 @@ def _check_call(call: Node, functions: Functions, expression: str) -> None:
     if given < len(takes) or (given > len(takes) and not variadic):
         least = "at least " * variadic
         raise ValueError(
-            f"{expression!r} is not a JMESPath expression: {name}() takes {least}{len(takes)} argument(s), not {given}."
+            f"{expression!r} is not a JMESPath expression: {name}() takes "
+            f"{least}{len(takes)} argument(s), not {given}."
         )
 
 
-#: Nodes of which only the first child is applied to the node's own input; the others are applied to its result.
+#: Nodes of which only the first child is applied to the node's own input; the others are applied to
+#: its result.
 _CHAINS = frozenset(
-    {"subexpression", "index_expression", "pipe", "projection", "filter_projection", "value_projection", "flatten"}
+    {
+        "subexpression",
+        "index_expression",
+        "pipe",
+        "projection",
+        "filter_projection",
+        "value_projection",
+        "flatten",
+    }
 )
 
 
@@ -192,7 +241,10 @@ def _roots(node: Any) -> Iterator[str | None]:
     if node["type"] == "field":
         yield node["value"]
     children = node["children"]
-    if node["type"] in _ITSELF or (node["type"] == "value_projection" and children[0]["type"] in _ITSELF):  # @, *
+    # @, *.
+    if node["type"] in _ITSELF or (
+        node["type"] == "value_projection" and children[0]["type"] in _ITSELF
+    ):
         yield None
         return
     if node["type"] in _CHAINS:

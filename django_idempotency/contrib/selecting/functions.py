@@ -1,4 +1,6 @@
-"""JMESPath's functions over Python's types, and functions that decode what is packed inside a payload."""
+"""JMESPath's functions over Python's types, and functions that decode what is packed inside a
+payload.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,8 @@ def type_name(value: object) -> str:
 
 
 class Functions(jmespath.functions.Functions):
-    """The functions of every expression. Subclass it, or JMESPath's own, to add more: `_func_<name>`, `@signature`.
+    """The functions of every expression. Subclass it, or JMESPath's own, to add more:
+    `_func_<name>`, `@signature`.
 
     Numbers keep their digits: `Decimal` is a number, and text with a fraction becomes one.
     """
@@ -71,7 +74,7 @@ class Functions(jmespath.functions.Functions):
     _func_powertools_base64 = _func_from_base64
     _func_powertools_base64_gzip = _func_from_base64_gzip
 
-    # ---------------------------------------------------------------- JMESPath's own, where they know too few types
+    # ------------------------------------------------ JMESPath's own, where they know too few types
 
     @signature({"types": []})
     def _func_to_string(self, value: Any) -> str:
@@ -117,12 +120,19 @@ class Functions(jmespath.functions.Functions):
     def _type_check_single(self, current: Any, types: list[str], function_name: str) -> None:
         """See jmespath: a type may be "array-number", an array of nothing else."""
         actual = type_name(current)
-        if isinstance(current, bytes) and function_name.removeprefix("powertools_").removeprefix("from_") in _UNPACKING:
+        if (
+            isinstance(current, bytes)
+            and function_name.removeprefix("powertools_").removeprefix("from_") in _UNPACKING
+        ):
             return  # a message's body
         if actual not in {name.partition("-")[0] for name in types}:
             raise JMESPathTypeError(function_name, type(current).__name__, actual, types)
         inner = [name.partition("-")[2] for name in types if name.startswith("array-")]
-        if inner and current and not any(all(type_name(item) == kind for item in current) for kind in inner):
+        if (
+            inner
+            and current
+            and not any(all(type_name(item) == kind for item in current) for kind in inner)
+        ):
             raise JMESPathTypeError(function_name, "its members", "array", types)
 
     def _convert_to_jmespath_type(self, pyobject: str) -> str:
@@ -135,7 +145,8 @@ _UNPACKING = frozenset({"json", "base64", "base64_gzip"})
 def with_ours(functions: Any) -> Functions:
     """Return a project's functions together with ours. If both have a name, the project's is used.
 
-    Raises `TypeError` for anything that is neither a subclass of jmespath's `Functions` nor an instance of one.
+    Raises `TypeError` for anything that is neither a subclass of jmespath's `Functions` nor an
+    instance of one.
     """
     if functions is None:
         return _OURS
@@ -144,7 +155,8 @@ def with_ours(functions: Any) -> Functions:
         functions = functions()
     if not isinstance(functions, jmespath.functions.Functions):
         raise TypeError(
-            f"JMESPath functions are a subclass of django_idempotency.contrib.selecting.Functions, not {given!r}."
+            "JMESPath functions are a subclass of "
+            f"django_idempotency.contrib.selecting.Functions, not {given!r}."
         )
     if isinstance(functions, Functions):
         return functions
@@ -158,11 +170,12 @@ def with_ours(functions: Any) -> Functions:
 _OURS = Functions()
 
 
-# --------------------------------------------------------------------------------------------------------- unpacking
+# ---------------------------------------------------------------------------------------- unpacking
 
 
 def from_json(text: str | bytes) -> Any:
-    """Parse JSON; a number with a fraction becomes a `Decimal`, since as floats distinct amounts would merge.
+    """Parse JSON; a number with a fraction becomes a `Decimal`, since as floats distinct amounts
+    would merge.
 
     Raises `Unpackable`.
     """
@@ -185,7 +198,10 @@ def _json(value: Any) -> str:
 
 
 def _said(value: Any) -> str:
-    """Return a value as text. The repr of a set or of an object would differ in the next process."""
+    """Return a value as text.
+
+    The repr of a set or of an object would differ in the next process.
+    """
     kind: Any = type(value)
     if kind.__str__ is object.__str__:
         raise Unpackable(f"to_string() takes a value that has a text, not {kind.__name__}.")
@@ -208,14 +224,18 @@ def _decimal(text: str) -> Decimal | None:
 
 
 def _of_fair_size(number: float | Decimal, function: str) -> float | Decimal:
-    """Return a number that can be converted to `int`: 1e9999999, ten bytes of a client's JSON, would take hours."""
+    """Return a number that can be converted to `int`: 1e9999999, ten bytes of a client's JSON,
+    would take hours.
+    """
     if isinstance(number, Decimal) and number.adjusted() > _MOST_DIGITS:
         raise Unpackable(f"{function}() takes numbers of {_MOST_DIGITS} digits at most.")
     return number
 
 
 def _sum(numbers: Iterable[Any], function: str) -> Any:
-    """Add without rounding: Python's `Decimal` keeps 28 digits, and sums that differ beyond that would be one key."""
+    """Add without rounding: Python's `Decimal` keeps 28 digits, and sums that differ beyond that
+    would be one key.
+    """
     try:
         with localcontext(_EXACT):
             return sum(numbers)
@@ -264,7 +284,9 @@ def _gunzipped(packed: bytes) -> bytes:
     except (OSError, EOFError, zlib.error):
         raise Unpackable("from_base64_gzip() got bytes that gzip did not compress.") from None
     if len(content) > limit:
-        raise Unpackable(f"from_base64_gzip() inflates {INFLATE_LIMIT // 1024**2} MiB at most, in one selection.")
+        raise Unpackable(
+            f"from_base64_gzip() inflates {INFLATE_LIMIT // 1024**2} MiB at most, in one selection."
+        )
     _INFLATABLE.set(limit - len(content))
     return content
 

@@ -1,7 +1,8 @@
-"""Selects from a request: the key of clients that send none, and the part of a payload that must not change.
+"""Selects from a request: the key of clients that send none, and the part of a payload that must
+not change.
 
-An expression sees one document: `body`, `headers` (lower case), `method`, `path`, `query` and `user`. Only what it
-selects is read, and nothing that the view would not read.
+An expression sees one document: `body`, `headers` (lower case), `method`, `path`, `query` and
+`user`. Only what it selects is read, and nothing that the view would not read.
 """
 
 from __future__ import annotations
@@ -45,12 +46,13 @@ MAX_SELECTABLE = 1024 * 1024
 PREFIX = "sel:"
 
 _UNREADABLE = (
-    "The idempotency key of this request is selected from its body, which cannot be read. Send JSON of at most 1 MiB, or a "
+    "The idempotency key of this request is selected from its body, which cannot be read. "
+    "Send JSON of at most 1 MiB, or a "
     "well-formed form."
 )
 
 
-# -------------------------------------------------------------------------------------------------------- declaration
+# -------------------------------------------------------------------------------------- declaration
 
 
 def compile_given(policy: Policy) -> None:
@@ -74,24 +76,32 @@ def compiled(expression: str | Selector) -> Selector:
     for name in sorted(selector.roots.difference(DOCUMENT)):
         close = next(iter(get_close_matches(name, DOCUMENT, n=1)), f"body.{name}")
         raise ValueError(
-            f"{expression!r} asks for {name!r}, but a request has {', '.join(DOCUMENT)}. Type {close!r} instead."
+            f"{expression!r} asks for {name!r}, but a request has {', '.join(DOCUMENT)}. "
+            f"Type {close!r} instead."
         )
     return selector
 
 
 def asks_request(rule: object) -> TypeGuard[Callable[[Any], Any]]:
-    """Is a key or a fingerprint a function of the request? A selector is a function of the document."""
+    """Is a key or a fingerprint a function of the request?
+
+    A selector is a function of the document.
+    """
     return callable(rule) and not isinstance(rule, Selector)
 
 
 def _selector(expression: str | Callable[[Any], Any]) -> Selector:
     try:
-        return compiled(expression) if isinstance(expression, (str, Selector)) else selector_of(expression)
+        return (
+            compiled(expression)
+            if isinstance(expression, (str, Selector))
+            else selector_of(expression)
+        )
     except ValueError as error:  # from a setting, or from get_idempotency_policy()
         raise ConfigurationError(str(error)) from error
 
 
-# ------------------------------------------------------------------------------------------------------------ the key
+# ------------------------------------------------------------------------------------------ the key
 
 
 def key_in_body(document: Document, policy: Resolved) -> str | None:
@@ -113,10 +123,11 @@ def key_in_body(document: Document, policy: Resolved) -> str | None:
 
 
 def selected_key(document: Document, policy: Policy, scope: str) -> str | None:
-    """Return the key that a policy selects from a request, or `None` when all or part of it is missing.
+    """Return the key that a policy selects from a request, or `None` when all or part of it is
+    missing.
 
-    Raises `KeyMissing` instead if a key is required, what `formatted()` raises, `KeyForeign`, `BodyIncomplete`, and
-    `ConfigurationError` for values that cannot be hashed.
+    Raises `KeyMissing` instead if a key is required, what `formatted()` raises, `KeyForeign`,
+    `BodyIncomplete`, and `ConfigurationError` for values that cannot be hashed.
     """
     assert policy.key is not None
     selector, http = _selector(policy.key), document.http
@@ -148,13 +159,15 @@ def selected_key(document: Document, policy: Policy, scope: str) -> str | None:
     return None
 
 
-# ----------------------------------------------------------------------------------------------------- the fingerprint
+# ---------------------------------------------------------------------------------- the fingerprint
 
 
 def selected_part(document: Document, expression: str | Callable[[Any], Any]) -> bytes | None:
-    """Return the part that must not change, as bytes; `None` if only the whole request can be compared.
+    """Return the part that must not change, as bytes; `None` if only the whole request can be
+    compared.
 
-    That is when the body is selected from and cannot be parsed, lacks what is selected, or is nested too deep.
+    That is when the body is selected from and cannot be parsed, lacks what is selected, or is
+    nested too deep.
     """
     try:
         found = _selector(expression)(document)
@@ -170,8 +183,12 @@ def selected_part(document: Document, expression: str | Callable[[Any], Any]) ->
         raise ConfigurationError(f"Policy.fingerprint cannot be hashed: {error}") from error
 
 
-def selected_facts(document: Document, rule: str | Callable[[Any], Any], field: str) -> bytes | None:
-    """Return what a policy's `field` selects, as bytes; `None` if all or part of it is missing or cannot be read."""
+def selected_facts(
+    document: Document, rule: str | Callable[[Any], Any], field: str
+) -> bytes | None:
+    """Return what a policy's `field` selects, as bytes; `None` if all or part of it is missing or
+    cannot be read.
+    """
     selector = _selector(rule)
     try:
         found = selector(document.source if asks_request(rule) else document)
@@ -182,15 +199,15 @@ def selected_facts(document: Document, rule: str | Callable[[Any], Any], field: 
         raise ConfigurationError(f"Policy.{field} cannot be hashed: {error}") from error
 
 
-# -------------------------------------------------------------------------------------------------------- the document
+# ------------------------------------------------------------------------------------- the document
 
 
 @prints()
 class Document(Mapping[str, Any]):
     """A request as an expression sees it. `source` is Django's, or DRF's around it.
 
-    A body of more than `limit` bytes raises `RequestTooLarge` if an expression selects from it, and one that is cut short
-    `BodyIncomplete`.
+    A body of more than `limit` bytes raises `RequestTooLarge` if an expression selects from it, and
+    one that is cut short `BodyIncomplete`.
     """
 
     def __init__(self, source: Any, user: Any, limit: int | None = None) -> None:
@@ -236,7 +253,9 @@ class Document(Mapping[str, Any]):
         return self._body[0]
 
     def _parsed(self) -> Any:
-        """Return JSON, with decimals for fractions, or the fields of a form; otherwise `None`, and set `unreadable`."""
+        """Return JSON, with decimals for fractions, or the fields of a form; otherwise `None`, and
+        set `unreadable`.
+        """
         content_type = (self.http.content_type or "").lower()
         is_form = content_type in FORMS and is_parsed_as_form(self.source, self.http)
         if is_form or is_json(content_type):
@@ -247,7 +266,9 @@ class Document(Mapping[str, Any]):
             if is_form:
                 if (fields := form_fields(self.source, self.http)) is not None:
                     return _pairs(fields)
-            elif is_json(content_type) and fits(self.http) and len(self.http.body) <= MAX_SELECTABLE:
+            elif (
+                is_json(content_type) and fits(self.http) and len(self.http.body) <= MAX_SELECTABLE
+            ):
                 return from_json(self.http.body)
         except Unpackable:
             pass
@@ -261,5 +282,7 @@ class Document(Mapping[str, Any]):
 def _pairs(data: MultiValueDict[str, Any]) -> dict[str, Any]:
     """Return a form's fields: text for a name that occurs once, else a list of texts."""
     return {
-        name: values[0] if len(values) == 1 else list(values) for name, values in data.lists() if name != CSRF_FIELD
+        name: values[0] if len(values) == 1 else list(values)
+        for name, values in data.lists()
+        if name != CSRF_FIELD
     }

@@ -1,4 +1,6 @@
-"""The page of figures: what the table says about an hour, a day and a week, by four bounded statements."""
+"""The page of figures: what the table says about an hour, a day and a week, by four bounded
+statements.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,14 @@ def statistics_view(of: Any, request: HttpRequest) -> HttpResponse:
         now = record.read_at
         failure = failure_of(row)
         failed_at = None if failure is None else failure.at or record.created_at
-        facts.append(Fact(record.created_at, record.completed_at, None if failure else row.response_status, failed_at))
+        facts.append(
+            Fact(
+                record.created_at,
+                record.completed_at,
+                None if failure else row.response_status,
+                failed_at,
+            )
+        )
     shown = Counter(tally.by_status)
     return rendered(
         of,
@@ -56,31 +65,48 @@ def statistics_view(of: Any, request: HttpRequest) -> HttpResponse:
         sampled=None if whole == 1.0 else len(rows),
         unknown_whole=whole is None,
         total=round(tally.total * scale),
-        statuses=[(DISPLAYS[RecordState(name)], round(count * scale)) for name, count in (+shown).most_common()],
+        statuses=[
+            (DISPLAYS[RecordState(name)], round(count * scale))
+            for name, count in (+shown).most_common()
+        ],
         unreadable=tally.unreadable,
         ages=list(ages(of, request, tally, now)),
         periods=[] if now is None else list(periods(of, facts, now, scale)),
     )
 
 
-def periods(of: Any, facts: Sequence[Fact], now: datetime, scale: float) -> Iterator[tuple[Period, list[Series]]]:
-    """Yield the figures of each period that are not zero, with those of COUNT_REPLAYS if the project counts."""
+def periods(
+    of: Any, facts: Sequence[Fact], now: datetime, scale: float
+) -> Iterator[tuple[Period, list[Series]]]:
+    """Yield the figures of each period that are not zero, with those of COUNT_REPLAYS if the
+    project counts.
+    """
     seen: Sequence[Any] = ()
     if counts := conf.get("COUNT_REPLAYS"):
         rows = RepeatCount.objects.using(of.get_store().rows_in or DEFAULT_DB_ALIAS).order_by("-pk")
         seen = list(rows.values_list("last_seen", "replays", "mismatches")[:SAMPLE])
     for period in PERIODS:
-        figures = [*over(period, facts, now, scale), *(repeated(period, seen, now) if counts else ())]
+        figures = [
+            *over(period, facts, now, scale),
+            *(repeated(period, seen, now) if counts else ()),
+        ]
         yield period, [each for each in figures if each.total]
 
 
-def ages(of: Any, request: HttpRequest, tally: Tally, now: datetime | None) -> Iterator[tuple[Any, str]]:
-    """Yield what is oldest, and how far a purge is behind. That and the size are those of the table, never estimated."""
+def ages(
+    of: Any, request: HttpRequest, tally: Tally, now: datetime | None
+) -> Iterator[tuple[Any, str]]:
+    """Yield what is oldest, and how far a purge is behind.
+
+    That and the size are those of the table, never estimated.
+    """
     if tally.oldest_running:
         yield _("Oldest running"), span(timedelta(seconds=tally.oldest_running))
     if tally.by_status[RecordState.ABANDONED.value]:
         yield _("Longest abandoned"), span(timedelta(seconds=tally.longest_abandoned))
-    oldest = of.get_queryset(request).order_by("purge_at").values_list("purge_at", flat=True).first()
+    oldest = (
+        of.get_queryset(request).order_by("purge_at").values_list("purge_at", flat=True).first()
+    )
     if now is not None and oldest is not None:
         yield _("Purge is behind by"), span(max(now - oldest, timedelta(0)))
     with suppress(StoreUnavailable):

@@ -1,7 +1,9 @@
-"""Figures over time from a sample of records: how many were claimed, how they ended, in each part of a period.
+"""Figures over time from a sample of records: how many were claimed, how they ended, in each part
+of a period.
 
-A record's id is a hash, so the first records in the order of their ids are a sample that nothing has chosen. Its size
-and the highest id in it tell the size of the whole: a tenth of all records have an id in the first tenth of all ids.
+A record's id is a hash, so the first records in the order of their ids are a sample that nothing
+has chosen. Its size and the highest id in it tell the size of the whole: a tenth of all records
+have an id in the first tenth of all ids.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from uuid import UUID
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-#: Records that are read. Twenty thousand random rows of a table that is not in memory take seconds; these, one.
+#: Records that are read. Twenty thousand random rows of a table that is not in memory take seconds;
+#: these, one.
 SAMPLE = 10_000
 
 
@@ -50,7 +53,9 @@ PERIODS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """One figure over a period: its parts from the oldest on, scaled to all records. `css` names its colour."""
+    """One figure over a period: its parts from the oldest on, scaled to all records. `css` names
+    its colour.
+    """
 
     name: str | Promise
     css: str
@@ -70,9 +75,15 @@ class Series:
 
     @property
     def points(self) -> str:
-        """The line of an SVG 100 wide and 20 high, for `points=`. A figure that stays zero is a line at the bottom."""
+        """The line of an SVG 100 wide and 20 high, for `points=`.
+
+        A figure that stays zero is a line at the bottom.
+        """
         step, top = 100 / max(len(self.parts) - 1, 1), max(self.peak, 1)
-        return " ".join(f"{number * step:.1f},{19 - 18 * part / top:.1f}" for number, part in enumerate(self.parts))
+        return " ".join(
+            f"{number * step:.1f},{19 - 18 * part / top:.1f}"
+            for number, part in enumerate(self.parts)
+        )
 
 
 #: Each figure: its name, its colour, and when it counts a record; `None`: it does not.
@@ -87,11 +98,19 @@ _FIGURES: tuple[tuple[str | Promise, str, Callable[[Fact], datetime | None]], ..
 
 
 def _completed(fact: Fact, first: int) -> datetime | None:
-    return fact.completed_at if fact.response_status is not None and fact.response_status // 100 == first else None
+    return (
+        fact.completed_at
+        if fact.response_status is not None and fact.response_status // 100 == first
+        else None
+    )
 
 
-def counted(period: Period, found: Iterable[tuple[datetime | None, int]], now: datetime) -> list[int]:
-    """Add numbers up in the parts of a period that ends `now`: each at its moment; `None`: in none."""
+def counted(
+    period: Period, found: Iterable[tuple[datetime | None, int]], now: datetime
+) -> list[int]:
+    """Add numbers up in the parts of a period that ends `now`: each at its moment; `None`: in
+    none.
+    """
     began, parts = now - period.length, [0] * period.parts
     for at, count in found:
         if at is not None and began < at <= now:
@@ -99,15 +118,28 @@ def counted(period: Period, found: Iterable[tuple[datetime | None, int]], now: d
     return parts
 
 
-def repeated(period: Period, seen: Sequence[tuple[datetime, int, int]], now: datetime) -> Iterator[Series]:
-    """Yield the figures of what was counted: for each batch of a record its time, its replays and its mismatches."""
-    yield Series(name=_("Replays"), css="new", parts=counted(period, ((at, count) for at, count, _ in seen), now))
+def repeated(
+    period: Period, seen: Sequence[tuple[datetime, int, int]], now: datetime
+) -> Iterator[Series]:
+    """Yield the figures of what was counted: for each batch of a record its time, its replays and
+    its mismatches.
+    """
+    yield Series(
+        name=_("Replays"),
+        css="new",
+        parts=counted(period, ((at, count) for at, count, _ in seen), now),
+    )
     mismatches = counted(period, ((at, count) for at, _, count in seen), now)
     yield Series(name=_("Refused as another request"), css="of-4", parts=mismatches)
 
 
-def over(period: Period, facts: Iterable[Fact], now: datetime, scale: float = 1.0) -> Iterator[Series]:
-    """Yield each figure over a period that ends `now`. `scale`: how many records each of the facts stands for."""
+def over(
+    period: Period, facts: Iterable[Fact], now: datetime, scale: float = 1.0
+) -> Iterator[Series]:
+    """Yield each figure over a period that ends `now`.
+
+    `scale`: how many records each of the facts stands for.
+    """
     facts = list(facts)
     for name, css, when in _FIGURES:
         parts = counted(period, ((when(fact), 1) for fact in facts), now)
@@ -115,7 +147,8 @@ def over(period: Period, facts: Iterable[Fact], now: datetime, scale: float = 1.
 
 
 def share(ids: Sequence[UUID], *, limit: int = SAMPLE) -> float | None:
-    """Return which share of all records these are, the first `limit` in the order of their database.
+    """Return which share of all records these are, the first `limit` in the order of their
+    database.
 
     1: all of them. `None`: the database orders ids in no way that we know.
     """

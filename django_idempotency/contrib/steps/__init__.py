@@ -1,4 +1,7 @@
-"""Steps of a view or function, each done once and remembered, and undone once. An app of its own."""
+"""Steps of a view or function, each done once and remembered, and undone once.
+
+An app of its own.
+"""
 
 from .doubt import InDoubt
 

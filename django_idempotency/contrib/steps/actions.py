@@ -49,21 +49,26 @@ class Call:
     step: RunningStep | None = None
     #: Calls it, and repeats it if it fails.
     retry: Callable[..., Any] | None = None
-    #: May a coroutine function be driven from sync code? Those that give up are: a command has no event loop, and Django
-    #: calls process_exception() of an async view in a thread.
+    #: May a coroutine function be driven from sync code? Those that give up are: a command has no
+    #: event loop, and Django calls process_exception() of an async view in a thread.
     drives_async: bool = False
 
     def run(self) -> Any:
         if iscoroutinefunction(self.function) and not self.drives_async:
             raise ConfigurationError(
-                f"{getattr(self.function, '__name__', self.function)} is async: in async code, await astep(…)."
+                f"{getattr(self.function, '__name__', self.function)} is async: in async "
+                "code, await astep(…)."
             )
-        called = async_to_sync(self.function) if iscoroutinefunction(self.function) else self.function
+        called = (
+            async_to_sync(self.function) if iscoroutinefunction(self.function) else self.function
+        )
         with entered(self.step):
             result = self._called(called)
         if inspect.iscoroutine(result):
             result.close()
-            raise ConfigurationError(f"{self.function!r} returned a coroutine, which has not run: await astep(…).")
+            raise ConfigurationError(
+                f"{self.function!r} returned a coroutine, which has not run: await astep(…)."
+            )
         return result
 
     async def arun(self) -> Any:
@@ -96,19 +101,25 @@ def entered(step: RunningStep | None) -> Iterator[None]:
 
 @contextmanager
 def only_in(using: str, what: str) -> Iterator[None]:
-    """Refuse to write to any other database than `using` inside the block. Raises `ConfigurationError` there.
+    """Refuse to write to any other database than `using` inside the block.
 
-    What is written elsewhere would be committed without the steps. The statements of Django's other connections of this
-    thread are looked at before they are sent. That costs none.
+    Raises `ConfigurationError` there.
+
+    What is written elsewhere would be committed without the steps. The statements of Django's other
+    connections of this thread are looked at before they are sent. That costs none.
     """
     here = connections[using]
 
-    def look(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
+    def look(
+        execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]
+    ) -> Any:
         if is_write(text_of(sql, context["cursor"])):
             other = context["connection"].alias
             raise ConfigurationError(
-                f"{what} writes to the database {other!r}, and its result is in {using!r}: one of them may be committed "
-                "without the other. Let your routers put both into one database; or take the argument idempotency_key, under "
+                f"{what} writes to the database {other!r}, and its result is in {using!r}: "
+                "one of them may be committed "
+                "without the other. Let your routers put both into one database; or take "
+                "the argument idempotency_key, under "
                 "which the function is called again after a crash, and must not write twice."
             )
         return execute(sql, params, many, context)
@@ -130,19 +141,23 @@ async def adrive(actions: Actions[T]) -> T:
     return await driving.adrive(actions, lambda action: action.arun())
 
 
-# ------------------------------------------------------------ does a statement of the work write, as far as its text tells?
+# ------------------------------------ does a statement of the work write, as far as its text tells?
 
 _GAP = r"(?:\s|\(|/\*(?:[^*]|\*(?!/))*\*/|--[^\n]*\n)*"
 _WRITES = re.compile(rf"{_GAP}(?:INSERT|UPDATE|DELETE|REPLACE|MERGE)\b", re.IGNORECASE)
 _WITH = re.compile(rf"{_GAP}WITH\b", re.IGNORECASE)
 #: In a statement that begins with WITH. FOR UPDATE only locks.
 _WRITES_INSIDE = re.compile(
-    r"\b(?:INSERT\s+INTO|DELETE\s+FROM|MERGE\s+INTO|UPDATE\s+\S+\s+(?:(?:AS\s+)?\w+\s+)?SET)\b", re.IGNORECASE
+    r"\b(?:INSERT\s+INTO|DELETE\s+FROM|MERGE\s+INTO|UPDATE\s+\S+\s+(?:(?:AS\s+)?\w+\s+)?SET)\b",
+    re.IGNORECASE,
 )
 
 
 def text_of(sql: Any, cursor: Any) -> str:
-    """Return a statement as text. `sql` is what `cursor` takes: psycopg's also bytes, or what is composed."""
+    """Return a statement as text.
+
+    `sql` is what `cursor` takes: psycopg's also bytes, or what is composed.
+    """
     if hasattr(sql, "as_string"):
         sql = sql.as_string(cursor.cursor)
     return sql.decode(errors="replace") if isinstance(sql, bytes) else str(sql)

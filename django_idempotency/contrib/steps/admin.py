@@ -1,4 +1,7 @@
-"""The steps of a record in Django's admin: a section of the record's page. No result and no argument is read."""
+"""The steps of a record in Django's admin: a section of the record's page.
+
+No result and no argument is read.
+"""
 
 from __future__ import annotations
 
@@ -47,10 +50,16 @@ COLOURS = {
 class StepsPanel:
     """The steps of a record in order, one table for each request that was sent with its key."""
 
-    def section(self, request: HttpRequest, record_id: UUID, site: AdminSite, store: BaseStore) -> SafeString:
+    def section(
+        self, request: HttpRequest, record_id: UUID, site: AdminSite, store: BaseStore
+    ) -> SafeString:
         if not request.user.has_perm("idempotency_steps.view_step"):
             return NOTHING
-        steps = Step.objects.using(database_of(store)).filter(record=record_id).defer("result", "arguments")
+        steps = (
+            Step.objects.using(database_of(store))
+            .filter(record=record_id)
+            .defer("result", "arguments")
+        )
         found = list(steps.order_by("pk")[: MOST + 1])
         rows = [row for row in found[:MOST] if row.state != StepState.ENDED]
         if not rows:
@@ -61,7 +70,9 @@ class StepsPanel:
             "runs": list(timelines_of(rows)),
             "cut": cut,
             "undo": UNDO,
-            "undo_url": self._undo_url(request, record_id, site) if newest and may_be_undone(newest) else "",
+            "undo_url": self._undo_url(request, record_id, site)
+            if newest and may_be_undone(newest)
+            else "",
         }
         return render_to_string("admin/idempotency_steps/timeline.html", context, request)
 
@@ -71,7 +82,9 @@ class StepsPanel:
         if not request.user.has_perm(UNDO.permission):
             return ""
         opts = IdempotencyRecord._meta
-        return reverse(f"{site.name}:{opts.app_label}_{opts.model_name}_{UNDO.name}", args=[record_id])
+        return reverse(
+            f"{site.name}:{opts.app_label}_{opts.model_name}_{UNDO.name}", args=[record_id]
+        )
 
     def find(self, request: HttpRequest, term: str) -> list[UUID]:
         return []
@@ -85,7 +98,9 @@ class UndoVerb(Verb):
         return "idempotency_steps.undo_step"
 
     def act(self, store: Any, record_id: UUID, *, audit: Audit) -> Intervention:
-        """See `undo_by_hand()`. Raises `StepsNotUndone` if something is left for a person, or for a later try.
+        """See `undo_by_hand()`.
+
+        Raises `StepsNotUndone` if something is left for a person, or for a later try.
 
         If the database of the steps is away, raises `IdempotencyError`: the next try goes on.
         """
@@ -119,15 +134,18 @@ UNDO = UndoVerb(
     button=_("Undo the steps…"),
     title=_("Undo the steps of an operation"),
     warning=_(
-        "The operation gives up: its steps that have an undo are undone in reverse, also one of which nobody knows whether "
-        "it had its effect, and no step can follow. Retries get 409 operation-cancelled. First make sure that its client has "
+        "The operation gives up: its steps that have an undo are undone in reverse, also "
+        "one of which nobody knows whether "
+        "it had its effect, and no step can follow. Retries get 409 operation-cancelled. "
+        "First make sure that its client has "
         "not been given the result in another way. The undos run now, and may take a while."
     ),
     counted=ngettext_lazy("%d operation was undone.", "%d operations were undone."),
     logged=_("Undone. It was %(evidence)s, kept until %(expires)s. Reason: %(reason)s"),
     done="Undone",
     already_counted=ngettext_lazy(
-        "%d operation has ended, or was undone before.", "%d operations have ended, or were undone before."
+        "%d operation has ended, or was undone before.",
+        "%d operations have ended, or were undone before.",
     ),
 )
 
@@ -142,7 +160,10 @@ def may_be_undone(newest: Step) -> bool:
 
 
 def timelines_of(rows: list[Step]) -> Iterator[list[dict[str, Any]]]:
-    """Yield the lines of each run, the oldest run first. A corrected request under the same key is another run."""
+    """Yield the lines of each run, the oldest run first.
+
+    A corrected request under the same key is another run.
+    """
     first = {row.run: row.pk for row in reversed(rows)}
     rows = sorted(rows, key=lambda row: (first[row.run], row.position))
     for _run, found in groupby(rows, key=lambda row: row.run):

@@ -1,4 +1,6 @@
-"""The arguments of a guarded call at rest, and how a command finishes one whose process died between two steps."""
+"""The arguments of a guarded call at rest, and how a command finishes one whose process died
+between two steps.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,13 @@ from ...functions.terms import FunctionTerms, declared
 from ..at_rest.encryption import sealing
 
 
-def dump_call(terms: FunctionTerms, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes | None:
+def dump_call(
+    terms: FunctionTerms, key: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> bytes | None:
     """Return a call as bytes; `None`: its arguments cannot be stored, or must not be.
 
-    Those of a method belong to an object. Keys that are hashed are made of arguments, which are stored only if sealed.
+    Those of a method belong to an object. Keys that are hashed are made of arguments, which are
+    stored only if sealed.
     """
     hidden = conf.get("HASH_KEYS") and sealing() is None
     if terms.arguments.leading or hidden or not terms.resolved().store_body:
@@ -33,7 +38,10 @@ def dump_call(terms: FunctionTerms, key: str, args: tuple[Any, ...], kwargs: Map
 
 
 def finish(record: Record, stored: bytes) -> str:
-    """Call a function again, under its key. Return why that is not possible; "": it is done. Raises what it raises."""
+    """Call a function again, under its key.
+
+    Return why that is not possible; "": it is done. Raises what it raises.
+    """
     terms = next((each for each in declared() if each.name == record.path), None)
     if terms is None:
         return f"no guarded function {record.path!r} is imported here"
@@ -45,7 +53,9 @@ def finish(record: Record, stored: bytes) -> str:
         return "it runs in another realm"
     ended: tuple[type[Exception], ...] = (OperationCancelled, *terms.kept)
     try:
-        (async_to_sync(arun) if terms.is_async else run)(terms, tuple(args), kwargs, key, reports=False)
+        (async_to_sync(arun) if terms.is_async else run)(
+            terms, tuple(args), kwargs, key, reports=False
+        )
     except ended:
         return ""
     except IdempotencyError as error:

@@ -19,11 +19,11 @@ from .models import Step
 
 
 class W132(Finding):
-    """The steps of operations in the store "%(store)s" are written to the database "%(using)s", where your routers
-    allow no table of them.
+    """The steps of operations in the store "%(store)s" are written to the database "%(using)s",
+    where your routers allow no table of them.
 
-    Type a router of DATABASE_ROUTERS whose allow_migrate() puts the app idempotency_steps into "%(using)s". If no
-    step runs under this store, type %(silence)s.
+    Type a router of DATABASE_ROUTERS whose allow_migrate() puts the app idempotency_steps into
+    "%(using)s". If no step runs under this store, type %(silence)s.
     """
 
 

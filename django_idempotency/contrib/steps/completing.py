@@ -1,8 +1,10 @@
-"""Operations that died halfway: which are due, and what can be done about each. Sync; several workers may run.
+"""Operations that died halfway: which are due, and what can be done about each.
 
-A worker takes a few rows, which moves their `due_at`, and commits that. So no other worker takes the same before a time
-in which this one is done, or dead. What it then does is safe to do twice: an undo has its key or its transaction, and
-a call of a function is guarded by its record.
+Sync; several workers may run.
+
+A worker takes a few rows, which moves their `due_at`, and commits that. So no other worker takes
+the same before a time in which this one is done, or dead. What it then does is safe to do twice: an
+undo has its key or its transaction, and a call of a function is guarded by its record.
 """
 
 from __future__ import annotations
@@ -39,8 +41,8 @@ from .undoing import UndoTooOld, give_up
 
 logger = logging.getLogger("django_idempotency")
 
-#: Until when a worker that has taken a row has ended it, or is dead; and when one is looked at that nothing can be done
-#: about now.
+#: Until when a worker that has taken a row has ended it, or is dead; and when one is looked at that
+#: nothing can be done about now.
 TAKEN = timedelta(minutes=5)
 #: The lease under which an operation is given up (seconds); it is renewed.
 LEASE = 60.0
@@ -48,7 +50,9 @@ LEASE = 60.0
 ByHand = Callable[[], None] | None
 
 _ABANDONED = "or a person gives it up: --undo and its id"
-_ORPHANED = "its record is gone, so nobody can tell whether it ended. A person decides: --undo and its id"
+_ORPHANED = (
+    "its record is gone, so nobody can tell whether it ended. A person decides: --undo and its id"
+)
 
 
 class Completed(Enum):
@@ -73,7 +77,12 @@ class Looked:
 
 def due(using: str, *, limit: int, take: bool = True) -> list[Any]:
     """Return up to `limit` rows that are due, and take them."""
-    found = Step.objects.using(using).filter(due_at__lte=Clock()).order_by("due_at").annotate(read_at=Clock())
+    found = (
+        Step.objects.using(using)
+        .filter(due_at__lte=Clock())
+        .order_by("due_at")
+        .annotate(read_at=Clock())
+    )
     if not take:
         return list(found[:limit])
     skips = connections[using].features.has_select_for_update_skip_locked
@@ -92,7 +101,8 @@ def watched(using: str) -> int:
 
 
 def take_again(row: Step, using: str) -> bool:
-    """Take a row for longer, and forget how its undos failed: until they fail again, a worker is at them.
+    """Take a row for longer, and forget how its undos failed: until they fail again, a worker is at
+    them.
 
     `False`: another process has taken or ended it.
     """
@@ -116,7 +126,9 @@ def complete(rows: list[Step], *, using: str) -> Iterator[Looked]:
             yield _look(row, using)
         except Exception as error:  # what a project's function raises
             logger.exception("The operation of the step %s cannot be completed now.", row.name)
-            yield Looked(step=row, became=Completed.FAILED, reason=f"{type(error).__name__}: {error}"[:200])
+            yield Looked(
+                step=row, became=Completed.FAILED, reason=f"{type(error).__name__}: {error}"[:200]
+            )
 
 
 def _look(row: Step, using: str) -> Looked:
@@ -124,7 +136,11 @@ def _look(row: Step, using: str) -> Looked:
     try:
         store = stores.outermost(stores[row.store])
     except ImproperlyConfigured:
-        return _undo(row, using) if given_up else _waits(row, f"there is no store {row.store!r} any more")
+        return (
+            _undo(row, using)
+            if given_up
+            else _waits(row, f"there is no store {row.store!r} any more")
+        )
     record = own(row, store.get(row.record))
     if record is not None and rules.leased(record):
         return Looked(step=row, became=Completed.RUNNING)
@@ -133,7 +149,11 @@ def _look(row: Step, using: str) -> Looked:
     if record is None or record.status is Status.COMPLETED:
         return _undo(row, using)
     undone = give_up_owned(store, record, journal_of(row, using))
-    return Looked(step=row, became=Completed.RUNNING) if undone is None else _looked(row, using, undone=undone)
+    return (
+        Looked(step=row, became=Completed.RUNNING)
+        if undone is None
+        else _looked(row, using, undone=undone)
+    )
 
 
 def _look_at(row: Step, record: Record | None, using: str) -> Looked:
@@ -154,7 +174,10 @@ def _look_at(row: Step, record: Record | None, using: str) -> Looked:
 
 
 def own(row: Step, found: Record | None) -> Record | None:
-    """Return a record if it says what became of the row's operation. An expired one does, if that had ended."""
+    """Return a record if it says what became of the row's operation.
+
+    An expired one does, if that had ended.
+    """
     if found is None or found.operation != row.operation:
         return None
     ended = found.status is Status.COMPLETED and kind_of(found.outcome) is not OutcomeKind.HELD
@@ -162,7 +185,8 @@ def own(row: Step, found: Record | None) -> Record | None:
 
 
 def _ended(row: Step, record: Record, using: str) -> Looked:
-    """Write that an operation has ended, so that nobody undoes it, not even when its record is gone.
+    """Write that an operation has ended, so that nobody undoes it, not even when its record is
+    gone.
 
     One that has given up is undone, and so is a cancelled one: it was cancelled after it had begun.
     """
@@ -196,17 +220,25 @@ def _finish(row: Step, record: Record) -> Looked:
 
 
 def give_up_owned(
-    store: BaseStore, record: Record, journal: Journal, *, ttl: float | None = None, by_hand: ByHand = None
+    store: BaseStore,
+    record: Record,
+    journal: Journal,
+    *,
+    ttl: float | None = None,
+    by_hand: ByHand = None,
 ) -> bool | None:
-    """Take the record over, undo its steps, and let retries know. `None`: it has another owner, and nothing was done.
+    """Take the record over, undo its steps, and let retries know.
 
-    `ttl` is how long retries get to know it (seconds); `None`: as long as the record is kept. `by_hand`: a person does it,
-    see give_up(); it is called when the record is ours.
+    `None`: it has another owner, and nothing was done.
+
+    `ttl` is how long retries get to know it (seconds); `None`: as long as the record is kept.
+    `by_hand`: a person does it, see give_up(); it is called when the record is ours.
     """
     ticket = record.ticket(owner=uuid4())._replace(lease=LEASE, guarantee=Guarantee.LEASE)
     if ttl is not None:
         ticket = ticket._replace(ttl=ttl)
-    # First: if this process dies before the barrier, the record looks like that of a call that has crashed.
+    # First: if this process dies before the barrier, the record looks like that of a call that has
+    # crashed.
     forgotten, claimed = journal.forget_arguments(), False
     operation = LeaseOperation(store, ticket, Observer())
     try:
@@ -246,17 +278,23 @@ def why_not_undone(row: Step, using: str) -> str:
     owing = Step.objects.using(using).filter(run=row.run, state__in=OWING)
     # What is tried again before what waits for a person.
     failed = (
-        owing.exclude(error="").order_by(Case(When(error=named(UndoTooOld()), then=0), default=1), "position").last()
+        owing.exclude(error="")
+        .order_by(Case(When(error=named(UndoTooOld()), then=0), default=1), "position")
+        .last()
     )
     return "" if failed is None else f"{failed.name}: {failed.error}"
 
 
 def journal_of(row: Any, using: str, *, ttl: float | None = None) -> Journal:
-    """Return the journal of the row's operation, whose rows are kept for `ttl` seconds; `None`: as long as before.
+    """Return the journal of the row's operation, whose rows are kept for `ttl` seconds; `None`: as
+    long as before.
 
-    Who ends it with this journal deletes its results: the row does not say whether its policy keeps them.
+    Who ends it with this journal deletes its results: the row does not say whether its policy keeps
+    them.
     """
-    kept = max(timedelta(days=1), row.purge_at - row.read_at).total_seconds() if ttl is None else ttl
+    kept = (
+        max(timedelta(days=1), row.purge_at - row.read_at).total_seconds() if ttl is None else ttl
+    )
     return Journal(of=row, using=using, ttl=kept, keeps_results=False)
 
 

@@ -11,8 +11,8 @@ from ..takeovers.decisions import Question
 class Asked(Question):
     """The argument of `ask`: a step was found started and not ended.
 
-    Return `run()` if it had no effect (where the operation gives up, there is nothing to undo), `found(result)` if it was
-    carried out, or `hold()` if nobody knows.
+    Return `run()` if it had no effect (where the operation gives up, there is nothing to undo),
+    `found(result)` if it was carried out, or `hold()` if nobody knows.
     """
 
     name: str
@@ -22,7 +22,9 @@ class Asked(Question):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InDoubt:
-    """The argument of an undo, where a person undoes a step that broke off: it may have had its effect, or not."""
+    """The argument of an undo, where a person undoes a step that broke off: it may have had its
+    effect, or not.
+    """
 
     #: The step.
     name: str

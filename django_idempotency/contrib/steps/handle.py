@@ -1,4 +1,6 @@
-"""`request.idempotency.step(…)` and `current_operation().step(…)`, and what the steps of a work mean for its end."""
+"""`request.idempotency.step(…)` and `current_operation().step(…)`, and what the steps of a work
+mean for its end.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +38,15 @@ Kept = Sequence[type[Exception]]
 
 logger = logging.getLogger("django_idempotency")
 
-_NOT_GIVEN_UP = "An operation should have given up, and could not: its steps are not undone. A retry goes on with it."
+_NOT_GIVEN_UP = (
+    "An operation should have given up, and could not: its steps are not undone. A retry goes "
+    "on with it."
+)
 _NOT_ENDED = (
-    "A work has ended although its step %r has not: whether that had an effect is not known. So the response is not "
-    "remembered, and a retry goes on with the step. Let the exception of a step leave the work, or name it in keep=[…]."
+    "A work has ended although its step %r has not: whether that had an effect is not "
+    "known. So the response is not "
+    "remembered, and a retry goes on with the step. Let the exception of a step leave the "
+    "work, or name it in keep=[…]."
 )
 _CUT = "The step %r was cut, and may still run: its key stays busy until its lease has ended."
 #: What a step raises that ends the work: the client gets it as a problem.
@@ -47,7 +54,9 @@ STEP_PROBLEMS = (OperationHeld, OperationCancelled, OwnershipLost)
 
 
 class Block:
-    """What both kinds of block share: `with ….step("charge") as step: if not step.done: step.result = charge(key=step.key)`."""
+    """What both kinds of block share: `with ….step("charge") as step: if not step.done: step.result
+    = charge(key=step.key)`.
+    """
 
     def __init__(self, step: OneStep) -> None:
         self._step = step
@@ -73,7 +82,8 @@ class Block:
     def result(self, value: Any) -> None:
         if self.done:
             raise ConfigurationError(
-                f"The step {self._step.terms.name!r} is done: ask `if not step.done` before its work."
+                f"The step {self._step.terms.name!r} is done: ask `if not step.done` "
+                "before its work."
             )
         self._result = value
 
@@ -135,25 +145,31 @@ class StepsHandle(OperationHandle):
     ) -> StepBlock: ...
     @overload
     def step(self, name: str, function: Callable[..., T], /, *args: Any, **given: Any) -> T: ...
-    def step(self, name: str, function: Callable[..., Any] | None = None, /, *args: Any, **given: Any) -> Any:
-        """Do one step of the work, and remember its result: a retry or takeover gets that, and does not do it again.
+    def step(
+        self, name: str, function: Callable[..., Any] | None = None, /, *args: Any, **given: Any
+    ) -> Any:
+        """Do one step of the work, and remember its result: a retry or takeover gets that, and does
+        not do it again.
 
-        `function(*args, **kwargs)` writes to the database of the steps, in one transaction with its result. If it has an
-        argument `idempotency_key`, it calls elsewhere: it gets the step's key there, which is the same on every attempt,
-        and runs outside of a transaction. `here` overrides that. The value returned is the stored form, on the first
-        run, too.
+        `function(*args, **kwargs)` writes to the database of the steps, in one transaction with its
+        result. If it has an argument `idempotency_key`, it calls elsewhere: it gets the step's key
+        there, which is the same on every attempt, and runs outside of a transaction. `here`
+        overrides that. The value returned is the stored form, on the first run, too.
 
-        `undo(result)` is called if the operation gives up; in the argument `idempotency_key`, if it has that, it gets a
-        key of its own. `at` says what happens to a step that broke off: "least_once" repeats it with its key, and
-        "most_once" asks `ask(asked)`, which returns `asked.run()`, `.found(result)` or `.hold()`; without it a person
-        must decide. `keep` are exceptions that are a result: they are stored and raised again. `retry(function, *args,
+        `undo(result)` is called if the operation gives up; in the argument `idempotency_key`, if it
+        has that, it gets a key of its own. `at` says what happens to a step that broke off:
+        "least_once" repeats it with its key, and "most_once" asks `ask(asked)`, which returns
+        `asked.run()`, `.found(result)` or `.hold()`; without it a person must decide. `keep` are
+        exceptions that are a result: they are stored and raised again. `retry(function, *args,
         **kwargs)` calls the function, such as a stamina or tenacity caller.
 
-        Without a function it is a block: `with ….step("charge") as step: if not step.done: step.result = …`.
+        Without a function it is a block: `with ….step("charge") as step: if not step.done:
+        step.result = …`.
 
-        Raises what the function raises; `ConfigurationError` for a step that cannot be here; `StepsChanged`;
-        `OperationHeld`; `OperationCancelled` after the operation has given up; `StepResultNotStored`; `OwnershipLost` if
-        another owner has taken over; and what `derive()` raises.
+        Raises what the function raises; `ConfigurationError` for a step that cannot be here;
+        `StepsChanged`; `OperationHeld`; `OperationCancelled` after the operation has given up;
+        `StepResultNotStored`; `OwnershipLost` if another owner has taken over; and what `derive()`
+        raises.
         """
         step = self._step(name, function, given)
         return StepBlock(step) if function is None else drive(step.do(args, given))
@@ -163,25 +179,40 @@ class StepsHandle(OperationHandle):
         self, name: str, /, *, undo: Hook = ..., at: str = ..., ask: Hook = ..., keep: Kept = ...
     ) -> AsyncStepBlock: ...
     @overload
-    def astep(self, name: str, function: Callable[..., Awaitable[T]], /, *args: Any, **given: Any) -> Awaitable[T]: ...
+    def astep(
+        self, name: str, function: Callable[..., Awaitable[T]], /, *args: Any, **given: Any
+    ) -> Awaitable[T]: ...
     @overload
-    def astep(self, name: str, function: Callable[..., T], /, *args: Any, **given: Any) -> Awaitable[T]: ...
-    def astep(self, name: str, function: Callable[..., Any] | None = None, /, *args: Any, **given: Any) -> Any:
-        """See step(). A coroutine function calls elsewhere; what writes here is a sync function, and runs in a thread."""
+    def astep(
+        self, name: str, function: Callable[..., T], /, *args: Any, **given: Any
+    ) -> Awaitable[T]: ...
+    def astep(
+        self, name: str, function: Callable[..., Any] | None = None, /, *args: Any, **given: Any
+    ) -> Any:
+        """See step().
+
+        A coroutine function calls elsewhere; what writes here is a sync function, and runs in a
+        thread.
+        """
         step = self._step(name, function, given)
         return AsyncStepBlock(step) if function is None else adrive(step.do(args, given))
 
-    def _step(self, name: str, function: Callable[..., Any] | None, given: dict[str, Any]) -> OneStep:
+    def _step(
+        self, name: str, function: Callable[..., Any] | None, given: dict[str, Any]
+    ) -> OneStep:
         """Return a step. Takes its options out of what was given: the rest is for the function."""
         options = {option: given.pop(option) for option in OPTIONS if option in given}
         return OneStep(self._run(), StepTerms(name=name, function=function, **options))
 
     def undo_steps(self) -> bool:
-        """Give up: undo the steps that have an undo, in reverse. The response is stored, whatever its status is.
+        """Give up: undo the steps that have an undo, in reverse.
 
-        `False`: one could not be undone, and `manage.py idempotency_complete` tries it again; or idempotency is off, and
-        nothing is known of the steps. No step can follow. Raises `ConfigurationError` under `atomic`, in an open
-        transaction and inside a step, and `OwnershipLost` if another owner has taken over: then nothing is undone.
+        The response is stored, whatever its status is.
+
+        `False`: one could not be undone, and `manage.py idempotency_complete` tries it again; or
+        idempotency is off, and nothing is known of the steps. No step can follow. Raises
+        `ConfigurationError` under `atomic`, in an open transaction and inside a step, and
+        `OwnershipLost` if another owner has taken over: then nothing is undone.
         """
         return drive(self._giving_up())
 
@@ -223,7 +254,8 @@ class StepsHandle(OperationHandle):
             return None
         if not policy.store_body and sealing() is None:
             raise ConfigurationError(
-                "A step stores its result until the operation has ended, and the policy says store_body=False: type "
+                "A step stores its result until the operation has ended, and the policy "
+                "says store_body=False: type "
                 "ENCRYPTION_KEYS, so that it is stored sealed, or leave the step or store_body out."
             )
         first = Step(
@@ -237,9 +269,16 @@ class StepsHandle(OperationHandle):
         return Journal(of=first, using=using, ttl=ttl, keeps_results=policy.store_body)
 
     def _dumped(self) -> bytes | None:
-        """Return the arguments of a function's call, with which a command can finish it. It cannot finish a view."""
+        """Return the arguments of a function's call, with which a command can finish it.
+
+        It cannot finish a view.
+        """
         call = self._bound if isinstance(self, CurrentOperation) else None
-        return None if call is None else dump_call(call.terms, self._operation.ticket.key, call.args, call.kwargs)
+        return (
+            None
+            if call is None
+            else dump_call(call.terms, self._operation.ticket.key, call.args, call.kwargs)
+        )
 
 
 class StepsCourse(Course):
@@ -254,7 +293,9 @@ class StepsCourse(Course):
         return self.handle._steps  # noqa: SLF001 - ours
 
     def decided(self) -> WorkEnding | None:
-        """Return how the steps end the work, whatever its response or exception is; `None`: as those say."""
+        """Return how the steps end the work, whatever its response or exception is; `None`: as
+        those say.
+        """
         steps = self._steps
         if (held := super().decided()) is not None or steps is None:
             return held
@@ -263,7 +304,9 @@ class StepsCourse(Course):
         if steps.journal is None:
             return None
         if steps.given_up:
-            return WorkEnding(WorkResult.KEPT, UNDONE if steps.nothing_remains else CANCELLATION, None)
+            return WorkEnding(
+                WorkResult.KEPT, UNDONE if steps.nothing_remains else CANCELLATION, None
+            )
         if steps.cut is not None:
             logger.warning(_CUT, steps.cut)
             return WorkEnding(WorkResult.CUT, None, None)
@@ -272,10 +315,15 @@ class StepsCourse(Course):
     def is_unfinished(self) -> bool:
         """Must a retry go on with the work?
 
-        It should have given up and could not, or a step that calls elsewhere has no result: mostly its exception was caught.
+        It should have given up and could not, or a step that calls elsewhere has no result: mostly
+        its exception was caught.
         """
         steps = self._steps
-        if steps is not None and steps.unfinished is not None and not (steps.held or steps.given_up):
+        if (
+            steps is not None
+            and steps.unfinished is not None
+            and not (steps.held or steps.given_up)
+        ):
             logger.error(_NOT_ENDED, steps.unfinished)
             return True
         return self._stuck
@@ -287,7 +335,8 @@ class StepsCourse(Course):
     def have_begun(self) -> bool:
         """Has a step been done or begun?
 
-        An attempt after the first that has come to no step reads them: one query. If they cannot be read, it may be so.
+        An attempt after the first that has come to no step reads them: one query. If they cannot be
+        read, it may be so.
         """
         return drive(self._begun())
 
@@ -303,7 +352,9 @@ class StepsCourse(Course):
             return True
 
     def completed(self) -> None:
-        """Note that the record of the work is completed, so that `idempotency_complete` need not look."""
+        """Note that the record of the work is completed, so that `idempotency_complete` need not
+        look.
+        """
         drive(self._completed())
 
     async def acompleted(self) -> None:
@@ -315,7 +366,9 @@ class StepsCourse(Course):
                 yield Query(steps.close)
 
     def left_by(self, error: BaseException) -> Problem | None:
-        """Give up if the policy names the exception that left the work. Return the problem that a step raised, if any.
+        """Give up if the policy names the exception that left the work.
+
+        Return the problem that a step raised, if any.
 
         What fails here is tried again by `idempotency_complete`.
         """
@@ -335,13 +388,18 @@ class StepsCourse(Course):
         if super().left_by(error) is not None:
             return self.problem
         steps = self._steps
-        if not isinstance(error, STEP_PROBLEMS) or not (self.handle.is_held or (steps is not None and steps.begun)):
+        if not isinstance(error, STEP_PROBLEMS) or not (
+            self.handle.is_held or (steps is not None and steps.begun)
+        ):
             return None
         self.problem = error
         return error
 
     def _gives_up_on(self, error: BaseException) -> bool:
-        """Does the policy name this exception? An attempt that finds that an earlier one gave up undoes what is left."""
+        """Does the policy name this exception?
+
+        An attempt that finds that an earlier one gave up undoes what is left.
+        """
         steps, policy = self._steps, self.handle._policy  # noqa: SLF001 - ours
         if policy is None or not (self.handle._may_have_steps() if steps is None else steps.begun):  # noqa: SLF001
             return False

@@ -1,4 +1,6 @@
-"""Rows whose retention is over, rows of an erased record, and rows under another key of ENCRYPTION_KEYS."""
+"""Rows whose retention is over, rows of an erased record, and rows under another key of
+ENCRYPTION_KEYS.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +35,13 @@ from .rules import OWING, StepState
 
 logger = logging.getLogger("django_idempotency")
 
-#: Seconds until a record is asked for again that cannot be read now, or whose store cannot be built.
+#: Seconds until a record is asked for again that cannot be read now, or whose store cannot be
+#: built.
 ASKED_AGAIN = 86400.0
 #: Seconds until a store is asked again that did not respond.
 AWAY = 300.0
-#: How long past their retention rows are kept whose store is not in STORES: it may be missing only from this deploy.
+#: How long past their retention rows are kept whose store is not in STORES: it may be missing only
+#: from this deploy.
 ORPHANED = timedelta(days=30)
 #: The least time (seconds) for which a row is kept that a purge has found alive.
 LEAST = 60.0
@@ -49,7 +53,11 @@ class StepsOfRecords(Housekeeping):
     """The table of steps, in the database that has the store's records."""
 
     def handle(self, handle: type[OperationHandle]) -> type[OperationHandle]:
-        from .handle import StepsCourse, StepsHandle  # not above: a worker without steps needs none of it
+        # Not above: a worker without steps needs none of it.
+        from .handle import (
+            StepsCourse,
+            StepsHandle,
+        )
 
         own = {"__doc__": handle.__doc__, "__module__": handle.__module__, "_course": StepsCourse}
         return type(handle.__name__, (StepsHandle, handle), own)
@@ -61,9 +69,13 @@ class StepsOfRecords(Housekeeping):
     def erase_record(self, store: BaseStore, record: UUID, *, erased: bool) -> int:
         return 0 if (using := table_of(store)) is None else erase(using, record, erased=erased)
 
-    def reseal(self, store: BaseStore, *, size: int, dry: bool) -> Iterator[tuple[str, Counter[Resealing]]]:
+    def reseal(
+        self, store: BaseStore, *, size: int, dry: bool
+    ) -> Iterator[tuple[str, Counter[Resealing]]]:
         if (using := table_of(store)) is not None:
-            for batch in columns.reseal(Step.objects.using(using), _SEALED, _place, size=size, dry=dry):
+            for batch in columns.reseal(
+                Step.objects.using(using), _SEALED, _place, size=size, dry=dry
+            ):
                 yield "values of steps", batch
 
 
@@ -74,7 +86,8 @@ def table_of(store: BaseStore) -> str | None:
 
 
 def expired(using: str) -> Any:
-    """Return the rows to purge: their retention is over, and nothing that could be undone has died halfway.
+    """Return the rows to purge: their retention is over, and nothing that could be undone has died
+    halfway.
 
     Whether a record of another database lives is not asked here.
     """
@@ -84,27 +97,36 @@ def expired(using: str) -> Any:
     # A record that was taken over lives longer than the steps of its first attempt.
     living = IdempotencyRecord.objects.using(using).filter(purge_at__gte=Clock()).values("id")
     known = Q(store__in=list(conf.get("STORES"))) | Q(purge_at__lt=Clock(-ORPHANED))
-    return rows.filter(known, purge_at__lt=Clock()).exclude(run__in=owing).exclude(record__in=living)
+    return (
+        rows.filter(known, purge_at__lt=Clock()).exclude(run__in=owing).exclude(record__in=living)
+    )
 
 
 def purge(using: str, *, limit: int) -> int:
-    """Look at up to `limit` rows whose retention is over, and delete them. Return how many. Raises `LostRace`.
+    """Look at up to `limit` rows whose retention is over, and delete them.
 
-    Those whose record lives elsewhere stay as long as it does, since a retry continues after them; they are not due
-    again before. So do, for minutes, those of a store that does not respond.
+    Return how many. Raises `LostRace`.
+
+    Those whose record lives elsewhere stay as long as it does, since a retry continues after them;
+    they are not due again before. So do, for minutes, those of a store that does not respond.
     """
     with raced():
         due = list(expired(using).order_by("purge_at").defer("result", "arguments")[:limit])
         left = _left_of(due, using)
         for (_, record, operation), seconds in left.items():
             if seconds is not None:
-                kept = Step.objects.using(using).filter(record=record, operation=operation, purge_at__lt=Clock())
+                kept = Step.objects.using(using).filter(
+                    record=record, operation=operation, purge_at__lt=Clock()
+                )
                 kept.update(purge_at=Clock(timedelta(seconds=seconds)))
         gone = [row for row in due if left[_operation(row)] is None]
         Step.objects.using(using).filter(pk__in=[row.pk for row in gone]).delete()
-    for alias, count in Counter(row.store for row in gone if row.store not in conf.get("STORES")).items():
+    for alias, count in Counter(
+        row.store for row in gone if row.store not in conf.get("STORES")
+    ).items():
         logger.warning(
-            "%d rows of steps were purged whose store %r is not in STORES: nobody can tell how they ended.",
+            "%d rows of steps were purged whose store %r is not in STORES: nobody can tell "
+            "how they ended.",
             count,
             alias,
         )
@@ -127,13 +149,18 @@ def _left_of(due: list[Step], using: str) -> dict[tuple[str, UUID, UUID], float 
                 continue
             except StoreUnavailable as error:
                 away.add(alias)
-                logger.warning("The store %r does not respond (%s): its steps are kept for minutes.", alias, error)
+                logger.warning(
+                    "The store %r does not respond (%s): its steps are kept for minutes.",
+                    alias,
+                    error,
+                )
         left[each] = AWAY
     return left
 
 
 def _left(alias: str, record_id: UUID, operation: UUID, *, using: str) -> float | None:
-    """Return how long an operation may be retried (seconds); `None`: it cannot be, or its record was looked for here.
+    """Return how long an operation may be retried (seconds); `None`: it cannot be, or its record
+    was looked for here.
 
     Where nobody can tell, it is asked again in a day. Raises `StoreUnavailable`.
     """
@@ -153,9 +180,12 @@ def _left(alias: str, record_id: UUID, operation: UUID, *, using: str) -> float 
 
 
 def erase(using: str, record: UUID, *, erased: bool) -> int:
-    """Delete the results and arguments of a record's steps. That they were done stays. Return how many undos are owed.
+    """Delete the results and arguments of a record's steps.
 
-    An undo that is owed needs its result. Until the record itself is `erased`, a command may also call a function again.
+    That they were done stays. Return how many undos are owed.
+
+    An undo that is owed needs its result. Until the record itself is `erased`, a command may also
+    call a function again.
     """
     rows = Step.objects.using(using).filter(record=record)
     due = rows.filter(due_at__isnull=False)
@@ -163,7 +193,9 @@ def erase(using: str, record: UUID, *, erased: bool) -> int:
         needed = set(due.filter(state=StepState.BARRIER).values_list("run", flat=True))
     else:
         died = set(due.values_list("run", flat=True))
-        needed = set(rows.filter(run__in=died).exclude(undo="", arguments=None).values_list("run", flat=True))
+        needed = set(
+            rows.filter(run__in=died).exclude(undo="", arguments=None).values_list("run", flat=True)
+        )
     rows.exclude(run__in=needed).update(result=None, arguments=None, error="")
     return len(needed) if erased else 0
 

@@ -33,8 +33,8 @@ from .undoing import give_up
 class UndoneByHand:
     """What became of an operation that a person undoes."""
 
-    #: DONE: it has given up. BUSY: an owner, or another worker, is at it. ALREADY: it has ended, or is undone.
-    #: GONE: there is no step of this record.
+    #: DONE: it has given up. BUSY: an owner, or another worker, is at it. ALREADY: it has ended, or
+    #: is undone. GONE: there is no step of this record.
     outcome: Intervention
     #: The step that could not be undone, and its exception: it is tried again. "": there is none.
     failed: str = ""
@@ -46,12 +46,16 @@ def _nothing() -> None:
     pass
 
 
-def undo_by_hand(store: BaseStore, record_id: UUID, *, using: str, audit: Audit, ttl: float) -> UndoneByHand:
-    """Undo the steps of a record's newest operation, unless it has ended. A live owner is never overtaken.
+def undo_by_hand(
+    store: BaseStore, record_id: UUID, *, using: str, audit: Audit, ttl: float
+) -> UndoneByHand:
+    """Undo the steps of a record's newest operation, unless it has ended.
 
-    `audit(record)` gets the record as it was, before anything is undone, also one that has expired; it is not called where
-    there is no record any more. `ttl` is how long a record that was held says that it is cancelled (seconds). Raises what
-    the store raises, and `DatabaseError`.
+    A live owner is never overtaken.
+
+    `audit(record)` gets the record as it was, before anything is undone, also one that has expired;
+    it is not called where there is no record any more. `ttl` is how long a record that was held
+    says that it is cancelled (seconds). Raises what the store raises, and `DatabaseError`.
     """
     last = newest_of(record_id, using)
     if last is None:
@@ -61,7 +65,11 @@ def undo_by_hand(store: BaseStore, record_id: UUID, *, using: str, audit: Audit,
     outcome = _undo(store, last, using=using, audit=audit, ttl=ttl)
     if outcome is not Intervention.DONE:
         return UndoneByHand(outcome=outcome)
-    doubtful = Step.objects.using(using).filter(run=last.run, state=StepState.STARTED, undo="").order_by("position")
+    doubtful = (
+        Step.objects.using(using)
+        .filter(run=last.run, state=StepState.STARTED, undo="")
+        .order_by("position")
+    )
     names = tuple(doubtful.values_list("name", flat=True))
     return UndoneByHand(outcome=outcome, failed=why_not_undone(last, using), doubtful=names)
 
@@ -91,15 +99,17 @@ def _undo(store: BaseStore, last: Step, *, using: str, audit: Audit, ttl: float)
 def _freed(store: BaseStore, record: Record, *, audit: Audit) -> bool:
     """Free a held record with its audit: in one transaction, if both are rows of one database.
 
-    Not `store.change()`, which frees any record without an owner: if another person has released this one, a retry may
-    have completed it. Who held it is compared in the write.
+    Not `store.change()`, which frees any record without an owner: if another person has released
+    this one, a retry may have completed it. Who held it is compared in the write.
     """
     freed = interventions.released(record)
     assert freed is not None
     free = partial(store.settle, record.ticket(owner=uuid4()), freed)
     try:
         if store.rows_in is None:
-            done = audited(lambda: Intervention.DONE if free() else Intervention.BUSY, record, audit)
+            done = audited(
+                lambda: Intervention.DONE if free() else Intervention.BUSY, record, audit
+            )
             return done is Intervention.DONE
         with transaction.atomic(using=store.rows_in):
             if ours := free():
@@ -110,13 +120,23 @@ def _freed(store: BaseStore, record: Record, *, audit: Audit) -> bool:
 
 
 def newest_of(record_id: UUID, using: str) -> Any:
-    """Return the newest row of a record, the last one of its newest operation, and `read_at`; `None`: there is none."""
-    rows = Step.objects.using(using).filter(record=record_id).defer("result", "arguments").order_by("-pk")
+    """Return the newest row of a record, the last one of its newest operation, and `read_at`;
+    `None`: there is none.
+    """
+    rows = (
+        Step.objects.using(using)
+        .filter(record=record_id)
+        .defer("result", "arguments")
+        .order_by("-pk")
+    )
     return rows.annotate(read_at=Clock()).first()
 
 
 def _finish(journal: Journal, last: Step, owned: Callable[[], None]) -> Intervention:
-    """Undo what no owner can touch: its record has ended or is gone. Who writes or takes the barrier does it."""
+    """Undo what no owner can touch: its record has ended or is gone.
+
+    Who writes or takes the barrier does it.
+    """
     barred = last.state == StepState.BARRIER
     if barred and last.due_at is None:
         return Intervention.ALREADY
@@ -132,7 +152,10 @@ def _finish(journal: Journal, last: Step, owned: Callable[[], None]) -> Interven
 
 
 def _take(last: Any, using: str) -> bool:
-    """Take the barrier, if there is one. `False`: a process is at its undos, or has died there a moment ago."""
+    """Take the barrier, if there is one.
+
+    `False`: a process is at its undos, or has died there a moment ago.
+    """
     if last.state != StepState.BARRIER or last.due_at is None:
         return True
     failed = Step.objects.using(using).filter(run=last.run, state__in=OWING).exclude(error="")

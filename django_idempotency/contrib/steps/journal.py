@@ -27,10 +27,12 @@ from .models import Step
 from .rules import BARRIER_NAME, OWING, StepState
 from .terms import StepTerms, function_at, results_of
 
-#: `outcome`: "executed", "skipped" (an earlier attempt has done it), "failed", "in_doubt" (it broke off, and a person
-#: decides), "undone", or "not_undone" (its undo is tried again, or a person decides). A project may have many names of steps.
+#: `outcome`: "executed", "skipped" (an earlier attempt has done it), "failed", "in_doubt" (it broke
+#: off, and a person decides), "undone", or "not_undone" (its undo is tried again, or a person
+#: decides). A project may have many names of steps.
 STEPS = Metric("steps", "Steps of operations by what became of them.", ("outcome",), unit="{step}")
-#: Seconds until `idempotency_complete` first looks at an operation, or at an undo that was begun here.
+#: Seconds until `idempotency_complete` first looks at an operation, or at an undo that was begun
+#: here.
 DUE = timedelta(minutes=5)
 
 
@@ -42,7 +44,8 @@ class PositionTaken(Exception):
 class Journal:
     """The rows of one operation."""
 
-    #: A row of it, or one that is not written: its run, record, operation, store and attempt are those of all.
+    #: A row of it, or one that is not written: its run, record, operation, store and attempt are
+    #: those of all.
     of: Step
     #: The database of the table.
     using: str
@@ -52,7 +55,8 @@ class Journal:
     keeps_results: bool = True
 
     def load(self) -> list[Step]:
-        """Return all rows in order, and keep them as long as the record, whose retention has begun again.
+        """Return all rows in order, and keep them as long as the record, whose retention has begun
+        again.
 
         Each has `read_at`, the time at which the database has read it.
         """
@@ -61,18 +65,28 @@ class Journal:
         return found
 
     def insert(self, step: Step, *, watched: bool = False, contained: bool = True) -> Step:
-        """Write a row, which says so far which step it is and how far that is, and return it. Raises `PositionTaken`.
+        """Write a row, which says so far which step it is and how far that is, and return it.
 
-        `watched`: `idempotency_complete` looks at another row of the operation, and one is enough. If not `contained`, an
-        open transaction is broken where the position is taken.
+        Raises `PositionTaken`.
+
+        `watched`: `idempotency_complete` looks at another row of the operation, and one is enough.
+        If not `contained`, an open transaction is broken where the position is taken.
         """
-        # What keeps no results is watched for them, too: its process may die before it deletes them.
-        of_interest = step.undo or step.arguments is not None or not (self.keeps_results or step.name == BARRIER_NAME)
+        # What keeps no results is watched for them, too: its process may die before it deletes
+        # them.
+        of_interest = (
+            step.undo
+            or step.arguments is not None
+            or not (self.keeps_results or step.name == BARRIER_NAME)
+        )
         step.run, step.record, step.operation = self.of.run, self.of.record, self.of.operation
         step.store, step.attempt = self.of.store, self.of.attempt
         step.created_at, step.purge_at = Clock(), Clock(timedelta(seconds=self.ttl))
         if step.result is not None:
-            step.result, step.ended_at = seal(bytes(step.result), step.run, step.position, "result"), Clock()
+            step.result, step.ended_at = (
+                seal(bytes(step.result), step.run, step.position, "result"),
+                Clock(),
+            )
         if step.arguments is not None:
             step.arguments = seal(bytes(step.arguments), step.run, step.position, "arguments")
         if step.state == StepState.BARRIER or (of_interest and not watched):
@@ -93,7 +107,9 @@ class Journal:
         return barrier
 
     def finish(self, position: int) -> None:
-        """Write that the operation has ended: a late owner finds that, and can neither go on nor give up."""
+        """Write that the operation has ended: a late owner finds that, and can neither go on nor
+        give up.
+        """
         self.insert(Step(name=BARRIER_NAME, position=position, state=StepState.ENDED))
         self.close()
 
@@ -102,23 +118,36 @@ class Journal:
         self._rows.update(purge_at=Clock(timedelta(seconds=seconds)))
 
     def take(self, step: Step, anew: bool) -> bool:
-        """Let this attempt repeat a step that another one has begun. `False`: a third one was faster.
+        """Let this attempt repeat a step that another one has begun.
+
+        `False`: a third one was faster.
 
         `anew`: that one had no effect, so this is the first use of the step's key.
         """
-        values: dict[str, Any] = {"attempt": self.of.attempt, **({"created_at": Clock()} if anew else {})}
+        values: dict[str, Any] = {
+            "attempt": self.of.attempt,
+            **({"created_at": Clock()} if anew else {}),
+        }
         return self._change(step, was=[StepState.STARTED], also={"attempt": step.attempt}, **values)
 
     def may_send(self) -> bool:
-        """May the calls of its steps be sent? Not after it has given up or ended. Asked when a call is written down."""
+        """May the calls of its steps be sent?
+
+        Not after it has given up or ended. Asked when a call is written down.
+        """
         closed = (StepState.BARRIER, StepState.ENDED)
         return not self._rows.filter(state__in=closed).exists()
 
     def end(self, step: Step, state: StepState, result: bytes, error: str = "") -> bool:
-        """Write how a step ended that has begun. `False`: another owner was faster, or the operation has given up."""
+        """Write how a step ended that has begun.
+
+        `False`: another owner was faster, or the operation has given up.
+        """
         sealed = seal(result, step.run, step.position, "result")
         was = [StepState.STARTED]
-        return self._change(step, was=was, state=state, result=sealed, error=error, ended_at=Clock())
+        return self._change(
+            step, was=was, state=state, result=sealed, error=error, ended_at=Clock()
+        )
 
     def mark(self, step: Step, was: Sequence[StepState], state: StepState) -> bool:
         """Change the state of a row, if it is still one of those. Return whether it was."""
@@ -127,7 +156,8 @@ class Journal:
     def begin_undo(self, step: Step, was: StepState, *, anew: bool) -> bool:
         """Write that the undo of a step is called. `False`: another process has undone it.
 
-        The time of its first call stays, unless that had no effect, as far as a person knows (`anew`).
+        The time of its first call stays, unless that had no effect, as far as a person knows
+        (`anew`).
         """
         if step.state == StepState.UNDOING and not anew:
             return self._change(step, was=[StepState.UNDOING], error="")
@@ -151,7 +181,9 @@ class Journal:
     def forget_arguments(self) -> dict[int, bytes]:
         """Let no command call the function again. Return what was stored, for put_back()."""
         rows = self._rows.exclude(arguments=None)
-        if forgotten := {pk: bytes(arguments) for pk, arguments in rows.values_list("pk", "arguments")}:
+        if forgotten := {
+            pk: bytes(arguments) for pk, arguments in rows.values_list("pk", "arguments")
+        }:
             rows.update(arguments=None)
         return forgotten
 
@@ -161,9 +193,16 @@ class Journal:
             self._all.filter(pk=pk, arguments=None).update(arguments=arguments)
 
     def _change(
-        self, step: Step, *, was: Sequence[StepState], also: dict[str, Any] | None = None, **values: Any
+        self,
+        step: Step,
+        *,
+        was: Sequence[StepState],
+        also: dict[str, Any] | None = None,
+        **values: Any,
     ) -> bool:
-        rows = self._all.filter(pk=step.pk, state__in=[state.value for state in was], **(also or {}))
+        rows = self._all.filter(
+            pk=step.pk, state__in=[state.value for state in was], **(also or {})
+        )
         if rows.update(**values) == 0:
             return False
         for name, value in values.items():
@@ -181,7 +220,9 @@ class Journal:
 
 
 def database_of(store: BaseStore) -> str:
-    """Return the alias of the database that has the steps of a store's records: the records' own, if they are rows."""
+    """Return the alias of the database that has the steps of a store's records: the records' own,
+    if they are rows.
+    """
     return store.rows_in or router.db_for_write(Step)
 
 
@@ -201,13 +242,17 @@ def place(run: UUID, position: int, what: str) -> tuple[bytes, ...]:
 
 
 def load(row: Any, terms: StepTerms | None = None) -> Any:
-    """Return the result of a row. Raises `StepResultNotStored`. `terms`: without them, its function is imported."""
+    """Return the result of a row.
+
+    Raises `StepResultNotStored`. `terms`: without them, its function is imported.
+    """
     try:
         results = results_of(function_at(row.function)) if terms is None else terms.results
         return results.load(_stored(row))
     except (Unreadable, ImportError) as error:
         raise StepResultNotStored(
-            f"The step {row.name!r} of the record {shortened(str(row.record))} is done, and its result cannot be read: {error}"
+            f"The step {row.name!r} of the record {shortened(str(row.record))} is done, "
+            f"and its result cannot be read: {error}"
         ) from error
 
 
@@ -216,7 +261,9 @@ def load_kept(row: Any, keep: Sequence[type[Exception]]) -> Exception:
     try:
         return load_error(_stored(row), keep)
     except Unreadable as error:
-        raise StepResultNotStored(f"The step {row.name!r} failed, and how is not stored.") from error
+        raise StepResultNotStored(
+            f"The step {row.name!r} failed, and how is not stored."
+        ) from error
 
 
 def _stored(row: Any) -> bytes:

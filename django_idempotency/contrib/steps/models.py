@@ -12,9 +12,12 @@ from .rules import StepState
 
 
 class Step(models.Model):
-    """One step of one operation, or the barrier behind the last one of an operation that gave up."""
+    """One step of one operation, or the barrier behind the last one of an operation that gave
+    up.
+    """
 
-    #: Names the operation with its request: the same on every attempt, another one for a corrected request.
+    #: Names the operation with its request: the same on every attempt, another one for a corrected
+    #: request.
     run = models.UUIDField(_("run"), editable=False)
     #: Counts from 1.
     position = models.PositiveIntegerField(_("position"))
@@ -40,7 +43,8 @@ class Step(models.Model):
     store = models.CharField(_("store"), max_length=100)
     #: The attempt that began it.
     attempt = models.PositiveIntegerField(_("attempt"))
-    #: Dotted paths of functions: the step's own, its undo, and what is asked about one that broke off.
+    #: Dotted paths of functions: the step's own, its undo, and what is asked about one that broke
+    #: off.
     function = models.CharField(_("function"), max_length=255, blank=True)
     undo = models.CharField(_("undo"), max_length=255, blank=True)
     ask = models.CharField(_("ask"), max_length=255, blank=True)
@@ -49,14 +53,15 @@ class Step(models.Model):
     undo_key = models.CharField(_("key of the undo"), max_length=64, blank=True)
     #: The stored result or exception, sealed with ENCRYPTION_KEYS if there are any.
     result = models.BinaryField(_("result"), null=True)
-    #: The arguments of the function whose first step it is, as `result` is; NULL: a view, or they cannot be stored.
+    #: The arguments of the function whose first step it is, as `result` is; NULL: a view, or they
+    #: cannot be stored.
     arguments = models.BinaryField(_("arguments"), null=True)
     #: Why it could not be undone, or how it failed: the class of the exception.
     error = models.CharField(_("error"), max_length=255, blank=True)
     created_at = InstantField(_("began"))
     ended_at = InstantField(_("ended"), null=True)
-    #: On the first step, until its operation is known to have ended, and on a barrier, until all is undone: when
-    #: `idempotency_complete` looks at it again.
+    #: On the first step, until its operation is known to have ended, and on a barrier, until all is
+    #: undone: when `idempotency_complete` looks at it again.
     due_at = InstantField(_("due"), null=True)
     #: No purge deletes it before.
     purge_at = InstantField(_("kept until"))
@@ -67,7 +72,9 @@ class Step(models.Model):
         db_table = "django_idempotency_step"
         verbose_name = _("step")
         verbose_name_plural = _("steps")
-        constraints = (models.UniqueConstraint(fields=["run", "position"], name="idempotency_step_once"),)
+        constraints = (
+            models.UniqueConstraint(fields=["run", "position"], name="idempotency_step_once"),
+        )
         indexes = (
             models.Index(fields=["due_at"], name="idempotency_step_due"),
             models.Index(fields=["purge_at"], name="idempotency_step_purge"),

@@ -1,4 +1,7 @@
-"""One step: what it finds in the journal, whether its body runs, and what it writes there. Sync and async."""
+"""One step: what it finds in the journal, whether its body runs, and what it writes there.
+
+Sync and async.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,8 @@ class OneStep:
     #: Is it done, so that its body must not run? Then this is what it returned.
     done: bool = False
     result: Any = None
-    #: The row of one that writes here: it is written last, so then COMMIT is sent, and unless that responds nobody knows.
+    #: The row of one that writes here: it is written last, so then COMMIT is sent, and unless that
+    #: responds nobody knows.
     written: Any = None
 
     def __init__(self, steps: Steps, terms: StepTerms) -> None:
@@ -86,7 +90,8 @@ class OneStep:
         yield from self._enter()
         if not self.done:
             reached(name, Border.BEFORE)
-            if steps.is_lost():  # meanwhile: its start took long to write, and another may have been told to run it
+            # Meanwhile: its start took long to write, and another may have been told to run it.
+            if steps.is_lost():
                 raise OwnershipLost
 
     def finish(self, result: Any) -> Actions[Any]:
@@ -96,14 +101,17 @@ class OneStep:
         except Unstorable as error:
             yield from self._end(StepState.DONE, b"")
             raise StepResultNotStored(
-                f"The step {self.terms.name!r} was carried out, but its result is not stored: {error}"
+                f"The step {self.terms.name!r} was carried out, but its result is not "
+                f"stored: {error}"
             ) from error
         yield from self._end(StepState.DONE, data)
         self.steps.open = None
         return self.result if self.done else self._loaded(data)
 
     def fail(self, error: BaseException) -> Actions[bool]:
-        """Store the exception that the step raised, if that is its result. Otherwise it is repeated, or asked about.
+        """Store the exception that the step raised, if that is its result.
+
+        Otherwise it is repeated, or asked about.
 
         Return whether another owner was faster: then its result counts, and not the exception.
         """
@@ -119,13 +127,15 @@ class OneStep:
         try:
             data = dump_error(error, kept)
         except Unstorable as unstorable:
-            logger.warning("The exception of the step %s is not stored: %s", self.terms.name, unstorable)
+            logger.warning(
+                "The exception of the step %s is not stored: %s", self.terms.name, unstorable
+            )
             data = b""
         yield from self._end(StepState.FAILED, data, named(error))
         self.steps.open = None
         return self.done
 
-    # ------------------------------------------------------------------------------------------------------ its start
+    # ------------------------------------------------------------------------------------ its start
 
     def _enter(self) -> Actions[None]:
         """Look at the row until it is clear whether the body runs here, or the step is `done`."""
@@ -135,7 +145,9 @@ class OneStep:
         while not runs:
             row = self.row = steps.row_at(self.position)
             known = steps.remembers(terms, self.position)
-            doing = action(row, name=terms.name, repeats=terms.repeats, attempt=attempt, remembered=known)
+            doing = action(
+                row, name=terms.name, repeats=terms.repeats, attempt=attempt, remembered=known
+            )
             if doing is StepAction.LOST:
                 raise OwnershipLost
             if doing is StepAction.RUN:
@@ -156,13 +168,19 @@ class OneStep:
         return self.row is not None
 
     def _take(self, *, anew: bool = False) -> Actions[bool]:
-        """Take the step over from an earlier attempt. `False`: another owner was faster, so look again."""
+        """Take the step over from an earlier attempt.
+
+        `False`: another owner was faster, so look again.
+        """
         if self.steps.is_lost():
             raise OwnershipLost
         return (yield from self.steps.change(self.steps.noted.take, self.row, anew))
 
     def _ask(self) -> Actions[bool]:
-        """Ask whether the step, which broke off, had its effect. `True`: its body runs; `False`: look again."""
+        """Ask whether the step, which broke off, had its effect.
+
+        `True`: its body runs; `False`: look again.
+        """
         decision: Any = HoldForReview()
         if self.terms.ask is not None:
             decision = yield Call(self.terms.ask, (Asked(self.terms.name, self.running.key),))
@@ -176,7 +194,8 @@ class OneStep:
             case HoldForReview():
                 yield from self._hold()
         raise ConfigurationError(
-            f"ask of the step {self.terms.name!r} returned {decision!r}. Return asked.run(), asked.found(result) or asked.hold()."
+            f"ask of the step {self.terms.name!r} returned {decision!r}. Return "
+            "asked.run(), asked.found(result) or asked.hold()."
         )
 
     def _hold(self) -> Actions[NoReturn]:
@@ -185,7 +204,8 @@ class OneStep:
         self.steps.held = True
         STEPS.record(outcome="in_doubt")
         raise OperationHeld(
-            f"The step {self.terms.name!r} broke off, and whether it had its effect is not known. A person is finding out."
+            f"The step {self.terms.name!r} broke off, and whether it had its effect is not "
+            "known. A person is finding out."
         )
 
     def _know(self, doing: StepAction) -> None:
@@ -195,8 +215,10 @@ class OneStep:
             self.steps.stop()
         if doing is StepAction.CHANGED:
             raise StepsChanged(
-                f"Step {row.position} of this operation was {row.name!r}, and is {self.terms.name!r} in the code that resumes "
-                "it. Let the code that began it finish, or undo it: manage.py idempotency_complete --undo REF."
+                f"Step {row.position} of this operation was {row.name!r}, and is "
+                f"{self.terms.name!r} in the code that resumes "
+                "it. Let the code that began it finish, or undo it: manage.py "
+                "idempotency_complete --undo REF."
             )
         self.steps.open = None
         STEPS.record(outcome="skipped")
@@ -204,10 +226,13 @@ class OneStep:
             raise load_kept(row, self.terms.keep)
         self.result, self.done = load(row, self.terms), True
 
-    # -------------------------------------------------------------------------------------------------------- its end
+    # -------------------------------------------------------------------------------------- its end
 
     def _write_here(self, call: Call) -> Actions[Any]:
-        """Run the body and write the row in one transaction. If another owner was faster, nothing was written here."""
+        """Run the body and write the row in one transaction.
+
+        If another owner was faster, nothing was written here.
+        """
         try:
             result = yield Query(self._transaction, call)
         except PositionTaken:
@@ -236,7 +261,8 @@ class OneStep:
                 data = terms.results.dump(call.run())
                 reached(terms.name, Border.DURING)
             else:
-                transaction.on_commit(self._committed, using=using)  # the first one, before those of the body
+                # The first one, before those of the body.
+                transaction.on_commit(self._committed, using=using)
                 with only_in(journal.using, f"The step {terms.name!r}"):
                     data = terms.results.dump(call.run())
                 reached(terms.name, Border.DURING)
@@ -253,14 +279,19 @@ class OneStep:
         STEPS.record(outcome="executed")
 
     def _end(self, state: StepState, data: bytes, error: str = "") -> Actions[None]:
-        """Write how the step ended; `error` is the class of its exception. Another owner's earlier word counts."""
+        """Write how the step ended; `error` is the class of its exception.
+
+        Another owner's earlier word counts.
+        """
         reached(self.terms.name, Border.DURING)
         if self.steps.journal is not None:
             if self.row is None:
                 self.row = yield from self.steps.insert(self._row(state, data, error))
                 written = self.row is not None
             else:
-                written = yield from self.steps.change(self.steps.noted.end, self.row, state, data, error)
+                written = yield from self.steps.change(
+                    self.steps.noted.end, self.row, state, data, error
+                )
             if not written:
                 yield from self._use_other()
         reached(self.terms.name, Border.AFTER)

@@ -1,8 +1,9 @@
 """What a step of an operation does, given the row that its table holds at its position. Pure.
 
-The rows of an operation are a journal: position 1, 2, 3, each with a name. A position is written once, so of two owners
-that reach it (one has lost its lease, and does not know it yet) one finds the other's row. Giving up writes a barrier
-at the next position: an owner that is late finds it there, and goes no further.
+The rows of an operation are a journal: position 1, 2, 3, each with a name. A position is written
+once, so of two owners that reach it (one has lost its lease, and does not know it yet) one finds
+the other's row. Giving up writes a barrier at the next position: an owner that is late finds it
+there, and goes no further.
 
     position   1 order DONE   2 charge DONE   3 seat STARTED   4 (barrier)
 """
@@ -29,7 +30,9 @@ class StepState(IntEnum):
 
     STARTED = 1  # committed before the body runs, where that matters
     DONE = 2  # its result is stored
-    FAILED = 3  # it raised an exception that its policy keeps: nothing was done, and it is raised again
+    FAILED = (
+        3  # it raised an exception that its policy keeps: nothing was done, and it is raised again
+    )
     UNDOING = 4  # its undo may have run
     UNDONE = 5
     SKIPPED = 6  # it was given up, and had no effect
@@ -69,10 +72,14 @@ class StepAction(Enum):
     CHANGED = "changed"  # another step was at this position: the code is not what it was
 
 
-def action(row: StepRow | None, *, name: str, repeats: Repeats, attempt: int, remembered: bool = True) -> StepAction:
-    """Say what the step `name` of an attempt does that comes to the position of `row`; `None`: the position is free.
+def action(
+    row: StepRow | None, *, name: str, repeats: Repeats, attempt: int, remembered: bool = True
+) -> StepAction:
+    """Say what the step `name` of an attempt does that comes to the position of `row`; `None`: the
+    position is free.
 
-    `remembered`: is its key known to be remembered wherever an earlier attempt may have used it? See `lifetime`.
+    `remembered`: is its key known to be remembered wherever an earlier attempt may have used it?
+    See `lifetime`.
     """
     if row is None:
         return StepAction.RUN if remembered else StepAction.HOLD
@@ -102,14 +109,19 @@ def is_in_doubt(row: StepRow) -> bool:
 
 
 def undo_action(row: StepRow, *, remembered: bool = True) -> UndoAction:
-    """Say what giving up does about a row. A step that has no undo stays as it is. `remembered`: is the undo's key?"""
+    """Say what giving up does about a row.
+
+    A step that has no undo stays as it is. `remembered`: is the undo's key?
+    """
     if not row.undo:
         return UndoAction.NOTHING
     if row.state == StepState.STARTED:
         return UndoAction.ASK
     if row.state == StepState.UNDOING and not remembered:
         return UndoAction.HOLD
-    return UndoAction.UNDO if row.state in (StepState.DONE, StepState.UNDOING) else UndoAction.NOTHING
+    return (
+        UndoAction.UNDO if row.state in (StepState.DONE, StepState.UNDOING) else UndoAction.NOTHING
+    )
 
 
 def leaves_nothing(rows: Iterable[StepRow]) -> bool:

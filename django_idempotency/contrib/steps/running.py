@@ -1,4 +1,7 @@
-"""The steps of one run of an operation, in order: what an attempt knows of them. `one_step` does each."""
+"""The steps of one run of an operation, in order: what an attempt knows of them.
+
+`one_step` does each.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,8 @@ logger = logging.getLogger("django_idempotency")
 
 
 class Steps:
-    """The steps of one run of an operation, and their rows, as this attempt has read and written them.
+    """The steps of one run of an operation, and their rows, as this attempt has read and written
+    them.
 
     Another owner may write rows, too: who is slower at a position reads all of them again.
     """
@@ -43,7 +47,10 @@ class Steps:
         is_lost: Callable[[], bool],
         dump: Callable[[], bytes | None],
     ) -> None:
-        """`is_lost`: has the lease of the work ended, or its host's deadline passed? `dump` returns its arguments."""
+        """`is_lost`: has the lease of the work ended, or its host's deadline passed?
+
+        `dump` returns its arguments.
+        """
         #: `None`: nothing is remembered. The operation is `atomic`, or idempotency is off.
         self.journal = journal
         #: The rows; `None`: not read yet. The first attempt has none.
@@ -53,17 +60,24 @@ class Steps:
         self.derive = partial(derive, operation)
         self._age, self.is_lost = operation.age, is_lost
         #: The database of the guard's transaction, if the operation is `atomic`.
-        self.atomic = None if journal is not None or isinstance(operation, Unstored) else operation.store.using
+        self.atomic = (
+            None
+            if journal is not None or isinstance(operation, Unstored)
+            else operation.store.using
+        )
         self._dump = dump
-        #: The arguments of the operation's call, stored in the first row; `None`: no command can finish it.
+        #: The arguments of the operation's call, stored in the first row; `None`: no command can
+        #: finish it.
         self.arguments: bytes | None = None
         self._names: set[str] = set()
         self._position = 0
-        #: The step that has begun and whose end is not known: it runs, or has raised what is not its result.
+        #: The step that has begun and whose end is not known: it runs, or has raised what is not
+        #: its result.
         self.open: str | None = None
         #: Has that one written here, and its transaction was rolled back?
         self.rolled_back = False
-        #: The step that was cut by what is no Exception, such as a cancellation: it may still run, as in a thread.
+        #: The step that was cut by what is no Exception, such as a cancellation: it may still run,
+        #: as in a thread.
         self.cut: str | None = None
         #: Has it given up? And is it known that nothing remains of what it did?
         self.given_up = False
@@ -73,12 +87,16 @@ class Steps:
 
     @property
     def begun(self) -> bool:
-        """Has any step been done, or begun, or may it have been, so that a later attempt must be this operation's?"""
+        """Has any step been done, or begun, or may it have been, so that a later attempt must be
+        this operation's?
+        """
         return self._read is None or bool(self._read)
 
     @property
     def unfinished(self) -> str | None:
-        """Return the step of this attempt that may have had an effect elsewhere and has no result; `None`: there is none."""
+        """Return the step of this attempt that may have had an effect elsewhere and has no result;
+        `None`: there is none.
+        """
         return None if self.journal is None or self.rolled_back else self.open
 
     @property
@@ -117,16 +135,19 @@ class Steps:
     def next_position(self, terms: StepTerms) -> Actions[int]:
         """Let a step begin, and return its position.
 
-        Raises `ConfigurationError` for a step that cannot be here, `OperationCancelled` after the operation has given up,
-        and `OwnershipLost` if another owner may run.
+        Raises `ConfigurationError` for a step that cannot be here, `OperationCancelled` after the
+        operation has given up, and `OwnershipLost` if another owner may run.
         """
         if (outer := CURRENT_STEP.get()) is not None:
             raise ConfigurationError(
-                f"The step {terms.name!r} is inside the step {outer.name!r}: steps are not nested. Call it after that."
+                f"The step {terms.name!r} is inside the step {outer.name!r}: steps are not "
+                "nested. Call it after that."
             )
         if self.given_up:
             self.stop()
-        _refuse_misplaced(terms, unfinished=self.open, earlier=self._names, atomic=self.atomic is not None)
+        _refuse_misplaced(
+            terms, unfinished=self.open, earlier=self._names, atomic=self.atomic is not None
+        )
         self._check_place(f"The step {terms.name!r}")
         self._names.add(terms.name)
         yield from self.look()
@@ -139,19 +160,25 @@ class Steps:
         return self._position
 
     def check_giving_up(self) -> None:
-        """Raise `ConfigurationError` where an operation cannot give up, and `OwnershipLost` if another owner may run."""
+        """Raise `ConfigurationError` where an operation cannot give up, and `OwnershipLost` if
+        another owner may run.
+        """
         if self.atomic is not None:
             raise ConfigurationError(
-                'undo_steps() under the guarantee "atomic": raise an exception, and all that the view wrote is rolled back.'
+                'undo_steps() under the guarantee "atomic": raise an exception, and all '
+                "that the view wrote is rolled back."
             )
         if (outer := CURRENT_STEP.get()) is not None:
-            raise ConfigurationError(f"undo_steps() is inside the step {outer.name!r}: call it after that.")
+            raise ConfigurationError(
+                f"undo_steps() is inside the step {outer.name!r}: call it after that."
+            )
         self._check_place("undo_steps()")
 
     def _check_place(self, what: str) -> None:
         if self.journal is not None and in_transaction(connections[self.journal.using]):
             raise ConfigurationError(
-                f"{what} is inside an open transaction, whose rollback would forget it. Call it outside of atomic(), and put "
+                f"{what} is inside an open transaction, whose rollback would forget it. "
+                "Call it outside of atomic(), and put "
                 "@transaction.non_atomic_requests on the view if ATOMIC_REQUESTS is on."
             )
         if self.is_lost():
@@ -166,17 +193,21 @@ class Steps:
         """Note that the operation has ended."""
         if (left := self.row_at(self._position + 1)) is not None:
             logger.error(
-                "The operation of the record %s has ended without the step %r, which an earlier attempt did: the code takes "
+                "The operation of the record %s has ended without the step %r, which an "
+                "earlier attempt did: the code takes "
                 "another way. Find out what that step did.",
                 shortened(str(left.record)),
                 left.name,
             )
         self.noted.finish(len(self._rows) + 1)
 
-    # ------------------------------------------------------------------------------------------------------- the rows
+    # ------------------------------------------------------------------------------------- the rows
 
     def look(self) -> Actions[bool]:
-        """Read what earlier attempts have done, unless it is known. Return whether there is any row."""
+        """Read what earlier attempts have done, unless it is known.
+
+        Return whether there is any row.
+        """
         if self._read is None:
             yield from self.reload()
         return bool(self._read)
@@ -194,7 +225,9 @@ class Steps:
         return self._rows[position - 1] if position <= len(self._rows) else None
 
     def _age_of(self, position: int) -> timedelta | None:
-        """Return how long ago an earlier attempt may have begun the step at a position; `None`: none has come that far."""
+        """Return how long ago an earlier attempt may have begun the step at a position; `None`:
+        none has come that far.
+        """
         row, before = self.row_at(position), self.row_at(position - 1) if position > 1 else None
         if (of := before if row is None else row) is None or not hasattr(of, "read_at"):
             return None
@@ -236,7 +269,10 @@ class Steps:
             self._read.append(row)
 
     def change(self, changing: Callable[..., bool], *given: Any) -> Actions[bool]:
-        """Change a row by a method of the journal. `False`: another owner was faster, and all rows are read again."""
+        """Change a row by a method of the journal.
+
+        `False`: another owner was faster, and all rows are read again.
+        """
         if (yield Query(changing, *given)):
             return True
         yield from self.reload()
@@ -256,20 +292,33 @@ class Steps:
 
 def is_resumed(operation: Operation) -> bool:
     """May an earlier attempt have done steps?"""
-    return operation.attempt > 1 or operation.run is None or operation.run.takeover or operation.run.resumed
+    return (
+        operation.attempt > 1
+        or operation.run is None
+        or operation.run.takeover
+        or operation.run.resumed
+    )
 
 
-def _refuse_misplaced(terms: StepTerms, *, unfinished: str | None, earlier: AbstractSet[str], atomic: bool) -> None:
-    """Raise `ConfigurationError` for a step that cannot follow the earlier ones, or that `atomic` does not cover."""
+def _refuse_misplaced(
+    terms: StepTerms, *, unfinished: str | None, earlier: AbstractSet[str], atomic: bool
+) -> None:
+    """Raise `ConfigurationError` for a step that cannot follow the earlier ones, or that `atomic`
+    does not cover.
+    """
     if unfinished is not None:
         raise ConfigurationError(
-            f"The step {terms.name!r} cannot begin, because {unfinished!r} has not ended: it still runs, or it has raised "
+            f"The step {terms.name!r} cannot begin, because {unfinished!r} has not ended: "
+            "it still runs, or it has raised "
             "what is not its result. Let that exception end the attempt, or name it in keep=[…]."
         )
     if terms.name in earlier:
-        raise ConfigurationError(f"There are two steps {terms.name!r} in this operation: give each its own name.")
+        raise ConfigurationError(
+            f"There are two steps {terms.name!r} in this operation: give each its own name."
+        )
     if atomic and not (terms.is_here and terms.undo is None):
         raise ConfigurationError(
-            f'The step {terms.name!r} calls elsewhere, or has an undo, and the guarantee is "atomic": all that the view '
+            f"The step {terms.name!r} calls elsewhere, or has an undo, and the guarantee "
+            'is "atomic": all that the view '
             'writes is rolled back together, and a call elsewhere is not. Type guarantee="lease".'
         )

@@ -25,7 +25,8 @@ LONGEST_NAME = 100
 
 @dataclass(frozen=True, kw_only=True)
 class StepTerms:
-    """The terms of one step, as it was called. Raises `ConfigurationError` for terms that can never work.
+    """The terms of one step, as it was called. Raises `ConfigurationError` for terms that can never
+    work.
 
     Raises `TypeError` if `keep` has something that is not a class of exceptions.
     """
@@ -47,23 +48,33 @@ class StepTerms:
         try:
             Repeats(self.at)
         except ValueError:
-            raise ConfigurationError(f'step({name!r}, at={self.at!r}): at is "least_once" or "most_once".') from None
+            raise ConfigurationError(
+                f'step({name!r}, at={self.at!r}): at is "least_once" or "most_once".'
+            ) from None
         object.__setattr__(self, "keep", exception_classes(self.keep, f"step({name!r}): keep"))
         if self.here and self.function is None:
-            raise ConfigurationError(f"step({name!r}, here=True) as a block: what writes here is given as a function.")
+            raise ConfigurationError(
+                f"step({name!r}, here=True) as a block: what writes here is given as a function."
+            )
         self._refuse_signatures()
         if not name.strip() or len(name) > LONGEST_NAME:
-            raise ConfigurationError(f"A step's name is a text of 1 to {LONGEST_NAME} characters, not {name!r}.")
+            raise ConfigurationError(
+                f"A step's name is a text of 1 to {LONGEST_NAME} characters, not {name!r}."
+            )
         if self.is_here and self.repeats is Repeats.AT_MOST_ONCE:
             raise ConfigurationError(
-                f'step({name!r}, at="most_once") writes here, so it is done exactly once without it: leave it out.'
+                f'step({name!r}, at="most_once") writes here, so it is done exactly once '
+                "without it: leave it out."
             )
         if self.ask is not None and self.is_here:
-            raise ConfigurationError(f"step({name!r}, ask=…) writes here: it never breaks off halfway.")
+            raise ConfigurationError(
+                f"step({name!r}, ask=…) writes here: it never breaks off halfway."
+            )
         for given, what in ((self.undo, "undo"), (self.ask if self.undo else None, "ask")):
             if given is not None and path_of(given) == "":
                 raise ConfigurationError(
-                    f"step({name!r}, {what}={given!r}): another process may have to call it, so give a function of a "
+                    f"step({name!r}, {what}={given!r}): another process may have to call "
+                    "it, so give a function of a "
                     "module, not a lambda, a method or a function inside another."
                 )
 
@@ -72,19 +83,31 @@ class StepTerms:
         for given in (function if self.here is None else None, self.undo):
             if given is not None and takes_anything(given):
                 raise ConfigurationError(
-                    f"step({name!r}): {given!r} takes any keyword, so nobody can tell whether it wants {KEY_ARGUMENT}. Wrap it "
-                    f"in a function that says so, such as def {name.replace('-', '_')}(…, *, {KEY_ARGUMENT})."
+                    f"step({name!r}): {given!r} takes any keyword, so nobody can tell "
+                    f"whether it wants {KEY_ARGUMENT}. Wrap it "
+                    f"in a function that says so, such as def {name.replace('-', '_')}(…, "
+                    f"*, {KEY_ARGUMENT})."
                 )
-        if function is not None and not self.is_here and is_lambda(function) and not takes_key(function):
+        if (
+            function is not None
+            and not self.is_here
+            and is_lambda(function)
+            and not takes_key(function)
+        ):
             raise ConfigurationError(
-                f"step({name!r}): {function!r} has no argument {KEY_ARGUMENT}, so it cannot get the step's key, and a repetition "
+                f"step({name!r}): {function!r} has no argument {KEY_ARGUMENT}, so it "
+                "cannot get the step's key, and a repetition "
                 f"would be another call. Write def {name.replace('-', '_')}(…, *, {KEY_ARGUMENT})."
             )
 
     @cached_property
     def is_here(self) -> bool:
         """Does it write to the database of the steps, in one transaction with its result?"""
-        return (self.function is not None and not takes_key(self.function)) if self.here is None else self.here
+        return (
+            (self.function is not None and not takes_key(self.function))
+            if self.here is None
+            else self.here
+        )
 
     @property
     def repeats(self) -> Repeats:
@@ -93,13 +116,18 @@ class StepTerms:
 
     @property
     def starts(self) -> bool:
-        """Is its start committed before its body runs? If it were not, a crash would leave nothing to undo or to ask about."""
+        """Is its start committed before its body runs?
+
+        If it were not, a crash would leave nothing to undo or to ask about.
+        """
         return not self.is_here and (self.undo is not None or self.repeats is Repeats.AT_MOST_ONCE)
 
     @property
     def results(self) -> FunctionResults:
         """How its results are stored. An undo may have to read them in another process."""
-        return results_of(None if self.undo is not None and path_of(self.function) == "" else self.function)
+        return results_of(
+            None if self.undo is not None and path_of(self.function) == "" else self.function
+        )
 
 
 def takes_key(function: Callable[..., Any]) -> bool:
@@ -112,7 +140,9 @@ def takes_anything(function: Callable[..., Any]) -> bool:
     parameters = _parameters(function)
     if parameters is None:
         return True
-    return KEY_ARGUMENT not in parameters and any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    return KEY_ARGUMENT not in parameters and any(
+        each.kind is each.VAR_KEYWORD for each in parameters.values()
+    )
 
 
 def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter] | None:

@@ -1,9 +1,11 @@
-"""Giving up: a barrier, so that no step follows and no call of one is sent, and then the undos in reverse, each once.
+"""Giving up: a barrier, so that no step follows and no call of one is sent, and then the undos in
+reverse, each once.
 
-An undo that takes `idempotency_key` calls elsewhere: its row says UNDOING before it is called, and it may be called
-again, with the same key, for as long as that is known to be remembered. Any other undo writes here, in one transaction
-with its row. An undo gets what its own step returned, and depends on no other: if one fails, the others are done. What
-dies in between is continued by `idempotency_complete`.
+An undo that takes `idempotency_key` calls elsewhere: its row says UNDOING before it is called, and
+it may be called again, with the same key, for as long as that is known to be remembered. Any other
+undo writes here, in one transaction with its row. An undo gets what its own step returned, and
+depends on no other: if one fails, the others are done. What dies in between is continued by
+`idempotency_complete`.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ AGAIN = timedelta(minutes=5)
 
 
 _BY_HAND = (
-    "Its undo may have had its effect, and its key is too old to be used again. Find out where it was called, and then type "
+    "Its undo may have had its effect, and its key is too old to be used again. Find out "
+    "where it was called, and then type "
     "manage.py idempotency_complete --undo and the record's id, which calls it once more."
 )
 _ENDED_MEANWHILE = "The step has ended meanwhile, or another process undoes it."
@@ -48,18 +51,21 @@ class NotUndone(Exception):
 
 
 class UndoTooOld(NotUndone):
-    """The undo was called, and may have had its effect, and its key is older than LIFETIME: it could have it again."""
+    """The undo was called, and may have had its effect, and its key is older than LIFETIME: it
+    could have it again.
+    """
 
 
 def give_up(journal: Journal, *, by_hand: bool = False, cut: str | None = None) -> Actions[bool]:
     """Undo all steps of an operation. `False`: one could not be undone.
 
-    `by_hand`: a person has decided that, so a step is undone as well of which nobody knows whether it had its effect, and
-    so is one whose undo may have had it.
-    `cut`: a step that may still run, so that it is too early to ask.
+    `by_hand`: a person has decided that, so a step is undone as well of which nobody knows whether
+    it had its effect, and so is one whose undo may have had it. `cut`: a step that may still run,
+    so that it is too early to ask.
     """
     rows = yield from _bar(journal)
-    # Behind the barrier, which a call that is written down now finds. What was sent before is ended, or on its way.
+    # Behind the barrier, which a call that is written down now finds. What was sent before is
+    # ended, or on its way.
     closed = yield Query(_close_calls, journal.of.run.hex)
     failed: dict[Any, Exception] = {}
     for row in reversed(rows[:-1]):
@@ -68,9 +74,16 @@ def give_up(journal: Journal, *, by_hand: bool = False, cut: str | None = None) 
         except Exception as error:
             failed[row.pk] = error
             STEPS.record(outcome="not_undone")
-            then = _BY_HAND if isinstance(error, UndoTooOld) else "It is tried again by idempotency_complete."
+            then = (
+                _BY_HAND
+                if isinstance(error, UndoTooOld)
+                else "It is tried again by idempotency_complete."
+            )
             logger.exception(
-                "The step %s of the record %s is not undone. %s", row.name, shortened(str(row.record)), then
+                "The step %s of the record %s is not undone. %s",
+                row.name,
+                shortened(str(row.record)),
+                then,
             )
     if closed and not failed:
         yield Query(journal.close)
@@ -101,7 +114,9 @@ def _bar(journal: Journal) -> Actions[list[Any]]:
             continue  # another owner has begun a step meanwhile: that one counts, too
 
 
-def _undo(journal: Journal, row: Any, *, by_hand: bool, closed: bool, cut: str | None) -> Actions[None]:
+def _undo(
+    journal: Journal, row: Any, *, by_hand: bool, closed: bool, cut: str | None
+) -> Actions[None]:
     if not (yield from _is_owed(journal, row, by_hand=by_hand, closed=closed, cut=cut)):
         return
     undo, doubtful = function_at(row.undo), is_in_doubt(row)
@@ -133,15 +148,24 @@ def _undo(journal: Journal, row: Any, *, by_hand: bool, closed: bool, cut: str |
         _count_undone(running.name)
 
 
-def _is_owed(journal: Journal, row: Any, *, by_hand: bool, closed: bool, cut: str | None) -> Actions[bool]:
-    """Is a step to be undone? Asks about one that broke off. Raises `NotUndone` where nobody knows."""
-    known = row.state != StepState.UNDOING or remembered(row.read_at - row.ended_at, lifetime=conf.lifetime(row.name))
+def _is_owed(
+    journal: Journal, row: Any, *, by_hand: bool, closed: bool, cut: str | None
+) -> Actions[bool]:
+    """Is a step to be undone?
+
+    Asks about one that broke off. Raises `NotUndone` where nobody knows.
+    """
+    known = row.state != StepState.UNDOING or remembered(
+        row.read_at - row.ended_at, lifetime=conf.lifetime(row.name)
+    )
     doing = undo_action(row, remembered=by_hand or known)
     if doing is UndoAction.HOLD:
         raise UndoTooOld
     if doing is UndoAction.ASK:
         if not closed or row.name == cut:
-            raise NotUndone(f"A call of the step {row.name!r} may be on its way, or it was cut, and still runs.")
+            raise NotUndone(
+                f"A call of the step {row.name!r} may be on its way, or it was cut, and still runs."
+            )
         yield from _find_out(journal, row, by_hand=by_hand)
         doing = undo_action(row)
     return doing is not UndoAction.NOTHING
@@ -173,7 +197,10 @@ def _find_out(journal: Journal, row: Any, *, by_hand: bool) -> Actions[None]:
     if ask is None:
         if by_hand:
             return
-        raise NotUndone(f"The step {row.name!r} broke off, and it has no ask= that says whether it had its effect.")
+        raise NotUndone(
+            f"The step {row.name!r} broke off, and it has no ask= that says whether it had "
+            "its effect."
+        )
     decision = yield Call(ask, (Asked(row.name, row.key),), drives_async=True)
     match decision:
         case RunAgain():
@@ -184,7 +211,9 @@ def _find_out(journal: Journal, row: Any, *, by_hand: bool) -> Actions[None]:
         case HoldForReview():
             if by_hand:
                 return
-            raise NotUndone(f"The step {row.name!r} broke off, and its ask= says that a person must decide.")
+            raise NotUndone(
+                f"The step {row.name!r} broke off, and its ask= says that a person must decide."
+            )
         case _:
             raise ConfigurationError(f"ask of the step {row.name!r} returned {decision!r}.")
     if not written:

@@ -1,4 +1,7 @@
-"""The page of suspects: rows of the project's models that may be one operation, done twice. It only reads."""
+"""The page of suspects: rows of the project's models that may be one operation, done twice.
+
+It only reads.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ PERIOD = timedelta(hours=24)
 
 
 def suspects_view(of: Any, request: HttpRequest) -> HttpResponse:
-    """Show the suspects of the last day in each source whose model the viewer may see. `of`: the records' model admin."""
+    """Show the suspects of the last day in each source whose model the viewer may see.
+
+    `of`: the records' model admin.
+    """
     sources = list(_sources(request, of.admin_site))
     return rendered(of, request, "suspects", title=_("Suspects"), sources=sources, most=MOST_ROWS)
 
@@ -53,8 +59,12 @@ def _sources(request: HttpRequest, site: AdminSite) -> Iterator[dict[str, Any]]:
         yield {**shown, "groups": groups, "more": len(rows) > MOST_ROWS}
 
 
-def _group(model: type[models.Model], suspect: Suspect, request: HttpRequest, site: AdminSite) -> dict[str, Any]:
-    """Return a group's facts, masked, and its rows: each linked to its page if there is one that the viewer may see."""
+def _group(
+    model: type[models.Model], suspect: Suspect, request: HttpRequest, site: AdminSite
+) -> dict[str, Any]:
+    """Return a group's facts, masked, and its rows: each linked to its page if there is one that
+    the viewer may see.
+    """
     rows = []
     for row in suspect.rows:
         url = change_url(site, model, row.pk[0], request) if len(row.pk) == 1 else ""
@@ -64,5 +74,10 @@ def _group(model: type[models.Model], suspect: Suspect, request: HttpRequest, si
 
 
 PAGES.append(
-    Page(name="suspects", title=_("Suspects"), view=suspects_view, is_offered=lambda: bool(conf.get("SUSPECTS")))
+    Page(
+        name="suspects",
+        title=_("Suspects"),
+        view=suspects_view,
+        is_offered=lambda: bool(conf.get("SUSPECTS")),
+    )
 )

@@ -37,9 +37,14 @@ def as_table(suspects: Sequence[Suspect]) -> Iterator[str]:
     if suspects:
         yield f"{'FIRST AT':<24} {'ROWS':>5} {'SPAN':<12} {'PRIMARY KEYS':<28} FACTS\n"
     for each in suspects:
-        keys = ", ".join(_pk(row) for row in each.rows[:_SHOWN]) + (" …" if len(each.rows) > _SHOWN else "")
+        keys = ", ".join(_pk(row) for row in each.rows[:_SHOWN]) + (
+            " …" if len(each.rows) > _SHOWN else ""
+        )
         facts = ", ".join(f"{name}={_text(value)}" for name, value in each.facts.items())
-        yield f"{_local(each.first_at):<24} {len(each.rows):>5} {span(each.span):<12} {plain(keys):<28} {plain(facts)}\n"
+        yield (
+            f"{_local(each.first_at):<24} {len(each.rows):>5} {span(each.span):<12} "
+            f"{plain(keys):<28} {plain(facts)}\n"
+        )
 
 
 def as_json(suspects: Iterable[Suspect]) -> Iterator[str]:
@@ -51,7 +56,9 @@ def as_json(suspects: Iterable[Suspect]) -> Iterator[str]:
             "first_at": each.first_at.isoformat(),
             "last_at": each.last_at.isoformat(),
             "span_seconds": each.span.total_seconds(),
-            "rows": [{"pk": _one(row.pk), "at": row.at.isoformat(), "key": row.key} for row in each.rows],
+            "rows": [
+                {"pk": _one(row.pk), "at": row.at.isoformat(), "key": row.key} for row in each.rows
+            ],
         }
         yield json.dumps(shown, cls=_Encoder) + "\n"
 
@@ -64,7 +71,9 @@ def as_csv(suspects: Iterable[Suspect], names: Iterable[str]) -> str:
     for number, each in enumerate(suspects, start=1):
         for row in each.rows:
             key = "" if row.key is None else row.key
-            lines.writerow(map(_cell, [number, each.model, _one(row.pk), row.at.isoformat(), key, *row.facts]))
+            lines.writerow(
+                map(_cell, [number, each.model, _one(row.pk), row.at.isoformat(), key, *row.facts])
+            )
     return out.getvalue()
 
 
@@ -72,7 +81,9 @@ def as_textfile(suspects: Sequence[Suspect], *, model: str, names: Iterable[str]
     """Yield two gauges of this search. No label holds a fact."""
     labels = {"model": model, "same": ",".join(names)}
     groups, rows = len(suspects), sum(len(each.rows) for each in suspects)
-    yield from gauge("suspects", "Groups of rows with equal facts under different keys.", [(labels, groups)])
+    yield from gauge(
+        "suspects", "Groups of rows with equal facts under different keys.", [(labels, groups)]
+    )
     yield from gauge("suspect_rows", "Rows of such groups.", [(labels, rows)])
 
 

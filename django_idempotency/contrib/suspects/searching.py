@@ -1,10 +1,11 @@
-"""Searches a model of the project for suspects: rows with equal business facts, close together, made under different keys.
+"""Searches a model of the project for suspects: rows with equal business facts, close together,
+made under different keys.
 
-One of them may be the same charge twice: a client that made a new key for its retry, or a person who pressed twice. Or
-both are meant. Only a person, or the provider, knows.
+One of them may be the same charge twice: a client that made a new key for its retry, or a person
+who pressed twice. Or both are meant. Only a person, or the provider, knows.
 
-It reads, in one statement, and never writes. The database decides what is equal, by its collation, and sorts; only rows
-that are near another one leave it. NULL equals nothing.
+It reads, in one statement, and never writes. The database decides what is equal, by its collation,
+and sorts; only rows that are near another one leave it. NULL equals nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class Sighting:
     #: The values of the primary key's fields: one, unless it is composite.
     pk: tuple[Any, ...]
     at: datetime
-    #: The idempotency key that it was made under; `None`: it has none, or the model does not store keys.
+    #: The idempotency key that it was made under; `None`: it has none, or the model does not store
+    #: keys.
     key: Any
     facts: tuple[Any, ...]
     #: Is the row before it, among those with equal facts, near enough and of another key?
@@ -65,15 +67,19 @@ class Suspect:
         return self.last_at - self.first_at
 
 
-def suspects(rows: Iterable[Sighting], *, model: str, names: tuple[str, ...], since: datetime) -> Iterator[Suspect]:
+def suspects(
+    rows: Iterable[Sighting], *, model: str, names: tuple[str, ...], since: datetime
+) -> Iterator[Suspect]:
     """Yield the groups of a model's rows, which are ordered by facts, time and primary key.
 
-    A group whose last row is before `since` belongs to an earlier search. A row alone is not a suspect: the row that it
-    was near to has not been read.
+    A group whose last row is before `since` belongs to an earlier search. A row alone is not a
+    suspect: the row that it was near to has not been read.
     """
     for group in _chains(rows):
         if len(group) > 1 and group[-1].at >= since:
-            yield Suspect(model=model, facts=dict(zip(names, group[0].facts, strict=True)), rows=tuple(group))
+            yield Suspect(
+                model=model, facts=dict(zip(names, group[0].facts, strict=True)), rows=tuple(group)
+            )
 
 
 def _chains(rows: Iterable[Sighting]) -> Iterator[list[Sighting]]:
@@ -97,7 +103,7 @@ def report(model: Any, suspect: Suspect) -> None:
     signals.duplicate_found.send_robust(sender=model, suspect=suspect)
 
 
-# ------------------------------------------------------------------------------------------------------------- search
+# ------------------------------------------------------------------------------------------- search
 
 #: The field that a model keeps its idempotency key in, unless the command says otherwise.
 KEY = "idempotency_key"
@@ -111,7 +117,9 @@ class Unsearchable(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """What to look for, in a model. Raises `Unsearchable` when it is made, if the model cannot be searched like this."""
+    """What to look for, in a model. Raises `Unsearchable` when it is made, if the model cannot be
+    searched like this.
+    """
 
     model: type[models.Model]
     #: Fields of the model, or paths such as `card__fingerprint`.
@@ -135,18 +143,27 @@ class Search:
         for path in self._names():
             found = _column(self.model, path)
             if found.rest:
-                raise Unsearchable(f"{path!r} goes past a column: {LOOKUP_SEP.join(found.rest)!r} is no field.")
+                raise Unsearchable(
+                    f"{path!r} goes past a column: {LOOKUP_SEP.join(found.rest)!r} is no field."
+                )
             # Django mixes up the columns of a filtered window if one of them is selected twice.
             if spelled.setdefault(found.path, path) != path:
-                raise Unsearchable(f"{path!r} and {spelled[found.path]!r} are one column. Leave one out.")
+                raise Unsearchable(
+                    f"{path!r} and {spelled[found.path]!r} are one column. Leave one out."
+                )
         for path, _ in self.where:
             _column(self.model, path)
         found = _column(self.model, self.timestamp)
         if LOOKUP_SEP in self.timestamp or not isinstance(found.field, models.DateTimeField):
-            raise Unsearchable(f"{self.timestamp!r} is not a DateTimeField of {self.model._meta.label}.")
+            raise Unsearchable(
+                f"{self.timestamp!r} is not a DateTimeField of {self.model._meta.label}."
+            )
 
     def rows(self, limit: int) -> list[Sighting]:
-        """Return at most `limit` rows that are near another one: by facts, then time. Raises Django's `DatabaseError`."""
+        """Return at most `limit` rows that are near another one: by facts, then time.
+
+        Raises Django's `DatabaseError`.
+        """
         found = self._near().values(*self._names(), _FOLLOWS)[:limit]
         return [self._sighting(row) for row in found]
 
@@ -155,7 +172,9 @@ class Search:
         field = _column(self.model, self.timestamp).field
         connection = connections[self.using]
         with connection.cursor() as cursor:
-            constraints = connection.introspection.get_constraints(cursor, field.model._meta.db_table)
+            constraints = connection.introspection.get_constraints(
+                cursor, field.model._meta.db_table
+            )
         return any(
             (each["index"] or each["unique"]) and list(each["columns"][:1]) == [field.column]
             for each in constraints.values()
@@ -180,7 +199,8 @@ class Search:
             **{f"{path}__isnull": False for path in self.same},
         }
         try:
-            everything = self.model._base_manager.using(self.using)  # noqa: SLF001 - documented; it hides no row
+            # Documented; it hides no row.
+            everything = self.model._base_manager.using(self.using)  # noqa: SLF001
             where = [Q(**{path: _value(path, text)}) for path, text in self.where]
             rows: QuerySet[Any] = everything.filter(*where, **chosen)
         except (FieldError, ValidationError, ValueError, TypeError) as error:
@@ -211,7 +231,9 @@ class Search:
         return near
 
     def _neighbour(self, function: Any, path: str) -> Window:
-        return Window(function(path), partition_by=[F(each) for each in self.same], order_by=self._order())
+        return Window(
+            function(path), partition_by=[F(each) for each in self.same], order_by=self._order()
+        )
 
     def _order(self) -> list[Any]:
         return [F(name).asc() for name in (self.timestamp, *self._pk())]
@@ -235,7 +257,9 @@ class Search:
 
 def default_timestamp(model: type[models.Model]) -> str:
     """Return the field that says when a row was made. Raises `Unsearchable`."""
-    times = [field for field in model._meta.concrete_fields if isinstance(field, models.DateTimeField)]
+    times = [
+        field for field in model._meta.concrete_fields if isinstance(field, models.DateTimeField)
+    ]
     for field in times:
         if field.auto_now_add:
             return field.name
@@ -243,8 +267,15 @@ def default_timestamp(model: type[models.Model]) -> str:
     for name in [latest] if isinstance(latest, str) else latest:
         if name.lstrip("-") in {field.name for field in times}:
             return str(name).lstrip("-")
-    has = f"It has {', '.join(field.name for field in times)}." if times else "It has no DateTimeField."
-    raise Unsearchable(f"Which field says when a row of {model._meta.label} was made? Type --timestamp FIELD. {has}")
+    has = (
+        f"It has {', '.join(field.name for field in times)}."
+        if times
+        else "It has no DateTimeField."
+    )
+    raise Unsearchable(
+        f"Which field says when a row of {model._meta.label} was made? Type --timestamp "
+        f"FIELD. {has}"
+    )
 
 
 def default_key(model: type[models.Model]) -> str | None:
@@ -283,13 +314,23 @@ def _column(model: type[models.Model], path: str) -> _Column:
             field = at._meta.pk if name == "pk" else at._meta.get_field(name)
         except FieldDoesNotExist as error:
             known = ", ".join(each.name for each in at._meta.concrete_fields)
-            raise Unsearchable(f"{at._meta.label} has no field {name!r}. It has {known}.") from error
+            raise Unsearchable(
+                f"{at._meta.label} has no field {name!r}. It has {known}."
+            ) from error
         if not isinstance(field, models.Field) or field.many_to_many or field.column is None:
-            raise Unsearchable(f"{path!r}: {name!r} of {at._meta.label} has many values for a row, or no column.")
+            raise Unsearchable(
+                f"{path!r}: {name!r} of {at._meta.label} has many values for a row, or no column."
+            )
         if not walked or getattr(walked[-1], "target_field", None) != field:
             walked.append(field)
-        if field.remote_field is None or not parts or not _names_a_field(field.related_model, parts[0]):
-            return _Column(field=field, path=LOOKUP_SEP.join(each.name for each in walked), rest=parts)
+        if (
+            field.remote_field is None
+            or not parts
+            or not _names_a_field(field.related_model, parts[0])
+        ):
+            return _Column(
+                field=field, path=LOOKUP_SEP.join(each.name for each in walked), rest=parts
+            )
         at = field.related_model
 
 
@@ -301,7 +342,7 @@ def _names_a_field(model: Any, name: str) -> bool:
     return True
 
 
-# ---------------------------------------------------------------------------------------------- an entry of SUSPECTS
+# ----------------------------------------------------------------------------- an entry of SUSPECTS
 
 #: What an entry has to have, and what it may have.
 REQUIRED = ("model", "same", "within")
@@ -312,7 +353,12 @@ def search_of(entry: Any, *, since: datetime, until: datetime) -> Search:
     """Return the search of one entry. Raises `Unsearchable`, which says what is wrong with it."""
     try:
         return _search_of(entry, since=since, until=until)
-    except (TypeError, ValueError, AttributeError, OverflowError) as error:  # a value of a type that nothing takes
+    except (
+        TypeError,
+        ValueError,
+        AttributeError,
+        OverflowError,
+    ) as error:  # a value of a type that nothing takes
         raise Unsearchable(f"An entry cannot be read: {error}.") from error
 
 
@@ -320,9 +366,20 @@ def _search_of(entry: Any, *, since: datetime, until: datetime) -> Search:
     if not isinstance(entry, Mapping) or any(name not in entry for name in REQUIRED):
         raise Unsearchable(f"Each entry is a dict with {', '.join(REQUIRED)}.")
     if unknown := sorted(set(entry) - {*REQUIRED, *OPTIONAL}, key=str):
-        raise Unsearchable(f"{unknown[0]!r} is not known. An entry may also have {', '.join(OPTIONAL)}.")
-    model, same, within, where = model_of(entry["model"]), entry["same"], entry["within"], entry.get("where", {})
-    if not isinstance(same, (list, tuple)) or not same or not all(isinstance(name, str) for name in same):
+        raise Unsearchable(
+            f"{unknown[0]!r} is not known. An entry may also have {', '.join(OPTIONAL)}."
+        )
+    model, same, within, where = (
+        model_of(entry["model"]),
+        entry["same"],
+        entry["within"],
+        entry.get("where", {}),
+    )
+    if (
+        not isinstance(same, (list, tuple))
+        or not same
+        or not all(isinstance(name, str) for name in same)
+    ):
         raise Unsearchable('"same" is a list of fields, such as ["card", "amount"].')
     if not isinstance(within, (int, float, timedelta)) or isinstance(within, bool):
         raise Unsearchable('"within" is seconds, or a timedelta.')

@@ -22,14 +22,18 @@ logger = logging.getLogger("django_idempotency")
 class Takeover(Deciding, CurrentOperation):
     """The argument of `on_takeover`: an earlier owner crashed and may have done part of the work.
 
-    The hook returns `run()`, `found(result)` or `hold()`, after which this call and retries raise `HeldForPerson`. An
-    exception that it raises goes to the caller and decides nothing: the next call after the lease asks again. An
-    exception listed in `keep_exceptions` is stored as if the call had raised it.
+    The hook returns `run()`, `found(result)` or `hold()`, after which this call and retries raise
+    `HeldForPerson`. An exception that it raises goes to the caller and decides nothing: the next
+    call after the lease asks again. An exception listed in `keep_exceptions` is stored as if the
+    call had raised it.
     """
 
-    def __init__(self, operation: Operation, payload: Any, outer: CurrentOperation | None = None) -> None:
+    def __init__(
+        self, operation: Operation, payload: Any, outer: CurrentOperation | None = None
+    ) -> None:
         super().__init__(operation, outer)
-        #: The source of the key: the arguments by name, or the one that `data_keyword_argument` names.
+        #: The source of the key: the arguments by name, or the one that `data_keyword_argument`
+        #: names.
         self.payload = payload
         assert operation.record is not None
         self.record = operation.record
@@ -75,15 +79,20 @@ def _decided(call: FunctionCall, decision: Any) -> CallEnd | None:
             return end_of_result(call, result)
         case HoldForReview():
             key = shortened(call.operation.ticket.key)
-            logger.error("Held: %s under %s waits for a person to release its record.", call.terms.name, key)
+            logger.error(
+                "Held: %s under %s waits for a person to release its record.", call.terms.name, key
+            )
             held = call.naming(HeldForPerson())
             return CallEnd(WorkResult.KEPT, OutcomeKind.HELD.outcome(), HELD_FOR, raised=held)
     raise ConfigurationError(
-        f"on_takeover of {call.terms.name} returned {decision!r}. Return takeover.run(), .found(result) or .hold()."
+        f"on_takeover of {call.terms.name} returned {decision!r}. Return takeover.run(), "
+        ".found(result) or .hold()."
     )
 
 
 def _undecided(call: FunctionCall, error: BaseException) -> CallEnd:
-    """Return the end of an undecided takeover: the record stays as it is, so that the next call asks again."""
+    """Return the end of an undecided takeover: the record stays as it is, so that the next call
+    asks again.
+    """
     end = end_of_error(call, error)
     return end if end.work_result is WorkResult.KEPT else CallEnd(work_result=WorkResult.CUT)

@@ -30,7 +30,9 @@ Decision = RunAgain | UseResult | HoldForReview
 
 
 class Question:
-    """What the project is asked about a work that broke off. It returns what one of these returns."""
+    """What the project is asked about a work that broke off. It returns what one of these
+    returns.
+    """
 
     __slots__ = ()
 
@@ -57,5 +59,7 @@ class Deciding(Question, OperationHandle):
     record: Record
 
     def derive(self, label: str) -> str:
-        """Return the key that the earlier owner may have passed on, however old it is: to look its effect up."""
+        """Return the key that the earlier owner may have passed on, however old it is: to look its
+        effect up.
+        """
         return self._derive(label)

@@ -28,10 +28,12 @@ logger = logging.getLogger("django_idempotency")
 
 
 class Takeover(Deciding):
-    """The argument of a policy's `on_takeover`: an earlier request crashed and may have done part of the work.
+    """The argument of a policy's `on_takeover`: an earlier request crashed and may have done part
+    of the work.
 
-    The hook returns `run()`, `found(response)` or `hold()`. An exception that it raises goes to the client as one of the
-    view does, and decides nothing: the next request after the lease asks again.
+    The hook returns `run()`, `found(response)` or `hold()`. An exception that it raises goes to the
+    client as one of the view does, and decides nothing: the next request after the lease asks
+    again.
     """
 
     def __init__(self, operation: Operation, request: HttpRequest) -> None:
@@ -44,14 +46,18 @@ class Takeover(Deciding):
     def found(self, result: Any) -> Decision:
         """Store this response and return it, marked as a replay; the view does not run.
 
-        Raises `TypeError` for what is not a response, and `ValueError` for a status of 500 or more, which says that the
-        outcome is not known.
+        Raises `TypeError` for what is not a response, and `ValueError` for a status of 500 or more,
+        which says that the outcome is not known.
         """
         if not isinstance(result, HttpResponseBase):
-            raise TypeError(f"takeover.found() takes a response, such as JsonResponse(…), not {type(result).__name__}.")
+            raise TypeError(
+                "takeover.found() takes a response, such as JsonResponse(…), not "
+                f"{type(result).__name__}."
+            )
         if result.status_code >= 500:
             raise ValueError(
-                f"takeover.found() takes a response below 500, not {result.status_code}. If the outcome is unknown, "
+                f"takeover.found() takes a response below 500, not {result.status_code}. "
+                "If the outcome is unknown, "
                 "return takeover.hold()."
             )
         return super().found(result)
@@ -67,9 +73,12 @@ class Found(NamedTuple):
 
 
 def decide(call: Call) -> HttpResponseBase | None:
-    """Ask `on_takeover` about a request that has just taken its record over. Return what it gets; `None`: its view runs.
+    """Ask `on_takeover` about a request that has just taken its record over.
 
-    If the hook raises, the record stays as it is, and is taken over again. Raises `OperationHeld` or `ReplayRefused`.
+    Return what it gets; `None`: its view runs.
+
+    If the hook raises, the record stays as it is, and is taken over again. Raises `OperationHeld`
+    or `ReplayRefused`.
     """
     takeover = Takeover(call.operation, call.request)
     try:
@@ -88,14 +97,18 @@ async def adecide(call: Call) -> HttpResponseBase | None:
     """See decide()."""
     takeover = Takeover(call.operation, call.request)
     try:
-        found = await in_database_thread(_found, call, await _aasked(takeover, call.terms.on_takeover), takeover)
+        found = await in_database_thread(
+            _found, call, await _aasked(takeover, call.terms.on_takeover), takeover
+        )
     except BaseException as error:
         await call.aabandon(error)
         raise
     if found is None:
         return None
     with call.room():
-        await run_to_completion(call.operation.asettle(WorkResult.KEPT, found.outcome, ttl=found.ttl, succeeded=True))
+        await run_to_completion(
+            call.operation.asettle(WorkResult.KEPT, found.outcome, ttl=found.ttl, succeeded=True)
+        )
     return await sync_to_async(_conclude)(call, found)
 
 
@@ -112,7 +125,10 @@ async def _aasked(takeover: Takeover, hook: Any) -> Any:
 
 
 def _found(call: Call, decision: Any, takeover: Takeover) -> Found | None:
-    """Return how a takeover ends; `None`: the view runs. Raises what finishing the response raises."""
+    """Return how a takeover ends; `None`: the view runs.
+
+    Raises what finishing the response raises.
+    """
     match decision:
         case RunAgain():
             return None
@@ -120,16 +136,26 @@ def _found(call: Call, decision: Any, takeover: Takeover) -> Found | None:
             if call.finish is not None:
                 response = call.finish(response)
             render(response)
-            return Found(capture(response, call.terms, call.plan.max_body), takeover.seconds, response)
+            return Found(
+                capture(response, call.terms, call.plan.max_body), takeover.seconds, response
+            )
         case HoldForReview():
-            held, said = takeover.record, "Held: %s %s under %s waits for a person to release its record."
+            held, said = (
+                takeover.record,
+                "Held: %s %s under %s waits for a person to release its record.",
+            )
             logger.error(said, held.method, held.path, shortened(held.key))
             return Found(OutcomeKind.HELD.outcome(), HELD_FOR, None)
-    raise ConfigurationError(f"on_takeover returned {decision!r}. Return takeover.run(), .found(response) or .hold().")
+    raise ConfigurationError(
+        f"on_takeover returned {decision!r}. Return takeover.run(), .found(response) or .hold()."
+    )
 
 
 def _conclude(call: Call, found: Found) -> HttpResponseBase:
-    """Return the found response, as a later replay would return it. Raises `OperationHeld` or `ReplayRefused`."""
+    """Return the found response, as a later replay would return it.
+
+    Raises `OperationHeld` or `ReplayRefused`.
+    """
     if (response := found.response) is None:
         raise OperationHeld(headers=FINAL)
     call.authorize(found.outcome)

@@ -1,4 +1,6 @@
-"""Ready-made functions for the setting REALM: the tenant is the schema of django-tenants, or the host."""
+"""Ready-made functions for the setting REALM: the tenant is the schema of django-tenants, or the
+host.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ def schema(_request: HttpRequest | None) -> str:
     found = getattr(connections[alias], "schema_name", None)
     if not isinstance(found, str):
         raise ConfigurationError(
-            f'tenants.schema needs the database backend of django-tenants: type DATABASES["{alias}"]["ENGINE"] = '
+            "tenants.schema needs the database backend of django-tenants: type "
+            f'DATABASES["{alias}"]["ENGINE"] = '
             '"django_tenants.postgresql_backend".'
         )
     return found
@@ -33,12 +36,14 @@ def tenants_alias() -> str:
 
 
 def host(request: HttpRequest | None) -> str:
-    """Return the host that a request was sent to, in lower case, without its port and the dot of a full name.
+    """Return the host that a request was sent to, in lower case, without its port and the dot of a
+    full name.
 
     A call has none: see realm().
     """
     if request is None:
         raise ConfigurationError(
-            "tenants.host needs a request, and there is none. Call the function inside: with django_idempotency.realm(…)."
+            "tenants.host needs a request, and there is none. Call the function inside: "
+            "with django_idempotency.realm(…)."
         )
     return split_domain_port(request.get_host())[0]

@@ -1,4 +1,6 @@
-"""Checks that tenants do not share keys, that the ready-made REALM can tell them apart, and where the table is."""
+"""Checks that tenants do not share keys, that the ready-made REALM can tell them apart, and where
+the table is.
+"""
 
 from __future__ import annotations
 
@@ -18,27 +20,30 @@ from . import schema, tenants_alias
 
 
 class E063(Finding):
-    """IDEMPOTENCY["REALM"] is "django_idempotency.contrib.tenants.schema", which cannot determine the tenant: %(problem)s.
+    """IDEMPOTENCY["REALM"] is "django_idempotency.contrib.tenants.schema", which cannot determine
+    the tenant: %(problem)s.
 
-    Type DATABASES["%(alias)s"]["ENGINE"] = "django_tenants.postgresql_backend", or "REALM": the dotted path of a
-    function of your own.
+    Type DATABASES["%(alias)s"]["ENGINE"] = "django_tenants.postgresql_backend", or "REALM": the
+    dotted path of a function of your own.
     """
 
 
 class W068(Finding):
-    """%(found)s, and no realm is set: a tenant that sends the same key as another gets the other's response.
+    """%(found)s, and no realm is set: a tenant that sends the same key as another gets the other's
+    response.
 
-    Type "REALM": "django_idempotency.contrib.tenants.%(realm)s", or the dotted path of a function that names the tenant. If
-    there is only one tenant, or all requests and calls run inside django_idempotency.realm(…), type %(silence)s.
+    Type "REALM": "django_idempotency.contrib.tenants.%(realm)s", or the dotted path of a function
+    that names the tenant. If there is only one tenant, or all requests and calls run inside
+    django_idempotency.realm(…), type %(silence)s.
     """
 
 
 class W069(Finding):
-    """django_idempotency is in TENANT_APPS and not in SHARED_APPS: a keyed request to the public schema finds no
-    table, and gets 503.
+    """django_idempotency is in TENANT_APPS and not in SHARED_APPS: a keyed request to the public
+    schema finds no table, and gets 503.
 
-    Add "django_idempotency" to SHARED_APPS, too, and run manage.py migrate_schemas --shared. If nothing guarded
-    runs in the public schema, type %(silence)s.
+    Add "django_idempotency" to SHARED_APPS, too, and run manage.py migrate_schemas --shared. If
+    nothing guarded runs in the public schema, type %(silence)s.
     """
 
 
@@ -48,7 +53,9 @@ SCHEMA_PER_TENANT = ("django_tenants", "tenant_schemas")
 
 @after_settings
 def check_tenants(**_: Any) -> Iterator[CheckMessage]:
-    """Check that tenants do not share keys, that the ready-made REALM can work, and where the table is."""
+    """Check that tenants do not share keys, that the ready-made REALM can work, and where the table
+    is.
+    """
     for app in SCHEMA_PER_TENANT:
         if apps.is_installed(app) and conf.get("REALM") is None:
             yield W068(found=f'INSTALLED_APPS has "{app}"', realm="schema")

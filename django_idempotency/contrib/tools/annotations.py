@@ -10,11 +10,15 @@ from ...http.markers import mark_of
 from .decorator import TOOL, Tool
 
 
-def hints(guarded: Callable[..., Any], *, destructive: bool = True, **more: bool) -> dict[str, bool]:
-    """Return the annotations of a tool that `@idempotent_tool()` guards, or of those behind a guarded view.
+def hints(
+    guarded: Callable[..., Any], *, destructive: bool = True, **more: bool
+) -> dict[str, bool]:
+    """Return the annotations of a tool that `@idempotent_tool()` guards, or of those behind a
+    guarded view.
 
-    `idempotentHint` is true if a call that is sent again is never carried out again: a key is required, or derived. Whether
-    it destroys is for its author to say. `more` are further annotations. Raises `TypeError` for what is not guarded.
+    `idempotentHint` is true if a call that is sent again is never carried out again: a key is
+    required, or derived. Whether it destroys is for its author to say. `more` are further
+    annotations. Raises `TypeError` for what is not guarded.
     """
     tool: Tool | None = getattr(guarded, TOOL, None)
     if tool is not None:
@@ -23,6 +27,7 @@ def hints(guarded: Callable[..., Any], *, destructive: bool = True, **more: bool
         once = conf.field(policy, "required") is True
     else:
         raise TypeError(
-            f"hints() takes what @idempotent_tool() or @idempotent_tool_calls() has decorated, not {guarded!r}."
+            "hints() takes what @idempotent_tool() or @idempotent_tool_calls() has "
+            f"decorated, not {guarded!r}."
         )
     return {"readOnlyHint": False, "destructiveHint": destructive, "idempotentHint": once, **more}

@@ -1,6 +1,7 @@
 """The decorator `@idempotent_tool_calls()`: for views that take MCP's JSON-RPC over HTTP.
 
-It is made of a policy's hooks: the key, the fingerprint and the replay are those of a `tools/call`, not of its HTTP request.
+It is made of a policy's hooks: the key, the fingerprint and the replay are those of a `tools/call`,
+not of its HTTP request.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ logger = logging.getLogger("django_idempotency")
 METHOD = "tools/call"
 #: Asks which tools there are.
 LIST = "tools/list"
-#: What of a call's parameters may differ in a retry: besides its metadata, what answers a question of the server.
+#: What of a call's parameters may differ in a retry: besides its metadata, what answers a question
+#: of the server.
 NOT_COMPARED = frozenset({"_meta", "inputResponses", "requestState"})
 #: A response may be a stream of server-sent events, each on one line here.
 _EVENTS, _EVENT = "text/event-stream", re.compile(rb"^data: ?(.*?)\r?$", re.MULTILINE)
@@ -74,12 +76,15 @@ class Refused(Exception):
 
 
 def has_call(
-    request: HttpRequest, tools: Collection[str] | None, argument: str | None, methods: Collection[str]
+    request: HttpRequest,
+    tools: Collection[str] | None,
+    argument: str | None,
+    methods: Collection[str],
 ) -> bool:
     """Is it a call of one of these tools? Then it has that as its `tool_call`. Raises `Refused`.
 
-    A call by a method that the policy does not guard is refused, since the view might carry it out. The header is taken
-    away: it would be one key of all tools, and come before that of the message.
+    A call by a method that the policy does not guard is refused, since the view might carry it out.
+    The header is taken away: it would be one key of all tools, and come before that of the message.
     """
     try:
         receive(request)
@@ -93,8 +98,11 @@ def has_call(
         if not is_post:  # such as the end of a session
             return False
         raise Refused(PARSE_ERROR, "This is not JSON.") from None
-    if isinstance(message, list) and any(_is_call(each) for each in message):  # MCP 2025-06-18 has removed batches
-        raise Refused(INVALID_REQUEST, "A batch may not call tools. Send each call as a request of its own.")
+    # MCP 2025-06-18 has removed batches.
+    if isinstance(message, list) and any(_is_call(each) for each in message):
+        raise Refused(
+            INVALID_REQUEST, "A batch may not call tools. Send each call as a request of its own."
+        )
     is_call = _is_call(message)
     request.lists_tools = _lists(message)  # type: ignore[attr-defined]
     header = None
@@ -113,7 +121,9 @@ def has_call(
     if key is None and argument is not None:
         key = _member(params, "arguments").get(argument)
     named = message.get("id")
-    request.tool_call = ToolCall(named if isinstance(named, (str, int)) else None, params, key, header)  # type: ignore[attr-defined]
+    request.tool_call = ToolCall(  # type: ignore[attr-defined]
+        named if isinstance(named, (str, int)) else None, params, key, header
+    )
     return True
 
 
@@ -135,7 +145,7 @@ def _member(params: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-# ------------------------------------------------------------------------------------------------ the hooks of its policy
+# -------------------------------------------------------------------------- the hooks of its policy
 
 
 def call_key(request: Any) -> list[str] | None:
@@ -158,7 +168,9 @@ def call_digest(request: Any) -> bytes:
 
 
 def spelled_out(value: Any) -> bytes:
-    """Return JSON that is nested however deep as bytes, which are equal if the values are: no call calls itself."""
+    """Return JSON that is nested however deep as bytes, which are equal if the values are: no call
+    calls itself.
+    """
     parts: list[str] = []
     left = [value]
     while left:
@@ -184,9 +196,12 @@ def spelled_out(value: Any) -> bytes:
 
 
 def is_kept(response: Any, *, atomic: bool) -> bool | WorkResult | None:
-    """Is a response kept? Not a question to the client: the call goes on with the answer, under its key.
+    """Is a response kept?
 
-    Nor a failure whose writes are rolled back. Under a lease nothing is, and what has been done is not done again.
+    Not a question to the client: the call goes on with the answer, under its key.
+
+    Nor a failure whose writes are rolled back. Under a lease nothing is, and what has been done is
+    not done again.
     """
     envelope = _envelope(response)
     result = _member(envelope, "result")
@@ -212,14 +227,23 @@ def _envelope(response: Any) -> dict[str, Any]:
     """Return the JSON-RPC response in the body of an HTTP one; {}: there is none."""
     try:
         found = {} if response.streaming else json.loads(_parts(response)[1])
-    except (ValueError, RecursionError):  # the work is done: what is nested too deep to be read is kept as it is
+    except (
+        ValueError,
+        RecursionError,
+    ):  # the work is done: what is nested too deep to be read is kept as it is
         return {}
     return found if isinstance(found, dict) else {}
 
 
 def _parts(response: Any) -> tuple[bytes, bytes, bytes]:
-    """Return what stands before the JSON of a response, the JSON, and what follows: a stream of events ends with it."""
-    events = list(_EVENT.finditer(response.content)) if response.get("Content-Type", "").startswith(_EVENTS) else []
+    """Return what stands before the JSON of a response, the JSON, and what follows: a stream of
+    events ends with it.
+    """
+    events = (
+        list(_EVENT.finditer(response.content))
+        if response.get("Content-Type", "").startswith(_EVENTS)
+        else []
+    )
     begins, ends = events[-1].span(1) if events else (0, len(response.content))
     return response.content[:begins], response.content[begins:ends], response.content[ends:]
 
@@ -231,39 +255,55 @@ def as_result(problem: Problem, _status: int, request: Any) -> dict[str, Any]:
 
 
 def with_status(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-    """Return a response; a problem with status 200, since clients read no result of an HTTP error."""
+    """Return a response; a problem with status 200, since clients read no result of an HTTP
+    error.
+    """
     if isinstance(response, StoredResponse) and noted(request) is not HeaderStatus.REPLAYED:
         response.status_code = 200
     return response
 
 
 class Named:
-    """The tools that a decorator names, until a list of the server's tools has shown that each is there."""
+    """The tools that a decorator names, until a list of the server's tools has shown that each is
+    there.
+    """
 
     def __init__(self, tools: Any) -> None:
         if tools is None:
             self._unseen = frozenset[str]()
             return
-        if isinstance(tools, str) or not tools or not all(isinstance(each, str) and each for each in tools):
+        if (
+            isinstance(tools, str)
+            or not tools
+            or not all(isinstance(each, str) and each for each in tools)
+        ):
             raise ImproperlyConfigured(
-                f"@idempotent_tool_calls(tools={tools!r}) guards nothing: type a list of the names of tools, such as "
+                f"@idempotent_tool_calls(tools={tools!r}) guards nothing: type a list of "
+                "the names of tools, such as "
                 'tools=["charge"], or leave tools out to guard all of them.'
             )
         self._unseen = frozenset[str](tools)
 
     def compare(self, request: HttpRequest, response: Any) -> None:
-        """Log an error for each named tool that a list of the server's tools does not have: its calls pass unguarded."""
+        """Log an error for each named tool that a list of the server's tools does not have: its
+        calls pass unguarded.
+        """
         if not self._unseen or not getattr(request, "lists_tools", False):
             return
         result = _member(_envelope(response), "result")
         listed = result.get("tools")
         if not isinstance(listed, list) or result.get("nextCursor") is not None:
             return
-        there = [each["name"] for each in listed if isinstance(each, Mapping) and isinstance(each.get("name"), str)]
+        there = [
+            each["name"]
+            for each in listed
+            if isinstance(each, Mapping) and isinstance(each.get("name"), str)
+        ]
         for name in sorted(self._unseen.difference(there)):
             close = get_close_matches(name, there, n=1, cutoff=0.6)
             logger.error(
-                "@idempotent_tool_calls(tools=…) names %r, and the server lists no such tool: it guards nothing.%s",
+                "@idempotent_tool_calls(tools=…) names %r, and the server lists no such "
+                "tool: it guards nothing.%s",
                 name,
                 f" Did you mean {close[0]!r}?" if close else "",
                 extra={"idempotency": {"event": "unknown_tool", "tool": name}},
@@ -275,29 +315,36 @@ class Named:
 MCP = replace(DEFAULT, name="mcp", errors=as_result)
 
 
-# -------------------------------------------------------------------------------------------------------- the decorator
+# ------------------------------------------------------------------------------------ the decorator
 
 
 def idempotent_tool_calls(
     *, tools: Collection[str] | None = None, argument: str | None = None, **fields: Any
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make the `tools/call` requests of a view safe to retry. It goes below what authenticates the client.
+    """Make the `tools/call` requests of a view safe to retry.
 
-    The key is `params._meta["idempotency-key"]`, or the argument of the tool that is named by `argument`, or the header.
-    Whatever else the view takes passes, and so do calls of other tools than `tools`, if that is given; a batch with a call is
-    refused, and so is a call by a method that `methods` does not name. A problem is the result of the tool, with `isError` and what to do (`retry`), and status 200. A
-    replay has the id of its own request. Under `atomic` a result with `isError`, or a JSON-RPC error, is a failure, as a 5xx
-    is: its writes are rolled back, and the key is free for the same call. Under `lease` it is stored as any other. `fields`
-    are those of `Policy`, such as `required`, `scope` and `guarantee`. One of `tools` that is not in the server's own list of
-    them is an ERROR in the log, when a client asks for that list.
+    It goes below what authenticates the client.
 
-    Takes a function, or what REST framework's `as_view()` returns. Raises what `idempotent()` raises.
+    The key is `params._meta["idempotency-key"]`, or the argument of the tool that is named by
+    `argument`, or the header. Whatever else the view takes passes, and so do calls of other tools
+    than `tools`, if that is given; a batch with a call is refused, and so is a call by a method
+    that `methods` does not name. A problem is the result of the tool, with `isError` and what to do
+    (`retry`), and status 200. A replay has the id of its own request. Under `atomic` a result with
+    `isError`, or a JSON-RPC error, is a failure, as a 5xx is: its writes are rolled back, and the
+    key is free for the same call. Under `lease` it is stored as any other. `fields` are those of
+    `Policy`, such as `required`, `scope` and `guarantee`. One of `tools` that is not in the
+    server's own list of them is an ERROR in the log, when a client asks for that list.
+
+    Takes a function, or what REST framework's `as_view()` returns. Raises what `idempotent()`
+    raises.
     """
     named = Named(tools)
 
     def decorate(view: Any) -> Any:
         if inspect.isclass(view):
-            raise ImproperlyConfigured(f"@idempotent_tool_calls() takes {view.__name__}.as_view(), not the class.")
+            raise ImproperlyConfigured(
+                f"@idempotent_tool_calls() takes {view.__name__}.as_view(), not the class."
+            )
         policy = Policy(**fields)
 
         def kept(response: Any) -> bool | WorkResult | None:
@@ -306,16 +353,24 @@ def idempotent_tool_calls(
         hooks = {"key": call_key, "fingerprint": call_digest, "keep": kept, "on_replay": renamed}
         guarded: Callable[..., Any] = idempotent(**hooks, **fields, profile=MCP)(view)
         # A call that has a key, and nobody whose it is, is refused.
-        keyed: Callable[..., Any] = idempotent(**{**hooks, **fields, "required": True}, profile=MCP)(view)
+        keyed: Callable[..., Any] = idempotent(
+            **{**hooks, **fields, "required": True}, profile=MCP
+        )(view)
         # What passes has no guard, but the transactions of ATOMIC_REQUESTS.
         same = {name: fields[name] for name in ("guarantee", "store") if name in fields}
         bare: Callable[..., Any] = idempotent(key=None, required=False, profile=MCP, **same)(view)
 
         def begin(request: HttpRequest, *given: Any, **more: Any) -> Any:
             """Return the response to a request, or what is awaited for it."""
-            call: Any = request.tool_call if has_call(request, tools, argument, conf.field(policy, "methods")) else None  # type: ignore[attr-defined]
+            call: Any = (
+                request.tool_call  # type: ignore[attr-defined]
+                if has_call(request, tools, argument, conf.field(policy, "methods"))
+                else None
+            )
             has_key = call is not None and (call.key is not None or call.header is not None)
-            return (bare if call is None else keyed if has_key else guarded)(request, *given, **more)
+            return (bare if call is None else keyed if has_key else guarded)(
+                request, *given, **more
+            )
 
         @functools.wraps(guarded)
         def calls(request: HttpRequest, *given: Any, **more: Any) -> Any:

@@ -1,4 +1,6 @@
-"""The decorator `@idempotent_tool()`, around `idempotent_function`: where the key of a call comes from, and whose it is."""
+"""The decorator `@idempotent_tool()`, around `idempotent_function`: where the key of a call comes
+from, and whose it is.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ TOOL = "_idempotent_tool"
 
 
 class NotFinal(IdempotencyError):
-    """The tool asks its client for more, or has failed and is rolled back. Its key is free for the same call."""
+    """The tool asks its client for more, or has failed and is rolled back. Its key is free for the
+    same call.
+    """
 
     delivery = "failed"
 
@@ -49,7 +53,9 @@ class NotFinal(IdempotencyError):
 
 
 class Failed(Exception):
-    """The tool itself has failed by an error of ours, such as of a call that it makes: no problem of its own call."""
+    """The tool itself has failed by an error of ours, such as of a call that it makes: no problem
+    of its own call.
+    """
 
     def __init__(self, error: IdempotencyError) -> None:
         super().__init__()
@@ -85,29 +91,37 @@ def idempotent_tool(
     exclude: Collection[str] = (),
     **terms: Any,
 ) -> Callable[[F], F]:
-    """Do a tool's call once, however often an agent repeats it. It goes below the decorator of `mcp` or `fastmcp`.
+    """Do a tool's call once, however often an agent repeats it.
 
-    The key is `_meta["idempotency-key"]` of the call, or else its argument of the name `argument`. A call with neither runs
-    unguarded (with `required=True` it is refused), unless `derived_for` is given: then equal arguments of one caller in one
-    session are one call, until so many seconds after it has ended. The window begins with a call that runs, so no clock
-    cuts it; a repetition does not prolong it.
+    It goes below the decorator of `mcp` or `fastmcp`.
 
-    `caller(ctx)` names whose key it is, by default the principal of the access token that the SDK has verified; a key that
-    belongs to nobody is refused. For one key all arguments stay the same, but for the `Context` and those in `exclude`,
-    such as injected ones. `terms` are the other arguments of `idempotent_function`; an async tool needs
-    `guarantee="lease"`.
+    The key is `_meta["idempotency-key"]` of the call, or else its argument of the name `argument`.
+    A call with neither runs unguarded (with `required=True` it is refused), unless `derived_for` is
+    given: then equal arguments of one caller in one session are one call, until so many seconds
+    after it has ended. The window begins with a call that runs, so no clock cuts it; a repetition
+    does not prolong it.
+
+    `caller(ctx)` names whose key it is, by default the principal of the access token that the SDK
+    has verified; a key that belongs to nobody is refused. For one key all arguments stay the same,
+    but for the `Context` and those in `exclude`, such as injected ones. `terms` are the other
+    arguments of `idempotent_function`; an async tool needs `guarantee="lease"`.
 
     A problem becomes a result with `isError` that says what to do (`retry`); a replay has
-    `"idempotent-replayed": true` in its `_meta`. Raises `ImproperlyConfigured` and `ValueError` here for what never works.
+    `"idempotent-replayed": true` in its `_meta`. Raises `ImproperlyConfigured` and `ValueError`
+    here for what never works.
     """
-    window = None if derived_for is None else seconds(Policy(ttl=derived_for).ttl)  # raises ValueError
+    # Raises ValueError.
+    window = None if derived_for is None else seconds(Policy(ttl=derived_for).ttl)
     if iscoroutinefunction(caller) or not takes(caller, 1):
         raise ImproperlyConfigured(
-            "@idempotent_tool(caller=…) takes a sync function of the SDK's Context: a coroutine names nobody."
+            "@idempotent_tool(caller=…) takes a sync function of the SDK's Context: a "
+            "coroutine names nobody."
         )
 
     def decorate(function: Any) -> Any:
-        tool = Tool(function, caller=caller, argument=argument, window=window, exclude=exclude, terms=terms)
+        tool = Tool(
+            function, caller=caller, argument=argument, window=window, exclude=exclude, terms=terms
+        )
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -143,11 +157,14 @@ class Tool:
         names = {*exclude, *([argument] if argument else [])}
         if unknown := names - inspect.signature(function).parameters.keys():
             raise ImproperlyConfigured(
-                f"@idempotent_tool() on {function.__qualname__}: it has no argument {', '.join(sorted(unknown))}."
+                f"@idempotent_tool() on {function.__qualname__}: it has no argument "
+                f"{', '.join(sorted(unknown))}."
             )
         if terms.get("serializer") is None:
             refuse_unstorable(function)
-        guarded: Any = idempotent_function(key=lambda _: None, validate=self.compared, **terms)(self.body())
+        guarded: Any = idempotent_function(key=lambda _: None, validate=self.compared, **terms)(
+            self.body()
+        )
         self.terms: FunctionTerms = guarded.idempotency._terms  # noqa: SLF001 - ours
         if window is not None:  # of derived keys, which are as new when it has passed
             policy = replace(self.terms.policy, seen_for=0)
@@ -159,17 +176,23 @@ class Tool:
         return sdk.converter(self.function, self.sdk)
 
     def is_once(self) -> bool:
-        """Is no repeated call carried out again? One with neither a key nor a derived one would be."""
+        """Is no repeated call carried out again?
+
+        One with neither a key nor a derived one would be.
+        """
         return self.window is not None or self.terms.resolved().required is True
 
-    # ------------------------------------------------------------------------------------------------ which call it is
+    # ----------------------------------------------------------------------------- which call it is
 
     def compared(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments that must stay the same for a key."""
         return {name: value for name, value in arguments.items() if name not in self.left_out}
 
     def read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
-        """Return a call. Raises `KeyMalformed`, `ScopeRequired`, and what hashing and `caller` raise."""
+        """Return a call.
+
+        Raises `KeyMalformed`, `ScopeRequired`, and what hashing and `caller` raise.
+        """
         arguments = self.terms.payload(args, kwargs)
         context, terms = arguments.get(self.context), self.terms
         sent = sdk.sent_key(context)
@@ -185,7 +208,9 @@ class Tool:
         if named is None:
             raise ScopeRequired
         if not isinstance(named, str) or not named:
-            raise ConfigurationError(f"{self.terms.name}: caller returns text, or None, not {named!r}.")
+            raise ConfigurationError(
+                f"{self.terms.name}: caller returns text, or None, not {named!r}."
+            )
         tenant = realm_of(self.terms.resolved(), None)
         realm = f"caller:{named}" if tenant is None else json.dumps([tenant, named])
         return Call(terms, key, realm, self.window if sent is None else None, SAID.get())
@@ -204,10 +229,12 @@ class Tool:
             SAID.set(call.around)  # no token: a coroutine may be closed in another context
             CALL.set(outer)
 
-    # ----------------------------------------------------------------------------------------------------- how it is run
+    # -------------------------------------------------------------------------------- how it is run
 
     def call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Return the result of a call, in the SDK's own form where it is not that of the function itself."""
+        """Return the result of a call, in the SDK's own form where it is not that of the function
+        itself.
+        """
         refuse_event_loop(self.terms.name)
         close_old_connections()  # no request begins or ends in a thread of the SDK's
         try:
@@ -220,7 +247,10 @@ class Tool:
         return sdk.marked(self.convert(result)) if replayed else result
 
     async def acall(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """See call(). It goes on when its caller no longer waits: where a stream breaks, the SDK cancels the call."""
+        """See call().
+
+        It goes on when its caller no longer waits: where a stream breaks, the SDK cancels the call.
+        """
         try:
             with self.calling(args, kwargs) as call:
                 result, replayed, _ = await to_the_end(arun(call.terms, args, kwargs, call.key))
@@ -244,7 +274,10 @@ class Tool:
         return abody if iscoroutinefunction(self.function) else body
 
     def final(self, result: Any) -> Any:
-        """Return a result. Raises `NotFinal` for a question (MCP 2026-07-28), and for a failure that is rolled back."""
+        """Return a result.
+
+        Raises `NotFinal` for a question (MCP 2026-07-28), and for a failure that is rolled back.
+        """
         undone = sdk.fails(result) and self.terms.resolved().guarantee == Guarantee.ATOMIC
         if undone or sdk.asks(result):
             raise NotFinal(result)
@@ -252,11 +285,15 @@ class Tool:
 
 
 def refuse_unstorable(function: Callable[..., Any]) -> None:
-    """Raise `ImproperlyConfigured` for a tool whose return annotation names a class that cannot be stored."""
+    """Raise `ImproperlyConfigured` for a tool whose return annotation names a class that cannot be
+    stored.
+    """
     for cls in unstorable_in(get_type_hints(function).get("return")):
         raise ImproperlyConfigured(
-            f"@idempotent_tool() on {function.__qualname__}: it returns a {name_of(cls)}, which cannot be stored, so no repeated "
-            "call would get it. Return plain data or a pydantic model, or give serializer=(dump, load)."
+            f"@idempotent_tool() on {function.__qualname__}: it returns a {name_of(cls)}, "
+            "which cannot be stored, so no repeated "
+            "call would get it. Return plain data or a pydantic model, or give "
+            "serializer=(dump, load)."
         )
 
 
@@ -264,16 +301,26 @@ def unstorable_in(annotation: Any) -> Iterator[type]:
     """Yield the classes in an annotation of which no instance can be stored."""
     for part in get_args(annotation):
         yield from unstorable_in(part)
-    if get_origin(annotation) is not None or not isinstance(annotation, type) or annotation in (Any, object):
+    if (
+        get_origin(annotation) is not None
+        or not isinstance(annotation, type)
+        or annotation in (Any, object)
+    ):
         return
     stands_for_others = isinstance(annotation, ABCMeta)
-    if not stands_for_others and not issubclass(annotation, _STORED) and codec_of(annotation) is None:
+    if (
+        not stands_for_others
+        and not issubclass(annotation, _STORED)
+        and codec_of(annotation) is None
+    ):
         yield annotation
 
 
 @contextmanager
 def working() -> Iterator[None]:
-    """Let a tool work in the realm around its call: what it calls has keys of its own, for every caller."""
+    """Let a tool work in the realm around its call: what it calls has keys of its own, for every
+    caller.
+    """
     call, caller = CALL.get(), SAID.get()
     assert call is not None, "it is made by Tool.call()"
     if call.window is not None and (current := current_operation()) is not None:
@@ -290,7 +337,9 @@ def working() -> Iterator[None]:
 
 
 async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """Await work, which goes on if this task is cancelled: its effect would be had again by the call that comes next."""
+    """Await work, which goes on if this task is cancelled: its effect would be had again by the
+    call that comes next.
+    """
 
     async def worked() -> T:
         await sync_to_async(close_old_connections)()
@@ -306,7 +355,10 @@ async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
 
 
 def answered(error: IdempotencyError | Failed) -> Any:
-    """Return the result for an error of the guard. Raises it if it is the server's own fault, or the tool's."""
+    """Return the result for an error of the guard.
+
+    Raises it if it is the server's own fault, or the tool's.
+    """
     if isinstance(error, Failed):
         raise error.error
     if isinstance(error, NotFinal):
@@ -317,12 +369,15 @@ def answered(error: IdempotencyError | Failed) -> Any:
 
 
 def refuse_event_loop(name: str) -> None:
-    """Raise `ConfigurationError` where a sync tool would block an event loop, and where Django refuses its queries."""
+    """Raise `ConfigurationError` where a sync tool would block an event loop, and where Django
+    refuses its queries.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return
     raise ConfigurationError(
-        f"{name} is a sync tool, and is called on an event loop, which it would block. Let the SDK run it in a thread, await "
+        f"{name} is a sync tool, and is called on an event loop, which it would block. Let "
+        "the SDK run it in a thread, await "
         'sync_to_async(…)(…), or make it an async tool with guarantee="lease".'
     )

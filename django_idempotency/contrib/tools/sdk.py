@@ -1,4 +1,6 @@
-"""What a guarded tool uses of the SDKs `mcp` (2 and later) and `fastmcp` (4 and later): their public API, for both alike."""
+"""What a guarded tool uses of the SDKs `mcp` (2 and later) and `fastmcp` (4 and later): their
+public API, for both alike.
+"""
 
 from __future__ import annotations
 
@@ -25,24 +27,31 @@ def well_formed(sent: Any) -> str:
         return validate_key(sent)
     except KeyMalformed:
         raise KeyMalformed(
-            f'The idempotency key is malformed. Send 1 to {MAX_KEY} printable ASCII characters as _meta["{META_KEY}"], such '
+            f"The idempotency key is malformed. Send 1 to {MAX_KEY} printable ASCII "
+            f'characters as _meta["{META_KEY}"], such '
             "as a UUID."
         ) from None
 
 
 def context_argument(function: Callable[..., Any]) -> tuple[str, str]:
-    """Return the name of the argument that is the SDK's `Context`, and which SDK that is. Raises `ImproperlyConfigured`."""
+    """Return the name of the argument that is the SDK's `Context`, and which SDK that is.
+
+    Raises `ImproperlyConfigured`.
+    """
     name = f"@idempotent_tool() on {getattr(function, '__qualname__', repr(function))}"
     try:
         hints = get_type_hints(function)
     except (NameError, TypeError) as error:
-        raise ImproperlyConfigured(f"{name}: its annotations cannot be resolved: {error}.") from error
+        raise ImproperlyConfigured(
+            f"{name}: its annotations cannot be resolved: {error}."
+        ) from error
     for argument, hint in hints.items():
         for kind in (hint, *get_args(hint)):
             if argument != "return" and (sdk := _sdk_of(kind)) is not None:
                 return argument, sdk
     raise ImproperlyConfigured(
-        f"{name}: it takes no Context, which says whose call it is and which key it has. Type ctx: Context, that of mcp or "
+        f"{name}: it takes no Context, which says whose call it is and which key it has. "
+        "Type ctx: Context, that of mcp or "
         "fastmcp; no client sees it."
     )
 
@@ -53,7 +62,9 @@ def _sdk_of(kind: Any) -> str | None:
 
 
 def _request_of(context: Any) -> Any:
-    """Return the request that a `Context` belongs to; `None` outside of one, as in a test that calls the function."""
+    """Return the request that a `Context` belongs to; `None` outside of one, as in a test that
+    calls the function.
+    """
     try:
         return getattr(context, "request_context", None)
     except ValueError:  # mcp's, outside of a request
@@ -67,19 +78,29 @@ def sent_key(context: Any) -> Any:
 
 
 def session(context: Any) -> str | None:
-    """Return the id of an HTTP session, before MCP 2026-07-28; `None`: there are no sessions, or one client has the server."""
-    headers: Mapping[str, str] = getattr(getattr(_request_of(context), "request", None), "headers", None) or {}
+    """Return the id of an HTTP session, before MCP 2026-07-28; `None`: there are no sessions, or
+    one client has the server.
+    """
+    headers: Mapping[str, str] = (
+        getattr(getattr(_request_of(context), "request", None), "headers", None) or {}
+    )
     return headers.get("mcp-session-id")
 
 
 def authenticated(context: Any) -> str | None:
-    """Name the principal whose access token the SDK has verified: client, issuer, subject; `None` without a token."""
+    """Name the principal whose access token the SDK has verified: client, issuer, subject; `None`
+    without a token.
+    """
     if _sdk_of(type(context)) == "fastmcp":
         from fastmcp.server.dependencies import get_access_token
     else:
         from mcp.server.auth.middleware.auth_context import get_access_token  # type: ignore[assignment]
     token = get_access_token()
-    return None if token is None else json.dumps([token.client_id, (token.claims or {}).get("iss"), token.subject])
+    return (
+        None
+        if token is None
+        else json.dumps([token.client_id, (token.claims or {}).get("iss"), token.subject])
+    )
 
 
 def asks(result: Any) -> bool:
@@ -91,7 +112,9 @@ def asks(result: Any) -> bool:
 
 def fails(result: Any) -> bool:
     """Does a result say that the tool has failed?"""
-    return getattr(result, "is_error", None) is True and any(cls.__name__ in _RESULTS for cls in type(result).__mro__)
+    return getattr(result, "is_error", None) is True and any(
+        cls.__name__ in _RESULTS for cls in type(result).__mro__
+    )
 
 
 def refused(result: Mapping[str, Any]) -> Any:
@@ -102,7 +125,9 @@ def refused(result: Mapping[str, Any]) -> Any:
 
 
 def converter(function: Callable[..., Any], sdk: str) -> Callable[[Any], Any]:
-    """Return what makes the SDK's result of what a tool's function returns, as the SDK itself does."""
+    """Return what makes the SDK's result of what a tool's function returns, as the SDK itself
+    does.
+    """
     if sdk == "fastmcp":
         from fastmcp.tools import Tool
 

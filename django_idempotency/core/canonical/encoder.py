@@ -1,4 +1,6 @@
-"""Encodes values by the rules of `core.canonical`: first scalars, each type behind a tag of its own."""
+"""Encodes values by the rules of `core.canonical`: first scalars, each type behind a tag of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ class UnhashableValue(TypeError):
         self.path: list[object] = []
 
     def __str__(self) -> str:
-        where = "".join(map(_step, self.path[:_SHOWN])).removeprefix(".") + "…" * (len(self.path) > _SHOWN)
+        where = "".join(map(_step, self.path[:_SHOWN])).removeprefix(".") + "…" * (
+            len(self.path) > _SHOWN
+        )
         return f"{where}: {self.reason}" if where else self.reason
 
 
@@ -62,7 +66,9 @@ def _time(value: dt.time) -> str:
     offset = value.utcoffset()
     if offset is None:
         if value.tzinfo is not None:
-            raise UnhashableValue(f"a time in a zone whose offset depends on the date cannot be hashed. {SELECT}")
+            raise UnhashableValue(
+                f"a time in a zone whose offset depends on the date cannot be hashed. {SELECT}"
+            )
         return f"T{_of_day(value):x};"
     return f"U{_of_day(value):x}/{_microseconds(offset):x};"
 
@@ -96,16 +102,18 @@ SCALARS: dict[type, Callable[[Any], str]] = {
 }
 
 
-# --------------------------------------------------------------------------------------------------------------- values
+# ------------------------------------------------------------------------------------------- values
 
 #: A value that is nested deeper is assumed to contain itself.
 MAX_DEPTH = 128
 
 
 class CanonicalEncoder:
-    """Encodes one value. Dicts with the same names, as in a list of rows, share the order of their names.
+    """Encodes one value. Dicts with the same names, as in a list of rows, share the order of their
+    names.
 
-    Payloads consist mostly of text and integers in dicts and lists: those are encoded without a call for each.
+    Payloads consist mostly of text and integers in dicts and lists: those are encoded without a
+    call for each.
     """
 
     __slots__ = ("_depth", "_layouts", "parts")
@@ -134,7 +142,8 @@ class CanonicalEncoder:
             raise _too_deep()
         append("[")
         try:
-            for index, item in enumerate(value):  # noqa: B007 - reported if an item cannot be hashed
+            # Reported if an item cannot be hashed.
+            for index, item in enumerate(value):  # noqa: B007
                 if (kind := type(item)) is str:
                     append(f"s{len(item)}:{item}")
                 elif kind is int:
@@ -152,16 +161,22 @@ class CanonicalEncoder:
         layout = self._layouts.get(names)
         if layout is None:
             layout = self.layout(names)
-            if all(type(name) is str for name in names):  # (1,) and (True,) are equal, and mean two things
+            # (1,) and (True,) are equal, and mean two things.
+            if all(type(name) is str for name in names):
                 self._layouts[names] = layout
         self.fields(layout, value.__getitem__)
 
     def layout(self, names: Iterable[Any]) -> _Layout:
-        """Return encoded names in the order of their encoding. Raises `UnhashableValue` if two are encoded alike."""
+        """Return encoded names in the order of their encoding.
+
+        Raises `UnhashableValue` if two are encoded alike.
+        """
         written = [(self.encoded(name), name) for name in names]
         layout = sorted(written, key=_first)
         if any(one[0] == other[0] for one, other in pairwise(layout)):
-            raise UnhashableValue("a mapping with two keys that are hashed alike cannot be hashed. " + SELECT)
+            raise UnhashableValue(
+                "a mapping with two keys that are hashed alike cannot be hashed. " + SELECT
+            )
         return layout
 
     def fields(self, layout: _Layout, get: Callable[[Any], Any]) -> None:
@@ -204,7 +219,10 @@ _Writer = Callable[[CanonicalEncoder, Any], None]
 
 
 def _too_deep() -> TooDeep:
-    return TooDeep(f"what is nested deeper than {MAX_DEPTH} levels, or contains itself, cannot be hashed. {SELECT}")
+    return TooDeep(
+        f"what is nested deeper than {MAX_DEPTH} levels, or contains itself, cannot be "
+        f"hashed. {SELECT}"
+    )
 
 
 def _first(pair: tuple[str, Any]) -> str:
@@ -222,7 +240,8 @@ def _write_sequence(encoder: CanonicalEncoder, value: Any) -> None:
 
 
 def _write_dict(encoder: CanonicalEncoder, value: dict[Any, Any]) -> None:
-    # Bypasses a subclass's own access: a QueryDict holds all values of a name, and returns the last.
+    # Bypasses a subclass's own access: a QueryDict holds all values of a name, and returns the
+    # last.
     encoder.fields(encoder.layout(list(dict.keys(value))), partial(dict.__getitem__, value))
 
 
@@ -271,11 +290,14 @@ _INHERITED: dict[type, _Writer] = {
 _FOUND: WeakKeyDictionary[type, _Writer] = WeakKeyDictionary()
 
 
-# ----------------------------------------------------------------------------------------------------------- objects
+# ------------------------------------------------------------------------------------------ objects
 
 
 def _writer_of(kind: type) -> _Writer:
-    """Return how values of a type are encoded, by rules 2, 5 and 6. Raises `UnhashableValue` by rule 7."""
+    """Return how values of a type are encoded, by rules 2, 5 and 6.
+
+    Raises `UnhashableValue` by rule 7.
+    """
     writer = _FOUND.get(kind)
     if writer is None:
         writer = _FOUND[kind] = _find(kind)
@@ -304,7 +326,9 @@ def _find(kind: type) -> _Writer:  # noqa: PLR0911 - one for each rule
 
 
 def field_names(kind: type) -> tuple[str, ...] | None:
-    """Return the fields that a dataclass, an attrs class or a pydantic model compares by; `None` for another class."""
+    """Return the fields that a dataclass, an attrs class or a pydantic model compares by; `None`
+    for another class.
+    """
     if is_dataclass(kind):
         return tuple(field.name for field in fields(kind) if field.compare)
     if isinstance(declared := getattr(kind, "__attrs_attrs__", None), tuple):
@@ -322,13 +346,18 @@ def _write_fields(kind: type, names: tuple[str, ...]) -> _Writer:
             try:
                 return getattr(value, name)
             except AttributeError:
-                raise UnhashableValue(f"this field of {kind_name} was never set. {SELECT}") from None
+                raise UnhashableValue(
+                    f"this field of {kind_name} was never set. {SELECT}"
+                ) from None
 
         extra = getattr(value, "__pydantic_extra__", None)
         if not extra:
             encoder.fields(layout, get)
         else:  # extra="allow"
-            encoder.fields(encoder.layout([*names, *extra]), lambda name: extra[name] if name in extra else get(name))
+            encoder.fields(
+                encoder.layout([*names, *extra]),
+                lambda name: extra[name] if name in extra else get(name),
+            )
 
     return write
 
@@ -337,7 +366,9 @@ def _write_row(encoder: CanonicalEncoder, value: Any) -> None:
     meta = value._meta
     key = value.pk
     if key is None or (isinstance(key, tuple) and None in key):  # a composite key, set in part
-        raise UnhashableValue(f"a {type(value).__name__} that is not saved cannot be hashed. {SELECT}")
+        raise UnhashableValue(
+            f"a {type(value).__name__} that is not saved cannot be hashed. {SELECT}"
+        )
     # A proxy is the same row, as in Django's own ==.
     encoder.row(getattr(meta.concrete_model, "_meta", meta).label_lower, key)
 

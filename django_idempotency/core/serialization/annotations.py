@@ -7,7 +7,17 @@ import inspect
 import types
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
-from typing import Annotated, Any, ClassVar, ForwardRef, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    ForwardRef,
+    Literal,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from .codecs import codec_of, name_of
 
@@ -20,7 +30,9 @@ class Unknown:
 
 
 class TypeCollector:
-    """A walk through annotations. `found` are the classes, `unresolved` the names that stood for nothing."""
+    """A walk through annotations. `found` are the classes, `unresolved` the names that stood for
+    nothing.
+    """
 
     def __init__(self) -> None:
         self.found: set[type] = set()
@@ -29,7 +41,10 @@ class TypeCollector:
         self._names: dict[str, Any] = {}
 
     def returned(self, function: Callable[..., Any]) -> None:
-        """Follow a function's return annotation, also where it is a string. Its arguments need not resolve."""
+        """Follow a function's return annotation, also where it is a string.
+
+        Its arguments need not resolve.
+        """
         function = _plain(function)
         annotations = getattr(function, "__annotations__", {})
         if "return" in annotations:
@@ -39,16 +54,22 @@ class TypeCollector:
         """Follow the annotations of a function's arguments."""
         function = _plain(function)
         annotations = getattr(function, "__annotations__", {})
-        self._follow(function, {name: hint for name, hint in annotations.items() if name != "return"})
+        self._follow(
+            function, {name: hint for name, hint in annotations.items() if name != "return"}
+        )
 
     def annotation(self, annotation: Any) -> None:
         """Follow one resolved annotation."""
         origin = get_origin(annotation)
         if origin is Literal:
-            self.found.update(type(member) for member in get_args(annotation) if isinstance(member, Enum))
+            self.found.update(
+                type(member) for member in get_args(annotation) if isinstance(member, Enum)
+            )
         elif isinstance(annotation, type) and origin is None:
             self._once(annotation, self.attributes)
-        elif type(annotation).__name__ == "TypeAliasType":  # type X = ..., of typing or typing_extensions
+        elif (
+            type(annotation).__name__ == "TypeAliasType"
+        ):  # type X = ..., of typing or typing_extensions
             self._once(annotation, self._alias)
         elif isinstance(annotation, ForwardRef):
             self.unresolved.add(annotation.__forward_arg__)
@@ -60,7 +81,9 @@ class TypeCollector:
         """Take a class that can be stored, and follow the annotations of its attributes."""
         if codec_of(cls) is not None:
             self.found.add(cls)
-        if issubclass(cls, Enum) or not (cls in self.found or issubclass(cls, (dict, BaseException))):
+        if issubclass(cls, Enum) or not (
+            cls in self.found or issubclass(cls, (dict, BaseException))
+        ):
             return
         for base in cls.__mro__:
             for generic in base.__dict__.get("__orig_bases__", ()):
@@ -70,7 +93,8 @@ class TypeCollector:
             self.annotation(part)
 
     def _attributes(self, cls: Any) -> Iterator[Any]:
-        if hasattr(cls, "model_fields"):  # pydantic resolves them: at the latest here, if no instance was made yet
+        # Pydantic resolves them: at the latest here, if no instance was made yet.
+        if hasattr(cls, "model_fields"):
             cls.model_rebuild(raise_errors=False)
             yield from (field.annotation for field in cls.model_fields.values())
             return
@@ -79,7 +103,9 @@ class TypeCollector:
 
     def _follow(self, function: Any, annotations: dict[str, Any]) -> None:
         self._names = dict(_surroundings(function))
-        owner = types.SimpleNamespace(__annotations__=annotations, __globals__=getattr(function, "__globals__", {}))
+        owner = types.SimpleNamespace(
+            __annotations__=annotations, __globals__=getattr(function, "__globals__", {})
+        )
         for part in self._hints(owner, {}).values():
             self.annotation(part)
 
@@ -109,7 +135,9 @@ class TypeCollector:
                 if known[error.name] is Unknown:
                     self.unresolved.add(error.name)
             except Exception:  # noqa: BLE001 - an annotation may be any expression, and this one cannot be evaluated
-                self.unresolved.add(name_of(owner) if isinstance(owner, type) else str(owner.__annotations__))
+                self.unresolved.add(
+                    name_of(owner) if isinstance(owner, type) else str(owner.__annotations__)
+                )
                 return {}
 
 
@@ -120,7 +148,11 @@ def _parts(annotation: Any, origin: Any) -> tuple[Any, ...]:
     if origin is not None and origin is not ClassVar:
         return (origin, *get_args(annotation))
     if isinstance(annotation, TypeVar):
-        return (annotation.__bound__, *annotation.__constraints__, getattr(annotation, "__default__", None))
+        return (
+            annotation.__bound__,
+            *annotation.__constraints__,
+            getattr(annotation, "__default__", None),
+        )
     return (annotation.__supertype__,) if hasattr(annotation, "__supertype__") else ()  # NewType
 
 
@@ -137,7 +169,9 @@ def _plain(function: Any) -> Any:
 
 
 def _surroundings(function: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what a string annotation may name beside globals: type parameters, and what the function closes over."""
+    """Yield what a string annotation may name beside globals: type parameters, and what the
+    function closes over.
+    """
     for parameter in getattr(function, "__type_params__", ()):
         yield parameter.__name__, parameter
     cells = getattr(function, "__closure__", None) or ()

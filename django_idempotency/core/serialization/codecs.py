@@ -1,7 +1,8 @@
-"""How a value that JSON does not have is taken apart into parts, and how the parts become an equal value again.
+"""How a value that JSON does not have is taken apart into parts, and how the parts become an equal
+value again.
 
-First Python's own types, then those of a project: without calling `__init__`, `__post_init__` and validators, the fields of
-an instance are set to their former values.
+First Python's own types, then those of a project: without calling `__init__`, `__post_init__` and
+validators, the fields of an instance are set to their former values.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ def _encode_moment(value: datetime | time) -> tuple[Any, ...]:
 
 def _nameless(zone: object) -> bool:
     """Is this zone an offset from UTC, and no more?"""
-    return type(zone) is timezone and zone.tzname(None) == timezone(zone.utcoffset(None)).tzname(None)
+    return type(zone) is timezone and zone.tzname(None) == timezone(zone.utcoffset(None)).tzname(
+        None
+    )
 
 
 def _decode_moment(cls: type[Moment]) -> Callable[..., Moment]:
@@ -65,12 +68,18 @@ def _encode_zone(zone: ZoneInfo) -> tuple[str]:
     return (zone.key,)
 
 
-#: The exact types that can be stored without being named anywhere, beside None, bool, str, list and dict.
+#: The exact types that can be stored without being named anywhere, beside None, bool, str, list and
+#: dict.
 BUILTINS: dict[type, Codec] = {
-    int: single("int", hex, lambda text: int(text, 16)),  # longer than Python reads from decimal digits
+    # Longer than Python reads from decimal digits.
+    int: single("int", hex, lambda text: int(text, 16)),
     float: single("float", repr, float),  # NaN and the infinities
     bytes: single("bytes", lambda value: b64encode(value).decode(), _from_base64),
-    bytearray: single("bytearray", lambda value: b64encode(value).decode(), lambda text: bytearray(_from_base64(text))),
+    bytearray: single(
+        "bytearray",
+        lambda value: b64encode(value).decode(),
+        lambda text: bytearray(_from_base64(text)),
+    ),
     tuple: single("tuple", list, tuple),
     set: single("set", list, set),
     frozenset: single("frozenset", list, frozenset),
@@ -80,14 +89,21 @@ BUILTINS: dict[type, Codec] = {
     date: single("date", date.isoformat, date.fromisoformat),
     time: Codec("time", _encode_moment, _decode_moment(time)),
     datetime: Codec("datetime", _encode_moment, _decode_moment(datetime)),
-    timedelta: Codec("timedelta", lambda value: (value.days, value.seconds, value.microseconds), timedelta),
-    timezone: Codec("timezone", lambda value: (value.utcoffset(None), value.tzname(None)), timezone),
+    timedelta: Codec(
+        "timedelta", lambda value: (value.days, value.seconds, value.microseconds), timedelta
+    ),
+    timezone: Codec(
+        "timezone", lambda value: (value.utcoffset(None), value.tzname(None)), timezone
+    ),
     ZoneInfo: Codec("ZoneInfo", _encode_zone, ZoneInfo),
-    **{cls: single(cls.__name__, str, cls) for cls in (PurePosixPath, PosixPath, PureWindowsPath, WindowsPath)},
+    **{
+        cls: single(cls.__name__, str, cls)
+        for cls in (PurePosixPath, PosixPath, PureWindowsPath, WindowsPath)
+    },
 }
 
 
-# ------------------------------------------------------------------------------------------------- classes of a project
+# ----------------------------------------------------------------------------- classes of a project
 
 #: Where attrs' cache_hash=True keeps a hash: it differs in the next process.
 _CACHED_HASH = "_attrs_cached_hash"
@@ -95,7 +111,9 @@ _ABSENT = object()
 
 
 def codec_of(cls: type) -> Codec | None:
-    """Return the codec of a dataclass, attrs, pydantic, Enum or NamedTuple class; `None` for any other."""
+    """Return the codec of a dataclass, attrs, pydantic, Enum or NamedTuple class; `None` for any
+    other.
+    """
     if issubclass(cls, Enum):
         return _enum(cls)
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
@@ -104,7 +122,9 @@ def codec_of(cls: type) -> Codec | None:
         return None
     if hasattr(cls, "model_fields") and hasattr(cls, "__pydantic_fields_set__"):
         return _pydantic(cls)
-    return _fielded(cls) if dataclasses.is_dataclass(cls) or hasattr(cls, "__attrs_attrs__") else None
+    return (
+        _fielded(cls) if dataclasses.is_dataclass(cls) or hasattr(cls, "__attrs_attrs__") else None
+    )
 
 
 def name_of(cls: type) -> str:
@@ -113,7 +133,10 @@ def name_of(cls: type) -> str:
 
 
 def _enum(cls: type[Enum]) -> Codec:
-    """Members go by name. A combination of flags has none before Python 3.11, so flags go by value."""
+    """Members go by name.
+
+    A combination of flags has none before Python 3.11, so flags go by value.
+    """
     if issubclass(cls, Flag):
         return single(name_of(cls), lambda member: member.value, cls)
     return single(name_of(cls), lambda member: member.name, cls.__members__.__getitem__)
@@ -147,7 +170,8 @@ def fields_of(cls: Any) -> Iterator[Field]:
                 missing = field.default_factory
             yield Field(field.name, missing, field.init and missing is None)
         declared = {field.name for field in dataclasses.fields(cls)}
-        yield from (Field(name, None, required=False) for name in slots if name not in declared)  # of its bases
+        # Of its bases.
+        yield from (Field(name, None, required=False) for name in slots if name not in declared)
     elif hasattr(cls, "__attrs_attrs__"):
         for field in cls.__attrs_attrs__:
             missing = getattr(field.default, "factory", _always(field.default))
@@ -175,20 +199,36 @@ def _fielded(cls: type) -> Codec:
 
 
 def slots_of(cls: type) -> list[str]:
-    """Return the names of a class's slots and of its bases', as Python keeps them: `__name` is `_Class__name`.
+    """Return the names of a class's slots and of its bases', as Python keeps them: `__name` is
+    `_Class__name`.
 
     The fields of Python's own classes are not declared by `__slots__`.
     """
     owners = (vars(base) for base in cls.__mro__ if "__slots__" in vars(base))
-    return [name for owner in owners for name, found in owner.items() if isinstance(found, MemberDescriptorType)]
+    return [
+        name
+        for owner in owners
+        for name, found in owner.items()
+        if isinstance(found, MemberDescriptorType)
+    ]
 
 
 def state_of(cls: type, fields: Iterable[Field], value: Any) -> dict[str, Any]:
-    """Return the fields and the rest of an instance's `__dict__`, except what a cached property left there."""
-    state = {name: found for name, _, _ in fields if (found := getattr(value, name, _ABSENT)) is not _ABSENT}
+    """Return the fields and the rest of an instance's `__dict__`, except what a cached property
+    left there.
+    """
+    state = {
+        name: found
+        for name, _, _ in fields
+        if (found := getattr(value, name, _ABSENT)) is not _ABSENT
+    }
     for name, item in getattr(value, "__dict__", {}).items():
         # typing records there that Page[Line](...) was called: that is not part of the value.
-        if name not in state and name != "__orig_class__" and not hasattr(getattr(cls, name, None), "__get__"):
+        if (
+            name not in state
+            and name != "__orig_class__"
+            and not hasattr(getattr(cls, name, None), "__get__")
+        ):
             state[name] = item
     return {**state, _CACHED_HASH: None} if _CACHED_HASH in state else state
 
@@ -207,16 +247,22 @@ def restore(value: Any, fields: Iterable[Field], state: dict[str, Any]) -> None:
 
 
 def _pydantic(cls: Any) -> Codec:
-    """Use the copy protocol of pydantic's models: the values as they are, which are set, and extra and private ones."""
+    """Use the copy protocol of pydantic's models: the values as they are, which are set, and extra
+    and private ones.
+    """
 
     def encode(value: Any) -> tuple[Any, ...]:
         state = value.__getstate__()
-        fields = {name: item for name, item in state["__dict__"].items() if name in cls.model_fields}
+        fields = {
+            name: item for name, item in state["__dict__"].items() if name in cls.model_fields
+        }
         given = sorted(state["__pydantic_fields_set__"])
         rest = state.get("__pydantic_extra__"), state.get("__pydantic_private__")
         return (fields, given) if rest == (None, None) else (fields, given, *rest)
 
-    def decode(fields: dict[str, Any], given: list[str], extra: Any = None, private: Any = None) -> Any:
+    def decode(
+        fields: dict[str, Any], given: list[str], extra: Any = None, private: Any = None
+    ) -> Any:
         for name, field in cls.model_fields.items():
             if name not in fields:
                 if field.is_required():

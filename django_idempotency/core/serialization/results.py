@@ -2,9 +2,10 @@
 
     1:{"id":7,"paid":{"$":["Decimal","12.50"]},"state":{"$":["shop.orders.State","PAID"]}}
 
-A value that JSON represents exactly is written as is. Any other is an object with the single name "$": its tag and
-its parts (see codecs.py). A class of the project is its own tag, and only the classes that were allowed are ever written or
-rebuilt: those that the function's return annotation names. An object that occurs twice comes back as two equal ones.
+A value that JSON represents exactly is written as is. Any other is an object with the single name
+"$": its tag and its parts (see codecs.py). A class of the project is its own tag, and only the
+classes that were allowed are ever written or rebuilt: those that the function's return annotation
+names. An object that occurs twice comes back as two equal ones.
 
 Exceptions are stored by `contrib.kept_exceptions`, with codecs of its own.
 """
@@ -32,12 +33,15 @@ MAX_DEPTH = 100
 _EXACT: frozenset[type] = frozenset({str, bool, type(None)})
 #: Includes numbers that JSON has; the encoder refuses the others.
 _LIKELY: frozenset[type] = _EXACT | {int, float}
-#: Longer integers (bits) are written in hexadecimal: Python may refuse to read them otherwise (CVE-2020-10735).
+#: Longer integers (bits) are written in hexadecimal: Python may refuse to read them otherwise
+#: (CVE-2020-10735).
 _LONG = 1024
 _NOTHING_MORE: Mapping[type, Codec] = MappingProxyType({})
 
 
-_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")).encode
+_encode = json.JSONEncoder(
+    ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")
+).encode
 
 
 class Unstorable(TypeError):
@@ -62,10 +66,12 @@ ABOUT_VALUES = (
 
 
 def is_about_value(error: Exception, again: Callable[[], object]) -> bool:
-    """Is an exception about the value that was being taken apart or built? `again` does the same once more.
+    """Is an exception about the value that was being taken apart or built?
 
-    A time limit of a worker may raise there as anywhere, and is not: it does not come again. It must reach the worker,
-    and must not cost a result that can be stored.
+    `again` does the same once more.
+
+    A time limit of a worker may raise there as anywhere, and is not: it does not come again. It
+    must reach the worker, and must not cost a result that can be stored.
     """
     if isinstance(error, ABOUT_VALUES):
         return True
@@ -98,7 +104,11 @@ class Results:
         self.is_plain = not named and not more
         tags = Counter(codec.tag for codec in named.values())
         # Two classes of one name cannot be distinguished in the bytes: neither is stored.
-        self._codecs = {**BUILTINS, **more, **{cls: codec for cls, codec in named.items() if tags[codec.tag] == 1}}
+        self._codecs = {
+            **BUILTINS,
+            **more,
+            **{cls: codec for cls, codec in named.items() if tags[codec.tag] == 1},
+        }
         self._decoders = {codec.tag: codec.decode for codec in self._codecs.values()}
         self._root = root
         #: What to do about a class that could be allowed, and about any other type.
@@ -108,7 +118,10 @@ class Results:
         self._decode = json.JSONDecoder(object_hook=self._build).raw_decode
 
     def dump(self, value: Any) -> bytes:
-        """Return a value as bytes. Raises `Unstorable` about the value, and an interrupt as it is."""
+        """Return a value as bytes.
+
+        Raises `Unstorable` about the value, and an interrupt as it is.
+        """
         try:
             try:
                 text = _encode(self._tree(value, (), _LIKELY))
@@ -127,7 +140,10 @@ class Results:
             ) from error
 
     def load(self, data: bytes) -> Any:
-        """Return what dump() was given: an equal value, made anew each time. Raises `Unreadable`, and interrupts as they are."""
+        """Return what dump() was given: an equal value, made anew each time.
+
+        Raises `Unreadable`, and interrupts as they are.
+        """
         if not data.startswith(VERSION):
             raise Unreadable("These bytes were not written by this version.")
         text = ""
@@ -139,7 +155,9 @@ class Results:
         except Exception as error:
             if not is_about_value(error, partial(self._decode, text)):
                 raise
-            raise Unreadable(f"A stored {self._root} cannot be read: {type(error).__name__} in building it.") from error
+            raise Unreadable(
+                f"A stored {self._root} cannot be read: {type(error).__name__} in building it."
+            ) from error
         if end != len(text):
             raise Unreadable(f"A stored {self._root} cannot be read: there is more than one value.")
         return value
@@ -147,10 +165,16 @@ class Results:
     def _tree(self, value: Any, path: tuple[Any, ...], leaves: frozenset[type]) -> Any:
         """Return a value as JSON has it. `leaves` are the types that JSON has."""
         kind = type(value)
-        if kind in leaves or (kind is int and value.bit_length() <= _LONG) or (kind is float and math.isfinite(value)):
+        if (
+            kind in leaves
+            or (kind is int and value.bit_length() <= _LONG)
+            or (kind is float and math.isfinite(value))
+        ):
             return value
         if len(path) > MAX_DEPTH:
-            raise Unstorable(f"The {self._root} is nested more than {MAX_DEPTH} deep, or holds itself.")
+            raise Unstorable(
+                f"The {self._root} is nested more than {MAX_DEPTH} deep, or holds itself."
+            )
         if kind is dict and (tree := self._object(value, path, leaves)) is not None:
             return tree
         if kind is list:
@@ -168,7 +192,9 @@ class Results:
             return self._tree(stands, path, leaves)
         return {TAG: [codec.tag, *[self._tree(part, path, leaves) for part in codec.encode(value)]]}
 
-    def _object(self, value: dict[Any, Any], path: tuple[Any, ...], leaves: frozenset[type]) -> dict[str, Any] | None:
+    def _object(
+        self, value: dict[Any, Any], path: tuple[Any, ...], leaves: frozenset[type]
+    ) -> dict[str, Any] | None:
         """Return a dict as JSON has it; `None` if it has a key that is not text, or our tag."""
         plain = True
         for key, item in value.items():
@@ -179,11 +205,15 @@ class Results:
         if plain:
             return value
         return {
-            key: item if type(item) in leaves else self._tree(item, (*path, key), leaves) for key, item in value.items()
+            key: item if type(item) in leaves else self._tree(item, (*path, key), leaves)
+            for key, item in value.items()
         }
 
     def _build(self, found: dict[str, Any]) -> Any:
-        """Return the value that a JSON object represents. The objects inside it are already decoded."""
+        """Return the value that a JSON object represents.
+
+        The objects inside it are already decoded.
+        """
         if TAG not in found:
             return found
         tag, *parts = found[TAG]
@@ -194,18 +224,25 @@ class Results:
     def _refusal(self, kind: type, path: tuple[Any, ...]) -> Unstorable:
         where = self._root + "".join(_step(step) for step in path)
         if codec_of(kind) is None:
-            return Unstorable(f"{where} is a {name_of(kind)}, which cannot be stored. {self._unknown}".strip())
-        return Unstorable(f"{where} is a {name_of(kind)}, and that class is not named. {self._unnamed}".strip())
+            return Unstorable(
+                f"{where} is a {name_of(kind)}, which cannot be stored. {self._unknown}".strip()
+            )
+        return Unstorable(
+            f"{where} is a {name_of(kind)}, and that class is not named. {self._unnamed}".strip()
+        )
 
 
 def _step(step: Any) -> str:
-    """Write a step of a path as JMESPath does. A key that is not a name may be a client's data, so it is not shown."""
+    """Write a step of a path as JMESPath does.
+
+    A key that is not a name may be a client's data, so it is not shown.
+    """
     if isinstance(step, str):
         return f".{step}" if step.isidentifier() else '."…"'
     return f"[{step}]"
 
 
-# ------------------------------------------------------------------------------------------------ results of a function
+# ---------------------------------------------------------------------------- results of a function
 
 
 class Serializer(NamedTuple):
@@ -222,7 +259,9 @@ class _Serialized(NamedTuple):
 
 
 class FunctionResults:
-    """The results of one function. What its annotation names is looked up when first needed, and kept."""
+    """The results of one function. What its annotation names is looked up when first needed, and
+    kept.
+    """
 
     def __init__(self, function: Callable[..., Any], serializer: Serializer | None = None) -> None:
         self._function = function
@@ -265,14 +304,17 @@ class FunctionResults:
             more[_Serialized] = Codec("serialized", tuple, self._serializer.load)
         return Results(
             collector.found,
-            unnamed=f"Name it in the function's return annotation, or give serializer=(dump, load).{gaps(collector)}",
+            unnamed="Name it in the function's return annotation, or give serializer=(dump, "
+            f"load).{gaps(collector)}",
             unknown="Give serializer=(dump, load), or return plain data.",
             more=more,
         )
 
 
 def results_for(function: Callable[..., Any], serializer: Any = None) -> FunctionResults:
-    """Return how the results of a function are stored. Raises `ValueError` for an invalid serializer.
+    """Return how the results of a function are stored.
+
+    Raises `ValueError` for an invalid serializer.
 
     `serializer` is a pair of callables (dump, load), or an object that has both.
     """
@@ -286,13 +328,22 @@ def results_for(function: Callable[..., Any], serializer: Any = None) -> Functio
     else:
         pair = getattr(serializer, "dump", None), getattr(serializer, "load", None)
         if isinstance(serializer, ModuleType) or not all(map(callable, pair)):
-            raise ValueError("serializer takes (dump, load), such as (json.dumps, json.loads), or an object with both.")
+            raise ValueError(
+                "serializer takes (dump, load), such as (json.dumps, json.loads), or an "
+                "object with both."
+            )
     if any(map(iscoroutinefunction, pair)):
-        raise ValueError("serializer takes two sync functions, (dump, load), of an async function, too.")
+        raise ValueError(
+            "serializer takes two sync functions, (dump, load), of an async function, too."
+        )
     return FunctionResults(function, Serializer(*pair))
 
 
 def gaps(collector: TypeCollector) -> str:
     """Say which names of the annotations stand for nothing; "" if all are known."""
     names = ", ".join(sorted(collector.unresolved))
-    return names and f" Of the annotations, this could not be resolved: {names} (imported for the type checker only?)."
+    return (
+        names
+        and f" Of the annotations, this could not be resolved: {names} (imported for the type "
+        "checker only?)."
+    )

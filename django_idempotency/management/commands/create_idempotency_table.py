@@ -15,13 +15,16 @@ from ...stores.base import innermost
 
 class Command(BaseCommand):
     help = (
-        'Create the table of each DynamoDB store in IDEMPOTENCY["STORES"], and let DynamoDB delete expired records. '
+        'Create the table of each DynamoDB store in IDEMPOTENCY["STORES"], and let '
+        "DynamoDB delete expired records. "
         "Existing tables are kept, so it can run at every deployment."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--store", metavar="ALIAS", help="Only the table of this store.")
-        parser.add_argument("--dry-run", action="store_true", help="Show what would be done, and change nothing.")
+        parser.add_argument(
+            "--dry-run", action="store_true", help="Show what would be done, and change nothing."
+        )
 
     def handle(self, **options: Any) -> None:
         said, only = [], options["store"]
@@ -35,7 +38,8 @@ class Command(BaseCommand):
                             self.stdout.write(said[-1])
                 elif only:
                     raise CommandError(
-                        f"The store {alias!r} is of class {type(store).__name__}, which has no table to create here."
+                        f"The store {alias!r} is of class {type(store).__name__}, which "
+                        "has no table to create here."
                     )
             except (ConfigurationError, ImproperlyConfigured) as error:
                 raise CommandError(f"{alias}: {error}") from error
@@ -43,4 +47,6 @@ class Command(BaseCommand):
                 cause = " ".join(str(error.__cause__ or error).split())
                 raise CommandError(f"{alias}: the server refused or failed: {cause}") from error
         if not said and options["verbosity"] > 0:
-            self.stdout.write('No store in IDEMPOTENCY["STORES"] has a table to create, as a DynamoDBStore has.')
+            self.stdout.write(
+                'No store in IDEMPOTENCY["STORES"] has a table to create, as a DynamoDBStore has.'
+            )

@@ -58,9 +58,12 @@ EXECUTION = "django_idempotency.contrib.durable.suspending.Execution"
 
 class Command(ScanningCommand):
     help = (
-        "Show the record of one idempotency key, and what a request with it would get now. --release, --expire and "
-        "--erase change it, unless a request holds the record. If one does, or there is no record, the exit status is 1. "
-        "Without a scope, list the records of the store, the newest first: those that are running, held, of a route or of a "
+        "Show the record of one idempotency key, and what a request with it would get now. "
+        "--release, --expire and "
+        "--erase change it, unless a request holds the record. If one does, or there is no "
+        "record, the exit status is 1. "
+        "Without a scope, list the records of the store, the newest first: those that are "
+        "running, held, of a route or of a "
         "user. That reads all records, in bounded batches."
     )
 
@@ -73,25 +76,45 @@ class Command(ScanningCommand):
         either.add_argument(
             "--derive",
             metavar="LABEL",
-            help="Print only the key that derive(LABEL) gave to a provider, to look the effect up there.",
+            help="Print only the key that derive(LABEL) gave to a provider, to look the effect "
+            "up there.",
         )
-        one.add_argument("--reason", default="", metavar="TEXT", help="Why it is changed, for the audit trail.")
+        one.add_argument(
+            "--reason", default="", metavar="TEXT", help="Why it is changed, for the audit trail."
+        )
         one.add_argument(
             "--execution",
             metavar="NAME",
-            help="Show whether this durable execution has suspended it; an intervention then applies even so.",
+            help="Show whether this durable execution has suspended it; an intervention then "
+            "applies even so.",
         )
-        one.add_argument("--no-body", action="store_true", help="Leave out the body of the response.")
+        one.add_argument(
+            "--no-body", action="store_true", help="Leave out the body of the response."
+        )
         some = parser.add_argument_group("a list of records")
         either = some.add_mutually_exclusive_group()
-        either.add_argument("--running", action="store_true", help="Only those whose work has not ended.")
-        either.add_argument("--status", choices=STATUSES, help="Only those with this status, as the admin shows it.")
-        some.add_argument(
-            "--older-than", type=duration, default=0.0, metavar="SPAN", help="First claimed before 90s, 5m, 2h or 1d."
+        either.add_argument(
+            "--running", action="store_true", help="Only those whose work has not ended."
         )
-        some.add_argument("--route", metavar="TEXT", help="Only paths, or names of functions, that contain this.")
-        some.add_argument("--user", metavar="NAME", help="Only this user's: by name, or by primary key.")
-        some.add_argument("--scope", dest="within", metavar="TEXT", help="Only scopes that contain this.")
+        either.add_argument(
+            "--status", choices=STATUSES, help="Only those with this status, as the admin shows it."
+        )
+        some.add_argument(
+            "--older-than",
+            type=duration,
+            default=0.0,
+            metavar="SPAN",
+            help="First claimed before 90s, 5m, 2h or 1d.",
+        )
+        some.add_argument(
+            "--route", metavar="TEXT", help="Only paths, or names of functions, that contain this."
+        )
+        some.add_argument(
+            "--user", metavar="NAME", help="Only this user's: by name, or by primary key."
+        )
+        some.add_argument(
+            "--scope", dest="within", metavar="TEXT", help="Only scopes that contain this."
+        )
         some.add_argument(
             "--limit",
             type=positive,
@@ -99,7 +122,12 @@ class Command(ScanningCommand):
             metavar="ROWS",
             help="Only the newest of them, by their first claim: 100.",
         )
-        some.add_argument("--format", choices=("table", "json"), default="table", help="A table; or json, a line each.")
+        some.add_argument(
+            "--format",
+            choices=("table", "json"),
+            default="table",
+            help="A table; or json, a line each.",
+        )
         super().add_arguments(parser)
 
     def look(self, **options: Any) -> None:
@@ -122,11 +150,13 @@ class Command(ScanningCommand):
                 self.show(found, options)
         except RecordUnreadable as error:
             raise CommandError(
-                f"The record {found.id} in the store {found.alias!r} cannot be read: it is damaged, or was written by a later "
-                "version. No request with this key runs. Install that version, or delete the record in the store."
+                f"The record {found.id} in the store {found.alias!r} cannot be read: it is "
+                "damaged, or was written by a later "
+                "version. No request with this key runs. Install that version, or delete "
+                "the record in the store."
             ) from error
 
-    # ---------------------------------------------------------------------------------------------------------- list
+    # ----------------------------------------------------------------------------------------- list
 
     def list(self, options: dict[str, Any]) -> None:
         as_json = options["format"] == "json"
@@ -152,7 +182,7 @@ class Command(ScanningCommand):
         elif count > len(newest):
             self.stderr.write(f"The newest {len(newest):,} of {count:,}; --limit shows more.")
 
-    # ---------------------------------------------------------------------------------------------------------- show
+    # ----------------------------------------------------------------------------------------- show
 
     def show(self, found: Sought, options: dict[str, Any]) -> None:
         record, store = found.get(), found.store
@@ -175,32 +205,38 @@ class Command(ScanningCommand):
         if record.scope.startswith(HASHED):
             if not found.key:
                 raise CommandError(
-                    "The record has hashes of its scope and its key. Type both, instead of the operation_ref."
+                    "The record has hashes of its scope and its key. Type both, instead of "
+                    "the operation_ref."
                 )
             record = record._replace(scope=found.scope, key=found.key)
         try:
             self.stdout.write(derived_by(record, label))
             if rules.expired(record):
-                # In `atomic` a new life is written with its settle: one that crashed has left the record as it was.
+                # In `atomic` a new life is written with its settle: one that crashed has left the
+                # record as it was.
                 self.stderr.write(
-                    "The record has expired. The same request, if it has come again since and was abandoned, derived another key:\n"
+                    "The record has expired. The same request, if it has come again since "
+                    "and was abandoned, derived another key:\n"
                     + derived_by(record, label, next_life=True)
                 )
         except OperationUnknown as error:
             raise CommandError(
-                "The record is free for another body, and each body derives a key of its own: the log has the requests."
+                "The record is free for another body, and each body derives a key of its "
+                "own: the log has the requests."
             ) from error
         except SecretUnknown as error:
             raise CommandError(str(error)) from error
 
-    # --------------------------------------------------------------------------------------------------------- change
+    # --------------------------------------------------------------------------------------- change
 
     def changed_by_hand(self, found: Sought, verb: Verb, options: dict[str, Any]) -> Iterator[str]:
         """Change a record, and yield what has happened."""
 
         def act(store: BaseStore, record_id: UUID, *, audit: Audit) -> Intervention:
             if (name := options["execution"]) is not None:
-                freed = execution(name).release(store, record_id, audit=audit, forgetting=verb.name != "release")
+                freed = execution(name).release(
+                    store, record_id, audit=audit, forgetting=verb.name != "release"
+                )
                 if freed and verb.name != "erase":  # what is free can be erased, by the store
                     return Intervention.DONE
             return verb.act(store, record_id, audit=audit)
@@ -209,30 +245,45 @@ class Command(ScanningCommand):
         try:
             ended, record = intervene(verb, found.store, found.id, act=act, **who)
         except LostRace as error:
-            raise CommandError("Another process changed the record first, and nothing was done. Try again.") from error
+            raise CommandError(
+                "Another process changed the record first, and nothing was done. Try again."
+            ) from error
         except (StoreUnavailable, OutcomeUnknown) as error:
             raise CommandError(
-                f"The store {found.alias!r} did not respond: {reason(error)}\nIt is unknown whether it was "
-                f"{verb.done.lower()}. Type the command again; it reports if there is nothing left to do."
+                f"The store {found.alias!r} did not respond: {reason(error)}\nIt is "
+                "unknown whether it was "
+                f"{verb.done.lower()}. Type the command again; it reports if there is "
+                "nothing left to do."
             ) from error
         match ended:
             case Intervention.DONE if record is not None:
                 path = plain(redaction.text(record.path))
-                was = f"It was {display_status(record).label}, attempt {record.attempt}, {record.method} {path}"
+                was = (
+                    f"It was {display_status(record).label}, attempt {record.attempt}, "
+                    f"{record.method} {path}"
+                )
                 yield f"{verb.done}. {was}."
             case Intervention.BUSY:
                 raise CommandError(
-                    "Refused: a request with its key is running, and holds the record. Nothing was changed. "
+                    "Refused: a request with its key is running, and holds the record. "
+                    "Nothing was changed. "
                     f"{lease(found)}Try again later."
                 )
             case Intervention.GONE:
                 raise found.unknown()
             case _:
-                yield f"{verb.already % {'status': display_status(found.get()).label}}. Nothing was changed."
+                yield (
+                    f"{verb.already % {'status': display_status(found.get()).label}}. Nothing "
+                    "was changed."
+                )
         with suppress(IdempotencyError):  # the store may not respond any more
             left = found.store.get(found.id)
             purged = not found.store.expires_natively
-            gets = "runs the work as the first one." if left is None else next_answer(left, purged=purged)
+            gets = (
+                "runs the work as the first one."
+                if left is None
+                else next_answer(left, purged=purged)
+            )
             yield f"A request with this key now {gets}"
 
 
@@ -254,10 +305,15 @@ def lease(found: Sought) -> str:
     record = found.store.get(found.id)
     if record is None or not rules.leased(record):
         return ""
-    return f"Its lease ends in {span(record.lease_until - record.read_at)}, unless its owner is still alive and renews it. "
+    return (
+        f"Its lease ends in {span(record.lease_until - record.read_at)}, unless its owner is "
+        "still alive and renews it. "
+    )
 
 
-def wanted(record: Record, options: dict[str, Any], *, users: Collection[tuple[str, str]] | None) -> bool:
+def wanted(
+    record: Record, options: dict[str, Any], *, users: Collection[tuple[str, str]] | None
+) -> bool:
     """Is a record one of those that the options ask for?"""
     if options["running"] and record.status is not Status.RUNNING:
         return False
@@ -271,11 +327,14 @@ def wanted(record: Record, options: dict[str, Any], *, users: Collection[tuple[s
 
 
 def users_of(user: str) -> Collection[tuple[str, str]]:
-    """Return the users that a text may mean: the one with this name, and the one with this primary key."""
+    """Return the users that a text may mean: the one with this name, and the one with this primary
+    key.
+    """
     model = get_user_model()
     keys = [user]
     with suppress(ObjectDoesNotExist):
-        keys.append(str(model._default_manager.get_by_natural_key(user).pk))  # noqa: SLF001 - documented
+        # Documented.
+        keys.append(str(model._default_manager.get_by_natural_key(user).pk))  # noqa: SLF001
     return {(model._meta.label_lower, key) for key in keys}
 
 

@@ -27,21 +27,28 @@ _ALWAYS = ("guarantee", "store", "required")
 
 
 class Command(BaseCommand):
-    #: It is needed most when something is wrong, perhaps with a route that has nothing to do with it.
+    #: It is needed most when something is wrong, perhaps with a route that has nothing to do with
+    #: it.
     requires_system_checks = ()
     help = (
-        "Show every route of the URLconf with the guard of its unsafe methods, its terms, and why one is not guarded."
+        "Show every route of the URLconf with the guard of its unsafe methods, its terms, and "
+        "why one is not guarded."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("path", nargs="?", default="", help="Only routes whose path contains this.")
         parser.add_argument(
-            "--unguarded", action="store_true", help="Only routes where a keyed request runs unguarded, or raises."
+            "path", nargs="?", default="", help="Only routes whose path contains this."
+        )
+        parser.add_argument(
+            "--unguarded",
+            action="store_true",
+            help="Only routes where a keyed request runs unguarded, or raises.",
         )
         parser.add_argument(
             "--fail-unguarded",
             action="store_true",
-            help="Exit with status 1 if any route is neither guarded nor exempt, by @idempotency_exempt or EXEMPT.",
+            help="Exit with status 1 if any route is neither guarded nor exempt, by "
+            "@idempotency_exempt or EXEMPT.",
         )
         parser.add_argument("--json", action="store_true", help="Write JSON.")
 
@@ -49,13 +56,17 @@ class Command(BaseCommand):
         if wrong := check_settings():
             raise CommandError(f"{wrong[0].msg} {wrong[0].hint}")
         asked = [row for row in rows() if options["path"] in row.path]
-        found = sorted((row for row in asked if options["path"] or not is_of_admin(row.callback)), key=_is_installed)
+        found = sorted(
+            (row for row in asked if options["path"] or not is_of_admin(row.callback)),
+            key=_is_installed,
+        )
         unguarded = [row for row in found if row.guard in OPEN]
         shown = unguarded if options["unguarded"] else found
         self.stdout.write(as_json(shown) if options["json"] else as_table(shown))
         if (left := len(asked) - len(found)) and not options["json"]:
             self.stdout.write(
-                f"\nDjango's admin is left out ({left} routes); a path shows it: idempotency_routes admin"
+                f"\nDjango's admin is left out ({left} routes); a path shows it: "
+                "idempotency_routes admin"
             )
         if options["fail_unguarded"] and unguarded:
             raise CommandError(f"{len(unguarded)} of {len(found)} are not guarded.")
@@ -73,7 +84,8 @@ def _is_installed(row: Row) -> bool:
 def as_json(found: list[Row]) -> str:
     """Return the rows as a JSON array of objects, with the members of `Row`."""
     members = [
-        {name: value for name, value in vars(row).items() if name not in ("callback", "policy")} for row in found
+        {name: value for name, value in vars(row).items() if name not in ("callback", "policy")}
+        for row in found
     ]
     return json.dumps([{**each, "guard": each["guard"].value} for each in members], indent=2)
 
@@ -82,10 +94,16 @@ def as_table(found: list[Row]) -> str:
     """Return a line for each row, with its view, terms and reason below."""
     written = [_line("METHODS", "GUARD", "PATH")]
     for row in found:
-        methods = "any unsafe" if len(row.methods) == len(UNSAFE_HANDLERS) else ",".join(row.methods) or "-"
+        methods = (
+            "any unsafe"
+            if len(row.methods) == len(UNSAFE_HANDLERS)
+            else ",".join(row.methods) or "-"
+        )
         written.append(_line(methods, row.guard.value, row.path))
         for text in filter(None, [" ".join([row.view, *_terms(row.terms)]), row.why]):
-            lines = textwrap.wrap(text, _WIDTH - len(_INDENT), break_long_words=False, break_on_hyphens=False)
+            lines = textwrap.wrap(
+                text, _WIDTH - len(_INDENT), break_long_words=False, break_on_hyphens=False
+            )
             written += [_INDENT + line for line in lines]
     if any(row.guard is GuardKind.MIDDLEWARE for row in found) and conf.get("SCOPE") is None:
         written += ["", "The middleware guards requests of authenticated users: SCOPE is not set."]
@@ -100,7 +118,9 @@ def _terms(terms: dict[str, Any]) -> list[str]:
     guarantee = [terms["guarantee"]] if terms else []
     store = [f"store={terms['store']}"] if terms.get("store", "default") != "default" else []
     required = {True: ["required"], "warn": ["required=warn"]}.get(terms.get("required", False), [])
-    others = [f"{name}={_shown(name, value)}" for name, value in terms.items() if name not in _ALWAYS]
+    others = [
+        f"{name}={_shown(name, value)}" for name, value in terms.items() if name not in _ALWAYS
+    ]
     return [*guarantee, *store, *required, *others]
 
 

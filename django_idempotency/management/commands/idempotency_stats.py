@@ -17,7 +17,8 @@ from ..output import write_whole
 
 class Command(ScanningCommand):
     help = (
-        "Count a store's records by status, and show the oldest running one, how far the purge is behind, and the size. "
+        "Count a store's records by status, and show the oldest running one, how far the "
+        "purge is behind, and the size. "
         "Reads all records, in bounded batches."
     )
 
@@ -27,10 +28,14 @@ class Command(ScanningCommand):
             "--format",
             choices=("table", "json", "textfile"),
             default="table",
-            help="A table; json; or a textfile, for the textfile collector of Prometheus' node exporter.",
+            help="A table; json; or a textfile, for the textfile collector of Prometheus' node "
+            "exporter.",
         )
         parser.add_argument(
-            "--output", type=Path, metavar="FILE", help="Write to this file, at once: no reader sees half of it."
+            "--output",
+            type=Path,
+            metavar="FILE",
+            help="Write to this file, at once: no reader sees half of it.",
         )
 
     def look(self, **options: Any) -> None:
@@ -44,7 +49,9 @@ class Command(ScanningCommand):
             case "json":
                 text = json.dumps(self.as_json(tally, figures, size), indent=2) + "\n"
             case "textfile":
-                text = "".join(wing("monitoring").of_store(self.alias, self.counts(tally), figures, size))
+                text = "".join(
+                    wing("monitoring").of_store(self.alias, self.counts(tally), figures, size)
+                )
             case _:
                 text = "".join(self.as_table(tally, figures, size))
         if options["output"] is None:

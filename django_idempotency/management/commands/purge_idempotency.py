@@ -21,7 +21,8 @@ COUNTED = 1_000_000
 
 class Command(StoreCommand):
     help = (
-        "Delete expired records that no request holds, and what the installed apps keep beside them and need no more. "
+        "Delete expired records that no request holds, and what the installed apps keep "
+        "beside them and need no more. "
         "Each batch is a transaction of its own, so the command can be "
         "interrupted, run beside traffic, and run several times at once."
     )
@@ -33,12 +34,24 @@ class Command(StoreCommand):
     spent: int
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--store", default="default", metavar="ALIAS", help='Of IDEMPOTENCY["STORES"]: "default".')
         parser.add_argument(
-            "--batch-size", type=positive, default=1000, metavar="ROWS", help="How many are deleted at a time: 1000."
+            "--store",
+            default="default",
+            metavar="ALIAS",
+            help='Of IDEMPOTENCY["STORES"]: "default".',
         )
         parser.add_argument(
-            "--limit", type=positive, metavar="ROWS", help="Delete no more than these. Without it, all."
+            "--batch-size",
+            type=positive,
+            default=1000,
+            metavar="ROWS",
+            help="How many are deleted at a time: 1000.",
+        )
+        parser.add_argument(
+            "--limit",
+            type=positive,
+            metavar="ROWS",
+            help="Delete no more than these. Without it, all.",
         )
         parser.add_argument(
             "--sleep",
@@ -47,13 +60,16 @@ class Command(StoreCommand):
             metavar="SECONDS",
             help="Wait between two batches, so that others get on: 0.",
         )
-        parser.add_argument("--dry-run", action="store_true", help="Only count, and delete nothing.")
+        parser.add_argument(
+            "--dry-run", action="store_true", help="Only count, and delete nothing."
+        )
 
     def look(self, **options: Any) -> None:
         self.deleted, self.spent, self.kind = 0, 0, "record"
         if self.store.expires_natively:
             self.say(
-                f"The store {self.alias!r} ({type(innermost(self.store)).__name__}) deletes expired records automatically. "
+                f"The store {self.alias!r} ({type(innermost(self.store)).__name__}) "
+                "deletes expired records automatically. "
                 "Nothing to purge."
             )
         else:
@@ -64,19 +80,25 @@ class Command(StoreCommand):
                 self.purge_beside(extension, options)
         self.require_all()
 
-    # ------------------------------------------------------------------------------------------------------- dry run
+    # -------------------------------------------------------------------------------------- dry run
 
     def count(self, limit: int | None) -> None:
         store, most = innermost(self.store), limit or COUNTED
         due = store.count_due(limit=most)
         if due is None:
-            raise CommandError(f"The store {self.alias!r} ({type(store).__name__}) cannot count what it would delete.")
+            raise CommandError(
+                f"The store {self.alias!r} ({type(store).__name__}) cannot count what it "
+                "would delete."
+            )
         if due == most and limit is None:
-            self.say(f"At least {due:,} records would be deleted. Counting stopped there; --limit counts further.")
+            self.say(
+                f"At least {due:,} records would be deleted. Counting stopped there; "
+                "--limit counts further."
+            )
         else:
             self.say(f"{counted(due)} would be deleted." if due else "Nothing to purge.")
 
-    # --------------------------------------------------------------------------------------------------------- purge
+    # ---------------------------------------------------------------------------------------- purge
 
     def purge(self, options: dict[str, Any]) -> None:
         if options["dry_run"]:
@@ -89,17 +111,27 @@ class Command(StoreCommand):
             nonlocal since
             batch = self.store.purge(limit=limit, since=since)
             since = batch.resume
-            # Under traffic there is always another expired record: stop at those that had expired when we began.
+            # Under traffic there is always another expired record: stop at those that had expired
+            # when we began.
             return batch.count, since is not None and (batch.count >= limit or since < due_until)
 
         with self.table_explained("The records cannot be purged:"):
             self.delete_batches(delete, options)
         self.say(self.so_far() if self.deleted else "Nothing to purge.")
 
-    def delete_batches(self, delete: Callable[[int], tuple[int, bool]], options: dict[str, Any]) -> None:
-        """Delete within what the limit leaves. `delete(limit)` returns how many it has deleted, and if there may be more."""
+    def delete_batches(
+        self, delete: Callable[[int], tuple[int, bool]], options: dict[str, Any]
+    ) -> None:
+        """Delete within what the limit leaves.
+
+        `delete(limit)` returns how many it has deleted, and if there may be more.
+        """
         size, limit, more = options["batch_size"], options["limit"], True
-        while more and (asked := size if limit is None else min(size, limit - self.spent - self.deleted)) > 0:
+        while (
+            more
+            and (asked := size if limit is None else min(size, limit - self.spent - self.deleted))
+            > 0
+        ):
             if self.deleted:
                 time.sleep(options["sleep"])
             count, more = self.patiently(partial(delete, asked))
@@ -109,7 +141,7 @@ class Command(StoreCommand):
                 self.progress()
         self.end_progress()
 
-    # --------------------------------------------------------------------------------------------- the tables of apps
+    # --------------------------------------------------------------------------- the tables of apps
 
     def purge_beside(self, extension: Extension, options: dict[str, Any]) -> None:
         """Delete, or count, what an app keeps beside the records."""
@@ -118,7 +150,9 @@ class Command(StoreCommand):
         for rows_of in found:
             with (
                 self.going_on(),
-                self.table_explained(f"The {rows_of.kind}s cannot be purged. Is their table migrated?"),
+                self.table_explained(
+                    f"The {rows_of.kind}s cannot be purged. Is their table migrated?"
+                ),
             ):
                 if not options["dry_run"]:
                     if self.purge_rows(rows_of.kind, rows_of.purge, options):
@@ -134,7 +168,7 @@ class Command(StoreCommand):
         self.delete_batches(lambda limit: (purge(limit=limit), True), options)
         return self.deleted
 
-    # -------------------------------------------------------------------------------------------------------- output
+    # --------------------------------------------------------------------------------------- output
 
     def changed(self) -> str:
         return f"\n{self.so_far()}"
@@ -142,7 +176,10 @@ class Command(StoreCommand):
     def so_far(self) -> str:
         if not self.deleted:
             return "Nothing was deleted."
-        return f"{counted(self.deleted, self.kind)} deleted in {self.per_second(self.deleted)} rows/s)."
+        return (
+            f"{counted(self.deleted, self.kind)} deleted in {self.per_second(self.deleted)} "
+            "rows/s)."
+        )
 
     def on_terminal(self) -> str:
         return counted(self.deleted, self.kind)

@@ -1,4 +1,6 @@
-"""How the DynamoDB store reaches its server: short timeouts, boto's retries, one client per process, two exceptions."""
+"""How the DynamoDB store reaches its server: short timeouts, boto's retries, one client per
+process, two exceptions.
+"""
 
 from __future__ import annotations
 
@@ -22,28 +24,45 @@ ATTEMPTS = 2
 #: The longest pause before another try, in seconds.
 PAUSE = 0.2
 #: The table's throughput is exceeded.
-THROTTLED = frozenset({"ThrottlingException", "ProvisionedThroughputExceededException", "RequestLimitExceeded"})
+THROTTLED = frozenset(
+    {"ThrottlingException", "ProvisionedThroughputExceededException", "RequestLimitExceeded"}
+)
 
 
 class DynamoDBClient:
-    """A boto3 client, built at first use and anew in a forked process. Thread safe, as boto3's clients are."""
+    """A boto3 client, built at first use and anew in a forked process. Thread safe, as boto3's
+    clients are.
+    """
 
     def __init__(
-        self, *, timeout: float, where: Mapping[str, str | None], config: Any, session: Any, client: Any
+        self,
+        *,
+        timeout: float,
+        where: Mapping[str, str | None],
+        config: Any,
+        session: Any,
+        client: Any,
     ) -> None:
         """`where`: the region and the address, as boto3 takes them."""
         if client is None and find_spec("boto3") is None:
             raise ImproperlyConfigured(
-                'DynamoDBStore needs boto3, which is not installed. Type: pip install "django-idempotency[dynamodb]"'
+                "DynamoDBStore needs boto3, which is not installed. Type: pip install "
+                '"django-idempotency[dynamodb]"'
             )
-        self._timeout, self._where, self._config, self._session, self._given = timeout, where, config, session, client
+        self._timeout, self._where, self._config, self._session, self._given = (
+            timeout,
+            where,
+            config,
+            session,
+            client,
+        )
         #: The server. Two clients with equal values use the same server.
         self.location = (*where.values(), session, client)
         self._built: Any = None
         self._lock = threading.Lock()
         reset_in_children(self)
 
-    # ----------------------------------------------------------------------------------------------------- requests
+    # ------------------------------------------------------------------------------------- requests
 
     def ask(self, operation: str, **arguments: Any) -> dict[str, Any]:
         with translated():
@@ -52,13 +71,18 @@ class DynamoDBClient:
     def _call(self, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = getattr(self.boto, operation)(**arguments)
         headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders")
-        # A successful put has an empty response. Without this check, any 200 from a proxy would count as one.
-        if headers is not None and not headers.get("content-type", "").startswith("application/x-amz-json"):
+        # A successful put has an empty response. Without this check, any 200 from a proxy would
+        # count as one.
+        if headers is not None and not headers.get("content-type", "").startswith(
+            "application/x-amz-json"
+        ):
             raise StoreUnavailable("Something other than DynamoDB responded. Check the endpoint.")
         return answer
 
     def write(self, operation: str, **arguments: Any) -> tuple[bool, Item | None]:
-        """Make a conditional write. Return whether its condition held; if not, the item, if the request asks for it.
+        """Make a conditional write.
+
+        Return whether its condition held; if not, the item, if the request asks for it.
 
         Raises `StoreUnavailable`.
         """
@@ -73,7 +97,7 @@ class DynamoDBClient:
                 return False, error.response.get("Item")
         return True, None
 
-    # ------------------------------------------------------------------------------------------------------- clients
+    # -------------------------------------------------------------------------------------- clients
 
     @property
     def boto(self) -> Any:
@@ -106,25 +130,37 @@ class DynamoDBClient:
             tcp_keepalive=True,
         )
         try:
-            session = self._session or boto3.Session()  # not boto3's own default, which other threads may be using
-            client = session.client("dynamodb", config=ours.merge(self._config or Config()), **self._where)
+            # Not boto3's own default, which other threads may be using.
+            session = self._session or boto3.Session()
+            client = session.client(
+                "dynamodb", config=ours.merge(self._config or Config()), **self._where
+            )
         except ValueError as error:  # not one of botocore's errors: an endpoint that is not a URL
             raise ImproperlyConfigured(f"The OPTIONS of a DynamoDBStore: {error}") from error
-        client.meta.events.register_first("needs-retry.dynamodb", _Pauses(client.meta.config.retries))
+        client.meta.events.register_first(
+            "needs-retry.dynamodb", _Pauses(client.meta.config.retries)
+        )
         return client
 
 
 class _Pauses:
-    """Chooses the pause before a retry. By boto's own rule it could be a second, or five if the server asks for that.
+    """Chooses the pause before a retry. By boto's own rule it could be a second, or five if the
+    server asks for that.
 
-    After a timeout there is no pause. After throttling or a server error it is random, and at most PAUSE seconds.
+    After a timeout there is no pause. After throttling or a server error it is random, and at most
+    PAUSE seconds.
     """
 
     def __init__(self, retries: dict[str, Any] | None) -> None:
         self._attempts = (retries or {}).get("total_max_attempts", 1)
 
     def __call__(
-        self, *, attempts: int, response: tuple[Any, Any] | None, caught_exception: Exception | None, **_: Any
+        self,
+        *,
+        attempts: int,
+        response: tuple[Any, Any] | None,
+        caught_exception: Exception | None,
+        **_: Any,
     ) -> float | None:
         from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 
@@ -149,7 +185,8 @@ def translated() -> Iterator[None]:
     except ClientError as error:
         if error.response["Error"]["Code"] == "ResourceNotFoundException":
             raise StoreUnavailable(
-                "The table of the idempotency store does not exist. Type: manage.py create_idempotency_table"
+                "The table of the idempotency store does not exist. Type: manage.py "
+                "create_idempotency_table"
             ) from error
         raise StoreUnavailable from error
     except BotoCoreError as error:

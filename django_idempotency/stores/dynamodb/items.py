@@ -1,4 +1,6 @@
-"""A record as a DynamoDB item: one attribute per field, under names that a project may choose. No I/O.
+"""A record as a DynamoDB item: one attribute per field, under names that a project may choose.
+
+No I/O.
 
     key         id, or a fixed partition value and the id          S
     identity    scope, key, digest (B), operation, guarantee, secret_id, method, path
@@ -8,7 +10,8 @@
     response    outcome                                            B, stores/key_value/packing.py; absent if there is none
     ttl         seconds since 1970                                 N, `purge_at`; DynamoDB deletes the item days later
 
-A field that is `None` is absent. Every name is aliased in expressions: a third of them are reserved words.
+A field that is `None` is absent. Every name is aliased in expressions: a third of them are reserved
+words.
 """
 
 from __future__ import annotations
@@ -27,8 +30,9 @@ from ..key_value import packing
 #: An item as the low-level client takes and returns it: {"name": {"S": "text"}}.
 Item = dict[str, dict[str, Any]]
 
-#: The most that we write into one item (bytes). DynamoDB accepts 409,600, including the names of the attributes.
-#: The difference is room for what an earlier attempt has left in the item, such as a longer path.
+#: The most that we write into one item (bytes). DynamoDB accepts 409,600, including the names of
+#: the attributes. The difference is room for what an earlier attempt has left in the item, such as
+#: a longer path.
 ITEM_LIMIT = 400_000
 #: The longest compressed response that is stored (bytes).
 OUTCOME_LIMIT = 350 * 1024
@@ -44,7 +48,11 @@ class _Kind:
 _TEXT = _Kind("S", str, str)
 _BYTES = _Kind("B", bytes, bytes)
 _NUMBER = _Kind("N", str, int)
-_INSTANT = _Kind("N", lambda value: str(int(packing.microseconds(value))), lambda text: packing.instant(int(text)))
+_INSTANT = _Kind(
+    "N",
+    lambda value: str(int(packing.microseconds(value))),
+    lambda text: packing.instant(int(text)),
+)
 
 #: Field of a record → how an item holds it.
 FIELDS = {
@@ -89,13 +97,17 @@ class Schema:
         self.static = self.static_pk_value or "idempotency"
         given, keys = self.attributes, (self.key_attr, self.sort_key_attr)
         chosen = {*keys, *given.values()}
-        #: Field → its attribute. A name of ours that the project has chosen for another attribute yields.
-        self.names = {name: given.get(name, f"idempotency_{name}" if name in chosen else name) for name in _ALL}
+        #: Field → its attribute. A name of ours that the project has chosen for another attribute
+        #: yields.
+        self.names = {
+            name: given.get(name, f"idempotency_{name}" if name in chosen else name)
+            for name in _ALL
+        }
         taken = [name for name in (*keys, *self.names.values()) if name]
         if twice := sorted({name for name in taken if taken.count(name) > 1}):
             raise ValueError(f"two attributes are called {twice[0]!r}.")
 
-    # ------------------------------------------------------------------------------------------------------- records
+    # -------------------------------------------------------------------------------------- records
 
     @property
     def location(self) -> tuple[str, str | None]:
@@ -129,7 +141,11 @@ class Schema:
         """Return the item of a record without a response."""
         values = {name: getattr(record, name) for name in FIELDS}
         values["ttl"] = deleted_at(rules.keep_until(record))
-        packed = {self.names[name]: self._packed(name, value) for name, value in values.items() if value is not None}
+        packed = {
+            self.names[name]: self._packed(name, value)
+            for name, value in values.items()
+            if value is not None
+        }
         return {**self.key(record.id), **packed}
 
     def record(self, item: Item, record_id: UUID, read_at: datetime) -> Record:
@@ -140,7 +156,11 @@ class Schema:
                 for name, kind in FIELDS.items()
                 if name != "outcome" and (name not in _OPTIONAL or self.names[name] in item)
             }
-            fields = {"completed_at": None, "purge_at": self._purge_at(item) or fields["expires_at"], **fields}
+            fields = {
+                "completed_at": None,
+                "purge_at": self._purge_at(item) or fields["expires_at"],
+                **fields,
+            }
             return Record(id=record_id, read_at=read_at, outcome=self._outcome(item), **fields)
         except packing.Malformed:
             raise
@@ -148,7 +168,8 @@ class Schema:
             raise packing.Malformed(f"{type(error).__name__}: {error}") from error
 
     def _purge_at(self, item: Item) -> datetime | None:
-        """Return when DynamoDB may delete an item; `None`: the attribute was removed, or is not a time.
+        """Return when DynamoDB may delete an item; `None`: the attribute was removed, or is not a
+        time.
 
         It still replays.
         """
@@ -172,11 +193,14 @@ class Schema:
             return None
         packed = packing.pack_outcome(outcome)
         size = len(packed)
-        if size > OUTCOME_LIMIT or size + _size(self.born(rules.born(ticket, ticket.now))) > ITEM_LIMIT:
+        if (
+            size > OUTCOME_LIMIT
+            or size + _size(self.born(rules.born(ticket, ticket.now))) > ITEM_LIMIT
+        ):
             return packing.pack_outcome(outcome._replace(body=MISSING))
         return packed
 
-    # ----------------------------------------------------------------------------------------------------- arguments
+    # ------------------------------------------------------------------------------------ arguments
 
     def insert(self, record: Record) -> dict[str, Any]:
         """Return the arguments of a put. If the item exists, the put fails and returns it."""
@@ -199,12 +223,18 @@ class Schema:
     ) -> dict[str, Any]:
         """Return the arguments of an update that fails unless the item still holds what was `seen`.
 
-        A value of `None` removes its attribute. What is named in `once` is set only where it is absent. `deleted`, such
-        as `("<", 1893553445)`, also compares when DynamoDB may delete the item. One without that attribute counts as
-        early.
+        A value of `None` removes its attribute. What is named in `once` is set only where it is
+        absent. `deleted`, such as `("<", 1893553445)`, also compares when DynamoDB may delete the
+        item. One without that attribute counts as early.
         """
-        names = {f"#{name}": self.names[name] for name in (*values, *seen, *(["ttl"] if deleted else []))}
-        bound = {f":{name}": self._packed(name, value) for name, value in values.items() if value is not None}
+        names = {
+            f"#{name}": self.names[name] for name in (*values, *seen, *(["ttl"] if deleted else []))
+        }
+        bound = {
+            f":{name}": self._packed(name, value)
+            for name, value in values.items()
+            if value is not None
+        }
         bound |= {f":seen_{name}": self._packed(name, value) for name, value in seen.items()}
         sets = ", ".join(
             f"#{name} = if_not_exists(#{name}, :{name})" if name in once else f"#{name} = :{name}"
@@ -233,7 +263,9 @@ class Schema:
 
 
 def deleted_at(*deadlines: datetime) -> int:
-    """Return the Unix time (seconds) from which DynamoDB may delete an item: never before the last deadline."""
+    """Return the Unix time (seconds) from which DynamoDB may delete an item: never before the last
+    deadline.
+    """
     return math.ceil(max(deadlines).astimezone(timezone.utc).timestamp())
 
 

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 MAX_TIMEOUT = 60
 #: The fields that a record takes from its ticket once per life.
 _LIFE = ("scope", "key", "created_at", "guarantee", "secret_id", "method", "path")
-#: What a takeover compares. The deadline is included: an owner that renews at the last moment keeps the record.
+#: What a takeover compares. The deadline is included: an owner that renews at the last moment keeps
+#: the record.
 _SEEN = ("owner", "status", "attempt", "lease_until")
 
 
@@ -42,13 +43,14 @@ class E052(Finding):
 class E053(Finding):
     """IDEMPOTENCY["STORES"]["%(alias)s"] does not match its table in DynamoDB: %(error)s
 
-    Type in "OPTIONS" the names that the table has ("key_attr", "sort_key_attr", "attributes"), or another "table".
+    Type in "OPTIONS" the names that the table has ("key_attr", "sort_key_attr", "attributes"), or
+    another "table".
     """
 
 
 class W063(Finding):
-    """TTL is off for the DynamoDB table "%(table)s" of IDEMPOTENCY["STORES"]["%(alias)s"]: nothing is deleted, and it
-    grows forever.
+    """TTL is off for the DynamoDB table "%(table)s" of IDEMPOTENCY["STORES"]["%(alias)s"]: nothing
+    is deleted, and it grows forever.
 
     Type python manage.py create_idempotency_table --store=%(alias)s
     """
@@ -57,21 +59,24 @@ class W063(Finding):
 class DynamoDBStore(BaseStore):
     """Records in the DynamoDB table `table`, which `manage.py create_idempotency_table` creates.
 
-    DynamoDB has no clock to query, so deadlines are set and judged by the clocks of the hosts, in UTC. Two hosts whose
-    clocks differ by more than the rest of a lease may run one key at once: for the host that is ahead, the lease has
-    ended. Its owner is still working, and only that owner's settle is refused. Keep NTP on, and LEASE far above the
-    remaining skew. The store is outside the work's transaction, so it has no `atomic`; pass on the keys of `derive()`.
-    In a global table the last writer wins between regions: write in one region only.
+    DynamoDB has no clock to query, so deadlines are set and judged by the clocks of the hosts, in
+    UTC. Two hosts whose clocks differ by more than the rest of a lease may run one key at once: for
+    the host that is ahead, the lease has ended. Its owner is still working, and only that owner's
+    settle is refused. Keep NTP on, and LEASE far above the remaining skew. The store is outside the
+    work's transaction, so it has no `atomic`; pass on the keys of `derive()`. In a global table the
+    last writer wins between regions: write in one region only.
 
-    A claim is one conditional put, which returns an existing item. So a first call is two requests, a replay is one. A
-    replay costs a write unit per KB of the stored item, since a refused put is charged as a put. A response that does
-    not fit into an item (400 KB, compressed) is stored without its body. DynamoDB deletes expired items, perhaps days
-    later; until then the rules treat them as expired.
+    A claim is one conditional put, which returns an existing item. So a first call is two requests,
+    a replay is one. A replay costs a write unit per KB of the stored item, since a refused put is
+    charged as a put. A response that does not fit into an item (400 KB, compressed) is stored
+    without its body. DynamoDB deletes expired items, perhaps days later; until then the rules treat
+    them as expired.
 
-    `key_attr` names the partition key; with `sort_key_attr` that holds the id, and the partition key is
-    `static_pk_value`. `attributes` renames the others; a name that this takes from another of ours, that one yields. `timeout` (seconds) limits each connection and each response,
-    with two tries. `config` (botocore's) overrides ours where set, `session` makes the client, and a `client` is used
-    as it is. `clock` returns an aware datetime.
+    `key_attr` names the partition key; with `sort_key_attr` that holds the id, and the partition
+    key is `static_pk_value`. `attributes` renames the others; a name that this takes from another
+    of ours, that one yields. `timeout` (seconds) limits each connection and each response, with two
+    tries. `config` (botocore's) overrides ours where set, `session` makes the client, and a
+    `client` is used as it is. `clock` returns an aware datetime.
     """
 
     expires_natively = True
@@ -103,10 +108,14 @@ class DynamoDBStore(BaseStore):
             attributes=attributes or {},
         )
         where = {"region_name": region_name, "endpoint_url": endpoint_url}
-        self.client = DynamoDBClient(timeout=timeout, where=where, config=config, session=session, client=client)
+        self.client = DynamoDBClient(
+            timeout=timeout, where=where, config=config, session=session, client=client
+        )
         self._clock = clock
 
-    def check(self, alias: str, *, deploy: bool = False, copies_only: bool = False) -> Iterator[CheckMessage]:
+    def check(
+        self, alias: str, *, deploy: bool = False, copies_only: bool = False
+    ) -> Iterator[CheckMessage]:
         if not deploy:
             return
         try:
@@ -129,12 +138,13 @@ class DynamoDBStore(BaseStore):
     def location(self) -> Hashable:
         return (*self.client.location, *self.schema.location)
 
-    # -------------------------------------------------------------------------------------------------------- claim
+    # ---------------------------------------------------------------------------------------- claim
 
     def claim(self, ticket: Ticket) -> Record:
         known: Record | None = None
         for _ in range(4):
-            now = self._clock()  # before the request: its result is judged as of a little earlier, never later
+            # Before the request: its result is judged as of a little earlier, never later.
+            now = self._clock()
             tried = claimed(ticket, known, now)
             if known is None:
                 done, item = self.client.write("put_item", **self.schema.insert(tried))
@@ -156,10 +166,12 @@ class DynamoDBStore(BaseStore):
     def _takeover(self, taken: Record, known: Record) -> dict[str, Any]:
         values: dict[str, Any] = {name: getattr(taken, name) for name in FIELDS}
         values["ttl"] = deleted_at(rules.keep_until(taken))
-        change = self.schema.change(known.id, values, seen={name: getattr(known, name) for name in _SEEN})
+        change = self.schema.change(
+            known.id, values, seen={name: getattr(known, name) for name in _SEEN}
+        )
         return {**change, "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
 
-    # ------------------------------------------------------------------------------------------------ settle, renew
+    # -------------------------------------------------------------------------------- settle, renew
 
     def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
         now = self._clock()
@@ -194,11 +206,16 @@ class DynamoDBStore(BaseStore):
         return any(self.client.write("update_item", **each)[0] for each in changes)
 
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
-        """See BaseStore.renew(). If the server does not respond, raises; the error's `renewed` has the tokens before that."""
+        """See BaseStore.renew().
+
+        If the server does not respond, raises; the error's `renewed` has the tokens before that.
+        """
         renewed: set[UUID] = set()
         try:
             for ticket in tickets:
-                changes = (self._renewal(ticket, outliving=outliving) for outliving in (False, True))
+                changes = (
+                    self._renewal(ticket, outliving=outliving) for outliving in (False, True)
+                )
                 if any(self.client.write("update_item", **change)[0] for change in changes):
                     renewed.add(ticket.owner)
         except StoreUnavailable as error:
@@ -207,25 +224,33 @@ class DynamoDBStore(BaseStore):
         return renewed
 
     def _renewal(self, ticket: Ticket, *, outliving: bool) -> dict[str, Any]:
-        """Return the update of an item that is kept longer than its new lease; if `outliving`, of one that is not."""
+        """Return the update of an item that is kept longer than its new lease; if `outliving`, of
+        one that is not.
+        """
         until = self._clock() + timedelta(seconds=ticket.lease)
         values: dict[str, Any] = {"lease_until": until}
-        if outliving:  # deleting an item late does no harm, and this one need not be extended again soon
+        # Deleting an item late does no harm, and this one need not be extended again soon.
+        if outliving:
             values["ttl"] = deleted_at(until + timedelta(seconds=ticket.ttl))
         deleted = "<" if outliving else ">=", deleted_at(until)
         seen = {"owner": ticket.owner, "status": Status.RUNNING}
         return self.schema.change(ticket.id, values, seen=seen, deleted=deleted)
 
-    # ----------------------------------------------------------------------------------------------------- get, purge
+    # ----------------------------------------------------------------------------------- get, purge
 
     def get(self, record_id: UUID) -> Record | None:
         now = self._clock()
         key = self.schema.key(record_id)
-        found = self.client.ask("get_item", TableName=self.schema.table, Key=key, ConsistentRead=True)
+        found = self.client.ask(
+            "get_item", TableName=self.schema.table, Key=key, ConsistentRead=True
+        )
         return self._record(found["Item"], record_id, now) if "Item" in found else None
 
     def scan(self, *, size: int = 1000, bodies: bool = False) -> Iterator[Scanned]:
-        """See BaseStore.scan(). A Scan of the table, or a Query of our partition: each batch is up to 1 MB of items."""
+        """See BaseStore.scan().
+
+        A Scan of the table, or a Query of our partition: each batch is up to 1 MB of items.
+        """
         start: dict[str, Any] = {}
         while True:
             now = self._clock()
@@ -263,5 +288,12 @@ class DynamoDBStore(BaseStore):
 
 def _refuse(timeout: Any) -> None:
     """Raise `ValueError` for invalid options, before a request does."""
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= MAX_TIMEOUT:
-        raise ValueError(f'"timeout" is seconds, above 0 and at most {MAX_TIMEOUT}, such as 0.5; not {timeout!r}.')
+    if (
+        isinstance(timeout, bool)
+        or not isinstance(timeout, (int, float))
+        or not 0 < timeout <= MAX_TIMEOUT
+    ):
+        raise ValueError(
+            f'"timeout" is seconds, above 0 and at most {MAX_TIMEOUT}, such as 0.5; not '
+            f"{timeout!r}."
+        )

@@ -13,9 +13,9 @@ from .items import Schema
 def create(client: DynamoDBClient, schema: Schema, *, dry_run: bool = False) -> Iterator[str]:
     """Create what is missing, and yield a sentence about each step.
 
-    The table is paid per request, and has the schema's keys. Waits until it is active, some five minutes at most, then
-    lets DynamoDB delete expired items.
-    Raises `ConfigurationError` for a table of another kind, and `StoreUnavailable`.
+    The table is paid per request, and has the schema's keys. Waits until it is active, some five
+    minutes at most, then lets DynamoDB delete expired items. Raises `ConfigurationError` for a
+    table of another kind, and `StoreUnavailable`.
     """
     with translated():
         yield from _create(client.patient(), schema, dry_run)
@@ -29,7 +29,9 @@ def _create(boto: Any, schema: Schema, dry_run: bool) -> Iterator[str]:
             yield f'Table "{table}" would be created, and its items deleted by "{ttl}".'
             return
         _make(boto, schema)
-    boto.get_waiter("table_exists").wait(TableName=table, WaiterConfig={"Delay": 1, "MaxAttempts": 300})
+    boto.get_waiter("table_exists").wait(
+        TableName=table, WaiterConfig={"Delay": 1, "MaxAttempts": 300}
+    )
     _compare(_described(boto, table) or {}, schema)
     yield f'Table "{table}" {"was created" if found is None else "exists already"}.'
 
@@ -38,7 +40,9 @@ def _create(boto: Any, schema: Schema, dry_run: bool) -> Iterator[str]:
     elif dry_run:
         yield f'Its items would be deleted by "{ttl}".'
     else:
-        boto.update_time_to_live(TableName=table, TimeToLiveSpecification={"Enabled": True, "AttributeName": ttl})
+        boto.update_time_to_live(
+            TableName=table, TimeToLiveSpecification={"Enabled": True, "AttributeName": ttl}
+        )
         yield f'Its items are deleted by "{ttl}" from now on.'
 
 
@@ -65,7 +69,8 @@ def _deletes(boto: Any, schema: Schema) -> bool:
         return False
     if by != ttl:
         raise ConfigurationError(
-            f'The items of table "{schema.table}" are deleted by "{by}", but the store writes "{ttl}". '
+            f'The items of table "{schema.table}" are deleted by "{by}", but the store '
+            f'writes "{ttl}". '
             f'Put "attributes": {{"ttl": "{by}"}} into its OPTIONS, or choose another table.'
         )
     return True
@@ -90,16 +95,24 @@ def _make(boto: Any, schema: Schema) -> None:
         boto.create_table(
             TableName=schema.table,
             BillingMode="PAY_PER_REQUEST",
-            KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in _keys(schema).items()],
-            AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in _keys(schema)],
+            KeySchema=[
+                {"AttributeName": name, "KeyType": kind} for name, kind in _keys(schema).items()
+            ],
+            AttributeDefinitions=[
+                {"AttributeName": name, "AttributeType": "S"} for name in _keys(schema)
+            ],
         )
     except ClientError as error:
-        if error.response["Error"]["Code"] != "ResourceInUseException":  # created by another process meanwhile
+        # Created by another process meanwhile.
+        if error.response["Error"]["Code"] != "ResourceInUseException":
             raise
 
 
 def _compare(found: dict[str, Any], schema: Schema) -> None:
-    types = {given["AttributeName"]: given["AttributeType"] for given in found.get("AttributeDefinitions", ())}
+    types = {
+        given["AttributeName"]: given["AttributeType"]
+        for given in found.get("AttributeDefinitions", ())
+    }
     keys = {given["AttributeName"]: given["KeyType"] for given in found.get("KeySchema", ())}
     if keys != _keys(schema) or any(types[name] != "S" for name in keys):
         has, needs = (
@@ -116,4 +129,6 @@ def _compare(found: dict[str, Any], schema: Schema) -> None:
 
 
 def _keys(schema: Schema) -> dict[str, str]:
-    return {schema.key_attr: "HASH"} | ({schema.sort_key_attr: "RANGE"} if schema.sort_key_attr else {})
+    return {schema.key_attr: "HASH"} | (
+        {schema.sort_key_attr: "RANGE"} if schema.sort_key_attr else {}
+    )

@@ -1,10 +1,13 @@
-"""A record as one value, for stores that keep bytes under a key. Versioned, no pickle, fixed where a server reads:
+"""A record as one value, for stores that keep bytes under a key.
+
+Versioned, no pickle, fixed where a server reads:
 
     signature 32 │ instants: lease until, completed, expires, created, purge 8 each │ head: version 1, status 1, owner 16, attempt 4
     │ digest 1 + 32 │ life: length 2, operation 16, where five texts start 2 each, six texts │ request id: length 1, text │ outcome, or nothing
 
-Instants are microseconds since 1970 as IEEE doubles, which hold them exactly and which Lua has; 0 is "never". A store's
-server writes them itself. Everything from the head on is the body. The store writes it, and signs `signature_input()`.
+Instants are microseconds since 1970 as IEEE doubles, which hold them exactly and which Lua has; 0
+is "never". A store's server writes them itself. Everything from the head on is the body. The store
+writes it, and signs `signature_input()`.
 """
 
 from __future__ import annotations
@@ -18,15 +21,26 @@ from math import inf
 from uuid import UUID
 
 from ...core.at_rest import is_sealed
-from ...core.records import GUARANTEES, INFLATE_LIMIT, MISSING, STATUSES, Missing, Outcome, Record, Status, Ticket
+from ...core.records import (
+    GUARANTEES,
+    INFLATE_LIMIT,
+    MISSING,
+    STATUSES,
+    Missing,
+    Outcome,
+    Record,
+    Status,
+    Ticket,
+)
 
 VERSION = 1
 SIGNATURE = 32
-#: Bodies longer than this (bytes), and up to INFLATE_LIMIT, are deflated if that makes them shorter.
+#: Bodies longer than this (bytes), and up to INFLATE_LIMIT, are deflated if that makes them
+#: shorter.
 DEFLATE_ABOVE = 1024
 
-#: The fields of fixed length, in order, each with its format (see `struct`). Defined only here: what a server's script
-#: needs of it is generated from this table, as `stores.redis.layout` does.
+#: The fields of fixed length, in order, each with its format (see `struct`). Defined only here:
+#: what a server's script needs of it is generated from this table, as `stores.redis.layout` does.
 FIELDS = {
     "signature": f"{SIGNATURE}s",
     "lease_until": "d",
@@ -50,7 +64,9 @@ CLOCK = _CLOCK.size
 def _formats(first: str, last: str) -> struct.Struct:
     """Return the format of the fields from one to another."""
     names = list(FIELDS)
-    return struct.Struct(">" + "".join(FIELDS[name] for name in names[names.index(first) : names.index(last) + 1]))
+    return struct.Struct(
+        ">" + "".join(FIELDS[name] for name in names[names.index(first) : names.index(last) + 1])
+    )
 
 
 _FIXED = _formats("signature", "life_length")
@@ -83,9 +99,18 @@ def pack_life(origin: Ticket | Record, operation: UUID) -> bytes:
     path_at = method_at + len(origin.method)
     scope_at = path_at + len(origin.path)
     key_at = scope_at + len(origin.scope)
-    texts = (origin.guarantee, origin.secret_id, origin.method, origin.path, origin.scope, origin.key)
+    texts = (
+        origin.guarantee,
+        origin.secret_id,
+        origin.method,
+        origin.path,
+        origin.scope,
+        origin.key,
+    )
     text = "".join(texts).encode()
-    starts = _LIFE.pack(operation.int.to_bytes(16, "big"), secret_at, method_at, path_at, scope_at, key_at)
+    starts = _LIFE.pack(
+        operation.int.to_bytes(16, "big"), secret_at, method_at, path_at, scope_at, key_at
+    )
     return _LENGTH.pack(_LIFE.size + len(text)) + starts + text
 
 
@@ -100,17 +125,21 @@ def pack_request_id(request_id: str) -> bytes:
     return bytes((len(packed),)) + packed
 
 
-def unwritten(signature: bytes, body: bytes, *, lease: float | None, retention: float | None) -> bytes:
+def unwritten(
+    signature: bytes, body: bytes, *, lease: float | None, retention: float | None
+) -> bytes:
     """Return a packed record whose instants a server will write.
 
-    Until then, two of them are what it adds to its clock: the lease and the retention (seconds), without an end for one
-    that does not change.
+    Until then, two of them are what it adds to its clock: the lease and the retention (seconds),
+    without an end for one that does not change.
     """
     return signature + _INSTANTS.pack(span(lease), 0, span(retention), 0, 0) + body
 
 
 def span(seconds: float | None) -> float:
-    """Return seconds as a server adds them to its clock, in microseconds: without an end for `None`."""
+    """Return seconds as a server adds them to its clock, in microseconds: without an end for
+    `None`.
+    """
     return inf if seconds is None else round(seconds * 1_000_000)
 
 
@@ -132,20 +161,29 @@ def pack_outcome(outcome: Outcome | None) -> bytes:
     if not isinstance(outcome.body, Missing):
         flags, body = _BODY, outcome.body
     size = len(body)
-    deflates = DEFLATE_ABOVE < size <= INFLATE_LIMIT and not is_sealed(outcome)  # which was deflated before
+    # Which was deflated before.
+    deflates = DEFLATE_ABOVE < size <= INFLATE_LIMIT and not is_sealed(outcome)
     if deflates and len(deflated := zlib.compress(body, 1)) < size:
         flags, body = flags | _DEFLATED, deflated
     return _OUTCOME.pack(flags, outcome.status, len(headers), size) + headers + body
 
 
 def signature_input(record_id: UUID, body: bytes) -> bytes:
-    """Return what a signature covers: a response cannot move to another key, owner, attempt, request or birth."""
+    """Return what a signature covers: a response cannot move to another key, owner, attempt,
+    request or birth.
+    """
     return record_id.int.to_bytes(16, "big") + body
 
 
 def pack(record: Record, signature: bytes) -> bytes:
     """Pack a whole record. `signature` signs `signature_input(record.id, pack_body(record))`."""
-    instants = (record.lease_until, record.completed_at, record.expires_at, record.created_at, record.purge_at)
+    instants = (
+        record.lease_until,
+        record.completed_at,
+        record.expires_at,
+        record.created_at,
+        record.purge_at,
+    )
     return signature + _INSTANTS.pack(*map(microseconds, instants)) + pack_body(record)
 
 
@@ -157,7 +195,10 @@ def pack_body(record: Record) -> bytes:
 
 
 def split(value: bytes, record_id: UUID) -> tuple[bytes, bytes]:
-    """Return the signature of a packed record of any version, and what it must cover. Raises `Malformed`."""
+    """Return the signature of a packed record of any version, and what it must cover.
+
+    Raises `Malformed`.
+    """
     if len(value) <= _BODY_AT:
         raise Malformed("cut short")
     return value[:SIGNATURE], signature_input(record_id, value[_BODY_AT:])
@@ -174,7 +215,9 @@ def unpack(value: bytes, record_id: UUID, read_at: datetime) -> Record:
         outcome_at = request_at + value[request_at - 1]
         if len(value) < outcome_at:
             raise Malformed("cut short")
-        operation, secret_at, method_at, path_at, scope_at, key_at = _LIFE.unpack_from(value, _FIXED.size)
+        operation, secret_at, method_at, path_at, scope_at, key_at = _LIFE.unpack_from(
+            value, _FIXED.size
+        )
         text = value[_FIXED.size + _LIFE.size : request_at - 1].decode()
         return Record(
             id=record_id,
@@ -198,7 +241,15 @@ def unpack(value: bytes, record_id: UUID, read_at: datetime) -> Record:
             request_id=value[request_at:outcome_at].decode(),
             outcome=unpack_outcome(value[outcome_at:]),
         )
-    except (struct.error, LookupError, ValueError, OverflowError, OSError, RecursionError, zlib.error) as error:
+    except (
+        struct.error,
+        LookupError,
+        ValueError,
+        OverflowError,
+        OSError,
+        RecursionError,
+        zlib.error,
+    ) as error:
         raise Malformed(str(error)) from error
 
 
@@ -218,7 +269,8 @@ def unpack_outcome(packed: bytes) -> Outcome | None:
     return Outcome(status, _headers(packed[_OUTCOME.size : body_at]), body)
 
 
-#: Many responses have the same few headers. This many stay in memory, since parsing them costs a third of unpack().
+#: Many responses have the same few headers. This many stay in memory, since parsing them costs a
+#: third of unpack().
 @lru_cache(maxsize=64)
 def _headers(packed: bytes) -> tuple[tuple[str, str], ...]:
     headers, _ = _read_json(packed.decode())
@@ -226,7 +278,10 @@ def _headers(packed: bytes) -> tuple[tuple[str, str], ...]:
 
 
 def inflate(deflated: bytes, size: int) -> bytes:
-    """Inflate data to its declared `size` in bytes, and never more. Raises `Malformed` over INFLATE_LIMIT."""
+    """Inflate data to its declared `size` in bytes, and never more.
+
+    Raises `Malformed` over INFLATE_LIMIT.
+    """
     if size > INFLATE_LIMIT:
         raise Malformed(f"a body of {size} bytes is not inflated")
     inflater = zlib.decompressobj()
@@ -241,7 +296,9 @@ def microseconds(value: datetime | None) -> float:
 
 
 def instant(value: float) -> datetime:
-    """Return the instant, exact to the microsecond (until 2242: then a double of seconds is too coarse)."""
+    """Return the instant, exact to the microsecond (until 2242: then a double of seconds is too
+    coarse).
+    """
     return datetime.fromtimestamp(value / 1_000_000, timezone.utc)
 
 

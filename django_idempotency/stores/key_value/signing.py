@@ -1,4 +1,7 @@
-"""Signs values kept where others may write. A bad signature reads as "no value", so no response can be forged."""
+"""Signs values kept where others may write.
+
+A bad signature reads as "no value", so no response can be forged.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,8 @@ def sign_record(record: Record) -> bytes:
 def unsign(value: bytes, record_id: UUID, read_at: datetime) -> Record | None:
     """Return the record of a packed value, or `None` if it is not ours, or belongs to another key.
 
-    Raises `RecordUnreadable` if it is ours and cannot be read, such as one of a later version. It must not run again.
+    Raises `RecordUnreadable` if it is ours and cannot be read, such as one of a later version. It
+    must not run again.
     """
     try:
         signature, message = packing.split(value, record_id)
@@ -52,5 +56,7 @@ def unsign(value: bytes, record_id: UUID, read_at: datetime) -> Record | None:
 
 
 def _signature(message: bytes, secret: str | bytes) -> bytes:
-    """Sign with a key of our own, so that no signature that other code makes with SECRET_KEY is valid here."""
+    """Sign with a key of our own, so that no signature that other code makes with SECRET_KEY is
+    valid here.
+    """
     return salted_hmac(_SALT, message, secret, algorithm="sha256").digest()

@@ -31,10 +31,11 @@ LONGEST = 64 * 1024
 
 @runtime_checkable
 class RecordCache(Protocol):
-    """Keeps copies, in one trip per verb. It decides nothing, and may forget at any time. Verbs may raise.
+    """Keeps copies, in one trip per verb. It decides nothing, and may forget at any time. Verbs may
+    raise.
 
-    A cache that is local to this process may set `local = True`. It is then also called in an event loop, and gets no
-    records of work in progress, because other processes would not see them.
+    A cache that is local to this process may set `local = True`. It is then also called in an event
+    loop, and gets no records of work in progress, because other processes would not see them.
     """
 
     def peek(self, record_id: UUID) -> Record | None:
@@ -59,17 +60,21 @@ class _Entry:
 
 
 class LocalCache:
-    """Finished records in this process, the `size` most recently used, for `seconds` each. Thread safe.
+    """Finished records in this process, the `size` most recently used, for `seconds` each. Thread
+    safe.
 
-    It never holds a record in progress. Releases by other processes are not seen until `seconds` have passed, and neither
-    is that the authority has lost a record in a failover: a copy is not asked of it. Its clock
-    is monotonic: setting the system time does not change a copy's life. Raises `ValueError` for a `size` below 1.
+    It never holds a record in progress. Releases by other processes are not seen until `seconds`
+    have passed, and neither is that the authority has lost a record in a failover: a copy is not
+    asked of it. Its clock is monotonic: setting the system time does not change a copy's life.
+    Raises `ValueError` for a `size` below 1.
     """
 
     #: Do its verbs touch this process's memory only?
     local = True
 
-    def __init__(self, size: int = 256, seconds: float = 60.0, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, size: int = 256, seconds: float = 60.0, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         if size < 1:
             raise ValueError(f"A local cache of {size} records: make it 1 or more.")
         self._size = size
@@ -120,8 +125,9 @@ def _is_long(record: Record) -> bool:
 class CircuitBreaker:
     """A circuit breaker around a front: a failure counts as a missing copy.
 
-    After a failure the front is not used for PAUSE seconds, so a frozen server costs one call its timeout, and not
-    every call of every request. A front that returns an error (`StoreRefused`) is up, and is used again.
+    After a failure the front is not used for PAUSE seconds, so a frozen server costs one call its
+    timeout, and not every call of every request. A front that returns an error (`StoreRefused`) is
+    up, and is used again.
     """
 
     def __init__(self, front: RecordCache, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -131,7 +137,8 @@ class CircuitBreaker:
         self._lock = new_lock()
         self._failing = False
         self._again = self._warned = float("-inf")
-        #: Is called at each failure, for the metrics: is the front down? Otherwise it has returned an error.
+        #: Is called at each failure, for the metrics: is the front down? Otherwise it has returned
+        #: an error.
         self.failed: Callable[[bool], object] | None = None
 
     def peek(self, record_id: UUID) -> Record | None:
@@ -153,7 +160,10 @@ class CircuitBreaker:
                 self._front.put(record, seconds=seconds)
 
     def drop(self, record_id: UUID, *, insist: bool = False) -> bool:
-        """Forget the copy. Return whether that was done. `insist`: also try a front that has just failed."""
+        """Forget the copy.
+
+        Return whether that was done. `insist`: also try a front that has just failed.
+        """
         if insist or self._allows_call():
             with self._watched():
                 self._front.drop(record_id)
@@ -191,4 +201,8 @@ class CircuitBreaker:
         with suppress(Exception):  # a log filter may raise
             if warns:
                 said = "is not responding" if down else "returned an error"
-                logger.warning("A front %s. The stores behind it are used instead, more slowly.", said, exc_info=error)
+                logger.warning(
+                    "A front %s. The stores behind it are used instead, more slowly.",
+                    said,
+                    exc_info=error,
+                )

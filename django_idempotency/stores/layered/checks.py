@@ -15,8 +15,8 @@ Built = Callable[[str], BaseStore | None]
 
 
 class E042(Finding):
-    """IDEMPOTENCY["STORES"]: "%(alias)s" and "%(other)s" keep different records behind one front, %(front)s, so copies
-    of one's records would be replayed for the other.
+    """IDEMPOTENCY["STORES"]: "%(alias)s" and "%(other)s" keep different records behind one front,
+    %(front)s, so copies of one's records would be replayed for the other.
 
     Type "front": "front-%(other)s" in "%(other)s", and add "front-%(other)s": {"BACKEND":
     "django_idempotency.stores.redis.RedisStore", "OPTIONS": {"cache": "%(cache)s", "prefix":
@@ -25,21 +25,29 @@ class E042(Finding):
 
 
 def check_front(*, alias: str, nested: Nested, built: Built) -> Iterator[CheckMessage]:
-    """Find a later store that keeps other records behind the same front: a copy does not name its store.
+    """Find a later store that keeps other records behind the same front: a copy does not name its
+    store.
 
-    `nested` has, for each alias of STORES, the aliases that its OPTIONS name, by option. `built` returns the store of an
-    alias; `None`: it cannot be built, and another check reports it.
+    `nested` has, for each alias of STORES, the aliases that its OPTIONS name, by option. `built`
+    returns the store of an alias; `None`: it cannot be built, and another check reports it.
     """
     aliases, front = list(nested), nested[alias].get("front", "")
     ours = _places(alias, nested, built)
     for other in aliases[aliases.index(alias) + 1 :]:
         theirs = _places(other, nested, built)
-        if ours is not None and theirs is not None and ours[0] == theirs[0] and ours[1] != theirs[1]:
+        if (
+            ours is not None
+            and theirs is not None
+            and ours[0] == theirs[0]
+            and ours[1] != theirs[1]
+        ):
             cache = getattr(built(front), "cache", "default")
             yield E042(alias=alias, other=other, front=shown(front), cache=cache)
 
 
 def _places(alias: str, nested: Nested, built: Built) -> tuple[Any, Any] | None:
-    """Return where a store keeps its copies, and where its records; `None`: it has no front, or that is unknown."""
+    """Return where a store keeps its copies, and where its records; `None`: it has no front, or
+    that is unknown.
+    """
     front, store = built(nested[alias].get("front", "")), built(alias)
     return None if front is None or store is None else (records_of(front), records_of(store))

@@ -1,4 +1,7 @@
-"""The checks of an ORM store's options, and of the database that it is in. Nothing here connects."""
+"""The checks of an ORM store's options, and of the database that it is in.
+
+Nothing here connects.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,8 @@ from .dialects import served
 class E015(Finding):
     """IDEMPOTENCY["STORES"]["%(alias)s"] uses the database "%(using)s", whose kind is "%(vendor)s".
 
-    Type "OPTIONS": {"using": …} with a database of PostgreSQL, MariaDB, MySQL or SQLite, or register a dialect for
-    this kind.
+    Type "OPTIONS": {"using": …} with a database of PostgreSQL, MariaDB, MySQL or SQLite, or
+    register a dialect for this kind.
     """
 
 
@@ -28,15 +31,18 @@ class E016(Finding):
 
 
 class I016(Finding):
-    """IDEMPOTENCY["STORES"]["%(alias)s"]["OPTIONS"] has "durable_claims": False. On the database "%(using)s", which is
-    not PostgreSQL, it saves nothing, and may_have_acted is refused all the same.
+    """IDEMPOTENCY["STORES"]["%(alias)s"]["OPTIONS"] has "durable_claims": False. On the database
+    "%(using)s", which is not PostgreSQL, it saves nothing, and may_have_acted is refused all the
+    same.
 
     Take it out of OPTIONS.
     """
 
 
 def check_durable_claims(alias: str, using: Any, durable_claims: Any) -> Iterator[CheckMessage]:
-    """Check what a store's claims are said to be, and whether that has an effect on its database."""
+    """Check what a store's claims are said to be, and whether that has an effect on its
+    database.
+    """
     if not isinstance(durable_claims, bool):
         yield E016(alias=alias, found=shown(durable_claims))
     elif not durable_claims and vendor_of(using) not in {None, "postgresql"}:

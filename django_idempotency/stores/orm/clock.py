@@ -1,7 +1,7 @@
 """The clock of the database that runs a statement, for tables which Django's ORM reads and writes.
 
-Deadlines of a row are written and compared by its own database: the clocks of hosts differ, and a purge on one of them
-must not take what another has just written.
+Deadlines of a row are written and compared by its own database: the clocks of hosts differ, and a
+purge on one of them must not take what another has just written.
 """
 
 from __future__ import annotations

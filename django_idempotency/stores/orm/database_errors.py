@@ -1,4 +1,6 @@
-"""What a database error means, judged by its sqlstate or errno and not by its class, and the store's error for it."""
+"""What a database error means, judged by its sqlstate or errno and not by its class, and the
+store's error for it.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ from ...errors import LostRace, StoreRefused, StoreUnavailable
 
 #: Serialisation, deadlock, lock timeout: another transaction was in the way.
 LOST_SQLSTATES = frozenset({"40001", "40P01", "55P03"})
-#: PostgreSQL has ended the session: by an administrator, a crash or a shutdown; because it was idle, in a transaction
-#: or outside; because the transaction took too long.
+#: PostgreSQL has ended the session: by an administrator, a crash or a shutdown; because it was
+#: idle, in a transaction or outside; because the transaction took too long.
 ENDED_SQLSTATES = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"})
 #: InnoDB: lock wait timeout, deadlock, record changed since last read.
 LOST_ERRNOS = frozenset({1205, 1213, 1020})
@@ -43,12 +45,14 @@ def lost_race(error: Error) -> bool:
     return (
         sqlstate(error) in LOST_SQLSTATES
         or errno(error) in LOST_ERRNOS
-        or (isinstance(error, OperationalError) and "is locked" in str(error))  # SQLite: database, database table
+        # SQLite: database, database table.
+        or (isinstance(error, OperationalError) and "is locked" in str(error))
     )
 
 
 def waited_for_a_transaction(error: Error) -> bool:
-    """Has PostgreSQL ended a wait for another transaction's row, and not for a lock of the whole table?
+    """Has PostgreSQL ended a wait for another transaction's row, and not for a lock of the whole
+    table?
 
     Only then it says in which row: its text is translated, but not whether there is one.
     """
@@ -57,7 +61,10 @@ def waited_for_a_transaction(error: Error) -> bool:
 
 
 def timed_out(error: BaseException) -> bool:
-    """Has InnoDB waited too long for a lock? By its settings it has rolled back the statement, or the transaction."""
+    """Has InnoDB waited too long for a lock?
+
+    By its settings it has rolled back the statement, or the transaction.
+    """
     return errno(error) == 1205
 
 
@@ -67,12 +74,18 @@ def deadlocked(error: Error) -> bool:
 
 
 def cut_for_being_idle(error: BaseException) -> bool:
-    """Has PostgreSQL ended the session while it waited for a statement in a transaction? Then nothing was committed."""
+    """Has PostgreSQL ended the session while it waited for a statement in a transaction?
+
+    Then nothing was committed.
+    """
     return sqlstate(error) == "25P03"
 
 
 def lock_refused(error: Error) -> bool:
-    """Has InnoDB given up the wait for a lock, or not waited as it was told? It has rolled back the statement alone."""
+    """Has InnoDB given up the wait for a lock, or not waited as it was told?
+
+    It has rolled back the statement alone.
+    """
     return errno(error) in {1205, 3572}
 
 
@@ -86,7 +99,8 @@ def undefined(error: Error) -> bool:
     return (
         sqlstate(error) in {"42P01", "42703"}
         or errno(error) in {1146, 1054}
-        or re.match("no such (table|column)|table .* has no column", str(error)) is not None  # SQLite
+        or re.match("no such (table|column)|table .* has no column", str(error))
+        is not None  # SQLite
     )
 
 
@@ -97,9 +111,8 @@ def no_savepoint(error: Error) -> bool:
 
 def connection_lost(error: BaseException) -> bool:
     """Did the connection break, so that the outcome of the statement is unknown?"""
-    if isinstance(error, InternalError) and "Packet sequence" in str(
-        error
-    ):  # PyMySQL's, after a statement that was cut
+    # PyMySQL's, after a statement that was cut.
+    if isinstance(error, InternalError) and "Packet sequence" in str(error):
         return True
     if not isinstance(error, (OperationalError, InterfaceError)):
         return False
@@ -112,15 +125,19 @@ def connection_lost(error: BaseException) -> bool:
 
 
 def unanswered(error: BaseException | None) -> bool:
-    """Did the connection break before this error? Django then tries to open another, and raises why it cannot."""
+    """Did the connection break before this error?
+
+    Django then tries to open another, and raises why it cannot.
+    """
     return error is not None and (connection_lost(error) or unanswered(error.__context__))
 
 
 def translate(error: Error, using: str) -> NoReturn:
     """Raise `LostRace`, `StoreRefused` or `StoreUnavailable` in place of a database's error.
 
-    A connection that broke in autocommit is closed, so that the next statement opens another: outside of requests nobody
-    else does that. That of an open transaction is closed by the end of its block.
+    A connection that broke in autocommit is closed, so that the next statement opens another:
+    outside of requests nobody else does that. That of an open transaction is closed by the end of
+    its block.
     """
     connection = connections[using]
     if connection_lost(error) and not connection.in_atomic_block:
@@ -132,8 +149,9 @@ def translate(error: Error, using: str) -> NoReturn:
         raise refused from error
     if not lost_race(error):
         raise StoreUnavailable from error
-    # Django's database errors keep themselves alive, and in their frames the cursor of a failed BEGIN. On
-    # SQLite, a thread that collects it would wait for this connection, which may wait for that thread's lock.
+    # Django's database errors keep themselves alive, and in their frames the cursor of a failed
+    # BEGIN. On SQLite, a thread that collects it would wait for this connection, which may wait for
+    # that thread's lock.
     traceback.clear_frames(error.__traceback__)
     raise LostRace from error
 
@@ -148,7 +166,10 @@ class Translated:
         pass
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if isinstance(error, Error):
             translate(error, self._using)

@@ -1,4 +1,6 @@
-"""The guard of `atomic`: the transaction of the work, which begins with the record's lock, and is known again at its end."""
+"""The guard of `atomic`: the transaction of the work, which begins with the record's lock, and is
+known again at its end.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,13 @@ from django.db import Error, connections, transaction
 
 from ...core.conclusions import Rollback
 from ...core.records import Record, Ticket
-from ...errors import DurableInsideGuard, ImplicitCommit, OutcomeUnknown, StoreUnavailable, TransactionLost
+from ...errors import (
+    DurableInsideGuard,
+    ImplicitCommit,
+    OutcomeUnknown,
+    StoreUnavailable,
+    TransactionLost,
+)
 from ..base import Guard
 from ..blocks import OFFERED, Before, offered
 from ..marks import RollbackMarks, given_up
@@ -42,11 +50,16 @@ class ActiveGuard:
 
 
 #: The guards of this thread or task. A row lock does not stop its own transaction.
-ACTIVE_GUARDS: ContextVar[frozenset[ActiveGuard]] = ContextVar("django_idempotency_active_guards", default=frozenset())
+ACTIVE_GUARDS: ContextVar[frozenset[ActiveGuard]] = ContextVar(
+    "django_idempotency_active_guards", default=frozenset()
+)
 
 
 def ends_transaction(sql: object, ending: Ending) -> bool:
-    """Does a database certainly end the open transaction when it runs `sql`? Of a single statement its beginning says so."""
+    """Does a database certainly end the open transaction when it runs `sql`?
+
+    Of a single statement its beginning says so.
+    """
     if isinstance(sql, str) and ";" not in sql:
         return ending.statement.match(sql) is not None
     return ends_within(sql, ending)
@@ -65,12 +78,19 @@ class InnerGuard(Guard):
 class TransactionGuard(RollbackMarks, Guard):
     """A locked row inside the work's own transaction.
 
-    Entering it begins the transaction and locks the row. Its exit commits, or rolls back what was marked for rollback. In
-    a caller's transaction, only its savepoint is visible to us.
+    Entering it begins the transaction and locks the row. Its exit commits, or rolls back what was
+    marked for rollback. In a caller's transaction, only its savepoint is visible to us.
     """
 
     def __init__(
-        self, sql: Statements, using: str, ticket: Ticket, *, takeover: bool, claimed: Record | None, combine: bool
+        self,
+        sql: Statements,
+        using: str,
+        ticket: Ticket,
+        *,
+        takeover: bool,
+        claimed: Record | None,
+        combine: bool,
     ) -> None:
         """`combine`: our own transaction settles with its COMMIT, where the driver can."""
         self.committed = False
@@ -78,13 +98,17 @@ class TransactionGuard(RollbackMarks, Guard):
         self._takeover, self._claimed = takeover, claimed
         connection = self._connection = connections[using]
         self._before = Before(
-            connection, connection.in_atomic_block, len(connection.atomic_blocks), len(connection.savepoint_ids)
+            connection,
+            connection.in_atomic_block,
+            len(connection.atomic_blocks),
+            len(connection.savepoint_ids),
         )
         #: The request's own transaction, which this guard takes over.
         self._block = block = None if OFFERED.get() is None else offered(using)
         #: Is there a transaction around ours?
         self._joined = connection.in_atomic_block if block is None else block.joined
-        #: The transaction that begins with the lock and settles with its COMMIT, if there can be one here.
+        #: The transaction that begins with the lock and settles with its COMMIT, if there can be
+        #: one here.
         self._own: WorkTransaction | None = None
         self._combines = combine and block is None
         #: What begins and ends the transaction.
@@ -101,7 +125,7 @@ class TransactionGuard(RollbackMarks, Guard):
         #: May the work have begun? Until then the transaction has statements of ours only.
         self._is_marked = False
 
-    # -------------------------------------------------------------------------------------------------------- begin
+    # ---------------------------------------------------------------------------------------- begin
 
     def __enter__(self) -> Guard:
         try:
@@ -134,7 +158,10 @@ class TransactionGuard(RollbackMarks, Guard):
             self._lock()
 
     def _lock(self) -> None:
-        """Lock the row and read it: what may have changed since our claim, or all of it. Read the transaction's id, too."""
+        """Lock the row and read it: what may have changed since our claim, or all of it.
+
+        Read the transaction's id, too.
+        """
         sql, connection, own, claimed = self._sql, self._connection, self._own, self._claimed
         bound = sql.lock(self._ticket, takeover=self._takeover, brief=claimed is not None)
         row = sql.fetched(connection, bound) if own is None else own.lock(bound)
@@ -155,7 +182,9 @@ class TransactionGuard(RollbackMarks, Guard):
 
     @contextmanager
     def _locking(self) -> Iterator[None]:
-        """In a request's block, let a lock that fails break nothing else: its savepoint is rolled back."""
+        """In a request's block, let a lock that fails break nothing else: its savepoint is rolled
+        back.
+        """
         if self._dialect.transaction_id:
             with transaction.atomic(using=self._connection.alias):
                 yield
@@ -168,13 +197,16 @@ class TransactionGuard(RollbackMarks, Guard):
             raise
 
     def _watch(self) -> None:
-        """From here on, refuse what would end the transaction, or needs one of its own, and note how it ends."""
+        """From here on, refuse what would end the transaction, or needs one of its own, and note
+        how it ends.
+        """
         connection = self._connection
         if self._block is None:
             connection.atomic_blocks[-1] = self  # type: ignore[call-overload] # see _from_testcase
             if not self._joined:
                 transaction.on_commit(self._mark_committed, using=connection.alias)
-                # Without us, close_old_connections() in the work does no harm: it may find no transaction open.
+                # Without us, close_old_connections() in the work does no harm: it may find no
+                # transaction open.
                 connection.close_if_unusable_or_obsolete = _stay  # type: ignore[method-assign]
         self._heard_before = vars(connection).get("set_rollback")
         connection.set_rollback = self._hear  # type: ignore[method-assign]
@@ -182,10 +214,13 @@ class TransactionGuard(RollbackMarks, Guard):
         held = [one for one in ACTIVE_GUARDS.get() if not one.ended]
         ACTIVE_GUARDS.set(frozenset([*held, self._active]))
 
-    # ---------------------------------------------------------------------------------------------------------- end
+    # ------------------------------------------------------------------------------------------ end
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._over:
             return
@@ -206,7 +241,8 @@ class TransactionGuard(RollbackMarks, Guard):
                 if outermost:
                     del connection.close_if_unusable_or_obsolete
                 self._keeps = error is None and self._joined and not self.needs_rollback()
-                # An exception holds its frames, and these a cursor and us: nothing of it may wait for garbage collection.
+                # An exception holds its frames, and these a cursor and us: nothing of it may wait
+                # for garbage collection.
                 self.error = None
                 self._given_up = None
                 self._raced = None
@@ -219,7 +255,10 @@ class TransactionGuard(RollbackMarks, Guard):
             raise
 
     def restore(self) -> None:
-        """See Guard.restore(). What an interrupt has left open is rolled back by closing its connection."""
+        """See Guard.restore().
+
+        What an interrupt has left open is rolled back by closing its connection.
+        """
         connection, active = self._connection, self._active
         self._over = True
         active.ended, active.transaction = True, None
@@ -237,12 +276,16 @@ class TransactionGuard(RollbackMarks, Guard):
     def _end(self, error: BaseException | None, *, undone: bool = False) -> None:
         """End the transaction, if it has begun.
 
-        `error`: what leaves the guard. `undone`: it was marked for rollback. Then it ended with its connection, and only
-        another connection could not be made.
+        `error`: what leaves the guard. `undone`: it was marked for rollback. Then it ended with its
+        connection, and only another connection could not be made.
         """
         try:
             if self._transaction is not None:
-                raised = (None, None, None) if error is None else (type(error), error, error.__traceback__)
+                raised = (
+                    (None, None, None)
+                    if error is None
+                    else (type(error), error, error.__traceback__)
+                )
                 self._transaction.__exit__(*raised)
         except Error as failed:
             if undone:
@@ -264,12 +307,13 @@ class TransactionGuard(RollbackMarks, Guard):
         if isinstance(error, TransactionLost):
             self.log_loss()
         elif isinstance(error, Error):
-            if self._keeps:  # Django's savepoint in a caller's transaction is gone, with all that followed it
+            # Django's savepoint in a caller's transaction is gone, with all that followed it.
+            if self._keeps:
                 raise TransactionLost from error
             if not self.committed and database_errors.unanswered(error):
                 raise OutcomeUnknown from error
 
-    # ---------------------------------------------------------------------------------------------------- questions
+    # ------------------------------------------------------------------------------------ questions
 
     def needs_rollback(self) -> bool:
         return self.rollback_cause() is not Rollback.NONE
@@ -302,7 +346,10 @@ class TransactionGuard(RollbackMarks, Guard):
         aborts = self._dialect.aborts
         try:
             # A savepoint, so that a query which fails aborts nothing of the work's.
-            with self._unnoticed(), transaction.atomic(connection.alias) if aborts else nullcontext():
+            with (
+                self._unnoticed(),
+                transaction.atomic(connection.alias) if aborts else nullcontext(),
+            ):
                 return self._dialect.has_written(connection, self._written, self._sql.table)
         except Exception:  # noqa: BLE001 - any driver's error: in doubt it wrote
             return True
@@ -316,10 +363,10 @@ class TransactionGuard(RollbackMarks, Guard):
         finally:
             self._over = False
 
-    # A transaction is ours as long as it has our mark: its id if it has one (the settle compares that in its own
-    # statement), otherwise a savepoint: ours, or Django's inside a caller's transaction. Both disappear with the
-    # transaction, whatever ends it, and no other transaction has them. The driver's status is not enough: another one
-    # may have begun.
+    # A transaction is ours as long as it has our mark: its id if it has one (the settle compares
+    # that in its own statement), otherwise a savepoint: ours, or Django's inside a caller's
+    # transaction. Both disappear with the transaction, whatever ends it, and no other transaction
+    # has them. The driver's status is not enough: another one may have begun.
 
     def mark(self) -> None:
         self._is_marked = True
@@ -340,7 +387,10 @@ class TransactionGuard(RollbackMarks, Guard):
             self._savepoint = name
 
     def _undo_to_savepoint(self) -> None:
-        """Undo what followed our savepoint. If that fails, as after a lost connection, the whole transaction is rolled back."""
+        """Undo what followed our savepoint.
+
+        If that fails, as after a lost connection, the whole transaction is rolled back.
+        """
         name, self._savepoint = self._savepoint, None
         try:
             if name is not None:
@@ -370,9 +420,12 @@ class TransactionGuard(RollbackMarks, Guard):
             return
         self._loss_is_logged = True
         logger.error(
-            "The transaction of an atomic guard on %r was ended or replaced while the work ran: by the database, which "
-            "gave it up, by a lost connection, or by a COMMIT or ROLLBACK in the work. Its response is not remembered. "
-            "Its writes are gone, except what the work itself has committed: that stays, and a retry repeats it.",
+            "The transaction of an atomic guard on %r was ended or replaced while the work "
+            "ran: by the database, which "
+            "gave it up, by a lost connection, or by a COMMIT or ROLLBACK in the work. Its "
+            "response is not remembered. "
+            "Its writes are gone, except what the work itself has committed: that stays, "
+            "and a retry repeats it.",
             self._connection.alias,
         )
 
@@ -410,7 +463,11 @@ class TransactionGuard(RollbackMarks, Guard):
         return True
 
     def set_rollback(self) -> None:
-        if not self._over and self._connection.in_atomic_block and (self._block is None or self._block.taken):
+        if (
+            not self._over
+            and self._connection.in_atomic_block
+            and (self._block is None or self._block.taken)
+        ):
             transaction.set_rollback(True, using=self._connection.alias)
 
     @contextmanager
@@ -423,7 +480,9 @@ class TransactionGuard(RollbackMarks, Guard):
         except Error as error:
             if not begun:  # no savepoint: the transaction is gone
                 raise StoreUnavailable from error
-            logger.exception("A receiver of a signal has broken its database transaction; it was rolled back.")
+            logger.exception(
+                "A receiver of a signal has broken its database transaction; it was rolled back."
+            )
 
     @property
     def _from_testcase(self) -> bool:

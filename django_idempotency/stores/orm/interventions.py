@@ -1,4 +1,5 @@
-"""An operator's change of a row: decided by `interventions.intervention` under our own lock, in one short transaction.
+"""An operator's change of a row: decided by `interventions.intervention` under our own lock, in one
+short transaction.
 
 It never waits for a lock. So a record is held if its row is locked, or its lease is live.
 """
@@ -32,21 +33,29 @@ def intervene(
     wanted: Wanted,
     audit: Audit,
 ) -> Intervention:
-    """Write what is wanted of a record, and call `audit` in the same transaction. `guarded` is `BaseStore.guard`."""
+    """Write what is wanted of a record, and call `audit` in the same transaction.
+
+    `guarded` is `BaseStore.guard`.
+    """
     records = IdempotencyRecord.objects.using(connection.alias).filter(pk=record_id)
     try:
         with guarded(_ticket(record_id), takeover=True) as guard:
-            decided = interventions.intervention(guard.record, wanted, locked=guard.record is None and records.exists())
+            decided = interventions.intervention(
+                guard.record, wanted, locked=guard.record is None and records.exists()
+            )
             if isinstance(decided, Intervention):
                 guard.set_rollback()
                 return decided
-            # A new owner token: an owner that lost the record with its lease must not settle it after this.
+            # A new owner token: an owner that lost the record with its lease must not settle it
+            # after this.
             ticket = interventions.ticket_by_hand(decided, uuid4())
             records.filter(owner=decided.settlement.fence).update(**_columns(decided, ticket))
             audit(decided.record)
-            if guard.needs_rollback():  # the audit has lost the connection or the transaction, and raises nothing
+            # The audit has lost the connection or the transaction, and raises nothing.
+            if guard.needs_rollback():
                 raise StoreUnavailable(
-                    "The change was rolled back, since its trail could not be written. Try it again."
+                    "The change was rolled back, since its trail could not be written. Try "
+                    "it again."
                 )
             return decided.outcome
     except LostRace:  # SQLite does not show whose lock is in the way
@@ -54,9 +63,16 @@ def intervene(
 
 
 def _columns(change: interventions.Change, ticket: Ticket) -> dict[str, Any]:
-    """Return what a change by hand writes. A response that stays is left as it is, even one that cannot be read."""
+    """Return what a change by hand writes.
+
+    A response that stays is left as it is, even one that cannot be read.
+    """
     settlement, outcome = change.settlement, change.settlement.outcome
-    columns: dict[str, Any] = {"owner": ticket.owner, "status": settlement.status.value, "digest": settlement.digest}
+    columns: dict[str, Any] = {
+        "owner": ticket.owner,
+        "status": settlement.status.value,
+        "digest": settlement.digest,
+    }
     if settlement.status is not Status.COMPLETED and outcome is None:
         columns |= UNANSWERED
     if settlement.expires_in is not None:  # by hand it is always 0, which is now
@@ -64,7 +80,9 @@ def _columns(change: interventions.Change, ticket: Ticket) -> dict[str, Any]:
     if settlement.new_life:
         columns["created_at"] = Clock()
         if outcome is not None:  # what the row knows about a person is forgotten
-            columns |= {name: getattr(ticket, name) for name in ("scope", "key", "path", "request_id")}
+            columns |= {
+                name: getattr(ticket, name) for name in ("scope", "key", "path", "request_id")
+            }
             columns |= {
                 "completed_at": change.record.completed_at or Clock(),
                 "response_status": outcome.status,
@@ -78,5 +96,13 @@ def _ticket(record_id: UUID) -> Ticket:
     """Make a ticket that holds a row and runs nothing. `ATOMIC` is what makes a guard lock."""
     now = datetime.now(timezone.utc)
     return Ticket(
-        id=record_id, owner=uuid4(), now=now, lease=0, ttl=0, guarantee=Guarantee.ATOMIC, scope="", key="", digest=b""
+        id=record_id,
+        owner=uuid4(),
+        now=now,
+        lease=0,
+        ttl=0,
+        guarantee=Guarantee.ATOMIC,
+        scope="",
+        key="",
+        digest=b"",
     )

@@ -1,7 +1,8 @@
 """The repeats of records, in a table of their own: a row for each key and batch.
 
-Nothing of a record's own row is written: that would be a new version of a kilobyte for each batch, and would compete with
-the lock of an owner. Rows are only added, so no two processes wait for each other, and summed when somebody looks.
+Nothing of a record's own row is written: that would be a new version of a kilobyte for each batch,
+and would compete with the lock of an owner. Rows are only added, so no two processes wait for each
+other, and summed when somebody looks.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ DELETED, LEAST_DELETED = 2, 100
 def add(using: str, batch: Sequence[Counted]) -> None:
     """Write a batch, and delete some rows that nothing needs any more."""
     rows = [
-        RepeatCount(record_id=counted.record_id, purge_at=counted.purge_at, **counted.repeats._asdict())
+        RepeatCount(
+            record_id=counted.record_id, purge_at=counted.purge_at, **counted.repeats._asdict()
+        )
         for counted in batch
     ]
     table = RepeatCount.objects.using(using)
@@ -38,5 +41,11 @@ def add(using: str, batch: Sequence[Counted]) -> None:
 def of(using: str, record_id: UUID) -> Repeats | None:
     """Return what is known of a record's repeats; `None`: none was counted."""
     rows = RepeatCount.objects.using(using).filter(record_id=record_id)
-    found = rows.aggregate(replays=Sum("replays"), mismatches=Sum("mismatches"), seen=Max("last_seen"))
-    return None if found["seen"] is None else Repeats(found["replays"], found["mismatches"], found["seen"])
+    found = rows.aggregate(
+        replays=Sum("replays"), mismatches=Sum("mismatches"), seen=Max("last_seen")
+    )
+    return (
+        None
+        if found["seen"] is None
+        else Repeats(found["replays"], found["mismatches"], found["seen"])
+    )

@@ -1,4 +1,5 @@
-"""The hot path's SQL, built once per alias from the model's `_meta`, and the rows that it reads, as records.
+"""The hot path's SQL, built once per alias from the model's `_meta`, and the rows that it reads, as
+records.
 
 Compiling costs three times the round trip.
 """
@@ -41,15 +42,25 @@ FIELDS = tuple(IdempotencyRecord._meta.concrete_fields)
 NAMES = (*(field.name for field in FIELDS), "read_at", "location")
 INSTANTS = frozenset(field.name for field in FIELDS if isinstance(field, InstantField))
 #: The columns of a record without a response.
-UNANSWERED = {"completed_at": None, "response_status": None, "response_headers": "", "response_body": None}
+UNANSWERED = {
+    "completed_at": None,
+    "response_status": None,
+    "response_headers": "",
+    "response_body": None,
+}
 
 
 def record(row: tuple[Any, ...], connection: BaseDatabaseWrapper) -> Record:
-    """Read a row of `select` or `lock`. Raises `RecordUnreadable`, but not if only the response is unreadable."""
+    """Read a row of `select` or `lock`.
+
+    Raises `RecordUnreadable`, but not if only the response is unreadable.
+    """
     return record_of(dict(zip(NAMES, row, strict=True)), connection)
 
 
-def records(rows: Sequence[tuple[Any, ...]], connection: BaseDatabaseWrapper) -> tuple[list[Record], int]:
+def records(
+    rows: Sequence[tuple[Any, ...]], connection: BaseDatabaseWrapper
+) -> tuple[list[Record], int]:
     """Read the rows of `scan`, and count those that cannot be read."""
     found: list[Record] = []
     for row in rows:
@@ -62,26 +73,39 @@ def position(row: tuple[Any, ...], connection: BaseDatabaseWrapper) -> tuple[Any
     """Return where the next `scan` begins."""
     values = dict(zip(NAMES, row, strict=True))
     field = IdempotencyRecord._meta.get_field("purge_at")
-    return field.get_db_prep_value(instant(values["purge_at"], connection), connection), uuid_of(values["id"])
+    return field.get_db_prep_value(instant(values["purge_at"], connection), connection), uuid_of(
+        values["id"]
+    )
 
 
 def record_of(value: Mapping[str, Any], connection: BaseDatabaseWrapper) -> Record:
-    """Return a row, given by its column names, as a record; without a response if those columns are not given.
+    """Return a row, given by its column names, as a record; without a response if those columns are
+    not given.
 
-    Raises `RecordUnreadable` for a row of a later version or of other software. If only its response cannot be read,
-    the record has none.
+    Raises `RecordUnreadable` for a row of a later version or of other software. If only its
+    response cannot be read, the record has none.
     """
     try:
         status = STATUSES[value["status"]]
         outcome = None
-        if value.get("response_headers") and (status is Status.COMPLETED or value["response_status"] is not None):
-            outcome = outcome_of(value["response_status"], value["response_headers"], value["response_body"])
+        if value.get("response_headers") and (
+            status is Status.COMPLETED or value["response_status"] is not None
+        ):
+            outcome = outcome_of(
+                value["response_status"], value["response_headers"], value["response_body"]
+            )
         record_id, owner, operation = [
-            each if isinstance(each, UUID) else UUID(each) for each in (value["id"], value["owner"], value["operation"])
+            each if isinstance(each, UUID) else UUID(each)
+            for each in (value["id"], value["owner"], value["operation"])
         ]
-        times = [value[name] for name in ("lease_until", "created_at", "expires_at", "purge_at", "read_at")]
+        times = [
+            value[name]
+            for name in ("lease_until", "created_at", "expires_at", "purge_at", "read_at")
+        ]
         completed = [] if value["completed_at"] is None else [value["completed_at"]]
-        lease_until, created_at, expires_at, purge_at, read_at, *completed = instants(times + completed, connection)
+        lease_until, created_at, expires_at, purge_at, read_at, *completed = instants(
+            times + completed, connection
+        )
         return Record(
             id=record_id,
             scope=value["scope"],
@@ -113,13 +137,17 @@ def outcome_of(status: Any, headers: Any, body: Any) -> Outcome | None:
     """Return the response of a row, or `None` if it cannot be read."""
     try:
         read = tuple([(str(name), str(text)) for name, text in json.loads(headers)])
-        return Outcome(status=int(status), headers=read, body=MISSING if body is None else bytes(body))
+        return Outcome(
+            status=int(status), headers=read, body=MISSING if body is None else bytes(body)
+        )
     except (TypeError, ValueError, RecursionError):
         return None
 
 
 def unformatted(name: str) -> str:
-    """Return a name that a database has given as part of a statement, in which the driver replaces `%s`."""
+    """Return a name that a database has given as part of a statement, in which the driver replaces
+    `%s`.
+    """
     return name.replace("%", "%%")
 
 
@@ -129,12 +157,18 @@ def uuid_of(value: UUID | str) -> UUID:
 
 
 def instants(values: Iterable[datetime | str], connection: BaseDatabaseWrapper) -> list[datetime]:
-    """Return a driver's values of `InstantField`s, or of the database's clock, as aware UTC datetimes."""
-    # A naive value is UTC: on PostgreSQL we select no instant in a session's time zone, see Dialect.instant().
+    """Return a driver's values of `InstantField`s, or of the database's clock, as aware UTC
+    datetimes.
+    """
+    # A naive value is UTC: on PostgreSQL we select no instant in a session's time zone, see
+    # Dialect.instant().
     naive = not connection.features.supports_timezones
-    read = [datetime.fromisoformat(value) if isinstance(value, str) else value for value in values]  # SQLite's clock
+    # SQLite's clock.
+    read = [datetime.fromisoformat(value) if isinstance(value, str) else value for value in values]
     return [
-        value.replace(tzinfo=timezone.utc) if naive or value.tzinfo is None else value.astimezone(timezone.utc)
+        value.replace(tzinfo=timezone.utc)
+        if naive or value.tzinfo is None
+        else value.astimezone(timezone.utc)
         for value in read
     ]
 
@@ -147,8 +181,9 @@ def instant(value: datetime | str, connection: BaseDatabaseWrapper) -> datetime:
 class Statements:
     """Every statement on the records of one database.
 
-    UUIDs are bound as 32 hex digits, which each database understands, whether its column is a UUID or text. A ticket says
-    in which table it has made its claim; before the claim, that is the one which the connection finds.
+    UUIDs are bound as 32 hex digits, which each database understands, whether its column is a UUID
+    or text. A ticket says in which table it has made its claim; before the claim, that is the one
+    which the connection finds.
     """
 
     #: What a row of insert() says.
@@ -156,7 +191,9 @@ class Statements:
     #: Reads a row of any other statement.
     record = staticmethod(record)
 
-    def __init__(self, connection: BaseDatabaseWrapper, *, combine: bool, durable_claims: bool = True) -> None:
+    def __init__(
+        self, connection: BaseDatabaseWrapper, *, combine: bool, durable_claims: bool = True
+    ) -> None:
         """`combine`: may several statements go in one message?
 
         `durable_claims`: are claims of `atomic` on disk before the work runs, too?
@@ -166,7 +203,9 @@ class Statements:
         #: Does something precede a statement that is a transaction of its own?
         self._bounds = combine and bool(self.dialect.bounded)
         # Names, not the function: it belongs to the connection of the first thread.
-        quoted = {str(field.column): connection.ops.quote_name(str(field.column)) for field in FIELDS}
+        quoted = {
+            str(field.column): connection.ops.quote_name(str(field.column)) for field in FIELDS
+        }
         self._quote = quote = quoted.__getitem__
         self.table = IdempotencyRecord._meta.db_table
         self._table = connection.ops.quote_name(self.table)
@@ -178,7 +217,11 @@ class Statements:
         self._types = {field.name: field.db_type(connection) or "" for field in FIELDS}
         self._where_id = f"WHERE {quote('id')} = %s"
         self._now = f"{self.dialect.instant(self.dialect.clock)}, {self.dialect.location}"
-        instants = {str(f.column): self.dialect.instant(quote(str(f.column))) for f in FIELDS if f.name in INSTANTS}
+        instants = {
+            str(f.column): self.dialect.instant(quote(str(f.column)))
+            for f in FIELDS
+            if f.name in INSTANTS
+        }
         self._seen = f"{', '.join((quoted | instants).values())}, {self._now}"
         bodiless = quoted | instants | {"response_body": "NULL"}
         self._seen_without_body = f"{', '.join(bodiless.values())}, {self._now}"
@@ -192,10 +235,12 @@ class Statements:
         self._lock = lru_cache(maxsize=256)(self._build_lock)
 
     def _at(self, location: str | None) -> str:
-        """Return the table of a record as part of a statement; `None`: the one that the connection finds."""
+        """Return the table of a record as part of a statement; `None`: the one that the connection
+        finds.
+        """
         return self._table if location is None else unformatted(location)
 
-    # -------------------------------------------------------------------------------------------------------- running
+    # -------------------------------------------------------------------------------------- running
 
     def fetched(self, connection: BaseDatabaseWrapper, bound: Bound) -> tuple[Any, ...] | None:
         """Return the first row of a statement."""
@@ -225,8 +270,12 @@ class Statements:
                 cursor.execute(*bound)
             return int(cursor.rowcount)
 
-    def _execute_bounded(self, connection: BaseDatabaseWrapper, cursor: CursorWrapper, bound: Bound) -> None:
-        """Execute a statement, which does not wait for the table without end if it is a transaction of its own."""
+    def _execute_bounded(
+        self, connection: BaseDatabaseWrapper, cursor: CursorWrapper, bound: Bound
+    ) -> None:
+        """Execute a statement, which does not wait for the table without end if it is a transaction
+        of its own.
+        """
         sql, params = bound
         if connection.in_atomic_block or not self.dialect.combines(connection):
             cursor.execute(sql, params)
@@ -235,7 +284,7 @@ class Statements:
         while cursor.nextset():  # to its own result
             pass
 
-    # ------------------------------------------------------------------------------------------------------ reading
+    # -------------------------------------------------------------------------------------- reading
 
     def select(self, record_id: UUID, *, joined: bool = False) -> Bound:
         head, tail = self.dialect.joined_read if joined else (self.dialect.read_head, "")
@@ -260,15 +309,26 @@ class Statements:
             returning = f" RETURNING {seen}" if self.lock_reads else ""
             return f"UPDATE {table} SET {touch} {self._where_id}{returning}"
         tail = self.dialect.lock if takeover else self.dialect.lock_own
-        transaction_id = self.dialect.take_transaction_id and f", {self.dialect.take_transaction_id}"
-        return f"{self.dialect.read_head}SELECT {seen}{transaction_id} FROM {table} {self._where_id} {tail}"
+        transaction_id = (
+            self.dialect.take_transaction_id and f", {self.dialect.take_transaction_id}"
+        )
+        return (
+            f"{self.dialect.read_head}SELECT {seen}{transaction_id} FROM {table} "
+            f"{self._where_id} {tail}"
+        )
 
     def read(self, ticket: Ticket, *, brief: bool) -> Bound:
         """Read the row that lock() has locked."""
-        return f"SELECT {self._brief if brief else self._seen} FROM {self._table} {self._where_id}", [ticket.id.hex]
+        return (
+            f"SELECT {self._brief if brief else self._seen} FROM {self._table} {self._where_id}",
+            [ticket.id.hex],
+        )
 
     def wait(self, ticket: Ticket, seconds: float) -> Bound | None:
-        """Wait until the row's lock is free, and share it for an instant. `None`: not here, or not so briefly."""
+        """Wait until the row's lock is free, and share it for an instant.
+
+        `None`: not here, or not so briefly.
+        """
         shape = self.dialect.waiting(seconds)
         if shape is None:
             return None
@@ -277,16 +337,22 @@ class Statements:
         return f"{head}SELECT 1 FROM {table}{source} {self._where_id} {tail}", [ticket.id.hex]
 
     def scan(self, after: tuple[Any, UUID] | None, size: int, *, bodies: bool) -> Bound:
-        """Read `size` rows from a position on, in the order of the one index. It is bounded by that, not by the table."""
+        """Read `size` rows from a position on, in the order of the one index.
+
+        It is bounded by that, not by the table.
+        """
         deadline, key = self._quote("purge_at"), self._quote("id")
         seen = self._seen if bodies else self._seen_without_body
         where, values = "", list[Any]()
         if after is not None:
             where = f"WHERE {deadline} >= %s AND ({deadline} > %s OR {key} > %s) "
             values = [after[0], after[0], after[1].hex]
-        return f"SELECT {seen} FROM {self._table} {where}ORDER BY {deadline}, {key} LIMIT %s", [*values, size]
+        return f"SELECT {seen} FROM {self._table} {where}ORDER BY {deadline}, {key} LIMIT %s", [
+            *values,
+            size,
+        ]
 
-    # ------------------------------------------------------------------------------------------------------ writing
+    # -------------------------------------------------------------------------------------- writing
 
     def insert(self, ticket: Ticket, operation: UUID, *, joined: bool) -> Bound:
         lease, ttl = self._delay(ticket.lease), self._delay(ticket.ttl)
@@ -311,14 +377,21 @@ class Statements:
             "response_body": "NULL",
         }
         values = ", ".join(
-            given.get(field.name) or self.dialect.placeholder(self._types[field.name]) for field in FIELDS
+            given.get(field.name) or self.dialect.placeholder(self._types[field.name])
+            for field in FIELDS
         )
         durable = self._durable_claims or guarantee is not Guarantee.ATOMIC
-        sql = self.dialect.insert(self._table, self._columns, values, joined=joined, durable=durable)
+        sql = self.dialect.insert(
+            self._table, self._columns, values, joined=joined, durable=durable
+        )
         return f"{sql} RETURNING {self._now}" if self.dialect.returns else sql
 
-    def born(self, ticket: Ticket, operation: UUID, row: tuple[Any, ...], connection: BaseDatabaseWrapper) -> Record:
-        """Read what `insert` returns, if it returns anything: when the row was made, and in which table."""
+    def born(
+        self, ticket: Ticket, operation: UUID, row: tuple[Any, ...], connection: BaseDatabaseWrapper
+    ) -> Record:
+        """Read what `insert` returns, if it returns anything: when the row was made, and in which
+        table.
+        """
         now, location = row
         return rules.born(ticket, instants([now], connection)[0], operation, location)
 
@@ -328,22 +401,37 @@ class Statements:
         """Insert the record and, in the same trip, read the one that is there."""
         inserting, new = insert
         with connection.cursor() as cursor:
-            cursor.execute(f"{self.dialect.bounded}{inserting}; {self.reading}", [*new, ticket.id.hex])
-            while cursor.description is None and cursor.nextset():  # what bounds the wait returns nothing
+            cursor.execute(
+                f"{self.dialect.bounded}{inserting}; {self.reading}", [*new, ticket.id.hex]
+            )
+            # What bounds the wait returns nothing.
+            while cursor.description is None and cursor.nextset():
                 pass
             row: tuple[Any, ...] | None = cursor.fetchone()
             while row is None and cursor.nextset():
                 row = cursor.fetchone()
         if row is None:
             return None
-        # A wrapper of the project may have moved the cursor to the last result, which has the new row, too.
+        # A wrapper of the project may have moved the cursor to the last result, which has the new
+        # row, too.
         made = len(row) == len(self.made)
-        return self.born(ticket, operation, row, connection) if made else self.record(row, connection)
+        return (
+            self.born(ticket, operation, row, connection) if made else self.record(row, connection)
+        )
 
     def take(self, ticket: Ticket, seen: Record, run: rules.Execute, *, joined: bool) -> Bound:
         """Make the ticket the owner of a takeable record, unless another owner was faster."""
         delay = self.dialect.delay
-        columns = ["status", "owner", "attempt", "digest", "request_id", "lease_until", "expires_at", "purge_at"]
+        columns = [
+            "status",
+            "owner",
+            "attempt",
+            "digest",
+            "request_id",
+            "lease_until",
+            "expires_at",
+            "purge_at",
+        ]
         values: list[Any] = [Status.RUNNING.value, ticket.owner.hex, run.attempt, ticket.digest]
         values.append(ticket.request_id)
         values += [delay(ticket.lease), delay(ticket.ttl), delay(ticket.ttl)]
@@ -357,7 +445,12 @@ class Statements:
     def settle(self, ticket: Ticket, settlement: Settlement) -> Bound:
         outcome = settlement.outcome
         columns = ["status", "owner", "attempt", "digest", "request_id", *UNANSWERED]
-        values: list[Any] = [settlement.status.value, ticket.owner.hex, settlement.attempt, settlement.digest]
+        values: list[Any] = [
+            settlement.status.value,
+            ticket.owner.hex,
+            settlement.attempt,
+            settlement.digest,
+        ]
         values.append(ticket.request_id)
         completes = outcome is not None and settlement.status is Status.COMPLETED
         if outcome is None:
@@ -387,28 +480,48 @@ class Statements:
         )
 
     def renew(self, tickets: Sequence[Ticket]) -> Bound:
-        """Restart the leases of running records, each with its own length. All records are in one table."""
+        """Restart the leases of running records, each with its own length.
+
+        All records are in one table.
+        """
         lease = self._quote("lease_until")
         cases = " ".join([f"WHEN %s THEN {self.dialect.later}"] * len(tickets))
         table = self._at(tickets[0].location)
         where, owned = self._owned(tickets)
-        # By owner: one call may contain a key's old and new owner, with leases of different lengths.
-        values = [value for ticket in tickets for value in (ticket.owner.hex, self.dialect.delay(ticket.lease))]
-        set_lease = f"SET {lease} = CASE {self._quote('owner')} {cases} ELSE {lease} END{self.dialect.update_tail}"
+        # By owner: one call may contain a key's old and new owner, with leases of different
+        # lengths.
+        values = [
+            value
+            for ticket in tickets
+            for value in (ticket.owner.hex, self.dialect.delay(ticket.lease))
+        ]
+        set_lease = (
+            f"SET {lease} = CASE {self._quote('owner')} {cases} ELSE {lease} "
+            f"END{self.dialect.update_tail}"
+        )
         return f"{self.dialect.update_head}UPDATE {table} {set_lease} {where}", [*values, *owned]
 
     def owners(self, tickets: Sequence[Ticket]) -> Bound:
         where, owned = self._owned(tickets)
         head = self.dialect.read_head
-        return f"{head}SELECT {self._quote('owner')} FROM {self._at(tickets[0].location)} {where}", owned
+        return (
+            f"{head}SELECT {self._quote('owner')} FROM {self._at(tickets[0].location)} {where}",
+            owned,
+        )
 
     def owner(self, row: tuple[Any, ...]) -> UUID:
         return uuid_of(row[0])
 
     def _owned(self, tickets: Sequence[Ticket]) -> tuple[str, list[Any]]:
         quote, marks = self._quote, ", ".join(["%s"] * len(tickets))
-        where = f"WHERE {quote('id')} IN ({marks}) AND {quote('owner')} IN ({marks}) AND {quote('status')} = %s"
-        ids, owners = [ticket.id.hex for ticket in tickets], [ticket.owner.hex for ticket in tickets]
+        where = (
+            f"WHERE {quote('id')} IN ({marks}) AND {quote('owner')} IN ({marks}) AND "
+            f"{quote('status')} = %s"
+        )
+        ids, owners = (
+            [ticket.id.hex for ticket in tickets],
+            [ticket.owner.hex for ticket in tickets],
+        )
         return where, [*ids, *owners, Status.RUNNING.value]
 
     def _bind(  # noqa: PLR0917 - one UPDATE, with everything that may differ
@@ -425,7 +538,16 @@ class Statements:
         transaction_id: str | None = None,
     ) -> Bound:
         if begins is not None:  # a new life keeps nothing of the expired operation
-            columns += ["created_at", "scope", "key", "method", "path", "guarantee", "secret_id", "operation"]
+            columns += [
+                "created_at",
+                "scope",
+                "key",
+                "method",
+                "path",
+                "guarantee",
+                "secret_id",
+                "operation",
+            ]
             values += [ticket.scope, ticket.key, ticket.method, ticket.path]
             values += [ticket.guarantee.value, ticket.secret_id, begins.hex]
         owner, status, attempt = fence
@@ -434,7 +556,14 @@ class Statements:
             expected += [status.value, attempt]
         if transaction_id is not None:
             expected.append(transaction_id)
-        sql = self._update(location, tuple(columns), status is not None, completes, alone, transaction_id is not None)
+        sql = self._update(
+            location,
+            tuple(columns),
+            status is not None,
+            completes,
+            alone,
+            transaction_id is not None,
+        )
         return sql, [*values, ticket.id.hex, *expected]
 
     def _build_update(  # noqa: PLR0917 - the keys of a cache
@@ -452,8 +581,12 @@ class Statements:
             done, now = self._quote("completed_at"), self.dialect.clock
             given["completed_at"] = now if "created_at" in columns else f"COALESCE({done}, {now})"
         given |= dict.fromkeys(("lease_until", "expires_at"), self.dialect.later)
-        given["purge_at"] = f"{self.dialect.latest}({self._quote('purge_at')}, {self.dialect.later})"
-        assignments = ", ".join(f"{self._quote(column)} = {given.get(column, '%s')}" for column in columns)
+        given["purge_at"] = (
+            f"{self.dialect.latest}({self._quote('purge_at')}, {self.dialect.later})"
+        )
+        assignments = ", ".join(
+            f"{self._quote(column)} = {given.get(column, '%s')}" for column in columns
+        )
         fenced = ("owner", "status", "attempt") if compare else ("owner",)
         fence = " AND ".join(f"{self._quote(column)} = %s" for column in fenced)
         if compare:  # and its owner has not renewed the lease since it was read
@@ -462,4 +595,7 @@ class Statements:
         if identified:
             fence += f" AND {self.dialect.transaction_id} = %s"
         tail = self.dialect.update_tail if alone else ""
-        return f"{self.dialect.update_head}UPDATE {table} SET {assignments}{tail} {self._where_id} AND {fence}"
+        return (
+            f"{self.dialect.update_head}UPDATE {table} SET {assignments}{tail} "
+            f"{self._where_id} AND {fence}"
+        )

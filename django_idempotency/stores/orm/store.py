@@ -17,7 +17,13 @@ from ...core import rules
 from ...core.hashing import first_operation
 from ...core.interventions import Intervention, Wanted
 from ...core.records import Guarantee, Record, Settlement, Ticket
-from ...errors import ConfigurationError, IdempotencyError, InProgress, LostRace, TransactionLeftOpen
+from ...errors import (
+    ConfigurationError,
+    IdempotencyError,
+    InProgress,
+    LostRace,
+    TransactionLeftOpen,
+)
 from ..base import Audit, BaseStore, Guard, Purged, Scanned
 from ..blocks import Before, drop_if_cut, in_transaction
 from ..lending import in_database_thread
@@ -35,23 +41,28 @@ if TYPE_CHECKING:
 class ORMStore(BaseStore):
     """Records in the database `using`.
 
-    `atomic` covers the writes on that database and no other. SQLite has one writer: requests with different keys queue
-    for it.
+    `atomic` covers the writes on that database and no other. SQLite has one writer: requests with
+    different keys queue for it.
 
-    A claim is as durable as the project's own commits before the work runs. With `durable_claims=False` a claim of
-    `atomic` is committed asynchronously on PostgreSQL, and the work's own COMMIT flushes it. That saves a flush, and is
-    for work that writes in this database only: after a crash of the server an earlier attempt may be forgotten.
+    A claim is as durable as the project's own commits before the work runs. With
+    `durable_claims=False` a claim of `atomic` is committed asynchronously on PostgreSQL, and the
+    work's own COMMIT flushes it. That saves a flush, and is for work that writes in this database
+    only: after a crash of the server an earlier attempt may be forgotten.
     """
 
     supports_atomic = True
     counts_repeats = True
 
-    def __init__(self, *, using: str = DEFAULT_DB_ALIAS, combine: bool = True, durable_claims: bool = True) -> None:
+    def __init__(
+        self, *, using: str = DEFAULT_DB_ALIAS, combine: bool = True, durable_claims: bool = True
+    ) -> None:
         self.using = self.rows_in = using
         self.combine = combine
         self.durable_claims = durable_claims
 
-    def check(self, alias: str, *, deploy: bool = False, copies_only: bool = False) -> Iterable[CheckMessage]:
+    def check(
+        self, alias: str, *, deploy: bool = False, copies_only: bool = False
+    ) -> Iterable[CheckMessage]:
         """See BaseStore.check(). Here there is always a database to name."""
         from ..database_checks import check_database  # not above: a server needs no check
         from .checks import check_dialect, check_durable_claims
@@ -64,7 +75,7 @@ class ORMStore(BaseStore):
             *check_durable_claims(alias, self.using, self.durable_claims),
         )
 
-    # -------------------------------------------------------------------------------------------------------- claim
+    # ---------------------------------------------------------------------------------------- claim
 
     def claim(self, ticket: Ticket) -> Record:
         connection = connections[self.using]
@@ -91,18 +102,26 @@ class ORMStore(BaseStore):
         return sql.dialect.is_held(connection, error, sql.probe(ticket.id))
 
     def _claim_inside(self, connection: BaseDatabaseWrapper, ticket: Ticket) -> Record:
-        """Claim in a caller's transaction, whose savepoints are the caller's again whatever raises here."""
+        """Claim in a caller's transaction, whose savepoints are the caller's again whatever raises
+        here.
+        """
         durable = not in_transaction(connection)  # but in a test's
-        before = Before(connection, True, len(connection.atomic_blocks), len(connection.savepoint_ids))
+        before = Before(
+            connection, True, len(connection.atomic_blocks), len(connection.savepoint_ids)
+        )
         try:
             with self._statements.dialect.joining(connection):
-                return self._claim(connection, ticket, joined=True)._replace(joined=True, durable=durable)
+                return self._claim(connection, ticket, joined=True)._replace(
+                    joined=True, durable=durable
+                )
         except BaseException:
             before.restore()
             raise
 
     def _claim(self, connection: BaseDatabaseWrapper, ticket: Ticket, *, joined: bool) -> Record:
-        """Insert the record without waiting for an owner, read the one that is there, or take it over."""
+        """Insert the record without waiting for an owner, read the one that is there, or take it
+        over.
+        """
         run: rules.Execute | None = None
         for _ in range(3):
             record = self._insert_or_read(connection, ticket, joined=joined)
@@ -115,17 +134,29 @@ class ORMStore(BaseStore):
             # Takeover, compared with what was read:   owner |--- lease ---|  (silent)
             #                                          we                        |--- lease ---|
             run = rules.succession(record)
-            self._statements.written(connection, self._statements.take(ticket, record, run, joined=joined))
+            self._statements.written(
+                connection, self._statements.take(ticket, record, run, joined=joined)
+            )
         raise LostRace
 
-    def _insert_or_read(self, connection: BaseDatabaseWrapper, ticket: Ticket, *, joined: bool) -> Record | None:
+    def _insert_or_read(
+        self, connection: BaseDatabaseWrapper, ticket: Ticket, *, joined: bool
+    ) -> Record | None:
         sql = self._statements
-        if sql.dialect.reads_first and (row := sql.fetched(connection, (sql.reading, [ticket.id.hex]))) is not None:
+        if (
+            sql.dialect.reads_first
+            and (row := sql.fetched(connection, (sql.reading, [ticket.id.hex]))) is not None
+        ):
             return sql.record(row, connection)
         operation = first_operation(ticket)
         insert = sql.insert(ticket, operation, joined=joined)
         try:
-            if self.combine and not joined and not sql.dialect.reads_first and sql.dialect.combines(connection):
+            if (
+                self.combine
+                and not joined
+                and not sql.dialect.reads_first
+                and sql.dialect.combines(connection)
+            ):
                 return sql.inserted_or_read(connection, insert, ticket, operation)
             if not sql.dialect.returns:
                 sql.written(connection, insert)
@@ -135,7 +166,8 @@ class ORMStore(BaseStore):
             if not database_errors.duplicate(error):  # MySQL reports an existing key this way
                 raise
         except Error as error:
-            # The row is locked by its owner, or a caller's transaction has inserted the key and is still open.
+            # The row is locked by its owner, or a caller's transaction has inserted the key and is
+            # still open.
             if joined or not database_errors.lost_race(error):
                 raise
             if (row := sql.fetched(connection, sql.select(ticket.id))) is None:
@@ -148,7 +180,7 @@ class ORMStore(BaseStore):
         """See claim()."""
         return await in_database_thread(self.claim, ticket)
 
-    # -------------------------------------------------------------------------------------------------------- guard
+    # ---------------------------------------------------------------------------------------- guard
 
     def guard(
         self, ticket: Ticket, *, takeover: bool = False, claimed: Record | None = None
@@ -160,11 +192,18 @@ class ORMStore(BaseStore):
             if not one.ended and one.name == (self.using, ticket.id):
                 return InnerGuard()
         return TransactionGuard(
-            self._statements, self.using, ticket, takeover=takeover, claimed=claimed, combine=self.combine
+            self._statements,
+            self.using,
+            ticket,
+            takeover=takeover,
+            claimed=claimed,
+            combine=self.combine,
         )
 
     def wait(self, ticket: Ticket, *, seconds: float) -> None:
-        """Wait for the row's lock, which an `atomic` owner holds until its COMMIT: no polling, one trip per waiter."""
+        """Wait for the row's lock, which an `atomic` owner holds until its COMMIT: no polling, one
+        trip per waiter.
+        """
         connection = self._connection
         bound = self._statements.wait(ticket, seconds)
         if ticket.guarantee is not Guarantee.ATOMIC or connection.in_atomic_block or bound is None:
@@ -172,16 +211,23 @@ class ORMStore(BaseStore):
         with suppress(LostRace), translated(self.using):  # a lost race: the time ran out first
             self._statements.fetched(connection, bound)
 
-    # ----------------------------------------------------------------------------------------------- settle, purge
+    # -------------------------------------------------------------------------------- settle, purge
 
     def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
-        """See BaseStore.settle(). Inside a guard that settles with its COMMIT, that one finds out whether it was ours."""
+        """See BaseStore.settle().
+
+        Inside a guard that settles with its COMMIT, that one finds out whether it was ours.
+        """
         connection = connections[self.using]
         if settlement.alone:
             refuse_left_open(connection)
         bound = self._statements.settle(ticket, settlement)
         for active in ACTIVE_GUARDS.get():
-            if active.name == (self.using, ticket.id) and active.transaction is not None and not active.ended:
+            if (
+                active.name == (self.using, ticket.id)
+                and active.transaction is not None
+                and not active.ended
+            ):
                 active.transaction.settling = bound
                 return True
         try:
@@ -197,7 +243,10 @@ class ORMStore(BaseStore):
         return await in_database_thread(self.settle, ticket, settlement)
 
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
-        """See BaseStore.renew(). If a table is gone, raises; the error's `renewed` has the tokens of the others."""
+        """See BaseStore.renew().
+
+        If a table is gone, raises; the error's `renewed` has the tokens of the others.
+        """
         tables: defaultdict[str | None, list[Ticket]] = defaultdict(list)
         for ticket in tickets:
             tables[ticket.location].append(ticket)
@@ -215,7 +264,10 @@ class ORMStore(BaseStore):
         return owners
 
     def _renewed(self, tickets: Sequence[Ticket]) -> set[UUID]:
-        """Renew leases whose records are in one table. Return the tokens of those that are still owners."""
+        """Renew leases whose records are in one table.
+
+        Return the tokens of those that are still owners.
+        """
         owners = {ticket.owner for ticket in tickets}
         if self._count_renewed(tickets) == len(owners):  # nearly always: one trip
             return owners
@@ -223,19 +275,29 @@ class ORMStore(BaseStore):
         return owners & {self._statements.owner(row) for row in found}
 
     def _count_renewed(self, tickets: Sequence[Ticket]) -> int:
-        """Renew them together; one by one if a row is locked. A locked row cannot be taken over meanwhile."""
+        """Renew them together; one by one if a row is locked.
+
+        A locked row cannot be taken over meanwhile.
+        """
         try:
             return self._statements.written(self._connection, self._statements.renew(tickets))
         except Error as error:
             if not database_errors.lost_race(error):
                 raise
-            return sum(self._count_renewed([ticket]) for ticket in tickets) if len(tickets) > 1 else 0
+            return (
+                sum(self._count_renewed([ticket]) for ticket in tickets) if len(tickets) > 1 else 0
+            )
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """See BaseStore.apart(). Requests may hold every connection of a pool until their leases are renewed."""
+        """See BaseStore.apart().
+
+        Requests may hold every connection of a pool until their leases are renewed.
+        """
         before, own = self._connection, connections.create_connection(self.using)
-        options = {name: value for name, value in own.settings_dict["OPTIONS"].items() if name != "pool"}
+        options = {
+            name: value for name, value in own.settings_dict["OPTIONS"].items() if name != "pool"
+        }
         own.settings_dict = {**own.settings_dict, "OPTIONS": options}
         connections[self.using] = own
         try:
@@ -255,7 +317,10 @@ class ORMStore(BaseStore):
             return purge(self._connection, self._statements.dialect, limit=limit, since=since)
 
     def scan(self, *, size: int = 1000, bodies: bool = False) -> Iterator[Scanned]:
-        """See BaseStore.scan(). In the order of `purge_at`, which is about the order in which the rows were made."""
+        """See BaseStore.scan().
+
+        In the order of `purge_at`, which is about the order in which the rows were made.
+        """
         from .statements import position, records  # not above: loads the model
 
         after: tuple[datetime, UUID] | None = None
@@ -293,7 +358,7 @@ class ORMStore(BaseStore):
     def after_commit(self, call: Callable[[], None]) -> None:
         transaction.on_commit(call, using=self.using, robust=True)
 
-    # ----------------------------------------------------------------------------------------------- for an operator
+    # ------------------------------------------------------------------------------ for an operator
 
     def change(self, record_id: UUID, wanted: Wanted, *, audit: Audit) -> Intervention:
         """See BaseStore.change(). Here `audit` is called in the same transaction."""
@@ -309,7 +374,7 @@ class ORMStore(BaseStore):
         with translated(self.using):
             return count_due(self._connection, limit)
 
-    # ------------------------------------------------------------------------------------------------------ plumbing
+    # ------------------------------------------------------------------------------------- plumbing
 
     @property
     def _connection(self) -> BaseDatabaseWrapper:
@@ -317,16 +382,22 @@ class ORMStore(BaseStore):
 
     @cached_property
     def _statements(self) -> Statements:
-        from .statements import Statements  # not above: loads the model, and settings may name this class earlier
+        # Not above: loads the model, and settings may name this class earlier.
+        from .statements import (
+            Statements,
+        )
 
         with translated(self.using):
-            return Statements(self._connection, combine=self.combine, durable_claims=self.durable_claims)
+            return Statements(
+                self._connection, combine=self.combine, durable_claims=self.durable_claims
+            )
 
 
-# ------------------------------------------------------------------------------------- transactions that a work leaves open
+# ------------------------------------------------------------- transactions that a work leaves open
 
-# Django ends a request's connection, or leaves it to the next request, without a COMMIT: after set_autocommit(False), after a
-# BEGIN past Django, or in an atomic() block that was entered and never left.
+# Django ends a request's connection, or leaves it to the next request, without a COMMIT: after
+# set_autocommit(False), after a BEGIN past Django, or in an atomic() block that was entered and
+# never left.
 
 #: libpq's number for no transaction, and for a connection that is lost.
 _IDLE, _LOST = 0, 4
@@ -344,8 +415,11 @@ def in_driver(connection: BaseDatabaseWrapper) -> bool | None:
         return False
     if hasattr(driver, "in_transaction"):  # sqlite3
         return bool(driver.in_transaction)
-    if hasattr(driver, "server_status"):  # PyMySQL, which reads it from a response without rows only
-        return bool(driver.server_status & _IN_TRANSACTION) or (not connection.autocommit and _asked(driver))
+    # PyMySQL, which reads it from a response without rows only.
+    if hasattr(driver, "server_status"):
+        return bool(driver.server_status & _IN_TRANSACTION) or (
+            not connection.autocommit and _asked(driver)
+        )
     if hasattr(driver, "pgconn"):  # psycopg 3
         return int(driver.pgconn.transaction_status) not in {_IDLE, _LOST}
     info = getattr(driver, "info", None)  # psycopg 2
@@ -354,7 +428,10 @@ def in_driver(connection: BaseDatabaseWrapper) -> bool | None:
 
 
 def _asked(driver: Any) -> bool:
-    """Let the server say if a transaction is open on a connection of PyMySQL. If it does not respond, it was."""
+    """Let the server say if a transaction is open on a connection of PyMySQL.
+
+    If it does not respond, it was.
+    """
     try:
         driver.ping(reconnect=False)
     except Exception:  # noqa: BLE001 - any of the driver's
@@ -363,7 +440,9 @@ def _asked(driver: Any) -> bool:
 
 
 def roll_back_left_open(connection: BaseDatabaseWrapper) -> bool:
-    """Roll back a transaction that was left open, and return the connection to autocommit. Was there one?
+    """Roll back a transaction that was left open, and return the connection to autocommit.
+
+    Was there one?
 
     The block of a test case is none. Called where no guard and no caller has a transaction open.
     """
@@ -383,7 +462,9 @@ def roll_back_left_open(connection: BaseDatabaseWrapper) -> bool:
 
 
 def refuse_left_open(connection: BaseDatabaseWrapper) -> None:
-    """Raise `TransactionLeftOpen`, after the rollback, if the work has left a transaction open on a connection."""
+    """Raise `TransactionLeftOpen`, after the rollback, if the work has left a transaction open on a
+    connection.
+    """
     if roll_back_left_open(connection):
         left = TransactionLeftOpen()
         left.using = connection.alias
@@ -393,7 +474,9 @@ def refuse_left_open(connection: BaseDatabaseWrapper) -> None:
 def _leave_blocks(connection: BaseDatabaseWrapper) -> bool:
     """Leave the atomic() blocks that were entered and not left, down to those of a test case."""
     found = False
-    while connection.in_atomic_block and not getattr(connection.atomic_blocks[-1], "_from_testcase", False):
+    while connection.in_atomic_block and not getattr(
+        connection.atomic_blocks[-1], "_from_testcase", False
+    ):
         left = TransactionLeftOpen()
         connection.atomic_blocks[-1].__exit__(type(left), left, None)
         found = True
@@ -416,6 +499,8 @@ def _roll_back(connection: BaseDatabaseWrapper) -> None:
 
 def _unseen(alias: str) -> ConfigurationError:
     return ConfigurationError(
-        f"The connection {alias!r} is not in autocommit, or a BEGIN past Django is open on it, so nobody else would see a "
-        'claim on it. Take "AUTOCOMMIT": False out of DATABASES, and leave set_autocommit(False) and BEGIN to atomic().'
+        f"The connection {alias!r} is not in autocommit, or a BEGIN past Django is open on "
+        "it, so nobody else would see a "
+        'claim on it. Take "AUTOCOMMIT": False out of DATABASES, and leave '
+        "set_autocommit(False) and BEGIN to atomic()."
     )

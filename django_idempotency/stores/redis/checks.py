@@ -12,7 +12,8 @@ from ..check_messages import Finding, closest, shown
 
 
 class E018(Finding):
-    """IDEMPOTENCY["STORES"]["%(alias)s"] keeps its records in the cache "%(cache)s", which CACHES does not have.
+    """IDEMPOTENCY["STORES"]["%(alias)s"] keeps its records in the cache "%(cache)s", which CACHES
+    does not have.
 
     Type "OPTIONS": {"cache": "%(close)s"}, or add CACHES["%(cache)s"] = {"BACKEND":
     "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:6379/1"}.
@@ -20,36 +21,38 @@ class E018(Finding):
 
 
 class E019(Finding):
-    """IDEMPOTENCY["STORES"]["%(alias)s"] keeps its records in CACHES["%(cache)s"], which is not a django-redis cache:
-    %(problem)s.
+    """IDEMPOTENCY["STORES"]["%(alias)s"] keeps its records in CACHES["%(cache)s"], which is not a
+    django-redis cache: %(problem)s.
 
-    Type CACHES["%(cache)s"] = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:6379/1"},
-    or "OPTIONS": {"cache": …} with one that is.
+    Type CACHES["%(cache)s"] = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION":
+    "redis://127.0.0.1:6379/1"}, or "OPTIONS": {"cache": …} with one that is.
     """
 
 
 class E051(Finding):
-    """The Redis of IDEMPOTENCY["STORES"]["%(alias)s"] is version %(version)s, but the store needs 5 or later.
+    """The Redis of IDEMPOTENCY["STORES"]["%(alias)s"] is version %(version)s, but the store needs 5
+    or later.
 
-    Type redis-cli INFO server to see which server responds, and move the records to Redis 5 or later.
+    Type redis-cli INFO server to see which server responds, and move the records to Redis 5 or
+    later.
     """
 
 
 class W061(Finding):
-    """The Redis of IDEMPOTENCY["STORES"]["%(alias)s"] evicts keys when its %(maxmemory)s are full (maxmemory-policy is
-    "%(policy)s"): the work of an evicted record runs again.
+    """The Redis of IDEMPOTENCY["STORES"]["%(alias)s"] evicts keys when its %(maxmemory)s are full
+    (maxmemory-policy is "%(policy)s"): the work of an evicted record runs again.
 
-    Type redis-cli CONFIG SET maxmemory-policy noeviction, and the same in redis.conf (or in the parameters of a
-    managed service). If a cache needs eviction, put the records into another Redis.
+    Type redis-cli CONFIG SET maxmemory-policy noeviction, and the same in redis.conf (or in the
+    parameters of a managed service). If a cache needs eviction, put the records into another Redis.
     """
 
 
 class W062(Finding):
-    """The Redis of IDEMPOTENCY["STORES"]["%(alias)s"] writes no append-only file (appendonly is "no"): a restart loses
-    records, and their work runs again.
+    """The Redis of IDEMPOTENCY["STORES"]["%(alias)s"] writes no append-only file (appendonly is
+    "no"): a restart loses records, and their work runs again.
 
-    Type redis-cli CONFIG SET appendonly yes, and the same in redis.conf. If the service persists them in another
-    way, %(silence)s.
+    Type redis-cli CONFIG SET appendonly yes, and the same in redis.conf. If the service persists
+    them in another way, %(silence)s.
     """
 
 
@@ -77,7 +80,9 @@ def cache_problem(name: str) -> str | None:
     return f"it is {type(cache).__module__}.{type(cache).__qualname__}"
 
 
-def check_server(alias: str, server: Mapping[str, Any], *, copies_only: bool) -> Iterator[CheckMessage]:
+def check_server(
+    alias: str, server: Mapping[str, Any], *, copies_only: bool
+) -> Iterator[CheckMessage]:
     """Check that a server runs our scripts and keeps records, by its INFO."""
     version = str(server.get("redis_version", ""))
     major = version.partition(".")[0]
@@ -87,6 +92,8 @@ def check_server(alias: str, server: Mapping[str, Any], *, copies_only: bool) ->
         return  # copies may be evicted at any time
     policy, limit = server.get("maxmemory_policy", "noeviction"), int(server.get("maxmemory", 0))
     if limit and policy != "noeviction":
-        yield W061(alias=alias, policy=policy, maxmemory=server.get("maxmemory_human") or f"{limit} bytes")
+        yield W061(
+            alias=alias, policy=policy, maxmemory=server.get("maxmemory_human") or f"{limit} bytes"
+        )
     if str(server.get("aof_enabled", 1)) == "0":
         yield W062(alias=alias)

@@ -1,4 +1,6 @@
-"""Runs the Redis store's scripts, which survive a flush: one client per process, and one per event loop."""
+"""Runs the Redis store's scripts, which survive a flush: one client per process, and one per event
+loop.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ _SPECIAL = re.compile(r"[*?\[\]^\\-]")
 
 @prints("name")
 class Call(NamedTuple):
-    """A script to run on one key. `wrote`: does a reply mean a write? It counts once enough replicas have it."""
+    """A script to run on one key. `wrote`: does a reply mean a write? It counts once enough
+    replicas have it.
+    """
 
     script: str
     name: str
@@ -40,10 +44,11 @@ class NotReplicated(StoreUnavailable):
 
 
 def outdated(client: Any, error: BaseException | None) -> Any:
-    """Return the client's pool if the server has become a replica: its address may lead to the new primary by now.
+    """Return the client's pool if the server has become a replica: its address may lead to the new
+    primary by now.
 
-    A cluster's client has no pool, and looks for the primary itself. Before Redis 7 the error of a script quotes that
-    of its command.
+    A cluster's client has no pool, and looks for the primary itself. Before Redis 7 the error of a
+    script quotes that of its command.
     """
     from redis.exceptions import ReadOnlyError
 
@@ -52,7 +57,9 @@ def outdated(client: Any, error: BaseException | None) -> Any:
 
 
 class Translated:
-    """A context that raises `StoreRefused` or `StoreUnavailable` for an error of the driver. It holds no state."""
+    """A context that raises `StoreRefused` or `StoreUnavailable` for an error of the driver. It
+    holds no state.
+    """
 
     def __init__(self, refused: Callable[[BaseException], None] = lambda _: None) -> None:
         #: Called with the driver's error before `StoreRefused` is raised.
@@ -77,7 +84,9 @@ TRANSLATED = Translated()
 
 
 class RedisClient:
-    """Runs calls in the cache `alias` of CACHES, over its own connections: only these have our timeouts."""
+    """Runs calls in the cache `alias` of CACHES, over its own connections: only these have our
+    timeouts.
+    """
 
     def __init__(self, alias: str, *, timeout: float, min_replicas: int) -> None:
         self._alias = alias
@@ -113,9 +122,12 @@ class RedisClient:
             raise
 
     def ask_all(self, calls: Sequence[Call]) -> tuple[list[Any], StoreUnavailable | None]:
-        """Run many calls in one trip (in a cluster, one per node). Each call is an atomic step of its own.
+        """Run many calls in one trip (in a cluster, one per node).
 
-        Return their replies, and why some have none: a node that is down does not affect the keys of the others.
+        Each call is an atomic step of its own.
+
+        Return their replies, and why some have none: a node that is down does not affect the keys
+        of the others.
         """
         answers: list[Any] = [None] * len(calls)
         away: StoreUnavailable | None = None
@@ -125,7 +137,9 @@ class RedisClient:
                     pipeline = self._sync.pipeline(transaction=False)
                     for call in (calls[index] for index in indexes):
                         # Sent as text; a cluster's pipeline has no eval().
-                        pipeline.execute_command("EVAL", SCRIPTS[call.script].text, 1, call.name, *call.arguments)
+                        pipeline.execute_command(
+                            "EVAL", SCRIPTS[call.script].text, 1, call.name, *call.arguments
+                        )
                     for index, answer in zip(indexes, pipeline.execute(), strict=True):
                         answers[index] = answer
             except StoreUnavailable as error:
@@ -147,7 +161,9 @@ class RedisClient:
             return dict(self._sync.info())
 
     def named(self, prefix: str, *, digits: int, size: int) -> Iterator[list[str]]:
-        """Yield the names that are a prefix and as many digits, in batches: in a cluster, of all nodes."""
+        """Yield the names that are a prefix and as many digits, in batches: in a cluster, of all
+        nodes.
+        """
         batch: list[str] = []
         pattern = _SPECIAL.sub(r"\\\g<0>", prefix) + "?" * digits
         with self._translated:
@@ -163,12 +179,13 @@ class RedisClient:
         with self._translated:
             self._sync.delete(name)
 
-    # ---------------------------------------------------------------------------------------------------- one call
+    # ------------------------------------------------------------------------------------- one call
 
     def _piped(self, client: Any, call: Call) -> Any:
         """Return a pipeline that writes, then waits for the replicas.
 
-        The script is sent as text: by its hash, the pipeline would first ask whether the server has it, one more trip.
+        The script is sent as text: by its hash, the pipeline would first ask whether the server has
+        it, one more trip.
         """
         pipeline = client.pipeline(transaction=False)
         pipeline.eval(SCRIPTS[call.script].text, 1, call.name, *call.arguments)
@@ -177,13 +194,16 @@ class RedisClient:
 
     @property
     def _patience(self) -> int:
-        """Milliseconds that WAIT waits: half of the timeout, because a server ends waits only ten times a second."""
+        """Milliseconds that WAIT waits: half of the timeout, because a server ends waits only ten
+        times a second.
+        """
         return max(1, int(self._timeout * 500))
 
     def _replicated(self, wrote: Callable[[Any], bool], reply: Any, replicas: int) -> Any:
         if replicas < self.min_replicas and wrote(reply):
             raise NotReplicated(
-                f"Only {replicas} of {self.min_replicas} replicas have what was written, so a failover may lose it. "
+                f"Only {replicas} of {self.min_replicas} replicas have what was written, "
+                "so a failover may lose it. "
                 "Send the request again."
             )
         return reply
@@ -192,33 +212,44 @@ class RedisClient:
         if (pool := outdated(self._sync, error)) is not None:
             pool.disconnect(inuse_connections=False)
 
-    # ------------------------------------------------------------------------------------------------- connections
+    # ---------------------------------------------------------------------------------- connections
 
     @cached_property
     def _cache(self) -> Any:
-        """Return one thread's cache object. Only its keys and settings are used, which all threads may read."""
+        """Return one thread's cache object.
+
+        Only its keys and settings are used, which all threads may read.
+        """
         return cache_of(self._alias)
 
     @cached_property
     def _sync(self) -> Any:
-        return new_client(self._cache, self._alias, timeout=self._timeout, min_replicas=self.min_replicas)
+        return new_client(
+            self._cache, self._alias, timeout=self._timeout, min_replicas=self.min_replicas
+        )
 
     async def _async(self) -> _Kept:
-        """Return this loop's client, closed with it; its `client` is `None` if a thread asks (Sentinel, a cluster)."""
+        """Return this loop's client, closed with it; its `client` is `None` if a thread asks
+        (Sentinel, a cluster).
+        """
         loop = asyncio.get_running_loop()
         kept = self._of_loop.get(loop)
         if kept is None:
             kept = _Kept(new_async_client(self._cache, self._alias, timeout=self._timeout))
-            with self._lock:  # under WSGI each thread has a loop, and several may iterate here at once
+            # Under WSGI each thread has a loop, and several may iterate here at once.
+            with self._lock:
                 for ended in [other for other in list(self._of_loop) if other.is_closed()]:
-                    self._of_loop.pop(ended, None)  # its client refers to the loop, so it would never be freed
+                    # Its client refers to the loop, so it would never be freed.
+                    self._of_loop.pop(ended, None)
                 self._of_loop[loop] = kept
             await kept.begin()
         return kept
 
 
 class _Kept:
-    """A client that is closed when its event loop ends: the last thing that a loop finishes is its async generators."""
+    """A client that is closed when its event loop ends: the last thing that a loop finishes is its
+    async generators.
+    """
 
     def __init__(self, client: Any) -> None:
         self.client = client

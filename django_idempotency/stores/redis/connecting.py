@@ -1,4 +1,5 @@
-"""Makes clients like those of a django-redis cache, with timeouts on everything and connections of their own.
+"""Makes clients like those of a django-redis cache, with timeouts on everything and connections of
+their own.
 
 Of a Redis Cluster, too, if the cache is set up for one: each verb uses one key, and so one node.
 """
@@ -16,20 +17,24 @@ def cache_of(alias: str) -> Any:
     cache: Any = caches[alias]
     if not hasattr(getattr(cache, "client", None), "connection_factory"):
         raise ImproperlyConfigured(
-            f'CACHES["{alias}"] is {type(cache).__name__}. RedisStore needs django-redis there: type '
+            f'CACHES["{alias}"] is {type(cache).__name__}. RedisStore needs django-redis '
+            "there: type "
             '"BACKEND": "django_redis.cache.RedisCache".'
         )
     return cache
 
 
 def new_client(cache: Any, alias: str, *, timeout: float, min_replicas: int) -> Any:
-    """Return a client like the cache's, made by the cache's own factory; but with our timeouts and our own pool."""
+    """Return a client like the cache's, made by the cache's own factory; but with our timeouts and
+    our own pool.
+    """
     from redis.backoff import NoBackoff
     from redis.connection import BlockingConnectionPool
     from redis.exceptions import ConnectionError as Disconnected
     from redis.retry import Retry
 
-    # A closed connection is retried once: the owner token then shows what the first try did. A timeout is not.
+    # A closed connection is retried once: the owner token then shows what the first try did. A
+    # timeout is not.
     retry = Retry(NoBackoff(), 1, supported_errors=(Disconnected,))
     given = caches.settings[alias].get("OPTIONS") or {}
     options = {
@@ -56,7 +61,9 @@ def new_client(cache: Any, alias: str, *, timeout: float, min_replicas: int) -> 
 
 
 def new_async_client(cache: Any, alias: str, *, timeout: float) -> Any:
-    """Return the same for an event loop; `None` where a thread must ask: behind Sentinel, and in a cluster."""
+    """Return the same for an event loop; `None` where a thread must ask: behind Sentinel, and in a
+    cluster.
+    """
     from redis.asyncio import BlockingConnectionPool, ConnectionPool, Redis
     from redis.asyncio.retry import Retry
     from redis.backoff import NoBackoff
@@ -65,7 +72,9 @@ def new_async_client(cache: Any, alias: str, *, timeout: float) -> Any:
     from redis.sentinel import SentinelConnectionPool
 
     factory = cache.client.connection_factory
-    is_simple = isinstance(factory.pool_cls, type) and not issubclass(factory.pool_cls, SentinelConnectionPool)
+    is_simple = isinstance(factory.pool_cls, type) and not issubclass(
+        factory.pool_cls, SentinelConnectionPool
+    )
     if not is_simple or _wants_cluster(factory):
         return None
     given = factory.make_connection_params(_servers(alias)[0]) | factory.pool_cls_kwargs
@@ -77,7 +86,9 @@ def new_async_client(cache: Any, alias: str, *, timeout: float) -> Any:
         "retry": Retry(NoBackoff(), 1, supported_errors=(Disconnected,)),
     }
     if issubclass(factory.pool_cls, OfThreads):
-        return Redis.from_pool(BlockingConnectionPool.from_url(given.pop("url"), timeout=timeout, **given))
+        return Redis.from_pool(
+            BlockingConnectionPool.from_url(given.pop("url"), timeout=timeout, **given)
+        )
     return Redis.from_pool(ConnectionPool.from_url(given.pop("url"), **given))
 
 
@@ -88,7 +99,9 @@ def _servers(alias: str) -> list[str]:
 
 
 class OwnPool:
-    """Gives a connection factory its own pool: django-redis keeps one for each URL, whatever its timeouts."""
+    """Gives a connection factory its own pool: django-redis keeps one for each URL, whatever its
+    timeouts.
+    """
 
     def get_or_create_connection_pool(self: Any, params: dict[str, Any]) -> Any:
         return self.get_connection_pool(params)
@@ -98,20 +111,30 @@ def _wants_cluster(factory: Any) -> bool:
     """Is a connection factory of django-redis set up to make clients of a cluster?"""
     from redis.cluster import RedisCluster
 
-    return isinstance(factory.redis_client_cls, type) and issubclass(factory.redis_client_cls, RedisCluster)
+    return isinstance(factory.redis_client_cls, type) and issubclass(
+        factory.redis_client_cls, RedisCluster
+    )
 
 
 def _connect_cluster(factory: Any, servers: list[str], *, min_replicas: int) -> Any:
-    """Return a client of the cluster whose nodes are `servers`. The others are asked if the first is down."""
+    """Return a client of the cluster whose nodes are `servers`.
+
+    The others are asked if the first is down.
+    """
     from redis.cluster import ClusterNode
     from redis.connection import parse_url
 
     if min_replicas:
         raise ImproperlyConfigured(
-            'RedisStore: "min_replicas" cannot be had in a cluster, whose client does not say which connection it wrote '
+            'RedisStore: "min_replicas" cannot be had in a cluster, whose client does not '
+            "say which connection it wrote "
             "on. Leave it out."
         )
-    given = {**factory.make_connection_params(servers[0]), **factory.pool_cls_kwargs, **factory.redis_client_cls_kwargs}
+    given = {
+        **factory.make_connection_params(servers[0]),
+        **factory.pool_cls_kwargs,
+        **factory.redis_client_cls_kwargs,
+    }
     for of_one_server in ("url", "parser_class"):
         given.pop(of_one_server, None)
     others = [parse_url(server) for server in servers[1:]]  # type: ignore[no-untyped-call]
@@ -120,7 +143,9 @@ def _connect_cluster(factory: Any, servers: list[str], *, min_replicas: int) -> 
 
 
 def node_of(client: Any, name: str) -> Any:
-    """Return the cluster node that has a key, as far as the client knows; `None` if there is one server."""
+    """Return the cluster node that has a key, as far as the client knows; `None` if there is one
+    server.
+    """
     from redis.cluster import RedisCluster
     from redis.exceptions import RedisClusterException
 

@@ -1,9 +1,10 @@
 """Our scripts, which read and write the fields of a packed record by name.
 
-What they share is generated from the one layout, `packing.FIELDS`: `read(value)` and `write(record)`, `now()` and
-`save()`. Server CPU per call, measured on Redis 7.0; in parentheses, scripts that cut the value at fixed offsets: claim
-44 to 55 µs (31 to 47), settle 50 to 57 (36 to 45), replay 23 to 26 (20 to 26). Both need the same trips and the same
-bytes per record: 328 with a small response, 472 including what Redis keeps beside it.
+What they share is generated from the one layout, `packing.FIELDS`: `read(value)` and
+`write(record)`, `now()` and `save()`. Server CPU per call, measured on Redis 7.0; in parentheses,
+scripts that cut the value at fixed offsets: claim 44 to 55 µs (31 to 47), settle 50 to 57 (36 to
+45), replay 23 to 26 (20 to 26). Both need the same trips and the same bytes per record: 328 with a
+small response, 472 including what Redis keeps beside it.
 """
 
 from __future__ import annotations
@@ -62,4 +63,7 @@ def script(text: str) -> Script:
 
 
 #: Our scripts, by name.
-SCRIPTS = {path.stem: script(PRELUDE + path.read_text()) for path in (Path(__file__).parent / "scripts").glob("*.lua")}
+SCRIPTS = {
+    path.stem: script(PRELUDE + path.read_text())
+    for path in (Path(__file__).parent / "scripts").glob("*.lua")
+}

@@ -30,41 +30,51 @@ MAX_TIMEOUT = 60
 #: Records in one trip of a scan: each comes whole, with a body of up to 1 MiB.
 LONGEST_BATCH = 50
 T = TypeVar("T")
-#: A verb as a generator: it yields calls, and is sent their replies. Sync and async verbs drive the same generators.
+#: A verb as a generator: it yields calls, and is sent their replies. Sync and async verbs drive the
+#: same generators.
 Talk = Generator[Call, Any, T]
 
 
 class RedisStore(BaseStore):
     """What Redis can lose, this store loses, and then the work runs a second time.
 
-    That is: up to a second of writes at a crash under `appendfsync everysec`, all of them without AOF, what was not
-    replicated at a failover, and whatever is evicted under another `maxmemory-policy` than `noeviction`. So there is no
-    `atomic` here. Pass on the keys of `derive()`, which follow from the key even if its record was lost.
+    That is: up to a second of writes at a crash under `appendfsync everysec`, all of them without
+    AOF, what was not replicated at a failover, and whatever is evicted under another
+    `maxmemory-policy` than `noeviction`. So there is no `atomic` here. Pass on the keys of
+    `derive()`, which follow from the key even if its record was lost.
 
-    Records are in the cache `cache` of CACHES, which must be django-redis's. One value per key, no pickle.
-    Each verb is one step on one key (cluster safe) and one round trip, by the server's clock, fenced by the owner
-    token. Redis deletes expired records. `timeout` (seconds) limits each connection and each response. With
-    `min_replicas`, a claim counts only once that many replicas have it (WAIT), which narrows the gap at a failover but
-    does not close it.
+    Records are in the cache `cache` of CACHES, which must be django-redis's. One value per key, no
+    pickle. Each verb is one step on one key (cluster safe) and one round trip, by the server's
+    clock, fenced by the owner token. Redis deletes expired records. `timeout` (seconds) limits each
+    connection and each response. With `min_replicas`, a claim counts only once that many replicas
+    have it (WAIT), which narrows the gap at a failover but does not close it.
 
-    Every value carries an HMAC of SECRET_KEY. Without a valid one it reads as absent, so an attacker who can write to
-    Redis cannot invent a response. The HMAC covers neither the deadlines nor the place of a value. So they can make a
-    key forget, keep it busy, or restore an older record of the same key or one of another prefix: a response that was
-    released or has expired may be replayed. Keep an old secret in SECRET_KEY_FALLBACKS for as long as your `ttl`.
+    Every value carries an HMAC of SECRET_KEY. Without a valid one it reads as absent, so an
+    attacker who can write to Redis cannot invent a response. The HMAC covers neither the deadlines
+    nor the place of a value. So they can make a key forget, keep it busy, or restore an older
+    record of the same key or one of another prefix: a response that was released or has expired may
+    be replayed. Keep an old secret in SECRET_KEY_FALLBACKS for as long as your `ttl`.
     """
 
     expires_natively = True
     driver = ("django_redis", "redis")
 
     def __init__(
-        self, *, cache: str = "default", prefix: str = "idempotency", timeout: float = 0.4, min_replicas: int = 0
+        self,
+        *,
+        cache: str = "default",
+        prefix: str = "idempotency",
+        timeout: float = 0.4,
+        min_replicas: int = 0,
     ) -> None:
         _refuse(cache=cache, prefix=prefix, timeout=timeout, min_replicas=min_replicas)
         self.cache = cache
         self.prefix = prefix
         self._client = RedisClient(cache, timeout=timeout, min_replicas=min_replicas)
 
-    def check(self, alias: str, *, deploy: bool = False, copies_only: bool = False) -> Iterator[CheckMessage]:
+    def check(
+        self, alias: str, *, deploy: bool = False, copies_only: bool = False
+    ) -> Iterator[CheckMessage]:
         if deploy:
             yield from check_server(alias, self.about(), copies_only=copies_only)
         else:
@@ -76,11 +86,16 @@ class RedisStore(BaseStore):
             return self
         given = caches.settings[self.cache]
         options = given.get("OPTIONS") or {}
-        # The same name at another Sentinel, or with another database beside the address, is another server.
-        server = given.get("LOCATION"), options.get("SENTINELS"), options.get("CONNECTION_POOL_KWARGS", {}).get("db")
+        # The same name at another Sentinel, or with another database beside the address, is another
+        # server.
+        server = (
+            given.get("LOCATION"),
+            options.get("SENTINELS"),
+            options.get("CONNECTION_POOL_KWARGS", {}).get("db"),
+        )
         return str(server), str(caches[self.cache].make_key(self.prefix))
 
-    # -------------------------------------------------------------------------------------------------------- claim
+    # ---------------------------------------------------------------------------------------- claim
 
     def claim(self, ticket: Ticket) -> Record:
         return drive(self._claim(ticket), self._client.ask)
@@ -99,10 +114,15 @@ class RedisStore(BaseStore):
             raise
 
     def _claimed(self, ticket: Ticket, runs: list[rules.Execute]) -> Talk[Record]:
-        """Insert a record, or find the one that is there, and take that over. Adds each takeover to `runs`, to undo it."""
+        """Insert a record, or find the one that is there, and take that over.
+
+        Adds each takeover to `runs`, to undo it.
+        """
         operation, name, run = first_operation(ticket), self._name(ticket.id), None
         head = packing.pack_head(Status.RUNNING, ticket.owner, 1, ticket.digest)
-        given = _signed(ticket, head, packing.pack_life(ticket, operation), lease=ticket.lease, ttl=ticket.ttl)
+        given = _signed(
+            ticket, head, packing.pack_life(ticket, operation), lease=ticket.lease, ttl=ticket.ttl
+        )
         for tries_left in range(3, -1, -1):
             now, found = packing.clocked((yield Call(CLAIM, name, (given,), _inserted)))
             if not found:
@@ -112,7 +132,9 @@ class RedisStore(BaseStore):
                 if self._client.min_replicas:
                     yield self._renewal(ticket)  # WAIT covers what its own connection has written
                 return _taken(record, run)
-            if record is not None and (ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(record, ticket)):
+            if record is not None and (
+                ticket.guarantee is Guarantee.ATOMIC or not rules.takeable(record, ticket)
+            ):
                 return record
             if not tries_left:
                 break
@@ -122,20 +144,31 @@ class RedisStore(BaseStore):
             run = rules.succession(record)
             runs.append(run)
             begins = rules.operation_of(record, run)
-            taking = handover(record, ticket)._replace(attempt=run.attempt, operation=begins, new_life=run.new_life)
+            taking = handover(record, ticket)._replace(
+                attempt=run.attempt, operation=begins, new_life=run.new_life
+            )
             life = packing.pack_life(ticket if run.new_life else record, begins)
-            since = yield from self._change(ticket, taking, life, f"{record.status:d}", str(record.attempt))
+            since = yield from self._change(
+                ticket, taking, life, f"{record.status:d}", str(record.attempt)
+            )
             if since is not None:
                 return claimed(ticket, record, since)
         raise LostRace
 
     def _undo(self, ticket: Ticket, runs: Sequence[rules.Execute]) -> Talk[None]:
-        """Give up a record that this ticket has claimed and must not use. A crashed owner's record is a takeover again.
+        """Give up a record that this ticket has claimed and must not use.
 
-        What an earlier try of this ticket took is unknown, so then it is treated as a takeover, too.
+        A crashed owner's record is a takeover again.
+
+        What an earlier try of this ticket took is unknown, so then it is treated as a takeover,
+        too.
         """
         record = yield from self._get(self._name(ticket.id), ticket.id)
-        if record is None or not rules.owned(record, ticket) or (freed := interventions.released(record)) is None:
+        if (
+            record is None
+            or not rules.owned(record, ticket)
+            or (freed := interventions.released(record)) is None
+        ):
             return
         if record.attempt > 1 and (not runs or runs[-1].takeover):
             lapsed = unchanged(record)._replace(status=Status.RUNNING, lease_in=0)
@@ -143,14 +176,16 @@ class RedisStore(BaseStore):
         else:
             yield from self._settle(ticket, freed)
 
-    # ------------------------------------------------------------------------------------------------ settle, renew
+    # -------------------------------------------------------------------------------- settle, renew
 
     def settle(self, ticket: Ticket, settlement: Settlement) -> bool:
-        """See BaseStore.settle(). If too few replicas have the write, raises `StoreUnavailable` although it was made.
+        """See BaseStore.settle().
 
-        A retry writes the same again, and succeeds when the replicas are back. If they are not back in time, the call
-        is reported as `lost` although its response is replayed. `min_replicas` asks for that: a failover would bring
-        the claim back, and run the work again.
+        If too few replicas have the write, raises `StoreUnavailable` although it was made.
+
+        A retry writes the same again, and succeeds when the replicas are back. If they are not back
+        in time, the call is reported as `lost` although its response is replayed. `min_replicas`
+        asks for that: a failover would bring the claim back, and run the work again.
         """
         return drive(self._settle(ticket, settlement), self._client.ask) is not None
 
@@ -161,19 +196,28 @@ class RedisStore(BaseStore):
     def _settle(self, ticket: Ticket, settlement: Settlement) -> Talk[datetime | None]:
         return self._change(ticket, settlement, packing.pack_life(ticket, settlement.operation))
 
-    def _change(self, ticket: Ticket, settlement: Settlement, life: bytes, *seen: bytes | str) -> Talk[datetime | None]:
-        """Write the record if `fence` still owns it, and return the server's clock; `None` if it has changed.
+    def _change(
+        self, ticket: Ticket, settlement: Settlement, life: bytes, *seen: bytes | str
+    ) -> Talk[datetime | None]:
+        """Write the record if `fence` still owns it, and return the server's clock; `None` if it
+        has changed.
 
-        `life` is what the record was born with, or a guess: that of this ticket. A wrong guess (another path or secret
-        at an earlier attempt) costs one more trip. For a takeover `seen` are its status and its attempt, which it must
-        still have.
+        `life` is what the record was born with, or a guess: that of this ticket. A wrong guess
+        (another path or secret at an earlier attempt) costs one more trip. For a takeover `seen`
+        are its status and its attempt, which it must still have.
         """
-        head = packing.pack_head(settlement.status, ticket.owner, settlement.attempt, settlement.digest)
+        head = packing.pack_head(
+            settlement.status, ticket.owner, settlement.attempt, settlement.digest
+        )
         outcome = packing.pack_outcome(settlement.outcome)
         new_life, seen = "1" if settlement.new_life else "", (settlement.fence.bytes, *seen)
         for _ in range(3):
-            given = _signed(ticket, head, life, outcome, lease=settlement.lease_in, ttl=settlement.expires_in)
-            answer = yield Call(CHANGE, self._name(ticket.id), (given, new_life, *seen), wrote=_changed)
+            given = _signed(
+                ticket, head, life, outcome, lease=settlement.lease_in, ttl=settlement.expires_in
+            )
+            answer = yield Call(
+                CHANGE, self._name(ticket.id), (given, new_life, *seen), wrote=_changed
+            )
             if not _changed(answer):
                 if answer is None or signing.unsign(answer, ticket.id, ticket.now) is None:
                     return None
@@ -184,7 +228,10 @@ class RedisStore(BaseStore):
         return None
 
     def renew(self, tickets: Sequence[Ticket]) -> set[UUID]:
-        """See BaseStore.renew(). If a node is down, raises; the error's `renewed` has the tokens of the others."""
+        """See BaseStore.renew().
+
+        If a node is down, raises; the error's `renewed` has the tokens of the others.
+        """
         answers, away = self._client.ask_all([self._renewal(ticket) for ticket in tickets])
         owners = {ticket.owner for ticket, renewed in zip(tickets, answers, strict=True) if renewed}
         if away is not None:
@@ -196,7 +243,7 @@ class RedisStore(BaseStore):
         given = (ticket.owner.bytes, str(packing.span(ticket.lease)))
         return Call(RENEW, self._name(ticket.id), given, wrote=bool)
 
-    # ----------------------------------------------------------------------------------------------------- get, purge
+    # ----------------------------------------------------------------------------------- get, purge
 
     def get(self, record_id: UUID) -> Record | None:
         return drive(self._get(self._name(record_id), record_id), self._client.ask)
@@ -206,8 +253,13 @@ class RedisStore(BaseStore):
         return signing.unsign(found, record_id, now) if found else None
 
     def scan(self, *, size: int = 1000, bodies: bool = False) -> Iterator[Scanned]:
-        """See BaseStore.scan(). By SCAN, which walks all keys of the server, also those of others."""
-        for names in self._client.named(self._name_of(""), digits=32, size=min(size, LONGEST_BATCH)):
+        """See BaseStore.scan().
+
+        By SCAN, which walks all keys of the server, also those of others.
+        """
+        for names in self._client.named(
+            self._name_of(""), digits=32, size=min(size, LONGEST_BATCH)
+        ):
             answers, away = self._client.ask_all([Call(GET, name) for name in names])
             if away is not None:
                 raise away
@@ -236,10 +288,12 @@ class RedisStore(BaseStore):
         """Return the server's INFO, for people and tools."""
         return self._client.about()
 
-    # ------------------------------------------------------------------------------------------------------- as a front
+    # ----------------------------------------------------------------------------------- as a front
 
     def peek(self, record_id: UUID) -> Record | None:
-        """Return the copy that put() kept, as a front of a layered store; `None` if it cannot be read. One trip."""
+        """Return the copy that put() kept, as a front of a layered store; `None` if it cannot be
+        read. One trip.
+        """
         with suppress(RecordUnreadable):
             return drive(self._get(self._front_name(record_id), record_id), self._client.ask)
         return None
@@ -247,22 +301,31 @@ class RedisStore(BaseStore):
     async def apeek(self, record_id: UUID) -> Record | None:
         """See peek()."""
         with suppress(RecordUnreadable):
-            return await adrive(self._get(self._front_name(record_id), record_id), self._client.aask)
+            return await adrive(
+                self._get(self._front_name(record_id), record_id), self._client.aask
+            )
         return None
 
     def put(self, record: Record, *, seconds: float) -> None:
-        """Keep a copy of a record for `seconds`, as a front. It is not a claim, and this store's claims do not see it.
+        """Keep a copy of a record for `seconds`, as a front.
 
-        The deadlines of the copy are as far away as the record's were at its `read_at`, whichever clock that was.
+        It is not a claim, and this store's claims do not see it.
+
+        The deadlines of the copy are as far away as the record's were at its `read_at`, whichever
+        clock that was.
         """
-        given = (signing.sign_record(record), packing.clock(record.read_at), str(max(1, int(seconds * 1000))))
+        given = (
+            signing.sign_record(record),
+            packing.clock(record.read_at),
+            str(max(1, int(seconds * 1000))),
+        )
         self._client.ask(Call(PUT, self._front_name(record.id), given))
 
     def drop(self, record_id: UUID) -> None:
         """Forget the copy that put() kept."""
         self._client.delete(self._front_name(record_id))
 
-    # ------------------------------------------------------------------------------------------------------ plumbing
+    # ------------------------------------------------------------------------------------- plumbing
 
     def _name(self, record_id: UUID) -> str:
         return self._name_of(f"{record_id.int:032x}")
@@ -283,12 +346,20 @@ def _changed(answer: Any) -> bool:
 
 
 def _taken(record: Record, run: rules.Execute | None) -> Record:
-    """Return a record that is ours since a try whose response was lost; `run` is what that tried."""
+    """Return a record that is ours since a try whose response was lost; `run` is what that
+    tried.
+    """
     return record if run is None else record._replace(taken=run.takeover)
 
 
 def _signed(
-    ticket: Ticket, head: bytes, life: bytes, outcome: bytes = b"", *, lease: float | None, ttl: float | None
+    ticket: Ticket,
+    head: bytes,
+    life: bytes,
+    outcome: bytes = b"",
+    *,
+    lease: float | None,
+    ttl: float | None,
 ) -> bytes:
     body = head + life + packing.pack_request_id(ticket.request_id) + outcome
     signature = signing.sign(packing.signature_input(ticket.id, body))
@@ -299,9 +370,25 @@ def _refuse(*, cache: Any, prefix: Any, timeout: Any, min_replicas: Any) -> None
     """Raise `ValueError` for invalid options, before a request does."""
     if not isinstance(cache, str) or not cache:
         raise ValueError(f'"cache" is an alias of CACHES, such as "default"; not {cache!r}.')
-    if not isinstance(prefix, str) or not prefix.isprintable() or prefix.strip() != prefix or not prefix:
-        raise ValueError(f'"prefix" is how the names of keys begin, such as "idempotency"; not {prefix!r}.')
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= MAX_TIMEOUT:
-        raise ValueError(f'"timeout" is seconds, above 0 and at most {MAX_TIMEOUT}, such as 0.4; not {timeout!r}.')
+    if (
+        not isinstance(prefix, str)
+        or not prefix.isprintable()
+        or prefix.strip() != prefix
+        or not prefix
+    ):
+        raise ValueError(
+            f'"prefix" is how the names of keys begin, such as "idempotency"; not {prefix!r}.'
+        )
+    if (
+        isinstance(timeout, bool)
+        or not isinstance(timeout, (int, float))
+        or not 0 < timeout <= MAX_TIMEOUT
+    ):
+        raise ValueError(
+            f'"timeout" is seconds, above 0 and at most {MAX_TIMEOUT}, such as 0.4; not '
+            f"{timeout!r}."
+        )
     if isinstance(min_replicas, bool) or not isinstance(min_replicas, int) or min_replicas < 0:
-        raise ValueError(f'"min_replicas" is a number of replicas, 0 or more; not {min_replicas!r}.')
+        raise ValueError(
+            f'"min_replicas" is a number of replicas, 0 or more; not {min_replicas!r}.'
+        )

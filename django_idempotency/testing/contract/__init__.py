@@ -10,9 +10,10 @@ Inherit them, define how to create your store and how its time passes, and run t
         def elapse(self, store, seconds):
             ...
 
-`base.Contract` lists what else your store can provide: a hook that is not overridden skips its tests, with a reason.
-For readable failures, call `pytest.register_assert_rewrite("django_idempotency.testing.contract")` before the import.
-The random sequences need hypothesis.
+`base.Contract` lists what else your store can provide: a hook that is not overridden skips its
+tests, with a reason. For readable failures, call
+`pytest.register_assert_rewrite("django_idempotency.testing.contract")` before the import. The
+random sequences need hypothesis.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ class StoreContract(
     Sequences,
     Contract,
 ):
-    """A class of tests. Each test gets an empty store from the fixture `store`, which you define."""
+    """A class of tests. Each test gets an empty store from the fixture `store`, which you
+    define.
+    """
 
 
 __all__ = ["Contract", "StoreContract"]

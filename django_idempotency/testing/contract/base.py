@@ -1,4 +1,6 @@
-"""What a subclass of the contract declares about its store, and the helpers that the tests share."""
+"""What a subclass of the contract declares about its store, and the helpers that the tests
+share.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,22 @@ from ...core.records import MISSING, Outcome, Record, Settlement, Ticket
 from ...stores.base import BaseStore, innermost
 from ..tickets import make_ticket
 
-#: Responses that must come back unchanged, and must not be confused with a missing response or with each other.
+#: Responses that must come back unchanged, and must not be confused with a missing response or with
+#: each other.
 OUTCOMES = (
-    Outcome(status=201, headers=(("Content-Type", "application/json"), ("Location", "/1/")), body=b'{"id": 1}'),
+    Outcome(
+        status=201,
+        headers=(("Content-Type", "application/json"), ("Location", "/1/")),
+        body=b'{"id": 1}',
+    ),
     # values that are falsy, in Python or in JSON
     Outcome(status=204, body=b""),  # an empty response
     Outcome(status=200, body=MISSING),  # a response that was not stored
     Outcome(status=200, headers=(("X-Empty", ""),), body=MISSING),
-    *(Outcome(status=200, body=body) for body in (b"0", b"null", b"false", b'""', b"[]", b"{}", b" ", b"None", b"\0")),
+    *(
+        Outcome(status=200, body=body)
+        for body in (b"0", b"null", b"false", b'""', b"[]", b"{}", b" ", b"None", b"\0")
+    ),
     # values that are not text
     Outcome(status=200, body=bytes(range(256)) * 4),
     *(
@@ -34,13 +44,19 @@ OUTCOMES = (
     Outcome(status=200, body=b"x\x9c\x03\x00\x00\x00\x00\x01"),  # an empty zlib stream
     # headers
     Outcome(status=302, headers=(("X-Empty", ""),), body=b"x" * 100_000),
-    Outcome(status=200, headers=(("X-Name", "Grüße, 東京 🎌"), ("Link", "</a>"), ("Link", "</b>")), body=b"\x1f\x8b"),
+    Outcome(
+        status=200,
+        headers=(("X-Name", "Grüße, 東京 🎌"), ("Link", "</a>"), ("Link", "</b>")),
+        body=b"\x1f\x8b",
+    ),
     Outcome(status=599, headers=(("x-quotes", "\"'\\ %s {} \t"),), body=b"'"),
 )
 
 
 class Contract:
-    """What is known of the store under test. `elapse` and the fixture `store` are required; the rest completes it."""
+    """What is known of the store under test. `elapse` and the fixture `store` are required; the
+    rest completes it.
+    """
 
     outcomes: ClassVar[tuple[Outcome, ...]] = OUTCOMES
     #: Trips by name of a step (`costs.STEPS`). If empty, nothing is counted.
@@ -54,21 +70,24 @@ class Contract:
     #: The number of random sequences, and the steps in each.
     examples: ClassVar[int] = 30
     steps: ClassVar[int] = 15
-    #: Is the shortest failing sequence searched for? It takes minutes; use it when you repair a store.
+    #: Is the shortest failing sequence searched for? It takes minutes; use it when you repair a
+    #: store.
     shrinks: ClassVar[bool] = False
     #: Does each run use new random sequences?
     explores: ClassVar[bool] = False
 
-    # -------------------------------------------------------------------------------------------------------- hooks
+    # ---------------------------------------------------------------------------------------- hooks
 
     def elapse(self, store: Any, seconds: float) -> None:
         """Let time pass for the store, without sleeping."""
         raise NotImplementedError
 
     def elsewhere(self, store: Any) -> Callable[[], BaseStore] | None:
-        """Return how another process creates the same store: a callable that can be pickled, or `None` if it cannot.
+        """Return how another process creates the same store: a callable that can be pickled, or
+        `None` if it cannot.
 
-        The process has our environment, and sets Django up if DJANGO_SETTINGS_MODULE names its settings.
+        The process has our environment, and sets Django up if DJANGO_SETTINGS_MODULE names its
+        settings.
         """
         return None
 
@@ -81,10 +100,12 @@ class Contract:
         raise NotImplementedError
 
     def vanish(self, store: Any, ticket: Ticket) -> None:
-        """Delete a ticket's record without the store's knowledge, as a purge, an eviction or a person would."""
+        """Delete a ticket's record without the store's knowledge, as a purge, an eviction or a
+        person would.
+        """
         raise NotImplementedError
 
-    # ------------------------------------------------------------------------------------------------------ helpers
+    # -------------------------------------------------------------------------------------- helpers
 
     def defines(self, hook: str) -> bool:
         return getattr(type(self), hook) is not getattr(Contract, hook)
@@ -96,7 +117,9 @@ class Contract:
     def claim(self, store: BaseStore, ticket: Ticket) -> rules.Execute:
         """Claim a record that has no other owner."""
         run = rules.read(store.claim(ticket), ticket)
-        assert isinstance(run, rules.Execute), f"this ticket does not own its record, but reads {run}"
+        assert isinstance(run, rules.Execute), (
+            f"this ticket does not own its record, but reads {run}"
+        )
         return run
 
     def lapsed(self, store: BaseStore, **given: Any) -> tuple[Ticket, rules.Execute]:
@@ -107,12 +130,19 @@ class Contract:
         return ticket, run
 
     def leave(
-        self, store: BaseStore, ticket: Ticket, leave: SettledState, outcome: Outcome | None = None, **given: Any
+        self,
+        store: BaseStore,
+        ticket: Ticket,
+        leave: SettledState,
+        outcome: Outcome | None = None,
+        **given: Any,
     ) -> bool:
         """Settle a record that the ticket owns, or can own."""
         record = store.claim(ticket)
         run = rules.read(record, ticket)
-        assert isinstance(run, rules.Execute), f"this ticket does not own its record, but reads {run}"
+        assert isinstance(run, rules.Execute), (
+            f"this ticket does not own its record, but reads {run}"
+        )
         return self.settle(store, ticket, leave, run, outcome, **{"fence": record, **given})
 
     def settle(self, store: BaseStore, ticket: Ticket, *given: Any, **named: Any) -> bool:
@@ -120,7 +150,12 @@ class Contract:
         return store.settle(ticket, self.settlement(ticket, *given, **named))
 
     def settlement(
-        self, ticket: Ticket, leave: SettledState, run: rules.Execute, outcome: Outcome | None = None, **given: Any
+        self,
+        ticket: Ticket,
+        leave: SettledState,
+        run: rules.Execute,
+        outcome: Outcome | None = None,
+        **given: Any,
     ) -> Settlement:
         """Say what is written. `given`: a `ttl`, and the `fence`."""
         terms = {"fence": None, "ttl": None, **given}
@@ -129,9 +164,17 @@ class Contract:
         return settlement
 
     def changed_while(
-        self, store: BaseStore, monkeypatch: pytest.MonkeyPatch, ticket: Ticket, verb: str, act: Callable[[], object]
+        self,
+        store: BaseStore,
+        monkeypatch: pytest.MonkeyPatch,
+        ticket: Ticket,
+        verb: str,
+        act: Callable[[], object],
     ) -> tuple[Intervention, list[Record]]:
-        """Change a record by hand while something happens to it, between the look and the write. Return what was audited."""
+        """Change a record by hand while something happens to it, between the look and the write.
+
+        Return what was audited.
+        """
         inner, looked, audited = innermost(store), list[Record](), list[Record]()
         look = inner.get
 
@@ -163,6 +206,9 @@ class Contract:
 
 
 def seconds(record: Record, name: str) -> float | None:
-    """Return how far one of a record's moments lies ahead, by the store's clock. `None`: it is not set."""
+    """Return how far one of a record's moments lies ahead, by the store's clock.
+
+    `None`: it is not set.
+    """
     moment = getattr(record, name)
     return None if moment is None else float((moment - record.read_at).total_seconds())

@@ -1,4 +1,6 @@
-"""Which request may run: the first claim of a key, what later claims meet, when a record changes owners; and the guard."""
+"""Which request may run: the first claim of a key, what later claims meet, when a record changes
+owners; and the guard.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from ..tickets import make_ticket
 from .base import OUTCOMES, Contract, seconds
 from .concurrency import together
 
-#: How each record of `MEETINGS` was created 1,000 s ago: its lease and its retention, in seconds, and how it was left.
+#: How each record of `MEETINGS` was created 1,000 s ago: its lease and its retention, in seconds,
+#: and how it was left.
 STATES: dict[str, tuple[float, float, SettledState | None]] = {
     "released, bound": (2000, 5000, SettledState.BOUND),
     "released, unbound": (2000, 5000, SettledState.FREE),
@@ -34,8 +37,8 @@ AGAIN, CRASHED = Execute(attempt=2), Execute(attempt=2, takeover=True)
 ANEW, TO_BE_BORN = Execute(attempt=1), Execute(attempt=1, new_life=True)
 BUSY, REPLAY = Busy(retry_after=1000), Replay(outcome=OUTCOMES[0], attempt=1)
 
-#: Which record a claim meets, with the same request or another one; its verdict with `lease`, where it takes what it
-#: can, and with `atomic`, where it leaves that to the guard.
+#: Which record a claim meets, with the same request or another one; its verdict with `lease`, where
+#: it takes what it can, and with `atomic`, where it leaves that to the guard.
 MEETINGS: list[tuple[str, bytes, rules.Verdict, rules.Verdict]] = [
     ("released, bound", b"same", AGAIN, AGAIN),
     ("released, bound", b"other", Mismatch(), Mismatch()),
@@ -62,15 +65,31 @@ MEETINGS: list[tuple[str, bytes, rules.Verdict, rules.Verdict]] = [
 class Claims(Contract):
     """Tests of `claim`."""
 
-    # ---------------------------------------------------------------------------------------------------- a new key
+    # ------------------------------------------------------------------------------------ a new key
 
     def test_a_new_key(self, store: BaseStore) -> None:
         """The first claim writes the complete record."""
         ticket = make_ticket(request_id="req-1")
         record = store.claim(ticket)
-        for name in ("id", "scope", "key", "digest", "owner", "guarantee", "secret_id", "method", "path", "request_id"):
+        for name in (
+            "id",
+            "scope",
+            "key",
+            "digest",
+            "owner",
+            "guarantee",
+            "secret_id",
+            "method",
+            "path",
+            "request_id",
+        ):
             assert getattr(record, name) == getattr(ticket, name)
-        assert (record.status, record.attempt, record.completed_at, record.outcome) == (Status.RUNNING, 1, None, None)
+        assert (record.status, record.attempt, record.completed_at, record.outcome) == (
+            Status.RUNNING,
+            1,
+            None,
+            None,
+        )
         assert abs((record.lease_until - record.read_at).total_seconds() - ticket.lease) < 1
         assert abs((record.expires_at - record.read_at).total_seconds() - ticket.ttl) < 1
         assert abs((record.created_at - record.read_at).total_seconds()) < 1
@@ -86,8 +105,13 @@ class Claims(Contract):
 
     def test_other_keys_do_not_meet(self, store: BaseStore) -> None:
         """Another scope or key has its own record, even if a collation considers them equal."""
-        tickets = [*(make_ticket(key=key) for key in ("k", "K", "k ")), make_ticket(key="k", scope="user:2")]
-        assert [store.claim(ticket).owner for ticket in tickets] == [ticket.owner for ticket in tickets]
+        tickets = [
+            *(make_ticket(key=key) for key in ("k", "K", "k ")),
+            make_ticket(key="k", scope="user:2"),
+        ]
+        assert [store.claim(ticket).owner for ticket in tickets] == [
+            ticket.owner for ticket in tickets
+        ]
 
     def test_the_longest_key(self, store: BaseStore) -> None:
         """A key of 255 characters is kept unchanged, and its last character counts."""
@@ -99,14 +123,27 @@ class Claims(Contract):
         odd = ("'; --", '"\\', "%s %(id)s", "{}", ":::", " a  b ", "~!#$&*()[]<>|`^?/")
         for name in (*odd, "Grüße/東京/🎌", "x" * 255):
             key = name if name.isascii() else "k"
-            ticket = make_ticket(key=key, scope=name, path=name, method="PROPPATCH-LONGER", secret_id="")
+            ticket = make_ticket(
+                key=key, scope=name, path=name, method="PROPPATCH-LONGER", secret_id=""
+            )
             store.claim(ticket)
-            again = store.claim(make_ticket(key=key, scope=name)._replace(digest=b"other".ljust(32)))
-            found = (again.key, again.scope, again.path, again.method, again.secret_id, again.digest)
+            again = store.claim(
+                make_ticket(key=key, scope=name)._replace(digest=b"other".ljust(32))
+            )
+            found = (
+                again.key,
+                again.scope,
+                again.path,
+                again.method,
+                again.secret_id,
+                again.digest,
+            )
             assert found == (key, name, name, "PROPPATCH-LONGER", "", ticket.digest)
 
     def test_a_collision(self, store: BaseStore) -> None:
-        """A record of another scope or key under the same id is returned unchanged, and never taken."""
+        """A record of another scope or key under the same id is returned unchanged, and never
+        taken.
+        """
         first = make_ticket()
         store.claim(first)
         for guarantee in Guarantee:
@@ -114,14 +151,20 @@ class Claims(Contract):
             for other in (make_ticket(scope="user:2"), make_ticket(key="key-2")):
                 ticket = other._replace(id=first.id, guarantee=guarantee)
                 record = store.claim(ticket)
-                assert (record.scope, record.key, record.owner) == (first.scope, first.key, first.owner)
+                assert (record.scope, record.key, record.owner) == (
+                    first.scope,
+                    first.key,
+                    first.owner,
+                )
                 assert rules.read(record, ticket) == Mismatch()
 
-    # ----------------------------------------------------------------------------------------------- every row of read
+    # ---------------------------------------------------------------------------- every row of read
 
     @pytest.mark.parametrize("guarantee", Guarantee)
     def test_meetings(self, store: BaseStore, guarantee: Guarantee) -> None:
-        """Each row of the rules: with `lease` a takeable record is taken, and any other, or with `atomic`, left unchanged."""
+        """Each row of the rules: with `lease` a takeable record is taken, and any other, or with
+        `atomic`, left unchanged.
+        """
         for state, body, _, _ in MEETINGS:
             lease, ttl, leave = STATES[state]
             ticket = make_ticket(key=f"{state} {body!r}", body=b"same", lease=lease, ttl=ttl)
@@ -152,22 +195,32 @@ class Claims(Contract):
             self.elapse(store, ticket.lease + 1)
             assert self.claim(store, ticket) == Execute(attempt=1)
             self.complete(store, ticket)
-            assert rules.read(store.claim(ticket), ticket) == Replay(outcome=self.outcomes[0], attempt=1)
+            assert rules.read(store.claim(ticket), ticket) == Replay(
+                outcome=self.outcomes[0], attempt=1
+            )
 
-    # ------------------------------------------------------------------------------------------------------ takeover
+    # ------------------------------------------------------------------------------------- takeover
 
     def test_a_lapsed_lease(self, store: BaseStore) -> None:
         """The next claim after the lease takes the record over, as attempt 2 with its own lease."""
         self.lapsed(store)
         second = make_ticket(lease=50)
         record = store.claim(second)
-        assert (record.owner, record.attempt, record.status, record.taken) == (second.owner, 2, Status.RUNNING, True)
+        assert (record.owner, record.attempt, record.status, record.taken) == (
+            second.owner,
+            2,
+            Status.RUNNING,
+            True,
+        )
         assert store.claim(second).taken is False  # reported once
         assert abs((record.lease_until - record.read_at).total_seconds() - 50) < 1
 
     def test_every_attempt_counts(self, store: BaseStore) -> None:
-        """After a crash, a release and a crash, attempts count up within one life, and keep the key's first values."""
-        first = make_ticket(path="/first/", secret_id="0ld")  # noqa: S106 - names a secret, and is none
+        """After a crash, a release and a crash, attempts count up within one life, and keep the
+        key's first values.
+        """
+        # Names a secret, and is none.
+        first = make_ticket(path="/first/", secret_id="0ld")  # noqa: S106
         operation = store.claim(first).operation
         for attempt in (2, 3, 4):
             self.elapse(store, first.lease + 1)
@@ -175,12 +228,16 @@ class Claims(Contract):
             record = store.claim(ticket)
             assert (record.attempt, record.path, record.secret_id) == (attempt, "/first/", "0ld")
             assert record.operation == operation
-            assert abs((seconds(record, "created_at") or 0) + (attempt - 1) * (first.lease + 1)) < 10
+            assert (
+                abs((seconds(record, "created_at") or 0) + (attempt - 1) * (first.lease + 1)) < 10
+            )
             if attempt == 3:
                 self.leave(store, ticket, SettledState.BOUND)
 
     def test_each_owner_brings_its_request_id(self, store: BaseStore) -> None:
-        """The record names the request that does the work, which is the owner's and not that of the first claim."""
+        """The record names the request that does the work, which is the owner's and not that of the
+        first claim.
+        """
         self.lapsed(store, request_id="first")
         second, third = make_ticket(request_id="2" * 128), make_ticket()
         claimed, stored = store.claim(second), self.stored(store, second)
@@ -191,60 +248,92 @@ class Claims(Contract):
         record = self.stored(store, third)
         assert (record.request_id, rules.original_request(record)) == ("", str(third.owner))
 
-    # ------------------------------------------------------------------------------------------------------- expiry
+    # --------------------------------------------------------------------------------------- expiry
 
     def test_a_new_life(self, store: BaseStore) -> None:
-        """After its retention a key starts again, for any request, and nothing of the old record is left.
+        """After its retention a key starts again, for any request, and nothing of the old record is
+        left.
 
-        Its operation is the one that every owner of the expired record finds; it differs from that of the previous
-        life.
+        Its operation is the one that every owner of the expired record finds; it differs from that
+        of the previous life.
         """
-        old = make_ticket(secret_id="0ld", method="PUT", path="/old/")  # noqa: S106 - names a secret, and is none
+        # Names a secret, and is none.
+        old = make_ticket(secret_id="0ld", method="PUT", path="/old/")  # noqa: S106
         self.complete(store, old)
         self.elapse(store, old.ttl + 1)
         new = make_ticket(body=b"other", method="PATCH")
         record = store.claim(new)
         assert (record.owner, record.digest) == (new.owner, new.digest)
         assert (record.attempt, record.status) == (1, Status.RUNNING)
-        assert (record.method, record.path, record.secret_id) == (new.method, new.path, new.secret_id)
-        assert record.operation == self.stored(store, new).operation == next_operation(first_operation(old))
+        assert (record.method, record.path, record.secret_id) == (
+            new.method,
+            new.path,
+            new.secret_id,
+        )
+        assert (
+            record.operation
+            == self.stored(store, new).operation
+            == next_operation(first_operation(old))
+        )
         assert (record.outcome, record.completed_at) == (None, None)
         assert abs((record.created_at - record.read_at).total_seconds()) < 1
         assert abs((record.expires_at - record.read_at).total_seconds() - new.ttl) < 1
 
     def test_at_the_edge(self, store: BaseStore) -> None:
-        """A deadline counts from its exact moment: just before it nothing has changed, and from then on it is over."""
-        margin = 0.001 if self.frozen else 5.0  # otherwise real time passes as well, and would cross the edge
-        lapsing, expiring = make_ticket(key="lapsing", lease=600), make_ticket(key="expiring", ttl=600)
+        """A deadline counts from its exact moment: just before it nothing has changed, and from
+        then on it is over.
+        """
+        # Otherwise real time passes as well, and would cross the edge.
+        margin = 0.001 if self.frozen else 5.0
+        lapsing, expiring = (
+            make_ticket(key="lapsing", lease=600),
+            make_ticket(key="expiring", ttl=600),
+        )
         store.claim(lapsing)
         self.complete(store, expiring)
         self.elapse(store, 600 - margin)
         before = [make_ticket(key=key, lease=9, ttl=9) for key in ("lapsing", "expiring")]
-        assert [type(rules.read(store.claim(ticket), ticket)) for ticket in before] == [Busy, Replay]
+        assert [type(rules.read(store.claim(ticket), ticket)) for ticket in before] == [
+            Busy,
+            Replay,
+        ]
         self.elapse(store, margin)
         after = [make_ticket(key=key, lease=9, ttl=9) for key in ("lapsing", "expiring")]
         assert [rules.read(store.claim(ticket), ticket) for ticket in after] == [CRASHED, ANEW]
 
     def test_two_policies(self, store: BaseStore) -> None:
-        """Each record keeps its own lease, retention and guarantee, whichever policy a later request has."""
+        """Each record keeps its own lease, retention and guarantee, whichever policy a later
+        request has.
+        """
         short = make_ticket(key="short", lease=30, ttl=600, guarantee=Guarantee.LEASE)
         long = make_ticket(key="long", lease=300, ttl=86400, guarantee=Guarantee.ATOMIC)
         for ticket in (short, long):
             store.claim(ticket)
         assert store.renew([long, short]) == {short.owner, long.owner}
         self.elapse(store, 31)
-        crossed = [make_ticket(key="short", lease=300, ttl=86400), make_ticket(key="long", lease=30, ttl=600)]
+        crossed = [
+            make_ticket(key="short", lease=300, ttl=86400),
+            make_ticket(key="long", lease=30, ttl=600),
+        ]
         records = [store.claim(ticket) for ticket in crossed]
         assert [record.owner for record in records] == [crossed[0].owner, long.owner]
         assert [record.guarantee for record in records] == [Guarantee.LEASE, Guarantee.ATOMIC]
-        assert self.settle(store, crossed[0], SettledState.COMPLETED, Execute(attempt=2), self.outcomes[0]) is True
+        assert (
+            self.settle(
+                store, crossed[0], SettledState.COMPLETED, Execute(attempt=2), self.outcomes[0]
+            )
+            is True
+        )
         assert self.complete(store, long) is True
         self.elapse(store, 3600)  # beyond the retention of the first owner, but not of the second
         replays = [make_ticket(key=key) for key in ("short", "long")]
-        assert [type(rules.read(store.claim(ticket), ticket)) for ticket in replays] == [Replay, Replay]
+        assert [type(rules.read(store.claim(ticket), ticket)) for ticket in replays] == [
+            Replay,
+            Replay,
+        ]
 
 
-# -------------------------------------------------------------------------------------------------------------- guards
+# ------------------------------------------------------------------------------------------- guards
 
 #: What two routes request from one store.
 POLICIES: tuple[dict[str, Any], ...] = ({"lease": 30, "ttl": 600}, {"lease": 300, "ttl": 86400})
@@ -264,16 +353,23 @@ class Guards(Contract):
 
     def _call(self, number: int, store: BaseStore) -> None:
         policy, other_policy = POLICIES[number % 2], POLICIES[1 - number % 2]
-        outer, inner = make_ticket(key=f"outer-{number}", **policy), make_ticket(key=f"inner-{number}", **other_policy)
+        outer, inner = (
+            make_ticket(key=f"outer-{number}", **policy),
+            make_ticket(key=f"inner-{number}", **other_policy),
+        )
         run = self.claim(store, outer)
         with store.guard(outer):
             nested = self.claim(store, inner)
             again = make_ticket(key=outer.key, **other_policy)
             verdict = rules.read(store.claim(again), again)
             assert isinstance(verdict, Busy)
-            assert policy["lease"] - 20 < verdict.retry_after <= policy["lease"]  # the owner's lease, not ours
+            # The owner's lease, not ours.
+            assert policy["lease"] - 20 < verdict.retry_after <= policy["lease"]
             with store.guard(inner):
-                assert self.settle(store, inner, SettledState.COMPLETED, nested, self.outcomes[1]) is True
+                assert (
+                    self.settle(store, inner, SettledState.COMPLETED, nested, self.outcomes[1])
+                    is True
+                )
         assert self.settle(store, outer, SettledState.COMPLETED, run, self.outcomes[0]) is True
         for ticket, outcome in ((outer, self.outcomes[0]), (inner, self.outcomes[1])):
             later = make_ticket(key=ticket.key, ttl=5)
@@ -288,7 +384,9 @@ class Guards(Contract):
             assert (guard.committed, guard.record, guard.needs_rollback()) == (True, None, False)
 
     def test_after_a_commit(self, store: BaseStore) -> None:
-        """What is to be done after the commit is done once, and at once if there is no transaction to wait for."""
+        """What is to be done after the commit is done once, and at once if there is no transaction
+        to wait for.
+        """
         calls: list[str] = []
         if self.shared:
             store.after_commit(lambda: calls.append("now"))
@@ -317,7 +415,9 @@ class Guards(Contract):
         assert self.stored(store, ticket).status is Status.RUNNING
 
     def test_a_takeover_under_guard(self, store: BaseStore) -> None:
-        """A takeover settles the record that it locked, as a new owner and attempt; the late owner is refused."""
+        """A takeover settles the record that it locked, as a new owner and attempt; the late owner
+        is refused.
+        """
         first = self._atomic(store, lease=0)
         run = self.claim(store, first)
         second = make_ticket(guarantee=Guarantee.ATOMIC, request_id="req-2")
@@ -325,7 +425,9 @@ class Guards(Contract):
         assert takeover == Execute(attempt=2, takeover=True)
         with store.guard(second, takeover=True) as guard:
             assert guard.record is not None
-            settlement = self.settlement(second, SettledState.COMPLETED, takeover, self.outcomes[0], fence=guard.record)
+            settlement = self.settlement(
+                second, SettledState.COMPLETED, takeover, self.outcomes[0], fence=guard.record
+            )
             assert store.settle(second, settlement) is True
         record = self.stored(store, second)
         assert (record.owner, record.attempt, record.outcome) == (second.owner, 2, self.outcomes[0])
@@ -333,7 +435,10 @@ class Guards(Contract):
         assert self.settle(store, first, SettledState.COMPLETED, run, self.outcomes[1]) is False
 
     def test_the_same_key_under_its_own_guard(self, store: BaseStore) -> None:
-        """A row lock does not stop its own transaction, so the store does. Another key is unaffected."""
+        """A row lock does not stop its own transaction, so the store does.
+
+        Another key is unaffected.
+        """
         ticket, other = self._atomic(store), make_ticket(key="other", guarantee=Guarantee.ATOMIC)
         self.claim(store, ticket)
         with store.guard(ticket):
@@ -342,7 +447,9 @@ class Guards(Contract):
             run = self.claim(store, other)
             with store.guard(other) as inner:
                 assert inner.record is not None
-                assert self.settle(store, other, SettledState.COMPLETED, run, self.outcomes[0]) is True
+                assert (
+                    self.settle(store, other, SettledState.COMPLETED, run, self.outcomes[0]) is True
+                )
         assert self.stored(store, other).outcome == self.outcomes[0]
 
     def _atomic(self, store: BaseStore, **fields: Any) -> Ticket:

@@ -1,7 +1,8 @@
-"""Many calls at one moment, from several processes if these can reach the store: one runs, and none fails.
+"""Many calls at one moment, from several processes if these can reach the store: one runs, and none
+fails.
 
-The async verbs are tried in one loop. The last tests ask whether an order explains all that clients see who fail, die,
-return late and retry.
+The async verbs are tried in one loop. The last tests ask whether an order explains all that clients
+see who fail, die, return late and retry.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ from ..tickets import make_ticket
 from .base import Contract
 
 T = TypeVar("T")
-#: What one of many does. To be picklable for another process, it is a function of a module, or a `partial` of one.
+#: What one of many does. To be picklable for another process, it is a function of a module, or a
+#: `partial` of one.
 Act = Callable[[BaseStore], T]
 
 #: Seconds until a missing participant is given up.
@@ -45,7 +47,10 @@ PROCESSES = 4
 
 
 def claimed(ticket: Ticket, store: BaseStore) -> rules.Verdict:
-    """Claim and read. After a lost race it tries once more; all claim one key, so it is then busy."""
+    """Claim and read.
+
+    After a lost race it tries once more; all claim one key, so it is then busy.
+    """
     for _ in range(2):
         try:
             return rules.read(store.claim(ticket), ticket)
@@ -62,8 +67,13 @@ def settled(ticket: Ticket, settlement: Settlement, store: BaseStore) -> bool:
         return False
 
 
-def together(store: BaseStore, acts: Sequence[Act[T]], *, when: Callable[[], object] = lambda: None) -> list[T]:
-    """Run each act in its own thread. All are connected first, and released at one moment: when `when` returns."""
+def together(
+    store: BaseStore, acts: Sequence[Act[T]], *, when: Callable[[], object] = lambda: None
+) -> list[T]:
+    """Run each act in its own thread.
+
+    All are connected first, and released at one moment: when `when` returns.
+    """
     ready, start = threading.Barrier(len(acts) + 1), threading.Barrier(len(acts) + 1)
 
     def run(act: Act[T]) -> T:
@@ -97,7 +107,9 @@ def together(store: BaseStore, acts: Sequence[Act[T]], *, when: Callable[[], obj
 
 
 class Workers:
-    """Processes that wait for work. They have this process's environment, settings and import path."""
+    """Processes that wait for work. They have this process's environment, settings and import
+    path.
+    """
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
@@ -109,7 +121,9 @@ class Workers:
         shares = [acts[number::PROCESSES] for number in range(min(PROCESSES, len(acts)))]
         start = self._manager.Barrier(len(shares))
         running = [self._pool.submit(_act, make, share, start) for share in shares]
-        failed = [str(error) for each in running if (error := each.exception(2 * PATIENCE)) is not None]
+        failed = [
+            str(error) for each in running if (error := each.exception(2 * PATIENCE)) is not None
+        ]
         assert not failed, "\n".join(failed)
         results: list[Any] = [None] * len(acts)
         for number, each in enumerate(running):
@@ -122,12 +136,15 @@ class Workers:
 
 
 def _begin() -> None:
-    warnings.simplefilter("ignore", ResourceWarning)  # no verb closes a store for good: its connections end with us
+    # No verb closes a store for good: its connections end with us.
+    warnings.simplefilter("ignore", ResourceWarning)
     if os.environ.get("DJANGO_SETTINGS_MODULE"):
         django.setup()
 
 
-def _act(make: Callable[[], BaseStore], acts: Sequence[Act[T]], start: threading.Barrier) -> list[T]:
+def _act(
+    make: Callable[[], BaseStore], acts: Sequence[Act[T]], start: threading.Barrier
+) -> list[T]:
     try:
         return together(make(), acts, when=lambda: start.wait(PATIENCE))
     except Exception:  # noqa: BLE001 - not every error can be sent to another process
@@ -135,7 +152,7 @@ def _act(make: Callable[[], BaseStore], acts: Sequence[Act[T]], start: threading
         raise AssertionError(f"In another process:\n{traceback.format_exc()}") from None
 
 
-# --------------------------------------------------------------------------------------------------------- at one moment
+# ------------------------------------------------------------------------------------ at one moment
 
 AtOnce = Callable[[Any, Sequence[Act[Any]]], list[Any]]
 
@@ -143,7 +160,9 @@ _WORKERS = pytest.StashKey[Workers]()
 
 
 class Concurrency(Contract):
-    """Tests with `claimers`, in the processes that `elsewhere` gives access to the store, or otherwise in threads."""
+    """Tests with `claimers`, in the processes that `elsewhere` gives access to the store, or
+    otherwise in threads.
+    """
 
     @pytest.fixture
     def at_once(self, request: pytest.FixtureRequest) -> AtOnce:
@@ -153,7 +172,11 @@ class Concurrency(Contract):
 
         def act(store: Any, acts: Sequence[Act[Any]]) -> list[Any]:
             make = self.elsewhere(store)
-            return together(store, acts) if make is None else workers_of(request.config).act(make, acts)
+            return (
+                together(store, acts)
+                if make is None
+                else workers_of(request.config).act(make, acts)
+            )
 
         return act
 
@@ -168,7 +191,10 @@ class Concurrency(Contract):
             assert run == Execute(attempt=1)
             assert self.stored(store, owner).owner == owner.owner
             assert self.settle(store, owner, SettledState.COMPLETED, run, self.outcomes[0]) is True
-            verdicts = at_once(store, claims(make_ticket(key=key, guarantee=guarantee) for _ in range(self.claimers)))
+            verdicts = at_once(
+                store,
+                claims(make_ticket(key=key, guarantee=guarantee) for _ in range(self.claimers)),
+            )
             assert set(verdicts) == {Replay(outcome=self.outcomes[0], attempt=1)}
 
     def test_as_many_keys(self, store: BaseStore, at_once: AtOnce) -> None:
@@ -179,7 +205,9 @@ class Concurrency(Contract):
             assert self.stored(store, ticket).owner == ticket.owner
 
     def test_takeovers(self, store: BaseStore, at_once: AtOnce) -> None:
-        """All find a lapsed lease, a released key, or an expired response: one runs, as the correct attempt."""
+        """All find a lapsed lease, a released key, or an expired response: one runs, as the correct
+        attempt.
+        """
         terms = {
             "lapsed": (None, Execute(attempt=2, takeover=True)),
             "released": (SettledState.BOUND, Execute(attempt=2)),
@@ -200,7 +228,9 @@ class Concurrency(Contract):
             assert (self.stored(store, owner).owner, run) == (owner.owner, expected)
 
     def test_a_settle_races_a_takeover(self, store: BaseStore, at_once: AtOnce) -> None:
-        """A late owner settles or releases during a takeover: exactly one succeeds, and the record shows which."""
+        """A late owner settles or releases during a takeover: exactly one succeeds, and the record
+        shows which.
+        """
         for number, leave in enumerate((SettledState.COMPLETED, SettledState.BOUND) * 8):
             takers = 1 if number % 4 < 2 else 7  # among many, the settle rarely begins first
             place = number % (takers + 1)
@@ -209,16 +239,26 @@ class Concurrency(Contract):
             self.elapse(store, 6)
             tickets = [make_ticket(key=f"{number}") for _ in range(takers)]
             acts: list[Act[Any]] = claims(tickets)
-            acts.insert(place, partial(settled, late, self.settlement(late, leave, run, self.outcomes[0])))
+            acts.insert(
+                place, partial(settled, late, self.settlement(late, leave, run, self.outcomes[0]))
+            )
             verdicts = at_once(store, acts)
             won = verdicts.pop(place)
             record = self.stored(store, late)
             if won and leave is SettledState.COMPLETED:
-                assert (record.status, record.owner, record.attempt) == (Status.COMPLETED, late.owner, 1)
+                assert (record.status, record.owner, record.attempt) == (
+                    Status.COMPLETED,
+                    late.owner,
+                    1,
+                )
                 assert set(names(verdicts)) <= {"Replay", "Busy"}
             else:  # taken over, or released and claimed immediately
                 ((owner, run),) = runners(tickets, verdicts)
-                assert (record.status, record.owner, record.attempt) == (Status.RUNNING, owner.owner, 2)
+                assert (record.status, record.owner, record.attempt) == (
+                    Status.RUNNING,
+                    owner.owner,
+                    2,
+                )
                 assert run.attempt == 2
                 if won:
                     assert run.takeover is False
@@ -240,20 +280,24 @@ def names(verdicts: Iterable[object]) -> Counter[str]:
     return Counter(type(verdict).__name__ for verdict in verdicts)
 
 
-def runners(tickets: Sequence[Ticket], verdicts: Sequence[rules.Verdict]) -> list[tuple[Ticket, Execute]]:
+def runners(
+    tickets: Sequence[Ticket], verdicts: Sequence[rules.Verdict]
+) -> list[tuple[Ticket, Execute]]:
     """Return the tickets that may run, each with its verdict."""
     both = zip(tickets, verdicts, strict=True)
     return [(ticket, verdict) for ticket, verdict in both if isinstance(verdict, Execute)]
 
 
-# ------------------------------------------------------------------------------------------------------- in one event loop
+# -------------------------------------------------------------------------------- in one event loop
 
 
 class AsyncVariants(Contract):
     """Tests of `aclaim` and `asettle`."""
 
     def test_a_life_in_one_loop(self, store: BaseStore) -> None:
-        """One loop sees a first run, a busy key, another body, a takeover, a late owner, a release and replays."""
+        """One loop sees a first run, a busy key, another body, a takeover, a late owner, a release
+        and replays.
+        """
 
         async def verdict(ticket: Ticket) -> rules.Verdict:
             return rules.read(await store.aclaim(ticket), ticket)
@@ -264,7 +308,9 @@ class AsyncVariants(Contract):
             assert await verdict(second) == Execute(attempt=2, takeover=True)
             assert isinstance(await verdict(third), Busy)
             assert await verdict(make_ticket(body=b"other")) == Mismatch()
-            late = self.settlement(first, SettledState.COMPLETED, Execute(attempt=1), self.outcomes[0])
+            late = self.settlement(
+                first, SettledState.COMPLETED, Execute(attempt=1), self.outcomes[0]
+            )
             assert await store.asettle(first, late) is False
             released = self.settlement(second, SettledState.BOUND, Execute(attempt=2))
             assert await store.asettle(second, released) is True
@@ -272,47 +318,81 @@ class AsyncVariants(Contract):
             for number, outcome in enumerate(self.outcomes):
                 ticket = make_ticket(key=f"{number}")
                 assert await verdict(ticket) == Execute(attempt=1)
-                settlement = self.settlement(ticket, SettledState.COMPLETED, Execute(attempt=1), outcome)
+                settlement = self.settlement(
+                    ticket, SettledState.COMPLETED, Execute(attempt=1), outcome
+                )
                 assert await store.asettle(ticket, settlement) is True
-                assert await verdict(make_ticket(key=f"{number}")) == Replay(outcome=outcome, attempt=1)
+                assert await verdict(make_ticket(key=f"{number}")) == Replay(
+                    outcome=outcome, attempt=1
+                )
 
         async_to_sync(live)()
 
     def test_many_tasks(self, store: BaseStore) -> None:
-        """Of many tasks with one key in one loop, one runs and the others are busy; with different keys, all run."""
+        """Of many tasks with one key in one loop, one runs and the others are busy; with different
+        keys, all run.
+        """
 
         async def claim(tickets: list[Ticket]) -> Counter[str]:
             records = await asyncio.gather(*[store.aclaim(ticket) for ticket in tickets])
-            return names(rules.read(record, ticket) for record, ticket in zip(records, tickets, strict=True))
+            return names(
+                rules.read(record, ticket) for record, ticket in zip(records, tickets, strict=True)
+            )
 
         one = [make_ticket() for _ in range(20)]
         assert async_to_sync(claim)(one) == {"Execute": 1, "Busy": 19}
-        assert async_to_sync(claim)([make_ticket(key=f"{number}") for number in range(20)]) == {"Execute": 20}
+        assert async_to_sync(claim)([make_ticket(key=f"{number}") for number in range(20)]) == {
+            "Execute": 20
+        }
 
 
-# ------------------------------------------------------------------------------------------------------------ histories
+# ---------------------------------------------------------------------------------------- histories
 
 #: How often each client sends its request.
 TRIES = 2
-#: Key → how a client that may run leaves its record; `None`: as it is, since the client dies. "two" gets two requests.
-LEFT = {"completes": SettledState.COMPLETED, "fails": SettledState.BOUND, "dies": None, "two": SettledState.COMPLETED}
+#: Key → how a client that may run leaves its record; `None`: as it is, since the client dies. "two"
+#: gets two requests.
+LEFT = {
+    "completes": SettledState.COMPLETED,
+    "fails": SettledState.BOUND,
+    "dies": None,
+    "two": SettledState.COMPLETED,
+}
 
 
 class Histories(Concurrency):
-    """Compares nothing with what a test expects: it asks only if all responses together are possible."""
+    """Compares nothing with what a test expects: it asks only if all responses together are
+    possible.
+    """
 
     def test_a_history(self, store: BaseStore, at_once: AtOnce) -> None:
-        """Some fail and some die; after the end of all leases, dead owners return while others take over."""
+        """Some fail and some die; after the end of all leases, dead owners return while others take
+        over.
+        """
         history = History()
         clients = max(3, self.claimers // 10)
         first = [
-            *(make_ticket(key=key, lease=5) for key in LEFT if key != "two" for _ in range(clients)),
-            *(make_ticket(key="two", body=body, lease=5) for body in (b"one", b"other") * (clients // 2)),
+            *(
+                make_ticket(key=key, lease=5)
+                for key in LEFT
+                if key != "two"
+                for _ in range(clients)
+            ),
+            *(
+                make_ticket(key="two", body=body, lease=5)
+                for body in (b"one", b"other") * (clients // 2)
+            ),
         ]
         note(history, at_once(store, [partial(sent, ticket, LEFT[ticket.key]) for ticket in first]))
         self.elapse(store, 60)
-        second = [make_ticket(key=key, body=b"one" if key == "two" else b"{}") for _ in range(clients) for key in LEFT]
-        acts: list[Act[list[Call]]] = [partial(sent, ticket, SettledState.COMPLETED) for ticket in second]
+        second = [
+            make_ticket(key=key, body=b"one" if key == "two" else b"{}")
+            for _ in range(clients)
+            for key in LEFT
+        ]
+        acts: list[Act[list[Call]]] = [
+            partial(sent, ticket, SettledState.COMPLETED) for ticket in second
+        ]
         acts += [partial(returned, ticket) for ticket in first if LEFT[ticket.key] is None]
         note(history, at_once(store, acts))
         assert_linearizable(history)
@@ -341,7 +421,9 @@ def _answered(
 ) -> tuple[Answer, Outcome | None]:
     match verdict:
         case Execute():
-            return (Answer.UNKNOWN, None) if leave is None else _settled(ticket, verdict, leave, store)
+            return (
+                (Answer.UNKNOWN, None) if leave is None else _settled(ticket, verdict, leave, store)
+            )
         case Replay(outcome=outcome):
             return Answer.REPLAYED, outcome
         case Busy():
@@ -351,7 +433,9 @@ def _answered(
     raise AssertionError(f"The store's record reads {verdict}.")
 
 
-def _settled(ticket: Ticket, run: Execute, leave: SettledState, store: BaseStore) -> tuple[Answer, Outcome | None]:
+def _settled(
+    ticket: Ticket, run: Execute, leave: SettledState, store: BaseStore
+) -> tuple[Answer, Outcome | None]:
     outcome = Outcome(status=201, body=ticket.owner.hex.encode())
     settlement = conclusions.settlement(leave, ticket, run, fence=None, outcome=outcome, ttl=None)
     assert settlement is not None
@@ -361,7 +445,10 @@ def _settled(ticket: Ticket, run: Execute, leave: SettledState, store: BaseStore
 
 
 def returned(ticket: Ticket, store: BaseStore) -> list[Call]:
-    """Settle late, after the end of a lease. That of a ticket that did not own its record is refused, as any other's."""
+    """Settle late, after the end of a lease.
+
+    That of a ticket that did not own its record is refused, as any other's.
+    """
     invoked = time.monotonic()
     answer, outcome = _settled(ticket, Execute(attempt=1), SettledState.COMPLETED, store)
     return [_call(ticket, invoked, answer, outcome)] if answer is Answer.EXECUTED else []
@@ -370,5 +457,9 @@ def returned(ticket: Ticket, store: BaseStore) -> list[Call]:
 def _call(ticket: Ticket, invoked: float, answer: Answer, response: Outcome | None) -> Call:
     """Return a call that has ended just now, if it got a response."""
     responded = None if answer is Answer.UNKNOWN else time.monotonic()
-    of: dict[str, Any] = {"key": ticket.key, "client": ticket.owner.hex[:8], "request": ticket.digest}
+    of: dict[str, Any] = {
+        "key": ticket.key,
+        "client": ticket.owner.hex[:8],
+        "request": ticket.digest,
+    }
     return Call(**of, invoked=invoked, responded=responded, answer=answer, response=response)

@@ -19,7 +19,18 @@ from .base import Contract
 
 #: The steps that `Contract.costs` may name, in the order in which they are counted.
 STEPS = (
-    *("claim", "ours", "busy", "mismatch", "settle", "replay", "release", "next attempt", "takeover", "new life"),
+    *(
+        "claim",
+        "ours",
+        "busy",
+        "mismatch",
+        "settle",
+        "replay",
+        "release",
+        "next attempt",
+        "takeover",
+        "new life",
+    ),
     *("late settle", "renew", "renew many", "get"),
 )
 
@@ -30,7 +41,9 @@ Step = tuple[str, str, tuple[Any, ...]]
 
 
 class Costs(Contract):
-    """Tests of round trips. The deadlines lie in the past from the start, so no time has to pass in between."""
+    """Tests of round trips. The deadlines lie in the past from the start, so no time has to pass in
+    between.
+    """
 
     def test_trips(self, store: BaseStore) -> None:
         """Each verb takes the trips that the subclass declares."""
@@ -57,7 +70,9 @@ class Costs(Contract):
 
         with self.trips(store) as trips:
             counted = async_to_sync(live)(trips)
-        assert {name: count for name, count in counted.items() if expected.get(name, count) != count} == {}
+        assert {
+            name: count for name, count in counted.items() if expected.get(name, count) != count
+        } == {}
 
     def _expected(self) -> dict[str, int]:
         costs = self.expected_costs()
@@ -83,7 +98,9 @@ class Costs(Contract):
         yield "replay", "claim", (make_ticket(key=key),)
         yield "get", "get", (first.id,)
 
-        crashed, released, last = (make_ticket(key=f"{key}-2", lease=lease) for lease in (0, 30, 30))
+        crashed, released, last = (
+            make_ticket(key=f"{key}-2", lease=lease) for lease in (0, 30, 30)
+        )
         yield "", "claim", (crashed,)
         yield "takeover", "claim", (released,)
         yield "late settle", "settle", terms(crashed, SettledState.COMPLETED)

@@ -1,4 +1,6 @@
-"""How work ends: settled with its response, released, or too late; how long its record is kept; and when it is forgotten."""
+"""How work ends: settled with its response, released, or too late; how long its record is kept; and
+when it is forgotten.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,16 @@ from ...core.conclusions import SettledState
 from ...core.failures import Failure, failed_with, failure_in, failure_of
 from ...core.hashing import first_operation, next_operation
 from ...core.interventions import CHANGES, Intervention, forgotten
-from ...core.records import CANCELLATION, MISSING, Guarantee, Outcome, OutcomeKind, Record, Status, Ticket
+from ...core.records import (
+    CANCELLATION,
+    MISSING,
+    Guarantee,
+    Outcome,
+    OutcomeKind,
+    Record,
+    Status,
+    Ticket,
+)
 from ...core.rules import Execute, Replay
 from ...stores.base import BaseStore
 from ..tickets import NOW, make_ticket
@@ -41,7 +52,8 @@ class Endings(Contract):
         self.elapse(store, 10)
         self.complete(store, ticket)
         left = (self.stored(store, ticket).expires_at - claimed.expires_at).total_seconds()
-        assert abs(left) < 1 or abs(left + 10) < 1  # depends on whether elapse() moves the clock or the records
+        # Depends on whether elapse() moves the clock or the records.
+        assert abs(left) < 1 or abs(left + 10) < 1
 
     def test_a_response_with_its_own_ttl(self, store: BaseStore) -> None:
         """A response may be kept for longer or shorter than its claim requested."""
@@ -52,7 +64,9 @@ class Endings(Contract):
             assert abs((record.expires_at - record.read_at).total_seconds() - ttl) < 1
 
     def test_a_new_life_that_is_settled(self, store: BaseStore) -> None:
-        """A settle that begins a new life, as with `atomic`, writes its operation; any other leaves it unchanged."""
+        """A settle that begins a new life, as with `atomic`, writes its operation; any other leaves
+        it unchanged.
+        """
         old, new = make_ticket(), make_ticket()
         self.complete(store, old)
         self.elapse(store, old.ttl + 1)
@@ -64,7 +78,9 @@ class Endings(Contract):
         assert self.stored(store, later).operation == rules.operation_of(expired, run)
 
     def test_settled_twice(self, store: BaseStore) -> None:
-        """An owner whose first settle got no response settles again; the time of completion does not change."""
+        """An owner whose first settle got no response settles again; the time of completion does
+        not change.
+        """
         ticket = make_ticket()
         run = self.claim(store, ticket)
         assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is True
@@ -74,7 +90,7 @@ class Endings(Contract):
         assert record.completed_at is not None
         assert abs((record.read_at - record.completed_at).total_seconds() - 100) < 1
 
-    # --------------------------------------------------------------------------------------------------------- late
+    # ----------------------------------------------------------------------------------------- late
 
     @pytest.mark.parametrize("ttl", [86400, 10], ids=["in the same life", "in a new one"])
     def test_a_late_owner(self, store: BaseStore, ttl: int) -> None:
@@ -92,15 +108,19 @@ class Endings(Contract):
         assert (record.owner, record.outcome) == (second.owner, self.outcomes[0])
 
     def test_late_but_not_overtaken(self, store: BaseStore) -> None:
-        """An owner can still settle after its lease has lapsed, if the record was not taken over."""
+        """An owner can still settle after its lease has lapsed, if the record was not taken
+        over.
+        """
         ticket, run = self.lapsed(store)
         assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is True
         assert self.stored(store, ticket).status is Status.COMPLETED
 
-    # ------------------------------------------------------------------------------------------------------ release
+    # -------------------------------------------------------------------------------------- release
 
     def test_released_with_a_failure(self, store: BaseStore) -> None:
-        """A release keeps how the attempt failed, in the trip that it takes anyway, until the next claim."""
+        """A release keeps how the attempt failed, in the trip that it takes anyway, until the next
+        claim.
+        """
         failed, ticket = failed_with(ValueError("secret"), at=NOW), make_ticket()
         self.leave(store, ticket, SettledState.BOUND, failed)
         record = self.stored(store, ticket)
@@ -111,18 +131,24 @@ class Endings(Contract):
         claimed = self.known(store, ticket)
         assert (claimed.status, claimed.outcome) == (Status.RUNNING, None)
         self.elapse(store, 100)
-        assert self.settle(store, again, SettledState.COMPLETED, Execute(attempt=2), self.outcomes[0])
+        assert self.settle(
+            store, again, SettledState.COMPLETED, Execute(attempt=2), self.outcomes[0]
+        )
         done = self.stored(store, ticket)
         assert (done.outcome, done.completed_at is None) == (self.outcomes[0], False)
 
     def test_a_failure_that_is_completed_where_it_stands(self, store: BaseStore) -> None:
-        """With `atomic` nothing is written before the settle: the response then replaces the failure, and has its own time."""
+        """With `atomic` nothing is written before the settle: the response then replaces the
+        failure, and has its own time.
+        """
         failed, ticket = failed_with(None, at=NOW, status=503), make_ticket()
         self.leave(store, ticket, SettledState.BOUND, failed)
         found = self.stored(store, ticket)
         self.elapse(store, 100)
         again = make_ticket(guarantee=Guarantee.ATOMIC)
-        assert self.settle(store, again, SettledState.COMPLETED, Execute(attempt=2), self.outcomes[0], fence=found)
+        assert self.settle(
+            store, again, SettledState.COMPLETED, Execute(attempt=2), self.outcomes[0], fence=found
+        )
         done = self.known(store, ticket)
         assert done.outcome == self.outcomes[0]
         assert done.completed_at is not None
@@ -133,7 +159,10 @@ class Endings(Contract):
         for name, status in (("erase", Status.FREE), ("forget", Status.COMPLETED)):
             ticket = make_ticket(key=name)
             self.leave(store, ticket, SettledState.BOUND, failed_with(ValueError(), at=NOW))
-            assert store.change(ticket.id, CHANGES[name], audit=list[Record]().append) is Intervention.DONE
+            assert (
+                store.change(ticket.id, CHANGES[name], audit=list[Record]().append)
+                is Intervention.DONE
+            )
             record = self.known(store, ticket)
             assert (record.status, failure_in(record.outcome)) == (status, None)
 
@@ -142,13 +171,20 @@ class Endings(Contract):
         self.leave(store, make_ticket(), SettledState.FREE)
         corrected = make_ticket(body=b"corrected")
         record = store.claim(corrected)
-        assert (record.owner, record.attempt, record.digest) == (corrected.owner, 2, corrected.digest)
+        assert (record.owner, record.attempt, record.digest) == (
+            corrected.owner,
+            2,
+            corrected.digest,
+        )
 
-    # ----------------------------------------------------------------------------------------------- by an operator
+    # ------------------------------------------------------------------------------- by an operator
 
     @pytest.mark.parametrize("verb", ["release", "expire", "erase"])
     def test_by_hand(self, store: BaseStore, verb: str) -> None:
-        """It needs a record, and no live lease. What was there is audited once, and its owner cannot settle any more."""
+        """It needs a record, and no live lease.
+
+        What was there is audited once, and its owner cannot settle any more.
+        """
         ticket, audited = make_ticket(), list[Record]()
 
         def change() -> Intervention:
@@ -167,19 +203,29 @@ class Endings(Contract):
             assert left.outcome is None
             assert left.digest == (ticket.digest if verb == "release" else b"")
             assert change() is Intervention.ALREADY
-            assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is False
+            assert (
+                self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0]) is False
+            )
         other = make_ticket(body=b"{}" if verb == "release" else b"other")
         record = store.claim(other)
         again = rules.Execute(attempt=2 if verb == "release" else 1)
-        assert (rules.read(record, other), record.owner, record.outcome) == (again, other.owner, None)
+        assert (rules.read(record, other), record.owner, record.outcome) == (
+            again,
+            other.owner,
+            None,
+        )
         assert (record.operation == first_operation(ticket)) is (verb == "release")
         assert len(audited) == 1
 
     @pytest.mark.parametrize(
-        ("verb", "seconds"), [("release", 31), ("expire", 31), ("erase", 31), ("erase", 1100)], ids=str
+        ("verb", "seconds"),
+        [("release", 31), ("expire", 31), ("erase", 31), ("erase", 1100)],
+        ids=str,
     )
     def test_by_hand_after_a_crash(self, store: BaseStore, verb: str, seconds: int) -> None:
-        """A crashed record can be changed, too, an expired one also be erased; its former owner can do nothing more."""
+        """A crashed record can be changed, too, an expired one also be erased; its former owner can
+        do nothing more.
+        """
         ticket, audited = make_ticket(ttl=1000), list[Record]()
         run = self.claim(store, ticket)
         self.elapse(store, seconds)
@@ -188,7 +234,10 @@ class Endings(Contract):
         assert store.change(ticket.id, CHANGES[verb], audit=audited.append) is Intervention.DONE
         assert [(record.owner, record.attempt) for record in audited] == [(ticket.owner, 1)]
         assert store.renew([ticket]) == set()
-        assert self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0], ttl=1000) is False
+        assert (
+            self.settle(store, ticket, SettledState.COMPLETED, run, self.outcomes[0], ttl=1000)
+            is False
+        )
         if verb == "release":  # within its retention, with its attempt, and still bound
             freed = self.stored(store, ticket)
             assert (freed.status, freed.attempt, freed.digest) == (Status.FREE, 1, ticket.digest)
@@ -201,7 +250,9 @@ class Endings(Contract):
     def test_renewed_as_an_operator_intervenes(
         self, store: BaseStore, monkeypatch: pytest.MonkeyPatch, verb: str
     ) -> None:
-        """A late owner that renews its lease after the operator's look is still working, and keeps its record."""
+        """A late owner that renews its lease after the operator's look is still working, and keeps
+        its record.
+        """
         ticket, run = self.lapsed(store)
         found = self.changed_while(store, monkeypatch, ticket, verb, lambda: store.renew([ticket]))
         assert found == (Intervention.BUSY, [])
@@ -211,13 +262,16 @@ class Endings(Contract):
         """A record that was never claimed cannot be settled, looked up, or changed by hand."""
         ticket = make_ticket()
         for leave in (SettledState.COMPLETED, SettledState.FREE, SettledState.BOUND):
-            assert self.settle(store, ticket, leave, rules.Execute(attempt=1), self.outcomes[0]) is False
+            assert (
+                self.settle(store, ticket, leave, rules.Execute(attempt=1), self.outcomes[0])
+                is False
+            )
         assert store.get(ticket.id) is None
         assert store.get(uuid4()) is None
         assert store.claim(ticket).attempt == 1
 
 
-# ------------------------------------------------------------------------------------------------------------ retention
+# ---------------------------------------------------------------------------------------- retention
 
 DAY = 86400
 
@@ -227,7 +281,9 @@ class Retention(Contract):
 
     @pytest.mark.parametrize("how", ["expire", "erase", "own ttl"])
     def test_a_new_life_within_the_retention(self, store: BaseStore, how: str) -> None:
-        """After *Expire*, *Erase* or a shorter `ttl`, and a purge, each later operation differs from those before."""
+        """After *Expire*, *Erase* or a shorter `ttl`, and a purge, each later operation differs
+        from those before.
+        """
         ticket = make_ticket(ttl=DAY)
         self._end(store, ticket, how)
         self.elapse(store, 100)
@@ -265,7 +321,9 @@ class Retention(Contract):
         assert store.claim(make_ticket(ttl=DAY)).operation == next_operation(taken.operation)
 
     def test_it_is_lengthened(self, store: BaseStore) -> None:
-        """A response that is kept for longer than its claim requested is not purged before it expires."""
+        """A response that is kept for longer than its claim requested is not purged before it
+        expires.
+        """
         ticket = make_ticket(ttl=100)
         self.complete(store, ticket, ttl=DAY)
         self.elapse(store, 1000)
@@ -281,7 +339,7 @@ class Retention(Contract):
             assert store.change(ticket.id, CHANGES[how], audit=lambda _: None) is Intervention.DONE
 
 
-# ----------------------------------------------------------------------------------------------------------- forgotten
+# ---------------------------------------------------------------------------------------- forgotten
 
 #: What must be gone: scope, key, path, request id, body.
 _SECRETS = ("who-7f3a", "key-7f3a", "path-7f3a", "request-7f3a", "body-7f3a")
@@ -289,7 +347,9 @@ _SECRETS = ("who-7f3a", "key-7f3a", "path-7f3a", "request-7f3a", "body-7f3a")
 
 def _ticket(**given: Any) -> Ticket:
     scope, key, path, request_id, _ = _SECRETS
-    return make_ticket(**{"scope": scope, "key": key, "path": f"/{path}/", "request_id": request_id, **given})
+    return make_ticket(
+        **{"scope": scope, "key": key, "path": f"/{path}/", "request_id": request_id, **given}
+    )
 
 
 def _unread(_: Record) -> None:
@@ -308,7 +368,9 @@ class Forgetting(Contract):
         return self.leave(store, ticket, SettledState.COMPLETED, outcome)
 
     def _assert_used(self, store: BaseStore, status: int) -> None:
-        """A retry finds a finished record without a response, whatever it asks for, and nothing of it is known."""
+        """A retry finds a finished record without a response, whatever it asks for, and nothing of
+        it is known.
+        """
         for retry in (_ticket(), _ticket(digest=b"another".ljust(32))):
             record = store.claim(retry)
             verdict = rules.read(record, retry)
@@ -318,7 +380,9 @@ class Forgetting(Contract):
             assert not [secret for secret in _SECRETS if secret in repr(record)]
 
     def test_forgotten(self, store: BaseStore) -> None:
-        """Of a finished record the id, the status and the times stay, also if its settle is repeated; what it was is audited."""
+        """Of a finished record the id, the status and the times stay, also if its settle is
+        repeated; what it was is audited.
+        """
         ticket, audited = _ticket(), list[Record]()
         assert store.change(ticket.id, forgotten, audit=_unwanted) is Intervention.GONE
         self._complete(store, ticket)
@@ -328,12 +392,20 @@ class Forgetting(Contract):
         self._assert_used(store, 201)
         after = self.known(store, ticket)
         same = ("id", "status", "attempt", "operation", "guarantee", "method")
-        assert {name: getattr(after, name) for name in same} == {name: getattr(before, name) for name in same}
+        assert {name: getattr(after, name) for name in same} == {
+            name: getattr(before, name) for name in same
+        }
         assert after.owner != before.owner
-        for name in ("expires_at", "purge_at"):  # `before` may be a copy, whose deadlines come a little early
+        # `before` may be a copy, whose deadlines come a little early.
+        for name in (
+            "expires_at",
+            "purge_at",
+        ):
             assert abs((getattr(after, name) - getattr(before, name)).total_seconds()) < 1
         assert store.change(ticket.id, forgotten, audit=_unwanted) is Intervention.ALREADY
-        assert not self.settle(store, ticket, SettledState.COMPLETED, Execute(attempt=1), self.outcomes[0])
+        assert not self.settle(
+            store, ticket, SettledState.COMPLETED, Execute(attempt=1), self.outcomes[0]
+        )
         self._assert_used(store, 201)
 
     def test_forgotten_when_free(self, store: BaseStore) -> None:
@@ -344,7 +416,9 @@ class Forgetting(Contract):
         self._assert_used(store, 410)
 
     def test_not_forgotten_while_running(self, store: BaseStore) -> None:
-        """The owner of a running record will write to it, also one whose lease has ended: it is left as it is."""
+        """The owner of a running record will write to it, also one whose lease has ended: it is
+        left as it is.
+        """
         ticket = _ticket()
         store.claim(ticket)
         for seconds in (0, ticket.lease + 1):
@@ -352,7 +426,9 @@ class Forgetting(Contract):
             assert store.change(ticket.id, forgotten, audit=_unwanted) is Intervention.BUSY
         record = self.known(store, ticket)
         assert (record.scope, record.key, record.owner) == (ticket.scope, ticket.key, ticket.owner)
-        assert self.settle(store, ticket, SettledState.COMPLETED, Execute(attempt=1), self.outcomes[0])
+        assert self.settle(
+            store, ticket, SettledState.COMPLETED, Execute(attempt=1), self.outcomes[0]
+        )
 
     def test_marks_stay(self, store: BaseStore) -> None:
         """A held record waits for a person; a cancelled one is still known to be cancelled."""

@@ -1,4 +1,6 @@
-"""What happens beside the work: leases are renewed, records are listed, and expired ones are deleted; or they vanish."""
+"""What happens beside the work: leases are renewed, records are listed, and expired ones are
+deleted; or they vanish.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +38,19 @@ class Maintenance(Contract):
         for ticket in tickets:
             record = self.stored(store, ticket)
             assert abs((record.lease_until - record.read_at).total_seconds() - ticket.lease) < 1
-            assert (record.status, record.owner, record.attempt) == (Status.RUNNING, ticket.owner, 1)
+            assert (record.status, record.owner, record.attempt) == (
+                Status.RUNNING,
+                ticket.owner,
+                1,
+            )
 
     def test_renewing_what_is_not_ours(self, store: BaseStore) -> None:
-        """A record that was overtaken, settled, released or never claimed is not renewed or changed."""
-        overtaken, completed, released, unknown, ours = (make_ticket(key=str(number)) for number in range(5))
+        """A record that was overtaken, settled, released or never claimed is not renewed or
+        changed.
+        """
+        overtaken, completed, released, unknown, ours = (
+            make_ticket(key=str(number)) for number in range(5)
+        )
         store.claim(overtaken)
         self.complete(store, completed)
         self.leave(store, released, SettledState.BOUND)
@@ -59,7 +69,9 @@ class Maintenance(Contract):
         assert store.claim(make_ticket()).owner == ticket.owner
 
     def test_renewing_work_longer_than_its_retention(self, store: BaseStore) -> None:
-        """A renewal changes only the lease, and continues after the retention is over: the work still runs."""
+        """A renewal changes only the lease, and continues after the retention is over: the work
+        still runs.
+        """
         ticket = make_ticket(lease=40, ttl=50)
         claimed = store.claim(ticket)
         self.elapse(store, 30)
@@ -73,7 +85,9 @@ class Maintenance(Contract):
         assert store.claim(make_ticket()).owner == ticket.owner
 
     def test_renewing_beside_a_new_owner(self, store: BaseStore) -> None:
-        """One process renews the former and the current owner of a key in one call: only the latter's lease counts."""
+        """One process renews the former and the current owner of a key in one call: only the
+        latter's lease counts.
+        """
         (stale, _), thief = self.lapsed(store), make_ticket(lease=300)
         store.claim(thief)
         for tickets in ([stale, thief], [thief, stale]):
@@ -86,7 +100,7 @@ class Maintenance(Contract):
         """Renewing an empty list does nothing."""
         assert store.renew([]) == set()
 
-    # --------------------------------------------------------------------------------------------------------- look
+    # ----------------------------------------------------------------------------------------- look
 
     def test_a_look(self, store: BaseStore) -> None:
         """It returns the record as a claim does, without changing or taking anything."""
@@ -101,19 +115,27 @@ class Maintenance(Contract):
             moved: dict[str, Any] = dict.fromkeys(MOMENTS, claimed.read_at) | {"joined": False}
             assert looked._replace(**moved) == claimed._replace(**moved)
             for name in ("lease_until", "expires_at"):
-                length, claimed_length = ((getattr(each, name) - each.created_at) for each in (looked, claimed))
+                length, claimed_length = (
+                    (getattr(each, name) - each.created_at) for each in (looked, claimed)
+                )
                 assert abs((length - claimed_length).total_seconds()) < 0.1
 
-    # -------------------------------------------------------------------------------------------------------- purge
+    # ---------------------------------------------------------------------------------------- purge
 
     def test_purge(self, store: BaseStore) -> None:
         """A record past its retention and without a lease is deleted; every other record stays."""
         if store.expires_natively:
             assert store.purge(limit=100).count == 0
             return
-        gone = {name: make_ticket(key=name, ttl=50, lease=40) for name in ("completed", "released", "lapsed")}
+        gone = {
+            name: make_ticket(key=name, ttl=50, lease=40)
+            for name in ("completed", "released", "lapsed")
+        }
         spans = {"leased": (50, 100), "young": (100, 1)}
-        kept = {name: make_ticket(key=name, ttl=ttl, lease=lease) for name, (ttl, lease) in spans.items()}
+        kept = {
+            name: make_ticket(key=name, ttl=ttl, lease=lease)
+            for name, (ttl, lease) in spans.items()
+        }
         self.complete(store, gone["completed"])
         self.leave(store, gone["released"], SettledState.FREE)
         for ticket in (gone["lapsed"], *kept.values()):
@@ -127,7 +149,9 @@ class Maintenance(Contract):
         assert {name: record.attempt for name, record in again.items()} == dict.fromkeys(gone, 1)
 
     def test_purge_in_batches(self, store: BaseStore) -> None:
-        """A batch is bounded, continues where the last one ended, and reports when nothing is left."""
+        """A batch is bounded, continues where the last one ended, and reports when nothing is
+        left.
+        """
         if store.expires_natively:
             assert store.purge(limit=2).count == 0
             return
@@ -141,11 +165,13 @@ class Maintenance(Contract):
         assert (counts, since) == ([2, 2, 1, 0], None)
 
 
-# ------------------------------------------------------------------------------------------------------------- scanning
+# ----------------------------------------------------------------------------------------- scanning
 
 
 class Scanning(Contract):
-    """Tests of `scan`. A store that cannot list its records raises `ConfigurationError`, which skips them."""
+    """Tests of `scan`. A store that cannot list its records raises `ConfigurationError`, which
+    skips them.
+    """
 
     def scanned(self, store: BaseStore, **given: int) -> list[Scanned]:
         try:
@@ -154,7 +180,9 @@ class Scanning(Contract):
             pytest.skip(str(error))
 
     def test_every_record_is_listed(self, store: BaseStore) -> None:
-        """In each state, once while nothing is written, in batches; without bodies unless they are asked for."""
+        """In each state, once while nothing is written, in batches; without bodies unless they are
+        asked for.
+        """
         tickets = [make_ticket(key=f"key-{number}") for number in range(7)]
         for ticket in tickets[:4]:
             self.complete(store, ticket)
@@ -167,27 +195,37 @@ class Scanning(Contract):
         for ticket in tickets:
             record = found[ticket.id]
             stored = self.known(store, ticket)
-            assert (record.scope, record.key, record.status) == (ticket.scope, ticket.key, stored.status)
+            assert (record.scope, record.key, record.status) == (
+                ticket.scope,
+                ticket.key,
+                stored.status,
+            )
             assert (record.owner, record.purge_at) == (stored.owner, stored.purge_at)
             if stored.outcome is not None:
                 assert record.outcome == stored.outcome._replace(body=MISSING)
         whole = [record for batch in store.scan(bodies=True) for record in batch.records]
-        assert [record.outcome for record in whole if record.id == tickets[0].id] == [self.outcomes[0]]
+        assert [record.outcome for record in whole if record.id == tickets[0].id] == [
+            self.outcomes[0]
+        ]
 
     def test_nothing_to_list(self, store: BaseStore) -> None:
         """An empty store has no records, and a batch of none does no harm."""
         assert not [record for batch in self.scanned(store) for record in batch.records]
 
 
-# ------------------------------------------------------------------------------------------------------------- eviction
+# ----------------------------------------------------------------------------------------- eviction
 
 
 class Eviction(Contract):
     """Tests with `vanish`. Nothing raises, and nothing is written for a record that is gone."""
 
-    @pytest.mark.parametrize("left", [None, SettledState.COMPLETED, SettledState.FREE, SettledState.BOUND])
+    @pytest.mark.parametrize(
+        "left", [None, SettledState.COMPLETED, SettledState.FREE, SettledState.BOUND]
+    )
     def test_vanished(self, store: BaseStore, left: SettledState | None) -> None:
-        """A vanished record is not settled in any way, and not renewed as its neighbours are; the key is as new."""
+        """A vanished record is not settled in any way, and not renewed as its neighbours are; the
+        key is as new.
+        """
         self.need("vanish")
         ticket, neighbour = make_ticket(), make_ticket(key="another")
         run = self.claim(store, ticket)
@@ -207,16 +245,24 @@ class Eviction(Contract):
     @pytest.mark.parametrize("verb", ["release", "expire", "erase"])
     @pytest.mark.parametrize("ended", [None, SettledState.COMPLETED])
     def test_vanished_as_an_operator_intervenes(
-        self, store: BaseStore, monkeypatch: pytest.MonkeyPatch, verb: str, ended: SettledState | None
+        self,
+        store: BaseStore,
+        monkeypatch: pytest.MonkeyPatch,
+        verb: str,
+        ended: SettledState | None,
     ) -> None:
-        """A record that vanishes between the operator's read and write is gone: nothing binds the next request."""
+        """A record that vanishes between the operator's read and write is gone: nothing binds the
+        next request.
+        """
         self.need("vanish")
         ticket = make_ticket()
         run = self.claim(store, ticket)
         if ended is not None:
             self.settle(store, ticket, ended, run, self.outcomes[0])
         self.elapse(store, ticket.lease + 1)
-        found = self.changed_while(store, monkeypatch, ticket, verb, lambda: self.vanish(store, ticket))
+        found = self.changed_while(
+            store, monkeypatch, ticket, verb, lambda: self.vanish(store, ticket)
+        )
         assert found == (Intervention.GONE, [])
         other = make_ticket(body=b"other")
         run = self.claim(store, other)

@@ -1,4 +1,6 @@
-"""Random sequences of every verb, run on the store and on a memory store side by side: they must never differ."""
+"""Random sequences of every verb, run on the store and on a memory store side by side: they must
+never differ.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
     from hypothesis.stateful import RuleBasedStateMachine
 
 KEYS = ("one", "two")
-#: Deadlines lie halfway between the hours that pass, so the time that a real store takes never decides.
+#: Deadlines lie halfway between the hours that pass, so the time that a real store takes never
+#: decides.
 HOUR = 3600.0
 LEASES = (0, 0.5 * HOUR, 1.5 * HOUR, 3.5 * HOUR)
 TTLS = (0.5 * HOUR, 2.5 * HOUR, 10.5 * HOUR)
@@ -34,7 +37,9 @@ MOMENTS = ("lease_until", "created_at", "completed_at", "expires_at")
 
 
 class Sequences(Contract):
-    """The test that needs hypothesis. `examples` and `steps` set its duration; `explores`: new sequences each run."""
+    """The test that needs hypothesis. `examples` and `steps` set its duration; `explores`: new
+    sequences each run.
+    """
 
     def test_any_sequence(self, store: BaseStore) -> None:
         """For any sequence of calls, the store responds and remembers as the memory store does."""
@@ -79,9 +84,15 @@ class Pair:
         self.contract.elapse(self.store, seconds)
         self.now += timedelta(seconds=seconds)
 
-    def ask(self, verb: str, *given: Any, twin: bool = False, model: tuple[Any, ...] | None = None) -> tuple[Any, Any]:
-        """Call both in the same way, or the model with its own arguments; compare the results and return both."""
-        ask: Callable[..., Any] = async_to_sync(getattr(self.store, f"a{verb}")) if twin else getattr(self.store, verb)
+    def ask(
+        self, verb: str, *given: Any, twin: bool = False, model: tuple[Any, ...] | None = None
+    ) -> tuple[Any, Any]:
+        """Call both in the same way, or the model with its own arguments; compare the results and
+        return both.
+        """
+        ask: Callable[..., Any] = (
+            async_to_sync(getattr(self.store, f"a{verb}")) if twin else getattr(self.store, verb)
+        )
         found, expected = ask(*given), getattr(self.model, verb)(*(model or given))
         if isinstance(expected, Record):
             assert isinstance(found, Record)
@@ -95,7 +106,9 @@ class Pair:
         self.model._records.pop(ticket.id.int, None)  # noqa: SLF001 - without its knowledge
 
     def bury(self) -> None:
-        """Delete what was written after its retention: a server that expires records may do so at any moment."""
+        """Delete what was written after its retention: a server that expires records may do so at
+        any moment.
+        """
         if self.store.expires_natively:
             for ticket in map(self.ticket, KEYS):
                 record = self.model.get(ticket.id)
@@ -112,7 +125,9 @@ class Pair:
                 assert self.shown(found, expected) == self.shown(expected, expected)
 
     def shown(self, record: Record, model: Record) -> dict[str, Any]:
-        """Return what must be equal: moments as seconds from the store's own now, or as the model's if near."""
+        """Return what must be equal: moments as seconds from the store's own now, or as the model's
+        if near.
+        """
         shown = record._asdict()
         del shown["read_at"], shown["joined"], shown["location"]
         kept, needed = (seconds(each, "purge_at") or 0.0 for each in (record, model))
@@ -130,14 +145,17 @@ class Pair:
 
 @dataclass
 class Run:
-    """A call that may run or once could, and its record on both sides, whose owner may be a different operator."""
+    """A call that may run or once could, and its record on both sides, whose owner may be a
+    different operator.
+    """
 
     ticket: Ticket
     run: Execute
     found: tuple[Record, Record]
 
 
-def machine(contract: Contract, store: BaseStore) -> type[RuleBasedStateMachine]:  # noqa: C901 - one function a verb
+# One function a verb.
+def machine(contract: Contract, store: BaseStore) -> type[RuleBasedStateMachine]:  # noqa: C901
     """Return hypothesis's state machine for a store."""
     from hypothesis import strategies as st
     from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -151,7 +169,11 @@ def machine(contract: Contract, store: BaseStore) -> type[RuleBasedStateMachine]
         | st.binary(max_size=16)
         | st.binary(min_size=1, max_size=4).map(lambda part: part * 700),
     )
-    some_key, some_lease, some_ttl = st.sampled_from(KEYS), st.sampled_from(LEASES), st.sampled_from(TTLS)
+    some_key, some_lease, some_ttl = (
+        st.sampled_from(KEYS),
+        st.sampled_from(LEASES),
+        st.sampled_from(TTLS),
+    )
     some_leave = st.sampled_from(
         [SettledState.COMPLETED, SettledState.COMPLETED, SettledState.FREE, SettledState.BOUND]
     )
@@ -170,10 +192,15 @@ def machine(contract: Contract, store: BaseStore) -> type[RuleBasedStateMachine]
             if isinstance(run, Execute):
                 self.runs.append(Run(ticket, run, found))
 
+        # Fmt: skip.
         @rule(
-            key=some_key, body=st.sampled_from([b"a", b"a", b"b"]), guarantee=st.sampled_from(Guarantee),
-            lease=some_lease, ttl=some_ttl, twin=st.booleans(),
-        )  # fmt: skip
+            key=some_key,
+            body=st.sampled_from([b"a", b"a", b"b"]),
+            guarantee=st.sampled_from(Guarantee),
+            lease=some_lease,
+            ttl=some_ttl,
+            twin=st.booleans(),
+        )
         def claim(self, **given: Any) -> None:
             twin = given.pop("twin")
             ticket = self.pair.ticket(path=f"/{given['ttl']}/", **given)
@@ -197,17 +224,26 @@ def machine(contract: Contract, store: BaseStore) -> type[RuleBasedStateMachine]
 
         @precondition(lambda self: self.runs)
         @rule(leave=some_leave, outcome=outcomes, ttl=st.none() | some_ttl, twin=st.booleans())
-        def settle(self, leave: SettledState, outcome: Outcome, ttl: float | None, twin: bool) -> None:
+        def settle(
+            self, leave: SettledState, outcome: Outcome, ttl: float | None, twin: bool
+        ) -> None:
             self._settle(self.runs[-1], leave, outcome, ttl, twin=twin)
 
         @precondition(lambda self: len(self.runs) > 1)
         @rule(nth=latest, leave=some_leave, twin=st.booleans())
         def settle_late(self, nth: int, leave: SettledState, twin: bool) -> None:
-            self._settle(_from_the_end(self.runs[:-1], nth), leave, contract.outcomes[0], None, twin=twin)
+            self._settle(
+                _from_the_end(self.runs[:-1], nth), leave, contract.outcomes[0], None, twin=twin
+            )
 
-        def _settle(self, run: Run, leave: SettledState, outcome: Outcome, ttl: float | None, *, twin: bool) -> None:
+        def _settle(
+            self, run: Run, leave: SettledState, outcome: Outcome, ttl: float | None, *, twin: bool
+        ) -> None:
             terms = [
-                (run.ticket, contract.settlement(run.ticket, leave, run.run, outcome, ttl=ttl, fence=fence))
+                (
+                    run.ticket,
+                    contract.settlement(run.ticket, leave, run.run, outcome, ttl=ttl, fence=fence),
+                )
                 for fence in run.found
             ]
             self.pair.ask("settle", *terms[0], twin=twin, model=terms[1])
@@ -223,7 +259,10 @@ def machine(contract: Contract, store: BaseStore) -> type[RuleBasedStateMachine]
         def elapse(self, hours: int) -> None:
             self.pair.elapse(hours * HOUR)
 
-        @rule(event=st.sampled_from(["release", "expire", "erase", "purge", "collide", "vanish"]), key=some_key)
+        @rule(
+            event=st.sampled_from(["release", "expire", "erase", "purge", "collide", "vanish"]),
+            key=some_key,
+        )
         def interfere(self, event: str, key: str) -> None:
             ticket = self.pair.ticket(key, body=b"a")
             if event in CHANGES:
@@ -233,8 +272,15 @@ def machine(contract: Contract, store: BaseStore) -> type[RuleBasedStateMachine]
 
         def _intervene(self, verb: str, ticket: Ticket) -> None:
             known, audited = self.pair.model.get(ticket.id), list[Record]()
-            if verb == "erase" and known is not None and known.status is Status.RUNNING and rules.expired(known):
-                return  # a store may take it over first, which begins a new life, or lock it, which does not
+            if (
+                verb == "erase"
+                and known is not None
+                and known.status is Status.RUNNING
+                and rules.expired(known)
+            ):
+                # a store may take it over first, which begins a new life, or lock it, which does
+                # not
+                return
             found = store.change(ticket.id, CHANGES[verb], audit=audited.append)
             assert found is self.pair.model.change(ticket.id, CHANGES[verb], audit=audited.append)
             if audited:

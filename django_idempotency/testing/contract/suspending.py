@@ -1,4 +1,6 @@
-"""Records that a durable execution suspends: they pass to its token, and from there to who resumes them."""
+"""Records that a durable execution suspends: they pass to its token, and from there to who resumes
+them.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ class Suspending(Contract):
     """Tests of `settle` where it hands a running record over, as `contrib.durable` does."""
 
     def test_suspended(self, store: BaseStore) -> None:
-        """A suspended record runs on for its request, under another token and a long lease; its owner has lost it."""
+        """A suspended record runs on for its request, under another token and a long lease; its
+        owner has lost it.
+        """
         owner = make_ticket(lease=30, ttl=100)
         self.claim(store, owner)
         self.elapse(store, 20)
@@ -35,15 +39,23 @@ class Suspending(Contract):
         assert abs((seconds(record, "lease_until") or 0) - 500) < 1
         assert abs((seconds(record, "expires_at") or 0) - 600) < 1
         assert store.renew([owner]) == set()
-        assert self.settle(store, owner, SettledState.COMPLETED, Execute(attempt=1), self.outcomes[0]) is False
+        assert (
+            self.settle(store, owner, SettledState.COMPLETED, Execute(attempt=1), self.outcomes[0])
+            is False
+        )
         assert self.settle(store, owner, SettledState.BOUND, Execute(attempt=1)) is False
         self.elapse(store, 400)
         store.purge(limit=10)
-        for other, verdict in ((make_ticket(), Busy(retry_after=100)), (make_ticket(body=b"other"), Mismatch())):
+        for other, verdict in (
+            (make_ticket(), Busy(retry_after=100)),
+            (make_ticket(body=b"other"), Mismatch()),
+        ):
             assert rules.read(store.claim(other), other) == verdict
 
     def test_resumed(self, store: BaseStore) -> None:
-        """It resumes as the same attempt, with the lease and retention of its first claim, and is completed."""
+        """It resumes as the same attempt, with the lease and retention of its first claim, and is
+        completed.
+        """
         self.sleep(store, self.running(store))
         self.elapse(store, 400)
         owner = make_ticket(lease=30, ttl=1000)
@@ -55,13 +67,19 @@ class Suspending(Contract):
         assert abs((seconds(record, "lease_until") or 0) - 30) < 1
         assert abs((seconds(record, "expires_at") or 0) - 1000) < 1
         assert store.renew([owner]) == {owner.owner}
-        assert self.settle(store, owner, SettledState.COMPLETED, Execute(attempt=1), self.outcomes[0]) is True
+        assert (
+            self.settle(store, owner, SettledState.COMPLETED, Execute(attempt=1), self.outcomes[0])
+            is True
+        )
         self.elapse(store, 600)
         again = make_ticket()
         assert rules.read(store.claim(again), again) == Replay(outcome=self.outcomes[0], attempt=1)
 
     def test_suspended_again(self, store: BaseStore) -> None:
-        """It can be suspended repeatedly. An earlier invocation, thought dead, neither settles nor resumes it."""
+        """It can be suspended repeatedly.
+
+        An earlier invocation, thought dead, neither settles nor resumes it.
+        """
         asleep = self.sleep(store, self.running(store))
         earlier, later = make_ticket(), make_ticket()
         seen = store.claim(earlier)
@@ -77,7 +95,8 @@ class Suspending(Contract):
         self.sleep(store, self.running(store))
         owner = make_ticket()
         seen = store.claim(owner)
-        assert store.settle(owner, conclusions.handover(seen, owner)) is True  # its response is lost
+        # Its response is lost.
+        assert store.settle(owner, conclusions.handover(seen, owner)) is True
         assert resumed(store, owner, seen).owner == owner.owner
 
     def test_one_of_many(self, store: BaseStore, at_once: AtOnce) -> None:
@@ -91,7 +110,9 @@ class Suspending(Contract):
         assert self.stored(store, tickets[0]).owner == tickets[answers.index(True)].owner
 
     def test_never_resumed(self, store: BaseStore) -> None:
-        """After its time it counts as crashed, for its own execution too, and even if it would have expired."""
+        """After its time it counts as crashed, for its own execution too, and even if it would have
+        expired.
+        """
         for key, ttl in (("remembered", 1000), ("forgotten", 100)):
             self.sleep(store, self.running(store, key=key, ttl=ttl))
         self.elapse(store, 501)
@@ -99,7 +120,9 @@ class Suspending(Contract):
             assert self.claim(store, make_ticket(key=key)) == TAKEN_OVER
 
     def test_resumed_and_crashed(self, store: BaseStore) -> None:
-        """After a resume and a crash, a short lease counts, not the long one; then a new attempt is suspended."""
+        """After a resume and a crash, a short lease counts, not the long one; then a new attempt is
+        suspended.
+        """
         asleep = self.sleep(store, self.running(store))
         dead = make_ticket(lease=30)
         resumed(store, dead, store.claim(dead))
@@ -137,9 +160,13 @@ def asleep_under(record: Record, owner: Ticket) -> Ticket:
 
 
 def resumed(store: BaseStore, ticket: Ticket, seen: Record) -> Record:
-    """Resume a suspended record under a ticket, written again if it was refused: its response may have been lost."""
+    """Resume a suspended record under a ticket, written again if it was refused: its response may
+    have been lost.
+    """
     handover = conclusions.handover(seen, ticket)
-    ours = store.settle(ticket, handover) or store.settle(ticket, handover._replace(fence=ticket.owner))
+    ours = store.settle(ticket, handover) or store.settle(
+        ticket, handover._replace(fence=ticket.owner)
+    )
     return seen._replace(owner=ticket.owner) if ours else seen
 
 

@@ -1,11 +1,14 @@
-"""Is there an order in which the responses that clients got make sense? Checked a key at a time, as Wing and Gong do.
+"""Is there an order in which the responses that clients got make sense?
+
+Checked a key at a time, as Wing and Gong do.
 
     history = History()
     history.send(lambda: client.post(…), key="order-17", client="anna")   # from many threads
     assert_linearizable(history)
 
-`calls.py` is what a client saw, `model.py` what one key may do, `search.py` looks for an order, `timeline.py` draws what
-has none. Nothing here knows Django, except that `history.py` reads the headers of responses.
+`calls.py` is what a client saw, `model.py` what one key may do, `search.py` looks for an order,
+`timeline.py` draws what has none. Nothing here knows Django, except that `history.py` reads the
+headers of responses.
 """
 
 from .history import History

@@ -40,13 +40,22 @@ class History:
     def append(self, call: Call) -> None:
         self._calls.append(call)
 
-    def send(self, act: Callable[[], Response], *, key: str, client: str = "", request: Hashable = None) -> Response:
-        """Send a request under a key: call `act`, which returns a response of Django or of an HTTP client.
+    def send(
+        self, act: Callable[[], Response], *, key: str, client: str = "", request: Hashable = None
+    ) -> Response:
+        """Send a request under a key: call `act`, which returns a response of Django or of an HTTP
+        client.
 
-        What it says is read from `Idempotency-Status`. If `act` raises, the outcome is unknown, and the error is raised.
+        What it says is read from `Idempotency-Status`. If `act` raises, the outcome is unknown, and
+        the error is raised.
         """
         seen: dict[str, Any] = {"answer": Answer.UNKNOWN}
-        sent: dict[str, Any] = {"key": key, "client": client, "request": request, "invoked": time.monotonic()}
+        sent: dict[str, Any] = {
+            "key": key,
+            "client": client,
+            "request": request,
+            "invoked": time.monotonic(),
+        }
         try:
             got = act()
             seen = {"answer": said(got), "response": _shown(got), "responded": time.monotonic()}
@@ -60,7 +69,15 @@ class History:
         Only under `atomic` are they as many as the responses say.
         """
         invoked, number = time.monotonic(), effects()
-        self.append(Call(key=key, invoked=invoked, responded=time.monotonic(), answer=Answer.COUNTED, response=number))
+        self.append(
+            Call(
+                key=key,
+                invoked=invoked,
+                responded=time.monotonic(),
+                answer=Answer.COUNTED,
+                response=number,
+            )
+        )
         return number
 
     def forget(self, key: str) -> None:
@@ -74,7 +91,9 @@ def _shown(response: Any) -> tuple[int, bytes]:
 
 
 def said(response: Any) -> Answer:
-    """Return what a response says about its call; without our header, or where that says so, nothing is known."""
+    """Return what a response says about its call; without our header, or where that says so,
+    nothing is known.
+    """
     try:
         return ANSWERS.get(HeaderStatus(response.headers.get(HEADER)), Answer.UNKNOWN)
     except ValueError:

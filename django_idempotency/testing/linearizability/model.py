@@ -1,8 +1,9 @@
-"""The calls that clients made, and what one key may do: free → completed with one response → forgotten.
+"""The calls that clients made, and what one key may do: free → completed with one response →
+forgotten.
 
-A key is running while any call that may run is in flight. A call has one decisive moment between its invocation and its
-response; `step` says what follows if that moment is now. Who takes over from whom is not modelled: it is right exactly if
-the one that lost its record does not complete it.
+A key is running while any call that may run is in flight. A call has one decisive moment between
+its invocation and its response; `step` says what follows if that moment is now. Who takes over from
+whom is not modelled: it is right exactly if the one that lost its record does not complete it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ class Answer(Enum):
     MISMATCH = "mismatch"  # the key belongs to another request
     REFUSED = "refused"  # nothing ran, but the key may stay claimed
     UNKNOWN = "unknown"  # no response: it may have run, and may still run
-    #: No request: a look at how many effects remembered runs have left; the response is their number.
+    #: No request: a look at how many effects remembered runs have left; the response is their
+    #: number.
     COUNTED = "effects"
     FORGOTTEN = "forgotten"  # no request: the record has expired, or was deleted
     __hash__ = object.__hash__  # each member is one object, and Enum's own is Python
@@ -41,9 +43,10 @@ ASIDE = frozenset({Answer.COUNTED, Answer.FORGOTTEN})
 class Call:
     """One call under a key, as its client saw it.
 
-    `invoked` and `responded` are seconds of one monotonic clock; `responded=None`: there was no response.
-    `request` is what the fingerprint covers, `response` what a replay repeats, such as status and body.
-    Raises `ValueError` for a response before its call, or an answer without a response.
+    `invoked` and `responded` are seconds of one monotonic clock; `responded=None`: there was no
+    response. `request` is what the fingerprint covers, `response` what a replay repeats, such as
+    status and body. Raises `ValueError` for a response before its call, or an answer without a
+    response.
     """
 
     key: str
@@ -56,7 +59,9 @@ class Call:
 
     def __post_init__(self) -> None:
         if self.responded is None and self.answer not in (Answer.UNKNOWN, Answer.FORGOTTEN):
-            raise ValueError(f"A call without a response cannot have the answer {self.answer.name}.")
+            raise ValueError(
+                f"A call without a response cannot have the answer {self.answer.name}."
+            )
         if self.responded is not None and self.responded < self.invoked:
             raise ValueError("A call was responded to before it was invoked.")
 
@@ -71,7 +76,7 @@ class Call:
         return inf if self.responded is None or not self.required else self.responded
 
 
-# ---------------------------------------------------------------------------------------------------------------- a key
+# -------------------------------------------------------------------------------------------- a key
 
 
 class Anything:
@@ -86,7 +91,9 @@ ANYTHING = Anything()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """A key between two moments. `request`: the one that it belongs to; `effects`: how many are committed."""
+    """A key between two moments. `request`: the one that it belongs to; `effects`: how many are
+    committed.
+    """
 
     completed: bool = False
     request: Hashable = None
@@ -95,11 +102,18 @@ class Key:
 
     def __str__(self) -> str:
         counted = f"with {self.effects} effect{'' if self.effects == 1 else 's'}"
-        return f"completed {counted}: {self.response!r}" if self.completed else f"free or running, {counted}"
+        return (
+            f"completed {counted}: {self.response!r}"
+            if self.completed
+            else f"free or running, {counted}"
+        )
 
 
 def step(key: Key, call: Call, rivals: Collection[Call]) -> Iterator[Key]:
-    """Yield the states that may follow if a call happens now; none: it cannot. `rivals` are the others in flight."""
+    """Yield the states that may follow if a call happens now; none: it cannot.
+
+    `rivals` are the others in flight.
+    """
     belongs = key.request in (None, call.request)
     runs = belongs and not key.completed
     match call.answer:
@@ -113,7 +127,9 @@ def step(key: Key, call: Call, rivals: Collection[Call]) -> Iterator[Key]:
             yield _completed(key, call, ANYTHING)
             yield replace(key, request=call.request)
             yield replace(key, request=None)
-        case Answer.REPLAYED if key.completed and belongs and key.response in (ANYTHING, call.response):
+        case Answer.REPLAYED if (
+            key.completed and belongs and key.response in (ANYTHING, call.response)
+        ):
             yield replace(key, response=call.response)
         case Answer.BUSY if rivals and not key.completed:
             yield key

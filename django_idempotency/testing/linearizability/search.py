@@ -1,8 +1,11 @@
-"""Looks for an order of a key's calls: J. Wing and C. Gong, "Testing and Verifying Concurrent Objects" (1993).
+"""Looks for an order of a key's calls: J.
 
-No configuration is visited twice: G. Lowe, "Testing for linearizability" (2017). Calls that are alike are taken in the
-order of their responses, which loses nothing: in any order, two of them can change places. So a crowd of fifty equal
-retries costs fifty steps instead of 2⁵⁰. What no order explains is drawn as a timeline.
+Wing and C. Gong, "Testing and Verifying Concurrent Objects" (1993).
+
+No configuration is visited twice: G. Lowe, "Testing for linearizability" (2017). Calls that are
+alike are taken in the order of their responses, which loses nothing: in any order, two of them can
+change places. So a crowd of fifty equal retries costs fifty steps instead of 2⁵⁰. What no order
+explains is drawn as a timeline.
 """
 
 from __future__ import annotations
@@ -17,13 +20,17 @@ WIDTH, LONGEST = 24, 60
 
 
 def timeline(calls: Sequence[Call], culprit: Call) -> str:
-    """Return a line for each call: when in milliseconds, by whom, and what the response says. No response: `···`."""
+    """Return a line for each call: when in milliseconds, by whom, and what the response says.
+
+    No response: `···`.
+    """
     begin = min(call.invoked for call in calls)
     end = max(call.invoked if call.responded is None else call.responded for call in calls)
     scale = (WIDTH - 1) / ((end - begin) or 1)
     longest = max(len(call.client) for call in calls)
     return "\n".join(
-        f"  {(call.invoked - begin) * 1000:9.1f} ms  {_bar(call, begin, scale)}  {call.client:{longest}}  {_said(call)}"
+        f"  {(call.invoked - begin) * 1000:9.1f} ms  {_bar(call, begin, scale)}  "
+        f"{call.client:{longest}}  {_said(call)}"
         f"{'  <-- impossible' if call is culprit else ''}"
         for call in sorted(calls, key=lambda call: call.invoked)
     )
@@ -42,7 +49,7 @@ def _said(call: Call) -> str:
     return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}…"
 
 
-# ----------------------------------------------------------------------------------------------------------- the search
+# --------------------------------------------------------------------------------------- the search
 
 #: Calls that leave a key as it is: an explanation can do without most of them.
 IDLE = frozenset({Answer.BUSY, Answer.MISMATCH, Answer.REPLAYED, Answer.COUNTED, *OPEN})
@@ -52,8 +59,8 @@ IDLE = frozenset({Answer.BUSY, Answer.MISMATCH, Answer.REPLAYED, Answer.COUNTED,
 class Violation:
     """A key whose calls no order explains.
 
-    `calls` are those up to the first impossible response, that of `culprit`, without those that make no difference.
-    `states` are all that the key could be in then.
+    `calls` are those up to the first impossible response, that of `culprit`, without those that
+    make no difference. `states` are all that the key could be in then.
     """
 
     culprit: Call
@@ -61,9 +68,14 @@ class Violation:
     states: tuple[Key, ...]
 
     def __str__(self) -> str:
-        could = " or ".join(sorted(map(str, self.states))) or "in none that the calls before it allow"
+        could = (
+            " or ".join(sorted(map(str, self.states))) or "in none that the calls before it allow"
+        )
         lines = timeline(self.calls, self.culprit)
-        return f"Key {self.culprit.key!r}: no order explains the marked response.\nThe key was {could}.\n{lines}"
+        return (
+            f"Key {self.culprit.key!r}: no order explains the marked response.\nThe key was "
+            f"{could}.\n{lines}"
+        )
 
 
 def assert_linearizable(history: Iterable[Call]) -> None:
@@ -73,7 +85,10 @@ def assert_linearizable(history: Iterable[Call]) -> None:
 
 
 def violations(history: Iterable[Call]) -> list[Violation]:
-    """Return what is wrong with a history, at most one violation for each key. Keys do not touch each other."""
+    """Return what is wrong with a history, at most one violation for each key.
+
+    Keys do not touch each other.
+    """
     calls: dict[str, list[Call]] = {}
     for call in sorted(history, key=lambda call: call.invoked):
         calls.setdefault(call.key, []).append(call)
@@ -85,7 +100,9 @@ class Search:
 
     def __init__(self, calls: Sequence[Call], culprit: Call | None = None) -> None:
         self._calls = sorted(calls, key=lambda call: (call.deadline, call.invoked))
-        self._required = sum(1 << number for number, call in enumerate(self._calls) if call.required)
+        self._required = sum(
+            1 << number for number, call in enumerate(self._calls) if call.required
+        )
         self._culprit = culprit
         self.refusing: set[Key] = set()  # in what states was the culprit impossible?
         self.fails = not self._succeeds()
@@ -103,7 +120,10 @@ class Search:
         return False
 
     def _next(self, done: int, key: Key) -> Iterator[tuple[int, Key]]:
-        """Yield each configuration that one more call leads to. `done` has a bit for each call that has happened."""
+        """Yield each configuration that one more call leads to.
+
+        `done` has a bit for each call that has happened.
+        """
         left = [number for number in range(len(self._calls)) if not done >> number & 1]
         horizon = self._calls[left[0]].deadline
         current = [number for number in left if self._calls[number].invoked <= horizon]
@@ -122,7 +142,9 @@ class Search:
 
 
 def explain(calls: Sequence[Call]) -> Violation:
-    """Return the violation of a key whose calls no order explains: the shortest prefix, and of that what matters."""
+    """Return the violation of a key whose calls no order explains: the shortest prefix, and of that
+    what matters.
+    """
     ends = sorted((call for call in calls if call.required), key=lambda call: call.deadline)
     first, last = 0, len(ends) - 1
     while first < last:  # whatever explains a history explains each prefix of it
@@ -143,8 +165,12 @@ def explain(calls: Sequence[Call]) -> Violation:
 
 
 def until(calls: Iterable[Call], end: float) -> list[Call]:
-    """Return what was known at a moment: of calls that had no response yet, the outcome is unknown."""
-    return [known for call in calls if call.invoked <= end and (known := _known(call, end)) is not None]
+    """Return what was known at a moment: of calls that had no response yet, the outcome is
+    unknown.
+    """
+    return [
+        known for call in calls if call.invoked <= end and (known := _known(call, end)) is not None
+    ]
 
 
 def _known(call: Call, end: float) -> Call | None:

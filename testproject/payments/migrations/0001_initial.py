@@ -16,10 +16,20 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Effect",
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
                 ("label", models.CharField(max_length=50)),
                 ("idempotency_key", models.CharField(blank=True, max_length=255)),
-                ("attempt", models.PositiveIntegerField(default=0, help_text="0: the request carried no key.")),
+                (
+                    "attempt",
+                    models.PositiveIntegerField(
+                        default=0, help_text="0: the request carried no key."
+                    ),
+                ),
                 ("created", models.DateTimeField(auto_now_add=True)),
             ],
             options={"ordering": ("-pk",)},
@@ -27,8 +37,16 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Invoice",
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("idempotency_key", django_idempotency.contrib.business_key.fields.IdempotencyKeyField()),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "idempotency_key",
+                    django_idempotency.contrib.business_key.fields.IdempotencyKeyField(),
+                ),
                 ("amount", models.PositiveIntegerField()),
             ],
             options={"abstract": False},
@@ -36,15 +54,30 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Charge",
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("amount", models.PositiveIntegerField(help_text="In the smallest unit: 2499 is 24.99.")),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "amount",
+                    models.PositiveIntegerField(help_text="In the smallest unit: 2499 is 24.99."),
+                ),
                 ("currency", models.CharField(max_length=3)),
-                ("refunded", models.PositiveIntegerField(default=0, help_text="How much of the amount went back.")),
+                (
+                    "refunded",
+                    models.PositiveIntegerField(
+                        default=0, help_text="How much of the amount went back."
+                    ),
+                ),
                 ("created", models.DateTimeField(auto_now_add=True)),
                 (
                     "user",
                     models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE, related_name="charges", to=settings.AUTH_USER_MODEL
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="charges",
+                        to=settings.AUTH_USER_MODEL,
                     ),
                 ),
             ],
@@ -53,24 +86,45 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="InvoiceLine",
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("idempotency_key", django_idempotency.contrib.business_key.fields.IdempotencyKeyField(unique=False)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "idempotency_key",
+                    django_idempotency.contrib.business_key.fields.IdempotencyKeyField(
+                        unique=False
+                    ),
+                ),
                 ("line", models.PositiveIntegerField()),
             ],
             options={
-                "constraints": [models.UniqueConstraint(fields=("idempotency_key", "line"), name="one_row_per_line")]
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("idempotency_key", "line"), name="one_row_per_line"
+                    )
+                ]
             },
         ),
         migrations.CreateModel(
             name="Refund",
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
                 ("amount", models.PositiveIntegerField()),
                 ("created", models.DateTimeField(auto_now_add=True)),
                 (
                     "charge",
                     models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE, related_name="refunds", to="payments.charge"
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="refunds",
+                        to="payments.charge",
                     ),
                 ),
             ],

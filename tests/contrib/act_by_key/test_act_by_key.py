@@ -38,7 +38,8 @@ urlpatterns = [
     path("api/keys/<path:key>", RestKeyView.as_view()),
     path("stripe/<path:key>", IdempotencyKeyView.as_view(policy=Policy(profile="stripe"))),
     path(
-        "clients/<path:key>", IdempotencyKeyView.as_view(policy=Policy(profile=replace(REPEATABILITY, max_length=36)))
+        "clients/<path:key>",
+        IdempotencyKeyView.as_view(policy=Policy(profile=replace(REPEATABILITY, max_length=36))),
     ),
 ]
 
@@ -72,10 +73,17 @@ def test_a_key_that_nobody_sent(ask: Ask) -> None:
 
 
 def test_a_finished_operation(ask: Ask, charge: Sender) -> None:
-    """The caller learns how it ended, and gets its response by a retry, which asks each check again."""
+    """The caller learns how it ended, and gets its response by a retry, which asks each check
+    again.
+    """
     charge()
     response = ask("GET")
-    assert response.json() == {"key": KEY, "state": "completed", "attempt": 1, "response": {"status": 201}}
+    assert response.json() == {
+        "key": KEY,
+        "state": "completed",
+        "attempt": 1,
+        "response": {"status": 201},
+    }
     assert "no-store" in response["Cache-Control"]
     assert (charge()["Idempotency-Status"], effects()) == ("replayed", 1)
 
@@ -96,7 +104,9 @@ def test_while_it_runs(ask: Ask, user: User, lease: int, state: str) -> None:
 
 
 def test_asking_is_all(ask: Ask) -> None:
-    """Nobody writes a record for a key by asking, nor cancels one: a flood of unseen keys leaves nothing."""
+    """Nobody writes a record for a key by asking, nor cancels one: a flood of unseen keys leaves
+    nothing.
+    """
     for method in ("GET", "DELETE", "POST"):
         assert ask(method).status_code == (404 if method == "GET" else 405)
     assert not IdempotencyRecord.objects.exists()
@@ -111,7 +121,9 @@ def test_somebody_elses_key(user: User, charge: Sender) -> None:
 
 
 def test_nobody(client: Client) -> None:
-    """Without a principal there is no operation of one's own; REST framework authenticates first."""
+    """Without a principal there is no operation of one's own; REST framework authenticates
+    first.
+    """
     assert told(client.get(f"/keys/{KEY}")) == (400, "scope-required")
     assert client.get(f"/api/keys/{KEY}").status_code == 401
     assert not IdempotencyRecord.objects.exists()
@@ -127,14 +139,21 @@ def test_a_key_in_another_spelling(ask: Ask, charge: Sender, settings: Any) -> N
     """It is one key, however it is spelled."""
     settings.IDEMPOTENCY = {"KEY_FORMAT": "uuid"}
     charge()
-    assert ask("GET", KEY.upper()).json()["key"] == ask("GET", KEY.replace("-", "")).json()["key"] == KEY
+    assert (
+        ask("GET", KEY.upper()).json()["key"]
+        == ask("GET", KEY.replace("-", "")).json()["key"]
+        == KEY
+    )
     assert told(ask("GET", "order-17")) == (400, "key-malformed")
 
 
 def test_a_profile_speaks_here_too(user: User) -> None:
     """The errors have the policy's statuses and shape."""
     response = asking(user, "/stripe/")("GET", "a,b")
-    assert (response.status_code, response.json()["error"]["type"]) == (400, "invalid_request_error")
+    assert (response.status_code, response.json()["error"]["type"]) == (
+        400,
+        "invalid_request_error",
+    )
 
 
 def test_a_client_that_names_itself(user: User) -> None:
@@ -148,9 +167,13 @@ def test_a_client_that_names_itself(user: User) -> None:
     assert ask("GET", f"caf%C3%A9 {KEY}").status_code == 400
 
 
-@pytest.mark.parametrize("status", [Status.RUNNING, Status.FREE], ids=["taken over", "after a failure"])
+@pytest.mark.parametrize(
+    "status", [Status.RUNNING, Status.FREE], ids=["taken over", "after a failure"]
+)
 def test_while_an_atomic_guard_holds_the_row(user: User, ask: Ask, status: Status) -> None:
-    """Its lease is long over, and a retry has not written anything: the row's lock says that it runs."""
+    """Its lease is long over, and a retry has not written anything: the row's lock says that it
+    runs.
+    """
     ticket = atomic_ticket(key=KEY, scope=f"user:auth.user:{user.pk}", lease=0)
     ORMStore().claim(ticket)
     IdempotencyRecord.objects.update(status=status.value)

@@ -1,4 +1,6 @@
-"""Async views of REST framework, as adrf has them: one that cannot be guarded is an error that names it."""
+"""Async views of REST framework, as adrf has them: one that cannot be guarded is an error that
+names it.
+"""
 
 from __future__ import annotations
 
@@ -72,15 +74,26 @@ def found(settings: Settings, callback: Any) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     "callback",
-    [Leased.as_view(), LeasedSet.as_view({"post": "acreate"}), Sync.as_view(), Exempt.as_view(), above(), below()],
+    [
+        Leased.as_view(),
+        LeasedSet.as_view({"post": "acreate"}),
+        Sync.as_view(),
+        Exempt.as_view(),
+        above(),
+        below(),
+    ],
     ids=["mixin", "viewset", "sync", "exempt", "above", "below"],
 )
 def test_what_is_in_order(settings: Settings, callback: Any) -> None:
-    """A lease, a sync handler, an exempt view, and the decorator above and below @api_view raise no finding."""
+    """A lease, a sync handler, an exempt view, and the decorator above and below @api_view raise no
+    finding.
+    """
     assert found(settings, callback) == {}
 
 
-@pytest.mark.parametrize("callback", [Atomic.as_view(), Bare.as_view()], ids=["atomic", "under the middleware"])
+@pytest.mark.parametrize(
+    "callback", [Atomic.as_view(), Bare.as_view()], ids=["atomic", "under the middleware"]
+)
 def test_what_cannot_be_guarded(settings: Settings, callback: Any) -> None:
     """The error names the view, and says what to type."""
     assert list(found(settings, callback)) == ["E071"]
@@ -90,7 +103,9 @@ def test_what_cannot_be_guarded(settings: Settings, callback: Any) -> None:
 def test_a_lease_for_the_project_does_not_make_the_middleware_guard_it(
     settings: Settings, configure: Configure
 ) -> None:
-    """A replay would skip the view's own authentication, so the middleware refuses it; without ours it is silent."""
+    """A replay would skip the view's own authentication, so the middleware refuses it; without ours
+    it is silent.
+    """
     configure(GUARANTEE="lease")
     assert list(found(settings, Bare.as_view())) == ["E071"]
     assert found(settings, Atomic.as_view()) == {}

@@ -1,4 +1,6 @@
-"""Scopes and keys as hashes: no key runs twice when it is switched on or off, and nothing else changes."""
+"""Scopes and keys as hashes: no key runs twice when it is switched on or off, and nothing else
+changes.
+"""
 
 from __future__ import annotations
 
@@ -57,27 +59,38 @@ def inner(request: pytest.FixtureRequest) -> BaseStore:
 def test_no_text_inside(inner: BaseStore) -> None:
     """The scope's hash is the same for each of its keys, and the key's differs between scopes."""
     store = hashed(inner)
-    tickets = [make_ticket(scope=scope, key=key) for scope in ("user:1", "user:2") for key in ("order-1", "order-2")]
+    tickets = [
+        make_ticket(scope=scope, key=key)
+        for scope in ("user:1", "user:2")
+        for key in ("order-1", "order-2")
+    ]
     for ticket in tickets:
         record = store.claim(ticket)
         assert (record.scope, record.key) == (ticket.scope, ticket.key)
     found = [inner.get(ticket.id) for ticket in tickets]
     assert len({record.scope for record in found if record}) == 2
     assert len({record.key for record in found if record}) == 4
-    assert all(record and record.scope.startswith(HASHED) and record.key.startswith(HASHED) for record in found)
+    assert all(
+        record and record.scope.startswith(HASHED) and record.key.startswith(HASHED)
+        for record in found
+    )
 
 
 @pytest.mark.parametrize("switch", ["on", "off", "another secret"])
 @pytest.mark.parametrize("guarantee", list(Guarantee))
 def test_switched_under_live_records(inner: BaseStore, switch: str, guarantee: Guarantee) -> None:
-    """A finished key is replayed, a running one is busy, a free one runs as its next attempt, another body is refused."""
+    """A finished key is replayed, a running one is busy, a free one runs as its next attempt,
+    another body is refused.
+    """
     before, after = {
         "on": (inner, hashed(inner)),
         "off": (hashed(inner), inner),
         "another secret": (hashed(inner), hashed(inner, "new")),
     }[switch]
     act = Contract()
-    done, free, running = (make_ticket(key=key, guarantee=Guarantee.LEASE) for key in ("done", "free", "running"))
+    done, free, running = (
+        make_ticket(key=key, guarantee=Guarantee.LEASE) for key in ("done", "free", "running")
+    )
     act.leave(before, done, SettledState.COMPLETED, act.outcomes[0])
     act.leave(before, free, SettledState.BOUND)
     before.claim(running)
@@ -89,6 +102,9 @@ def test_switched_under_live_records(inner: BaseStore, switch: str, guarantee: G
     assert verdict(done) == Replay(outcome=act.outcomes[0], attempt=1)
     assert isinstance(verdict(done, digest=b"another".ljust(32)), Mismatch)
     assert isinstance(verdict(running), rules.Busy)
-    assert after.settle(running, act.settlement(running, SettledState.COMPLETED, Execute(attempt=1), act.outcomes[0]))
+    assert after.settle(
+        running,
+        act.settlement(running, SettledState.COMPLETED, Execute(attempt=1), act.outcomes[0]),
+    )
     assert isinstance(verdict(running), Replay)
     assert verdict(free) == Execute(attempt=2)

@@ -57,7 +57,9 @@ def inner() -> Iterator[MemoryStore]:
 @pytest.mark.any_database
 @pytest.mark.django_db
 def test_bounded_and_resumed(inner: MemoryStore) -> None:
-    """A dry run changes nothing; a limit is kept; the next run does the rest; then there is none."""
+    """A dry run changes nothing; a limit is kept; the next run does the rest; then there is
+    none.
+    """
     assert "5 of 5 responses would be resealed" in reseal("--dry-run")
     assert "2 responses resealed" in reseal("--limit", "2", "--batch-size", "1")
     assert "3 responses resealed" in reseal()
@@ -101,15 +103,16 @@ def test_no_keys() -> None:
 @pytest.mark.either_server
 @pytest.mark.django_db(transaction=True)
 def test_rotation_under_traffic(settings: Settings) -> None:
-    """While requests complete keys and others expire, all responses are resealed; afterwards the old key is not missed."""
+    """While requests complete keys and others expire, all responses are resealed; afterwards the
+    old key is not missed.
+    """
     settings.IDEMPOTENCY = {"ENCRYPTION_KEYS": [FIRST]}
     known, started, over = [complete(number) for number in range(40)], Event(), Event()
 
     def work(worker: int) -> list[Ticket]:
         made: list[Ticket] = []
-        while (
-            not over.is_set() and len(made) < 500
-        ) or not made:  # the command looks at these, too, and must come to an end
+        # The command looks at these, too, and must come to an end.
+        while (not over.is_set() and len(made) < 500) or not made:
             made.append(complete(1_000_000 * worker + len(made)))
             known_before = make_ticket(key=f"key-{len(made) % 40}")
             assert stores["default"].claim(known_before).outcome is not None

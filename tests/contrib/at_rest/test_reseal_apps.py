@@ -36,7 +36,11 @@ def written(settings: Settings) -> UUID:
     settings.IDEMPOTENCY = {"ENCRYPTION_KEYS": [OLD]}
     of = Step(run=uuid4(), record=uuid4(), operation=uuid4(), store="default", attempt=1)
     journal = Journal(of=of, using="default", ttl=60)
-    journal.insert(Step(name="charge", position=1, state=StepState.DONE, result=b'1:"' + CANARY.encode() + b'"'))
+    journal.insert(
+        Step(
+            name="charge", position=1, state=StepState.DONE, result=b'1:"' + CANARY.encode() + b'"'
+        )
+    )
     call = uuid4()
     answer = Answer(status=200, headers=(("X-Who", CANARY),), body=CANARY.encode())
     now = timezone.now()

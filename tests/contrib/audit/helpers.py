@@ -9,7 +9,8 @@ from rest_framework.test import APIClient
 
 from django_idempotency.contrib.audit.models import AuditEvent, Reference
 
-#: Statements commit, as on a server. Afterwards only these tables are emptied, which is faster than emptying all.
+#: Statements commit, as on a server. Afterwards only these tables are emptied, which is faster than
+#: emptying all.
 committed = pytest.mark.django_db(
     transaction=True,
     available_apps=[
@@ -28,7 +29,9 @@ BODY = {"amount": 2499, "currency": "inr", "card": "tok_visa"}
 
 
 def post(client: APIClient, key: str = "k-1", path: str = "/api/charges/", **body: Any) -> Any:
-    return client.post(path, {**BODY, **body}, headers={"Idempotency-Key": key, "X-Request-ID": f"req-{key}"})
+    return client.post(
+        path, {**BODY, **body}, headers={"Idempotency-Key": key, "X-Request-ID": f"req-{key}"}
+    )
 
 
 def events(**fields: Any) -> list[str]:

@@ -1,4 +1,6 @@
-"""The trail in the admin: the timeline of a key, references as links, and lists that nobody changes."""
+"""The trail in the admin: the timeline of a key, references as links, and lists that nobody
+changes.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ def test_the_timeline(boss: Client, api: APIClient, user: Any) -> None:  # noqa:
 
 
 def test_references(boss: Client, user: User) -> None:  # noqa: F811
-    """A model with an admin that the viewer may open is a link; anything else is text, and escaped."""
+    """A model with an admin that the viewer may open is a link; anything else is text, and
+    escaped.
+    """
     pay(order=17, charge=user.pk)
     text = boss.get(page_of(IdempotencyRecord.objects.get())).content.decode()
     assert f'<a href="/admin/auth/user/{user.pk}/change/">{user.pk}</a>' in text
@@ -70,13 +74,21 @@ def test_references(boss: Client, user: User) -> None:  # noqa: F811
 
 
 def test_search(boss: Client, user: User) -> None:  # noqa: F811
-    """The records are searched by a reference, and the references by kind and value or value alone."""
+    """The records are searched by a reference, and the references by kind and value or value
+    alone.
+    """
     pay(order=17, charge=user.pk)
     pay(order=18, charge=user.pk)
     found = boss.get(reverse(LIST), {"q": "invoice:<b>17</b>"}).context["cl"].result_list
     assert [row.key for row in found] == [pay.idempotency.key_for(order=17, charge=user.pk)]
     references = reverse("admin:idempotency_audit_reference_changelist")
-    for term, count in (("", 6), ("invoice:<b>17</b>", 1), ("<b>17</b>", 1), (str(user.pk), 4), ("invoice:1", 0)):
+    for term, count in (
+        ("", 6),
+        ("invoice:<b>17</b>", 1),
+        ("<b>17</b>", 1),
+        (str(user.pk), 4),
+        ("invoice:1", 0),
+    ):
         assert len(boss.get(references, {"q": term}).context["cl"].result_list) == count, term
     listed = reverse("admin:idempotency_audit_auditevent_changelist")
     scope, key = pay.idempotency.scope, pay.idempotency.key_for(order=17, charge=user.pk)
@@ -93,8 +105,13 @@ def test_nobody_changes_it(boss: Client, user: User) -> None:  # noqa: F811
         assert boss.get(page).status_code == 200
         assert boss.post(page, {"key": "other"}).status_code == 403
         assert boss.get(reverse(f"{name}_add")).status_code == 403
-        assert boss.post(reverse(f"{name}_delete", args=[row.pk]), {"post": "yes"}).status_code == 403
-        assert boss.get(reverse(f"{name}_changelist"), {"key__startswith": "a"}).status_code in {302, 400}
+        assert (
+            boss.post(reverse(f"{name}_delete", args=[row.pk]), {"post": "yes"}).status_code == 403
+        )
+        assert boss.get(reverse(f"{name}_changelist"), {"key__startswith": "a"}).status_code in {
+            302,
+            400,
+        }
 
 
 def test_who_may_see_it(user: User) -> None:
@@ -124,4 +141,9 @@ def test_a_long_trail(boss: Client, user: User, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("django_idempotency.contrib.audit.admin.COUNTED", 3)
     for order in range(4):
         pay(order=order, charge=user.pk)
-    assert boss.get(reverse("admin:idempotency_audit_auditevent_changelist")).context["cl"].result_count == 3
+    assert (
+        boss.get(reverse("admin:idempotency_audit_auditevent_changelist"))
+        .context["cl"]
+        .result_count
+        == 3
+    )

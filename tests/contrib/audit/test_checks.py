@@ -18,7 +18,9 @@ def codes(check: Any = check_audit) -> list[str]:
 
 
 def without_app(settings: Settings) -> None:
-    settings.INSTALLED_APPS = [app for app in project.INSTALLED_APPS if app != "django_idempotency.contrib.audit"]
+    settings.INSTALLED_APPS = [
+        app for app in project.INSTALLED_APPS if app != "django_idempotency.contrib.audit"
+    ]
 
 
 def test_the_app_and_the_setting(settings: Settings) -> None:
@@ -64,7 +66,10 @@ class Apart:
 
 
 def test_another_database(settings: Settings) -> None:
-    """With the trail elsewhere an event is not committed with its response. A lease has no transaction anyway."""
+    """With the trail elsewhere an event is not committed with its response.
+
+    A lease has no transaction anyway.
+    """
     settings.DATABASE_ROUTERS = [Apart()]
     settings.IDEMPOTENCY = {"AUDIT": True}
     assert codes() == ["W112"]

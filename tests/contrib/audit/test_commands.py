@@ -67,9 +67,13 @@ class TestReading:
         pay(order=17)
         (line,) = run("idempotency_history", "--reference", "payment:17").splitlines()
         assert line.startswith(pay.idempotency.scope)
-        (found,) = run("idempotency_history", "--reference", "payment:17", "--format", "json").splitlines()
+        (found,) = run(
+            "idempotency_history", "--reference", "payment:17", "--format", "json"
+        ).splitlines()
         assert json.loads(found)["key"] == pay.idempotency.key_for(order=17)
-        history = run("idempotency_history", pay.idempotency.scope, pay.idempotency.key_for(order=17))
+        history = run(
+            "idempotency_history", pay.idempotency.scope, pay.idempotency.key_for(order=17)
+        )
         assert history.splitlines()[-1] == "refers to payment:17"
         for typed, said in (("payment:18", "No key refers"), ("payment", "is no reference")):
             with pytest.raises(CommandError, match=said):
@@ -82,7 +86,14 @@ class TestReading:
         run("idempotency_record", scope, key, "--release", "--reason", "ticket 4711")
         pay(order=17)
         assert pay.idempotency.forget(order=17)
-        assert events() == ["claimed", "completed", "released_by_hand", "claimed", "completed", "forgotten"]
+        assert events() == [
+            "claimed",
+            "completed",
+            "released_by_hand",
+            "claimed",
+            "completed",
+            "forgotten",
+        ]
         released = AuditEvent.objects.get(event="released_by_hand")
         assert (released.reason, released.attempt, released.scope) == ("ticket 4711", 1, scope)
         assert released.actor
@@ -155,11 +166,15 @@ class TestSealing:
         settings.IDEMPOTENCY = {"AUDIT": True, "ENCRYPTION_KEYS": keys, **more}
 
     def test_sealed(self, api: APIClient, user: Any, settings: Settings) -> None:
-        """Nobody is named in the tables, both directions still find, and a lost key names nobody."""
+        """Nobody is named in the tables, both directions still find, and a lost key names
+        nobody.
+        """
         self.use(settings, [FIRST])
         post(api)
         pay(order=4711)
-        assert f"auth.user:{user.pk}'" not in everything().replace(f"'user:auth.user:{user.pk}'", "")
+        assert f"auth.user:{user.pk}'" not in everything().replace(
+            f"'user:auth.user:{user.pk}'", ""
+        )
         assert "req-k-1" not in everything()
         assert "4711" not in everything().replace(pay.idempotency.key_for(order=4711), "")
         assert [found.value for found in referring_to("payment", "4711")] == ["4711"]
@@ -169,10 +184,15 @@ class TestSealing:
         assert "#sealed" in run(*history)
 
     def test_hashed(self, api: APIClient, user: Any, settings: Settings) -> None:
-        """With HASH_KEYS scope and key are hashes here as well, and the timeline is found by both."""
+        """With HASH_KEYS scope and key are hashes here as well, and the timeline is found by
+        both.
+        """
         self.use(settings, [FIRST], HASH_KEYS=True)
         post(api)
-        assert all(each.scope.startswith(HASHED) and each.key.startswith(HASHED) for each in AuditEvent.objects.all())
+        assert all(
+            each.scope.startswith(HASHED) and each.key.startswith(HASHED)
+            for each in AuditEvent.objects.all()
+        )
         assert "completed" in run("idempotency_history", f"user:auth.user:{user.pk}", "k-1")
         run("idempotency_erase", "--scope", f"user:{user.pk}", asks=False)
         assert set(AuditEvent.objects.values_list("scope", flat=True)) == {ERASED}
@@ -183,7 +203,9 @@ class TestSealing:
         pay(order=1)
         first, second = AuditEvent.objects.order_by("pk")
         AuditEvent.maintenance.filter(pk=second.pk).update(sealed=first.sealed)
-        history = run("idempotency_history", pay.idempotency.scope, pay.idempotency.key_for(order=1))
+        history = run(
+            "idempotency_history", pay.idempotency.scope, pay.idempotency.key_for(order=1)
+        )
         assert history.count("#sealed") == 3  # actor, request id and reason
 
     def test_reseal(self, settings: Settings) -> None:

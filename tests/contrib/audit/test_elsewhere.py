@@ -1,4 +1,6 @@
-"""Records outside the trail's database, leases, and what clients cancel: events are written after the fact."""
+"""Records outside the trail's database, leases, and what clients cancel: events are written after
+the fact.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,10 @@ def test_an_async_view(browser: Client, user: Any) -> None:
     client = AsyncClient()
     client.cookies = browser.cookies
     for _ in range(2):
-        sent: dict[str, Any] = {"content_type": "application/json", "headers": {"Idempotency-Key": "k-1"}}
+        sent: dict[str, Any] = {
+            "content_type": "application/json",
+            "headers": {"Idempotency-Key": "k-1"},
+        }
         assert async_to_sync(client.post)("/async/charges/", BODY, **sent).status_code == 201
     assert events() == ["claimed", "completed", "replayed"]
     assert set(AuditEvent.objects.values_list("actor", flat=True)) == {f"auth.user:{user.pk}"}

@@ -19,7 +19,9 @@ pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 def row(request: pytest.FixtureRequest) -> Any:
     facts: dict[str, Any] = {"record": uuid4(), "scope": "scope:a", "key": "k", "at": utcnow()}
     if request.param is Reference:
-        return Reference.objects.create(**facts, operation=uuid4(), kind="payment", value_hash=uuid4(), value="17")
+        return Reference.objects.create(
+            **facts, operation=uuid4(), kind="payment", value_hash=uuid4(), value="17"
+        )
     return AuditEvent.objects.create(**facts, event="claimed")
 
 
@@ -34,7 +36,15 @@ def row(request: pytest.FixtureRequest) -> Any:
         lambda row: type(row).objects.all().bulk_update([row], ["key"]),
         lambda row: type(row).objects.update_or_create(pk=row.pk, defaults={"key": "other"}),
     ],
-    ids=["save", "save again", "delete", "update", "delete many", "bulk_update", "update_or_create"],
+    ids=[
+        "save",
+        "save again",
+        "delete",
+        "update",
+        "delete many",
+        "bulk_update",
+        "update_or_create",
+    ],
 )
 def test_no_row_changes(row: Any, change: Callable[[Any], Any]) -> None:
     """A change raises, and the row stays as it was."""

@@ -45,7 +45,9 @@ def test_both_ways() -> None:
     assert references() == [("payment", "17"), ("payments.charge", "17")]
     (found,) = referring_to("payment", "17")
     assert found.scope == pay.idempotency.scope
-    assert [(each.kind, each.value) for each in timeline_of(found.record).references] == references()
+    assert [
+        (each.kind, each.value) for each in timeline_of(found.record).references
+    ] == references()
     assert referring_to("payment", "1") == referring_to("refund", "17") == []
 
 
@@ -72,14 +74,25 @@ def test_a_view() -> None:
         request.idempotency.refer("invoice", "2026-0017")  # type: ignore[attr-defined]
         return JsonResponse({}, status=201)
 
-    assert view(RequestFactory().post("/", headers={"Idempotency-Key": "k" * 20})).status_code == 201
+    assert (
+        view(RequestFactory().post("/", headers={"Idempotency-Key": "k" * 20})).status_code == 201
+    )
     assert references() == [("invoice", "2026-0017")]
 
 
 @pytest.mark.any_database
 @pytest.mark.parametrize(
     ("kind", "value"),
-    [("", "1"), ("a:b", "1"), ("1", "1"), ("a" * 65, "1"), ("a", ""), ("a", None), ("a", "x" * 256), ("a", "\n")],
+    [
+        ("", "1"),
+        ("a:b", "1"),
+        ("1", "1"),
+        ("a" * 65, "1"),
+        ("a", ""),
+        ("a", None),
+        ("a", "x" * 256),
+        ("a", "\n"),
+    ],
 )
 def test_what_cannot_be_kept(kind: str, value: Any) -> None:
     @idempotent_function(key_prefix="refused", data_keyword_argument="order")
@@ -97,7 +110,8 @@ def test_without_a_trail(settings: Settings) -> None:
     """It says what to add, and where idempotency is off it does nothing."""
     settings.IDEMPOTENCY = {}
     with pytest.raises(
-        ConfigurationError, match=r'"django_idempotency.contrib.audit" to INSTALLED_APPS and "AUDIT": True'
+        ConfigurationError,
+        match=r'"django_idempotency.contrib.audit" to INSTALLED_APPS and "AUDIT": True',
     ):
         pay(order=17)
     with pytest.MonkeyPatch.context() as patch:

@@ -35,13 +35,26 @@ def test_a_first_request_and_its_replay(api: APIClient, user: Any) -> None:
     """Each event says when, which attempt, whose request it was, and how it ended."""
     assert post(api).status_code == post(api).status_code == 201
     claimed, completed, replayed = AuditEvent.objects.order_by("pk")
-    assert [each.event for each in (claimed, completed, replayed)] == ["claimed", "completed", "replayed"]
-    assert (completed.attempt, completed.outcome, replayed.attempt, replayed.outcome) == (1, "201", 0, "201")
+    assert [each.event for each in (claimed, completed, replayed)] == [
+        "claimed",
+        "completed",
+        "replayed",
+    ]
+    assert (completed.attempt, completed.outcome, replayed.attempt, replayed.outcome) == (
+        1,
+        "201",
+        0,
+        "201",
+    )
     assert claimed.at < completed.at < replayed.at
     record = IdempotencyRecord.objects.get()
     for each in (claimed, completed, replayed):
         assert each.record == record.pk
-        assert (each.scope, each.key, each.request_id) == (f"user:auth.user:{user.pk}", "k-1", "req-k-1")
+        assert (each.scope, each.key, each.request_id) == (
+            f"user:auth.user:{user.pk}",
+            "k-1",
+            "req-k-1",
+        )
         assert each.actor == f"auth.user:{user.pk}"
         assert each.request == "POST api/charges/$"
     assert claimed.owner == completed.owner != replayed.owner
@@ -55,13 +68,23 @@ def test_other_ends(api: APIClient) -> None:
     post(api, card="tok_down")
     post(api, card="tok_visa")
     assert events() == ["claimed", "released", "claimed", "released", "mismatched"]
-    assert list(AuditEvent.objects.order_by("pk").values_list("attempt", flat=True)) == [1, 1, 2, 2, 0]
-    assert [each.outcome for each in AuditEvent.objects.filter(event="released")] == ["NetworkDown"] * 2
+    assert list(AuditEvent.objects.order_by("pk").values_list("attempt", flat=True)) == [
+        1,
+        1,
+        2,
+        2,
+        0,
+    ]
+    assert [each.outcome for each in AuditEvent.objects.filter(event="released")] == [
+        "NetworkDown"
+    ] * 2
 
 
 @pytest.mark.parametrize("with_audit", [False, True])
 def test_statements(api: APIClient, settings: Settings, with_audit: bool) -> None:
-    """A run costs one statement, which has both its events, and a replay one; without AUDIT there is none."""
+    """A run costs one statement, which has both its events, and a replay one; without AUDIT there
+    is none.
+    """
     settings.IDEMPOTENCY = {}
     post(api, "warm")
     plain = [len(statements(lambda: post(api, "a"))) for _ in range(2)]
@@ -78,7 +101,9 @@ def test_with_the_settle(api: APIClient, monkeypatch: pytest.MonkeyPatch) -> Non
         raise DatabaseError("the disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr("django_idempotency.contrib.audit.models.AppendOnlyQuerySet.bulk_create", refuse)
+        patch.setattr(
+            "django_idempotency.contrib.audit.models.AppendOnlyQuerySet.bulk_create", refuse
+        )
         assert post(api).status_code == 503
     assert (Charge.objects.count(), events()) == (0, [])
     assert post(api).status_code == 201
@@ -87,7 +112,9 @@ def test_with_the_settle(api: APIClient, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_after_the_fact(api: APIClient, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
-    """Any other event that cannot be written is an error in the log, and the client gets its response."""
+    """Any other event that cannot be written is an error in the log, and the client gets its
+    response.
+    """
     post(api)
 
     def refuse(*_: Any, **__: Any) -> None:
@@ -112,13 +139,18 @@ def test_a_rollback_of_the_caller() -> None:
     assert events() == []
     charge(order=1)
     assert events() == ["claimed", "completed"]
-    assert set(AuditEvent.objects.values_list("actor", "outcome")) == {("audited", ""), ("audited", "result")}
+    assert set(AuditEvent.objects.values_list("actor", "outcome")) == {
+        ("audited", ""),
+        ("audited", "result"),
+    }
 
 
 def test_a_kept_failure(api: APIClient) -> None:
     """An exception that is an answer is settled after the rollback, its event with it."""
 
-    @idempotent_function(key_prefix="audited", data_keyword_argument="order", keep_exceptions=(ValueError,))
+    @idempotent_function(
+        key_prefix="audited", data_keyword_argument="order", keep_exceptions=(ValueError,)
+    )
     def charge(*, order: int) -> int:
         raise ValueError(order)
 

@@ -82,13 +82,17 @@ def test_read_as_they_are_needed() -> None:
         assert len(read) - len(work.ended) <= 5
         tasks = max(tasks, len(asyncio.all_tasks()))
 
-    report = run(aprocess_batch(records(), handler_of(watched), concurrency=5, keep_successes=False))
+    report = run(
+        aprocess_batch(records(), handler_of(watched), concurrency=5, keep_successes=False)
+    )
     assert report.counts["succeeded"] == 1_000
     assert tasks < 20
 
 
 def test_an_async_iterable() -> None:
-    """An async iterable, such as `aiterator()`, is read by one task at a time, and closed at the end."""
+    """An async iterable, such as `aiterator()`, is read by one task at a time, and closed at the
+    end.
+    """
     closed = False
 
     async def records() -> AsyncIterator[int]:
@@ -120,7 +124,9 @@ def test_ordered_groups_run_beside_each_other() -> None:
     """One record at a time runs in each group, in order; several groups run at once."""
     work = Work()
     batch = [(group, number) for number in range(5) for group in "abc"]
-    report = run(aprocess_batch(batch, handler_of(work), ordered=True, group_id=lambda record: record[0]))
+    report = run(
+        aprocess_batch(batch, handler_of(work), ordered=True, group_id=lambda record: record[0])
+    )
     assert len(report.succeeded) == 15
     assert work.most == 3
     for group in "abc":
@@ -146,7 +152,9 @@ def test_deadlines_reach_the_tasks() -> None:
 
 
 def test_cancelled() -> None:
-    """Running records are cancelled and awaited; nothing else starts, no task is left, no key is freed early."""
+    """Running records are cancelled and awaited; nothing else starts, no task is left, no key is
+    freed early.
+    """
     begun: list[int] = []
     ended: list[int] = []
 
@@ -177,7 +185,9 @@ def test_cancelled() -> None:
 
 @pytest.mark.parametrize("ordered", [False, True])
 def test_a_handler_that_ends_the_batch(ordered: bool) -> None:
-    """An exception that is not an Exception is raised; others finish what they have begun, and nothing else begins."""
+    """An exception that is not an Exception is raised; others finish what they have begun, and
+    nothing else begins.
+    """
     work = Work()
     read: list[int] = []
 
@@ -191,7 +201,9 @@ def test_a_handler_that_ends_the_batch(ordered: bool) -> None:
             raise asyncio.CancelledError
         await work(record, turns=20)
 
-    options: dict[str, Any] = {"ordered": True, "group_id": lambda record: record % 3} if ordered else {}
+    options: dict[str, Any] = (
+        {"ordered": True, "group_id": lambda record: record % 3} if ordered else {}
+    )
     with pytest.raises(asyncio.CancelledError):
         run(aprocess_batch(records(), handler_of(cut), concurrency=6, **options))
     begun = [0, 2] if ordered else [0, 2, 3, 4, 5]

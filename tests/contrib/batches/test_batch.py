@@ -51,7 +51,7 @@ def answer(*ids: str) -> dict[str, Any]:
     return {"batchItemFailures": [{"itemIdentifier": name} for name in ids]}
 
 
-# ------------------------------------------------------------------------------------------------------------ outcomes
+# ----------------------------------------------------------------------------------------- outcomes
 
 
 @sync_and_async
@@ -60,9 +60,17 @@ def answer(*ids: str) -> dict[str, Any]:
     [
         ([], {}),
         ([1, 2], {"succeeded": [0, 1]}),
-        ([NetworkDown(), 1, NetworkDown(), 2], {"succeeded": [1, 3], "failed": [0, 2]}),  # continues after failures
+        # Continues after failures.
+        (
+            [NetworkDown(), 1, NetworkDown(), 2],
+            {"succeeded": [1, 3], "failed": [0, 2]},
+        ),
         ([InProgress(), 1, RequestMismatch()], {"busy": [0], "succeeded": [1], "failed": [2]}),
-        ([1, DeadlinePassed(), 2], {"succeeded": [0, 2], "failed": [1]}),  # a call inside it: the record was started
+        # A call inside it: the record was started.
+        (
+            [1, DeadlinePassed(), 2],
+            {"succeeded": [0, 2], "failed": [1]},
+        ),
         ([StopIteration(1), StopAsyncIteration(), 1], {"failed": [0, 1], "succeeded": [2]}),
     ],
 )
@@ -71,7 +79,9 @@ def test_outcomes(mode: str, bodies: list[Any], expected: dict[str, list[int]]) 
     report = process(messages(*bodies), guarded(act, mode, key="record.messageId"), mode)
     assert outcomes(report) == expected
     assert report.total == len(bodies)
-    assert {name: count for name, count in report.counts.items() if count} == {n: len(i) for n, i in expected.items()}
+    assert {name: count for name, count in report.counts.items() if count} == {
+        n: len(i) for n, i in expected.items()
+    }
     assert [item.index for item in report.failures] == [
         i for i, body in enumerate(bodies) if isinstance(body, Exception)
     ]
@@ -80,12 +90,19 @@ def test_outcomes(mode: str, bodies: list[Any], expected: dict[str, list[int]]) 
 @sync_and_async
 @pytest.mark.parametrize("result", [None, 0, "", [], False, {"id": 1}], ids=repr)
 def test_results(mode: str, result: Any) -> None:
-    """Results of the first run and of the replay are equal in type and value; a falsy one is not a failure."""
+    """Results of the first run and of the replay are equal in type and value; a falsy one is not a
+    failure.
+    """
     handler = guarded(work := Runs(lambda _: result), mode)
     for outcome in ("succeeded", "replayed"):
         report = process(messages(1), handler, mode)
         (item,) = getattr(report, outcome)
-        assert (item.result, type(item.result), item.error, item.id) == (result, type(result), None, "m0")
+        assert (item.result, type(item.result), item.error, item.id) == (
+            result,
+            type(result),
+            None,
+            "m0",
+        )
         assert item.record == messages(1)[0]
     assert work.count == 1
 
@@ -101,7 +118,10 @@ def test_a_second_run_replays_what_is_done(mode: str) -> None:
         return str(record["messageId"])
 
     handler = guarded(work, mode)
-    assert outcomes(process(messages(1, 2, 3), handler, mode)) == {"succeeded": [0, 2], "failed": [1]}
+    assert outcomes(process(messages(1, 2, 3), handler, mode)) == {
+        "succeeded": [0, 2],
+        "failed": [1],
+    }
     broken.clear()
     report = process(messages(1, 2, 3), handler, mode)
     assert outcomes(report) == {"replayed": [0, 2], "succeeded": [1]}
@@ -129,7 +149,8 @@ def test_a_record_without_a_key_is_told(mode: str, caplog: Any) -> None:
     assert (first.unguarded, again.unguarded) == (2, 2)
     assert [item.guarded for item in first.succeeded] == [True, False, False]
     assert str(again) == (
-        "2 succeeded, 1 replayed, 0 busy, 0 failed, 0 not started; 2 of those that succeeded ran unguarded"
+        "2 succeeded, 1 replayed, 0 busy, 0 failed, 0 not started; 2 of those that "
+        "succeeded ran unguarded"
     )
     said = [each for each in caplog.records if "A batch of" in each.getMessage()]
     assert [each.levelname for each in said] == ["WARNING", "WARNING"]
@@ -141,7 +162,11 @@ def test_a_mismatch(mode: str) -> None:
     """A mismatch has failed, and can be distinguished from temporary failures."""
     handler = guarded(Runs(), mode, key="record.id", validate="record.amount")
     batch = [{"id": 1, "amount": 5}, {"id": 1, "amount": 6}, {"id": 2, "amount": 5}]
-    report = process(batch, handler, mode, concurrency=1) if mode == "async" else process(batch, handler, mode)
+    report = (
+        process(batch, handler, mode, concurrency=1)
+        if mode == "async"
+        else process(batch, handler, mode)
+    )
     assert outcomes(report) == {"succeeded": [0, 2], "failed": [1]}
     assert report.mismatched == report.failed
 
@@ -149,7 +174,11 @@ def test_a_mismatch(mode: str) -> None:
 @sync_and_async
 def test_a_kept_exception(mode: str) -> None:
     """A kept exception fails each time, and runs once."""
-    handler = guarded(work := Runs(lambda _: act({"body": CardDeclined("no", 51)})), mode, keep_exceptions=CardDeclined)
+    handler = guarded(
+        work := Runs(lambda _: act({"body": CardDeclined("no", 51)})),
+        mode,
+        keep_exceptions=CardDeclined,
+    )
     for _ in range(2):
         (item,) = process([1], handler, mode).failed
         assert isinstance(item.error, CardDeclined)
@@ -180,7 +209,9 @@ def test_a_result_that_was_not_stored_of_a_call_inside(mode: str, terms: Any) ->
 def test_a_record_without_a_key(mode: str) -> None:
     """It runs unguarded, like any call; with `required` it fails and the others continue."""
     batch = [{"id": None}, {"id": 1}]
-    assert outcomes(process(batch, guarded(Runs(), mode, key="record.id"), mode)) == {"succeeded": [0, 1]}
+    assert outcomes(process(batch, guarded(Runs(), mode, key="record.id"), mode)) == {
+        "succeeded": [0, 1]
+    }
     required = guarded(Runs(), mode, key="record.id", required=True)
     assert outcomes(process(batch, required, mode)) == {"failed": [0], "replayed": [1]}
 
@@ -215,11 +246,13 @@ def test_methods() -> None:
     assert [item.result for item in process_batch([1], Shop.make).succeeded] == ["Shop 1"]
 
 
-# -------------------------------------------------------------------------------------------------------------- reports
+# ------------------------------------------------------------------------------------------ reports
 
 
 def test_what_is_reported_to_sqs() -> None:
-    """SQS redelivers the failures, in order, and deletes all others; without failures the list is empty."""
+    """SQS redelivers the failures, in order, and deletes all others; without failures the list is
+    empty.
+    """
     handler = guarded(act, "sync", key="record.messageId")
     report = process_batch(messages(1, NetworkDown(), InProgress(), RequestMismatch()), handler)
     assert report.batch_item_failures() == answer("m1", "m2", "m3")
@@ -228,11 +261,18 @@ def test_what_is_reported_to_sqs() -> None:
 
 
 def test_the_batch_processor_of_powertools() -> None:
-    """It calls a guarded function for each record, reports what fails, and its next event replays the others."""
+    """It calls a guarded function for each record, reports what fails, and its next event replays
+    the others.
+    """
     batch = pytest.importorskip("aws_lambda_powertools.utilities.batch")
     run = Runs(lambda record: act({"body": NetworkDown() if record["messageId"] == "m2" else None}))
     handler = guarded(run, "sync", key="record.messageId")
-    event = {"Records": [{"messageId": f"m{number}", "body": "{}", "eventSource": "aws:sqs"} for number in (1, 2, 3)]}
+    event = {
+        "Records": [
+            {"messageId": f"m{number}", "body": "{}", "eventSource": "aws:sqs"}
+            for number in (1, 2, 3)
+        ]
+    }
     for _delivery in range(2):
         processor = batch.BatchProcessor(event_type=batch.EventType.SQS)
         found = batch.process_partial_response(event, handler, processor)
@@ -261,9 +301,13 @@ def test_ids(record: Any, item_id: Any, expected: Any) -> None:
     assert report.batch_item_failures() == answer(expected)
 
 
-@pytest.mark.parametrize("record", [{"n": 1}, {"messageId": None}, {"messageId": ""}, 1, "messageId", None])
+@pytest.mark.parametrize(
+    "record", [{"n": 1}, {"messageId": None}, {"messageId": ""}, 1, "messageId", None]
+)
 def test_a_failure_without_an_id(record: Any) -> None:
-    """SQS would read a response without ids as a total failure or, worse, delete the message: an error says so."""
+    """SQS would read a response without ids as a total failure or, worse, delete the message: an
+    error says so.
+    """
     handler = guarded(Runs(lambda _: act({"body": NetworkDown()})), "sync", key=lambda _: 1)
     report = process_batch([record], handler)
     with pytest.raises(ConfigurationError, match="item_id="):
@@ -276,7 +320,10 @@ def test_a_failure_without_an_id(record: Any) -> None:
 def test_a_selector_that_fails(mode: str, option: str) -> None:
     """The record has failed without being run; the others continue, and the cause is shown."""
     handler = guarded(work := Runs(), mode)
-    given = {option: lambda record: record["id"], **({"ordered": True} if option == "group_id" else {})}
+    given = {
+        option: lambda record: record["id"],
+        **({"ordered": True} if option == "group_id" else {}),
+    }
     report = process([{"id": 1}, {}, {"id": 2}], handler, mode, **given)
     assert outcomes(report) == {"succeeded": [0, 2], "failed": [1]}
     assert work.count == 2
@@ -303,8 +350,9 @@ def test_raising_for_failures() -> None:
         report.raise_for_failures()
     assert caught.value.report is report
     assert caught.value.__cause__ is first
-    assert f"3 of 4 records of {handler.idempotency.name} did not complete (2 NetworkDown, 1 InProgress)" in str(
-        caught.value
+    assert (
+        f"3 of 4 records of {handler.idempotency.name} did not complete (2 NetworkDown, 1 "
+        "InProgress)" in str(caught.value)
     )
     assert "secret" not in str(caught.value)
     process_batch(messages(1), handler).raise_for_failures()
@@ -337,12 +385,14 @@ def test_one_line_in_the_log(mode: str, caplog: pytest.LogCaptureFixture) -> Non
     }
 
 
-# ---------------------------------------------------------------------------------------------------------------- order
+# -------------------------------------------------------------------------------------------- order
 
 
 @sync_and_async
 def test_ordered(mode: str) -> None:
-    """Nothing is started after the first record that is not done: SQS FIFO gets all of those back."""
+    """Nothing is started after the first record that is not done: SQS FIFO gets all of those
+    back.
+    """
     handler = guarded(work := Runs(act), mode, key="record.messageId")
     first = NetworkDown()
     report = process(messages(1, first, 2, 3), handler, mode, ordered=True)
@@ -375,12 +425,14 @@ def test_groups_that_are_over_are_forgotten() -> None:
             kept.append(sum(type(thing) is asyncio.Lock for thing in gc.get_objects()))
 
     handler = guarded(act, "async", key="record.messageId")
-    report = process(messages(*range(50)), handler, "async", ordered=True, group_id="messageId", progress=count)
+    report = process(
+        messages(*range(50)), handler, "async", ordered=True, group_id="messageId", progress=count
+    )
     assert len(report.succeeded) == 50
     assert max(kept) - kept[0] < 20
 
 
-# ------------------------------------------------------------------------------------------------------------- deadline
+# ----------------------------------------------------------------------------------------- deadline
 
 
 class Host:
@@ -419,7 +471,9 @@ def test_deadline(mode: str, options: Any, started: int, monkeypatch: pytest.Mon
 
 
 def test_a_lambda_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An SQS event with a duplicate and a mismatch, and too little time, behaves as the how-to says."""
+    """An SQS event with a duplicate and a mismatch, and too little time, behaves as the how-to
+    says.
+    """
     host = Host(monkeypatch)
     charged: list[int] = []
 
@@ -428,7 +482,9 @@ def test_a_lambda_function(monkeypatch: pytest.MonkeyPatch) -> None:
             return 5000
 
     @idempotent_function(
-        key="from_json(message.body).order_id", validate="from_json(message.body).amount", key_prefix="charge"
+        key="from_json(message.body).order_id",
+        validate="from_json(message.body).amount",
+        key_prefix="charge",
     )
     def charge(message: Any) -> None:
         charged.append(json.loads(message["body"])["order_id"])
@@ -437,18 +493,26 @@ def test_a_lambda_function(monkeypatch: pytest.MonkeyPatch) -> None:
     orders = [(7, 100), (7, 100), (7, 999), (8, 100), (9, 100)]
     event = {
         "Records": [
-            {"messageId": f"m{number}", "body": json.dumps({"order_id": order, "amount": amount, "sent": number})}
+            {
+                "messageId": f"m{number}",
+                "body": json.dumps({"order_id": order, "amount": amount, "sent": number}),
+            }
             for number, (order, amount) in enumerate(orders)
         ]
     }
     with deadline(Context()):
         report = process_batch(event["Records"], charge)
-    assert outcomes(report) == {"succeeded": [0, 3], "replayed": [1], "failed": [2], "not_started": [4]}
+    assert outcomes(report) == {
+        "succeeded": [0, 3],
+        "replayed": [1],
+        "failed": [2],
+        "not_started": [4],
+    }
     assert report.batch_item_failures(handled=report.mismatched) == answer("m4")
     assert charged == [7, 8]
 
 
-# ---------------------------------------------------------------------------------------------------- what ends a batch
+# -------------------------------------------------------------------------------- what ends a batch
 
 
 @sync_and_async
@@ -472,13 +536,22 @@ def test_without_a_store(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "aclaim", aclaim)
     options = {"concurrency": 1} if mode == "async" else {}
     report = process(range(9), guarded(Runs(), mode), mode, **options)
-    assert outcomes(report) == {"succeeded": [0, 1, 3], "failed": [2, 4, 5, 6], "not_started": [7, 8]}
+    assert outcomes(report) == {
+        "succeeded": [0, 1, 3],
+        "failed": [2, 4, 5, 6],
+        "not_started": [7, 8],
+    }
     assert isinstance(report.not_started[0].error, StoreUnavailable)
 
 
 @pytest.mark.parametrize(
     ("mode", "cut"),
-    [("sync", KeyboardInterrupt), ("sync", SystemExit), ("sync", GeneratorExit), ("async", GeneratorExit)],
+    [
+        ("sync", KeyboardInterrupt),
+        ("sync", SystemExit),
+        ("sync", GeneratorExit),
+        ("async", GeneratorExit),
+    ],
 )
 def test_what_is_not_an_exception(mode: str, cut: type[BaseException]) -> None:
     """The exception is raised; completed records are remembered."""
@@ -510,7 +583,7 @@ def test_records_that_cannot_be_read(mode: str) -> None:
     assert outcomes(process([1], handler, mode)) == {"replayed": [0]}
 
 
-# ------------------------------------------------------------------------------------------------------- what is wrong
+# ------------------------------------------------------------------------------------ what is wrong
 
 
 def handle(record: Any) -> None: ...
@@ -582,12 +655,14 @@ def test_handlers_that_cannot_be_called(mode: str, handler: Any, says: str) -> N
         ([], {"margin": -1}, ValueError),
     ],
 )
-def test_options_that_make_no_sense(mode: str, records: Any, options: Any, error: type[Exception]) -> None:
+def test_options_that_make_no_sense(
+    mode: str, records: Any, options: Any, error: type[Exception]
+) -> None:
     with pytest.raises(error):
         process(records, sync_handler if mode == "sync" else async_handler, mode, **options)
 
 
-# ---------------------------------------------------------------------------------------------------- long batches
+# ------------------------------------------------------------------------------------- long batches
 
 
 class Row:
@@ -601,7 +676,9 @@ class Row:
 @pytest.mark.slow
 @sync_and_async
 def test_a_long_stream(mode: str) -> None:
-    """Records are read one by one; with `keep_successes=False` little more is held than is running."""
+    """Records are read one by one; with `keep_successes=False` little more is held than is
+    running.
+    """
     from weakref import WeakSet
 
     alive: WeakSet[Row] = WeakSet()

@@ -36,7 +36,9 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return passing
 
 
-def shown(monkeypatch: pytest.MonkeyPatch, stderr: Any, mode: str, records: Any, **options: Any) -> str:
+def shown(
+    monkeypatch: pytest.MonkeyPatch, stderr: Any, mode: str, records: Any, **options: Any
+) -> str:
     monkeypatch.setattr(sys, "stderr", stderr)
     process(records, guarded(Runs(lambda record: record), mode), mode, **options)
     return stderr.getvalue() if stderr is not None else ""
@@ -45,8 +47,13 @@ def shown(monkeypatch: pytest.MonkeyPatch, stderr: Any, mode: str, records: Any,
 @sync_and_async
 def test_a_terminal(mode: str, seconds: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line is overwritten, and removed at the end."""
-    assert shown(monkeypatch, Terminal(), mode, [1, 2]) == ("\r1 of 2 records\033[K\r2 of 2 records\033[K\r\033[K")
-    assert shown(monkeypatch, Terminal(), mode, iter([1, 2])) == "\r1 records\033[K\r2 records\033[K\r\033[K"
+    assert shown(monkeypatch, Terminal(), mode, [1, 2]) == (
+        "\r1 of 2 records\033[K\r2 of 2 records\033[K\r\033[K"
+    )
+    assert (
+        shown(monkeypatch, Terminal(), mode, iter([1, 2]))
+        == "\r1 records\033[K\r2 records\033[K\r\033[K"
+    )
 
 
 class Closed(Terminal):
@@ -57,7 +64,9 @@ class Closed(Terminal):
 
 
 @sync_and_async
-def test_a_terminal_that_is_closed(mode: str, seconds: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_that_is_closed(
+    mode: str, seconds: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A closed terminal does not affect the batch."""
     monkeypatch.setattr(sys, "stderr", Closed())
     report = process([1, 2], guarded(Runs(lambda record: record), mode), mode)
@@ -75,7 +84,12 @@ def test_not_too_often(seconds: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (Terminal, False, ""),
         (io.StringIO, None, ""),
-        (io.StringIO, True, "5 of 7 records\n7 of 7 records\n"),  # every five seconds, and the final count
+        # Every five seconds, and the final count.
+        (
+            io.StringIO,
+            True,
+            "5 of 7 records\n7 of 7 records\n",
+        ),
         (lambda: None, None, ""),  # a process without a terminal
     ],
 )

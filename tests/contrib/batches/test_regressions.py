@@ -20,7 +20,9 @@ def test_a_record_without_an_id_holds_its_group_back(mode: str) -> None:
     ran: list[Any] = []
     handler = guarded(lambda record: ran.append(record["n"]), mode, key="record.n")
     records = [{"group": "a", "n": 1}, {"id": 2, "group": "a", "n": 2}]
-    process(records, handler, mode, item_id=lambda record: record["id"], ordered=True, group_id="group")
+    process(
+        records, handler, mode, item_id=lambda record: record["id"], ordered=True, group_id="group"
+    )
     assert ran == []
 
 

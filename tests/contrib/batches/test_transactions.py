@@ -50,10 +50,15 @@ def sign_up(name: str) -> str:
 
 @committed
 def test_five_hundred_records() -> None:
-    """Five hundred records cost as many statements as five hundred calls: none more for the batch."""
+    """Five hundred records cost as many statements as five hundred calls: none more for the
+    batch.
+    """
     batch = [{"id": number} for number in range(500)]
     note({"id": "-1"})  # opens a connection and builds the statements
-    for outcome, each in (("succeeded", FIRST[connection.vendor] + 1), ("replayed", REPLAY[connection.vendor])):
+    for outcome, each in (
+        ("succeeded", FIRST[connection.vendor] + 1),
+        ("replayed", REPLAY[connection.vendor]),
+    ):
         reset_queries()  # Django keeps the last 9,000
         with CaptureQueriesContext(connection) as sent:
             report = process_batch(batch, note)
@@ -74,7 +79,9 @@ def test_each_has_its_own_transaction() -> None:
 
 @committed
 def test_inside_an_open_transaction() -> None:
-    """Each record has a savepoint: a failing statement affects neither the others nor the caller."""
+    """Each record has a savepoint: a failing statement affects neither the others nor the
+    caller.
+    """
     with transaction.atomic():
         User.objects.create(username="taken")
         report = process_batch(["one", "raises", "taken", "two", "one"], sign_up)

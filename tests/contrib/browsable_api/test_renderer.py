@@ -21,7 +21,11 @@ from django_idempotency.rest_framework import IdempotentViewMixin
 from testproject.payments.models import Effect
 from tests.entry_points.conftest import KEY, effects
 
-pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+]
 
 SCRIPT = "django_idempotency/browsable-api.js"
 HTML = "text/html; q=1.0, */*"
@@ -64,8 +68,12 @@ def test_the_page_has_the_script_and_the_name_of_the_header(browser: Client, hea
         page = browser.get("/effects/").text
     found = scripts(page)
     assert f"/{SCRIPT}" in found[-1][0]
-    assert any('id="django-idempotency-header"' in about and content == f'"{header}"' for about, content in found)
-    assert any('id="drf_csrf"' in about for about, _ in found)  # the script reads the CSRF token from it
+    assert any(
+        'id="django-idempotency-header"' in about and content == f'"{header}"'
+        for about, content in found
+    )
+    # The script reads the CSRF token from it.
+    assert any('id="drf_csrf"' in about for about, _ in found)
     assert '<div id="content"' in page  # the forms that it sends are in there
     assert finders.find(SCRIPT)
 
@@ -81,7 +89,10 @@ def test_the_page_says_which_keys_the_view_accepts(
     monkeypatch.setattr(Effects, "idempotency", Policy(required=True, **given))
     with override_settings(IDEMPOTENCY={"KEY_FORMAT": setting}):
         found = scripts(browser.get("/effects/").text)
-    assert any('id="django-idempotency-key-version"' in about and said == str(version) for about, said in found)
+    assert any(
+        'id="django-idempotency-key-version"' in about and said == str(version)
+        for about, said in found
+    )
 
 
 def test_the_page_sends_no_key_that_it_cannot_make(browser: Client) -> None:
@@ -97,14 +108,18 @@ def test_the_page_runs_under_the_same_content_security_policy(browser: Client) -
 
 
 def test_what_the_script_sends_is_guarded(user: User) -> None:
-    """A form goes out with a key, and the page's CSRF token in a header; the replay is the page that was stored."""
+    """A form goes out with a key, and the page's CSRF token in a header; the replay is the page
+    that was stored.
+    """
     browser = Client(enforce_csrf_checks=True, headers={"Accept": HTML})
     browser.force_login(user)
     found = re.search(r'"csrfToken": "(\w+)"', browser.get("/effects/").text)
     assert found is not None
 
     def send(**headers: str) -> Any:
-        return browser.post("/effects/", {"label": "form"}, headers={"X-CSRFToken": found[1], **headers})
+        return browser.post(
+            "/effects/", {"label": "form"}, headers={"X-CSRFToken": found[1], **headers}
+        )
 
     first, retry = (send(**{"Idempotency-Key": KEY}) for _ in range(2))
     assert (first.status_code, retry.status_code, retry.content) == (201, 201, first.content)

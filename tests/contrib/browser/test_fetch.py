@@ -1,4 +1,7 @@
-"""fetch.js: its rules, in Node.js, and that no problem of the package is without one. In a browser: tests/proofs/browser."""
+"""fetch.js: its rules, in Node.js, and that no problem of the package is without one.
+
+In a browser: tests/proofs/browser.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ from ...support.services import needs_node, program
 
 CASES = Path(__file__).with_name("fetch.test.mjs")
 
-#: Code of a problem → what becomes of the request and its key. "keep": somebody looks the result up, or waits.
+#: Code of a problem → what becomes of the request and its key. "keep": somebody looks the result
+#: up, or waits.
 VERDICTS = {
     "key-missing": "drop",
     "key-malformed": "drop",
@@ -79,6 +83,11 @@ def test_the_rules() -> None:
     given = [[statuses[code], code, verdict] for code, verdict in VERDICTS.items()]
     environment = {**os.environ, "SCRIPT": script, "PROBLEMS": json.dumps(given)}
     done = subprocess.run(
-        [node, "--test", str(CASES)], env=environment, capture_output=True, text=True, timeout=60, check=False
+        [node, "--test", str(CASES)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

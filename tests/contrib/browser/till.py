@@ -1,4 +1,6 @@
-"""A till: a page with fetch.js, and a guarded view that it pays at: `@pytest.mark.urls("tests.contrib.browser.till")`."""
+"""A till: a page with fetch.js, and a guarded view that it pays at:
+`@pytest.mark.urls("tests.contrib.browser.till")`.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,14 @@ gate.set()
 
 
 def page(request: HttpRequest) -> HttpResponse:
-    return HttpResponse(engines["django"].from_string(PAGE).render({"module": "module" in request.GET}))
+    return HttpResponse(
+        engines["django"].from_string(PAGE).render({"module": "module" in request.GET})
+    )
 
 
 @csrf_exempt
-@idempotent(required=True, guarantee="lease", lease=2)  # a retry is told to come back when the lease ends
+# A retry is told to come back when the lease ends.
+@idempotent(required=True, guarantee="lease", lease=2)
 def pay(request: HttpRequest) -> JsonResponse:
     gate.wait(20)
     made = Effect.objects.create(label=json.loads(request.body)["what"])

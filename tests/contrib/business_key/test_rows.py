@@ -39,7 +39,10 @@ from ...support.services import REDIS
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
 
 Post = Callable[..., Any]
-IN_MEMORY = {"STORES": {"default": {"BACKEND": "django_idempotency.stores.memory.MemoryStore"}}, "GUARANTEE": "lease"}
+IN_MEMORY = {
+    "STORES": {"default": {"BACKEND": "django_idempotency.stores.memory.MemoryStore"}},
+    "GUARANTEE": "lease",
+}
 
 
 def made() -> JsonResponse:
@@ -89,7 +92,9 @@ def by_function(request: HttpRequest) -> HttpResponse:
 @idempotent(guarantee="lease")
 def in_steps(request: HttpRequest) -> HttpResponse:
     step = request.idempotency.step  # type: ignore[attr-defined]
-    return JsonResponse({"ids": [step("first", inserted, 1), step("second", inserted, 2)]}, status=201)
+    return JsonResponse(
+        {"ids": [step("first", inserted, 1), step("second", inserted, 2)]}, status=201
+    )
 
 
 def inserted(amount: int) -> int:
@@ -144,12 +149,16 @@ def lose_records() -> None:
 @pytest.mark.any_database
 @pytest.mark.parametrize("address", ["/plain", "/drf", "/api_view", "/middleware"])
 def test_a_second_row_is_refused_when_the_record_is_lost(post: Post, address: str) -> None:
-    """The retry gets 409 with the address of the row, and so does the next; a request with another key has its row."""
+    """The retry gets 409 with the address of the row, and so does the next; a request with another
+    key has its row.
+    """
     first = post(address)
     assert first.status_code == 201, first.content
     lose_records()
     for retry in (post(address), post(address)):
-        assert (retry.status_code, retry["Location"]) == (409, f"/invoices/{first.json()['id']}"), retry.content
+        assert (retry.status_code, retry["Location"]) == (409, f"/invoices/{first.json()['id']}"), (
+            retry.content
+        )
         assert json.loads(retry.content)["code"] == "already-created"
     assert post(address, key="5e0ad0fc-0b67-4c3e-8f76-6c2c0f6b2a11").status_code == 201
     assert Invoice.objects.count() == 2
@@ -177,7 +186,10 @@ def test_another_client_with_the_same_key(post: Post, user: User) -> None:
     other = Client()
     other.force_login(User.objects.create_user("other"))
     headers = {"Idempotency-Key": KEY}
-    assert other.post("/plain", "{}", content_type="application/json", headers=headers).status_code == 201
+    assert (
+        other.post("/plain", "{}", content_type="application/json", headers=headers).status_code
+        == 201
+    )
     assert len({each.idempotency_key for each in Invoice.objects.all()}) == 2
 
 
@@ -186,7 +198,10 @@ def test_without_a_key(post: Post) -> None:
     post("/plain")
     assert business_key() is None
     assert [post("/plain", key=None).status_code for _ in range(2)] == [201, 201]
-    assert list(Invoice.objects.filter(idempotency_key=None).values_list("amount", flat=True)) == [2499] * 2
+    assert (
+        list(Invoice.objects.filter(idempotency_key=None).values_list("amount", flat=True))
+        == [2499] * 2
+    )
 
 
 def test_a_second_row_of_one_request(post: Post) -> None:
@@ -200,7 +215,9 @@ def test_a_second_row_of_one_request(post: Post) -> None:
 
 @pytest.mark.any_database
 def test_several_rows_of_one_request(post: Post) -> None:
-    """A field that is unique with another names the line: `bulk_create()` fills it, and the database refuses a repetition."""
+    """A field that is unique with another names the line: `bulk_create()` fills it, and the
+    database refuses a repetition.
+    """
     assert post("/lines").status_code == 201
     assert [each.line for each in InvoiceLine.objects.exclude(idempotency_key=None)] == [1, 2]
     lose_records()
@@ -257,7 +274,9 @@ def test_the_check_of_the_app(settings: Settings) -> None:
 
     field = Model._meta.get_field("key")
     assert field.check() == []
-    settings.INSTALLED_APPS = [each for each in settings.INSTALLED_APPS if not each.endswith("business_key")]
+    settings.INSTALLED_APPS = [
+        each for each in settings.INSTALLED_APPS if not each.endswith("business_key")
+    ]
     [found] = field.check()
     assert isinstance(found, checks.Error)
     assert "INSTALLED_APPS" in str(found.hint)
@@ -277,7 +296,12 @@ def test_records_in_redis_that_were_flushed(post: Post, settings: Settings) -> N
     settings.CACHES = {"records": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": REDIS}}
     backend = "django_idempotency.stores.redis.RedisStore"
     settings.IDEMPOTENCY = {
-        "STORES": {"default": {"BACKEND": backend, "OPTIONS": {"cache": "records", "prefix": f"test-{uuid4()}"}}},
+        "STORES": {
+            "default": {
+                "BACKEND": backend,
+                "OPTIONS": {"cache": "records", "prefix": f"test-{uuid4()}"},
+            }
+        },
         "GUARANTEE": "lease",
     }
     first = post("/plain")
@@ -293,7 +317,9 @@ def test_records_in_redis_that_were_flushed(post: Post, settings: Settings) -> N
 def test_two_requests_at_once_whose_stores_share_nothing(
     user: User, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both work at the same moment, and the database of the rows decides: one row, and the other gets its address."""
+    """Both work at the same moment, and the database of the rows decides: one row, and the other
+    gets its address.
+    """
     memory = {"BACKEND": "django_idempotency.stores.memory.MemoryStore"}
     settings.IDEMPOTENCY = {"STORES": {"default": memory, "other": memory}, "GUARANTEE": "lease"}
     both = threading.Barrier(2)
@@ -304,11 +330,17 @@ def test_two_requests_at_once_whose_stores_share_nothing(
         client = Client()
         client.force_login(user)
         try:
-            found.append(client.post(address, "{}", content_type="application/json", headers={"Idempotency-Key": KEY}))
+            found.append(
+                client.post(
+                    address, "{}", content_type="application/json", headers={"Idempotency-Key": KEY}
+                )
+            )
         finally:
             connection.close()
 
-    threads = [threading.Thread(target=send, args=(address,)) for address in ("/met", "/met_elsewhere")]
+    threads = [
+        threading.Thread(target=send, args=(address,)) for address in ("/met", "/met_elsewhere")
+    ]
     for each in threads:
         each.start()
     for each in threads:

@@ -23,7 +23,9 @@ OURS = "django_idempotency.middleware.IdempotencyMiddleware"
 pytestmark = pytest.mark.urls(VIEWS)
 
 
-def checked(settings: Settings, routes: Any, *, middleware: bool = True, **more: Any) -> dict[str, str]:
+def checked(
+    settings: Settings, routes: Any, *, middleware: bool = True, **more: Any
+) -> dict[str, str]:
     settings.IDEMPOTENCY = {"ROUTES": routes, **more}
     settings.MIDDLEWARE = [OURS] if middleware else []
     return said([*check_settings(), *check_routed(), *check_routes()])
@@ -66,7 +68,9 @@ def test_an_entry_that_does_nothing(settings: Settings, routes: Any, code: str, 
 
 
 def test_async_views_and_the_middleware(settings: Settings) -> None:
-    """The entry's guarantee decides whether an async view can be guarded; without the middleware nothing is."""
+    """The entry's guarantee decides whether an async view can be guarded; without the middleware
+    nothing is.
+    """
     assert "E030" in checked(settings, {"name:pay:plain": {"required": True}})
     assert checked(settings, {"name:pay:awaited": {"guarantee": "lease"}}) == {}
     assert list(checked(settings, {"name:pay:plain": {}}, middleware=False)) == ["E146"]
@@ -75,7 +79,9 @@ def test_async_views_and_the_middleware(settings: Settings) -> None:
 def test_what_the_middleware_leaves(settings: Settings) -> None:
     """E147: an operation of django-ninja checks access inside."""
     settings.ROOT_URLCONF = "tests.contrib.by_route.operations"
-    assert "the view of /api/charges" in checked(settings, {"path:/api/": {"required": True}})["E147"]
+    assert (
+        "the view of /api/charges" in checked(settings, {"path:/api/": {"required": True}})["E147"]
+    )
 
 
 def test_where_a_policy_comes_from(settings: Settings) -> None:
@@ -91,8 +97,13 @@ def test_where_a_policy_comes_from(settings: Settings) -> None:
     written = StringIO()
     call_command("idempotency_routes", "--json", stdout=written)
     rows = {row["name"]: row for row in json.loads(written.getvalue())}
-    assert (rows["pay:plain"]["why"], rows["pay:plain"]["terms"]["required"]) == ("ROUTES: name:pay:plain", True)
-    assert rows["pay:of-shop"]["why"] == "ROUTES: name:pay:of-shop; unless ROUTES: path:/pay/berlin/"
+    assert (rows["pay:plain"]["why"], rows["pay:plain"]["terms"]["required"]) == (
+        "ROUTES: name:pay:plain",
+        True,
+    )
+    assert (
+        rows["pay:of-shop"]["why"] == "ROUTES: name:pay:of-shop; unless ROUTES: path:/pay/berlin/"
+    )
     assert rows["pay:of-shop"]["terms"]["ttl"] == 7
     assert (rows["pay:other"]["why"], rows["pay:other"]["guard"]) == ("", "middleware")
 

@@ -1,4 +1,6 @@
-"""ROUTES: the policies of views that a project cannot edit, by the middleware, as if `@idempotent(…)` were on them."""
+"""ROUTES: the policies of views that a project cannot edit, by the middleware, as if
+`@idempotent(…)` were on them.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,19 @@ from tests.support.factories import TokenFactory, UserFactory
 VIEWS = "tests.contrib.by_route.views"
 KEY = "8e03978e-40d5-43e8-bc93-6894a57f9324"
 
-pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(VIEWS)]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(VIEWS),
+]
 
 
 def by_route(**routes: Any) -> dict[str, Any]:
-    return {"ROUTES": {name.replace("__", ":").replace("_", "-"): fields for name, fields in routes.items()}}
+    return {
+        "ROUTES": {
+            name.replace("__", ":").replace("_", "-"): fields for name, fields in routes.items()
+        }
+    }
 
 
 def scope(request: Any) -> str | None:
@@ -44,12 +54,21 @@ def ada(db: None) -> Client:
 
 
 @pytest.mark.parametrize("view", ["plain", "based"])
-@override_settings(IDEMPOTENCY=by_route(name__pay__plain={"required": True}, name__pay__based={"required": True}))
+@override_settings(
+    IDEMPOTENCY=by_route(name__pay__plain={"required": True}, name__pay__based={"required": True})
+)
 def test_a_view_of_somebody_else(ada: Client, view: str) -> None:
-    """Its policy counts: a key is required, and the work runs once. The neighbour is as without an entry."""
+    """Its policy counts: a key is required, and the work runs once.
+
+    The neighbour is as without an entry.
+    """
     assert send(ada, f"/pay/{view}/", key="").json()["code"] == "key-missing"
     first, again = send(ada, f"/pay/{view}/"), send(ada, f"/pay/{view}/")
-    assert (first.status_code, first.json()) == (again.status_code, again.json()) == (201, again.json())
+    assert (
+        (first.status_code, first.json())
+        == (again.status_code, again.json())
+        == (201, again.json())
+    )
     assert again["Idempotency-Status"] == "replayed"
     assert send(ada, f"/pay/{view}/", {"amount": 2}).status_code == 422
     assert send(ada, "/pay/other/", key="").status_code == 201
@@ -57,7 +76,12 @@ def test_a_view_of_somebody_else(ada: Client, view: str) -> None:
 
 
 @override_settings(
-    IDEMPOTENCY={"ROUTES": {"path:/pay/plain/": {"ttl": 60}, "namespace:pay": {"ttl": 5, "profile": "stripe"}}}
+    IDEMPOTENCY={
+        "ROUTES": {
+            "path:/pay/plain/": {"ttl": 60},
+            "namespace:pay": {"ttl": 5, "profile": "stripe"},
+        }
+    }
 )
 def test_the_first_that_matches(ada: Client) -> None:
     """The order of the dict decides, and what an entry leaves out follows the settings."""
@@ -67,25 +91,36 @@ def test_the_first_that_matches(ada: Client) -> None:
         record.path: (record.expires_at - record.created_at).total_seconds()
         for record in IdempotencyRecord.objects.all()
     }
-    assert {path: round(seconds) for path, seconds in kept.items()} == {"/pay/plain/": 60, "/pay/other/": 5}
-    assert "error" in send(ada, "/pay/other/", {"amount": 2}, key=f"other-{KEY}").json()  # in the shape of the profile
+    assert {path: round(seconds) for path, seconds in kept.items()} == {
+        "/pay/plain/": 60,
+        "/pay/other/": 5,
+    }
+    # In the shape of the profile.
+    assert "error" in send(ada, "/pay/other/", {"amount": 2}, key=f"other-{KEY}").json()
 
 
 @override_settings(IDEMPOTENCY=by_route(name__pay__rest={"required": True}))
 def test_two_users_of_a_rest_view_share_no_key(db: None) -> None:
-    """The guard is behind the view's own authentication: the same key of two users is two keys, and nobody's is refused."""
+    """The guard is behind the view's own authentication: the same key of two users is two keys, and
+    nobody's is refused.
+    """
     users = [UserFactory(), UserFactory()]
     sent = {
-        user.pk: send(Client(), "/pay/rest/", Authorization=f"Token {TokenFactory(user=user).key}") for user in users
+        user.pk: send(Client(), "/pay/rest/", Authorization=f"Token {TokenFactory(user=user).key}")
+        for user in users
     }
-    assert {pk: response.json()["user"] for pk, response in sent.items()} == {user.pk: user.pk for user in users}
+    assert {pk: response.json()["user"] for pk, response in sent.items()} == {
+        user.pk: user.pk for user in users
+    }
     assert send(Client(), "/pay/rest/").status_code == 401
     keyless = send(Client(), "/pay/rest/", key="", Authorization=f"Token {users[0].auth_token.key}")
     assert keyless.json()["code"] == "key-missing"
     assert Effect.objects.count() == 2
 
 
-@override_settings(IDEMPOTENCY=by_route(name__pay__plain={"required": True, "scope": f"{__name__}.scope"}))
+@override_settings(
+    IDEMPOTENCY=by_route(name__pay__plain={"required": True, "scope": f"{__name__}.scope"})
+)
 def test_who_has_no_user(db: None) -> None:
     """`scope` may be a dotted path. Without a principal nothing runs where a key is required."""
     client = Client()
@@ -94,10 +129,14 @@ def test_who_has_no_user(db: None) -> None:
     assert send(client, "/pay/plain/").json()["code"] == "scope-required"
 
 
-@override_settings(IDEMPOTENCY=by_route(name__pay__plain={"key": "body.order", "scope": f"{__name__}.scope"}))
+@override_settings(
+    IDEMPOTENCY=by_route(name__pay__plain={"key": "body.order", "scope": f"{__name__}.scope"})
+)
 def test_a_key_that_the_policy_selects(db: None) -> None:
     """A request without the header is guarded, too."""
-    bodies = [send(Client(), "/pay/plain/", {"order": n}, key="", Shop="one").content for n in (1, 2, 1)]
+    bodies = [
+        send(Client(), "/pay/plain/", {"order": n}, key="", Shop="one").content for n in (1, 2, 1)
+    ]
     assert bodies[0] == bodies[2] != bodies[1]
 
 
@@ -116,7 +155,9 @@ async def _asynchronously() -> None:
     assert (await client.post("/pay/awaited/")).json()["code"] == "key-missing"
 
 
-@override_settings(IDEMPOTENCY={"EXEMPT": ["path:/pay/plain/"], **by_route(namespace__pay={"required": True})})
+@override_settings(
+    IDEMPOTENCY={"EXEMPT": ["path:/pay/plain/"], **by_route(namespace__pay={"required": True})}
+)
 def test_what_comes_first(ada: Client) -> None:
     """EXEMPT, and a policy of the view's own."""
     assert [send(ada, "/pay/plain/").content != send(ada, "/pay/plain/").content] == [True]
@@ -125,7 +166,11 @@ def test_what_comes_first(ada: Client) -> None:
 
 def test_other_settings(ada: Client) -> None:
     """An entry counts from the next request, and is gone with the settings."""
-    for fields, status in ({"required": True}, 400), ({"required": False}, 201), ({"required": True}, 400):
+    for fields, status in (
+        ({"required": True}, 400),
+        ({"required": False}, 201),
+        ({"required": True}, 400),
+    ):
         with override_settings(IDEMPOTENCY=by_route(name__pay__plain=fields)):
             assert send(ada, "/pay/plain/", key="").status_code == status
     assert send(ada, "/pay/plain/", key="").status_code == 201

@@ -29,7 +29,9 @@ def other(request: HttpRequest) -> HttpResponse:
 
 
 async def awaited(request: HttpRequest) -> HttpResponse:
-    return JsonResponse({"id": (await Effect.objects.acreate(label="awaited", attempt=0)).pk}, status=201)
+    return JsonResponse(
+        {"id": (await Effect.objects.acreate(label="awaited", attempt=0)).pk}, status=201
+    )
 
 
 class Based(View):

@@ -1,4 +1,6 @@
-"""One way to make a call with each library, sync and async, so that every test runs on all of them."""
+"""One way to make a call with each library, sync and async, so that every test runs on all of
+them.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def reply(response: Any, facts: CallFacts | None) -> Reply:
 
 def client(provider: str = "fake", **options: Any) -> IdempotentClient:
     """Return a client of httpx. Loading certificates would take most of a test's time."""
-    return IdempotentClient(provider, **{**QUICK, "transport": httpx.HTTPTransport(verify=False), **options})
+    return IdempotentClient(
+        provider, **{**QUICK, "transport": httpx.HTTPTransport(verify=False), **options}
+    )
 
 
 def with_httpx(method: str, url: str, name: str | None = None, /, **arguments: Any) -> Reply:
@@ -45,8 +49,14 @@ def with_httpx(method: str, url: str, name: str | None = None, /, **arguments: A
         return reply(response, response.extensions.get("idempotency"))
 
 
-async def with_async_httpx(method: str, url: str, name: str | None = None, /, **arguments: Any) -> Reply:
-    terms = {**QUICK, "transport": httpx.AsyncHTTPTransport(verify=False), **arguments.pop("terms", {})}
+async def with_async_httpx(
+    method: str, url: str, name: str | None = None, /, **arguments: Any
+) -> Reply:
+    terms = {
+        **QUICK,
+        "transport": httpx.AsyncHTTPTransport(verify=False),
+        **arguments.pop("terms", {}),
+    }
     extensions = {} if name is None else {"idempotency": name}
     async with AsyncIdempotentClient("fake", **terms) as made:
         response = await made.request(method, url, extensions=extensions, **arguments)
@@ -71,4 +81,8 @@ CALLERS: dict[str, Callable[..., Reply]] = {
     "async httpx": async_to_sync(with_async_httpx),
     "requests": with_requests,
 }
-BROKEN: tuple[type[Exception], ...] = (httpx.TransportError, requests.ConnectionError, requests.Timeout)
+BROKEN: tuple[type[Exception], ...] = (
+    httpx.TransportError,
+    requests.ConnectionError,
+    requests.Timeout,
+)

@@ -1,7 +1,8 @@
-"""A process that makes one call, and is killed on its way: `python -m tests.contrib.client.dying POINT DATABASE URL NAME`.
+"""A process that makes one call, and is killed on its way: `python -m tests.contrib.client.dying
+POINT DATABASE URL NAME`.
 
-POINT names what it has just done: `begun` (nothing yet), `committed` (its row), `received` (the response), `ended`
-(its row again). At `sent` it waits for its parent to kill it.
+POINT names what it has just done: `begun` (nothing yet), `committed` (its row), `received` (the
+response), `ended` (its row again). At `sent` it waits for its parent to kill it.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ def main(point: str, database: str, url: str, name: str) -> None:
 
     from .live_client import new_client
 
-    before, after = {"begun": ("start", None), "committed": (None, "start"), "received": ("end", None)}.get(
-        point, (None, "end" if point == "ended" else None)
-    )
+    before, after = {
+        "begun": ("start", None),
+        "committed": (None, "start"),
+        "received": ("end", None),
+    }.get(point, (None, "end" if point == "ended" else None))
     for verb in ("start", "end"):
         real = getattr(Ledger, verb)
 

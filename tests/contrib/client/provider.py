@@ -1,4 +1,7 @@
-"""A provider on a real socket. It does its work once for each key, counts effects, and fails as it is told to."""
+"""A provider on a real socket.
+
+It does its work once for each key, counts effects, and fails as it is told to.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,9 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         key = self.headers.get("Idempotency-Key")
         with provider.lock:
-            provider.seen.append((key, body, {name.lower(): value for name, value in self.headers.items()}))
+            provider.seen.append(
+                (key, body, {name.lower(): value for name, value in self.headers.items()})
+            )
             failure = provider.plan.pop(0) if provider.plan else None
         if failure is not None and failure.arrived is not None:
             failure.arrived.set()
@@ -87,8 +92,14 @@ class Handler(BaseHTTPRequestHandler):
         if failure is not None:
             failure.done.set()
         if failure is None or (failure.works and failure.status == 200):
-            marks = {"Idempotent-Replayed": "true", "Original-Request": "req_first"} if replayed else {}
-            self.respond(200, {"Request-Id": f"req_{len(provider.seen)}", "Set-Cookie": "a=b", **marks}, answer)
+            marks = (
+                {"Idempotent-Replayed": "true", "Original-Request": "req_first"} if replayed else {}
+            )
+            self.respond(
+                200,
+                {"Request-Id": f"req_{len(provider.seen)}", "Set-Cookie": "a=b", **marks},
+                answer,
+            )
         elif failure.status is None:
             self.close_connection = True
             self.connection.close()
@@ -107,13 +118,21 @@ class Handler(BaseHTTPRequestHandler):
             if key in provider.responses and not provider.forgets:
                 return True, provider.responses[str(key)]
             provider.effects[str(key)] += 1
-            answer = json.dumps({"id": f"ch_{sum(provider.effects.values())}", "got": meaning(body)})
+            answer = json.dumps(
+                {"id": f"ch_{sum(provider.effects.values())}", "got": meaning(body)}
+            )
             provider.responses[str(key)] = answer.encode()
             return False, answer.encode()
 
-    def respond(self, status: int, headers: dict[str, str], body: bytes, *, drips: float = 0) -> None:
+    def respond(
+        self, status: int, headers: dict[str, str], body: bytes, *, drips: float = 0
+    ) -> None:
         self.send_response(status)
-        for name, value in {"Content-Type": "application/json", **headers, "Content-Length": str(len(body))}.items():
+        for name, value in {
+            "Content-Type": "application/json",
+            **headers,
+            "Content-Length": str(len(body)),
+        }.items():
             self.send_header(name, value)
         self.end_headers()
         if drips:

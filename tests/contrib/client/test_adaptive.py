@@ -11,7 +11,14 @@ from typing import Any
 
 import pytest
 
-from django_idempotency.contrib.client.adaptive import LOOKS, MOST_HOSTS, SLOWEST, Pace, Turns, pace_of
+from django_idempotency.contrib.client.adaptive import (
+    LOOKS,
+    MOST_HOSTS,
+    SLOWEST,
+    Pace,
+    Turns,
+    pace_of,
+)
 from django_idempotency.contrib.client.exchange import RetryBudget
 from django_idempotency.contrib.client.models import OutgoingCall
 from django_idempotency.errors import DeadlinePassed
@@ -38,8 +45,13 @@ class Host:
         return True
 
 
-def simulated(limit: float, demand: float, *, processes: int = 1, adaptive: bool = True) -> tuple[float, float]:
-    """Send at random moments for two minutes. Return how many were taken a second in the second one, and were throttled."""
+def simulated(
+    limit: float, demand: float, *, processes: int = 1, adaptive: bool = True
+) -> tuple[float, float]:
+    """Send at random moments for two minutes.
+
+    Return how many were taken a second in the second one, and were throttled.
+    """
     chance, host, seconds = random.Random(7), Host(limit), 120
     paces = [Pace() if adaptive else None for _ in range(processes)]
     events: list[tuple[float, int, str, Any]] = []
@@ -68,7 +80,8 @@ def simulated(limit: float, demand: float, *, processes: int = 1, adaptive: bool
     return taken / 60, throttled / 60
 
 
-#: What the host takes a second, what is asked of it, processes → the least that it does, the most that it throttles.
+#: What the host takes a second, what is asked of it, processes → the least that it does, the most
+#: that it throttles.
 LOADS = [
     (10, 5, 1, 4.0, 0.0),  # it has no limit until it is throttled
     (10, 20, 1, 9.5, 0.5),
@@ -79,7 +92,9 @@ LOADS = [
 
 
 @pytest.mark.parametrize(("limit", "demand", "processes", "least", "most"), LOADS)
-def test_a_host_that_throttles(limit: float, demand: float, processes: int, least: float, most: float) -> None:
+def test_a_host_that_throttles(
+    limit: float, demand: float, processes: int, least: float, most: float
+) -> None:
     """It is asked for about what it takes. Otherwise it would throttle all that is more."""
     taken, throttled = simulated(limit, demand, processes=processes)
     assert taken >= least
@@ -114,7 +129,9 @@ def test_no_limit_before_the_first() -> None:
 
 
 def test_it_falls_as_throttling_grows_and_comes_back() -> None:
-    """Each second in which the host throttles cuts it, down to a least; without, it grows to more than it was."""
+    """Each second in which the host throttles cuts it, down to a least; without, it grows to more
+    than it was.
+    """
     pace = Pace()
     sent(pace, per_second=20, until=20)
     rates = []
@@ -184,7 +201,9 @@ def test_threads() -> None:
 
 
 def test_one_pace_per_host() -> None:
-    """All clients of a process share it, and a process that calls any host does not grow forever."""
+    """All clients of a process share it, and a process that calls any host does not grow
+    forever.
+    """
     first = pace_of("one.example")
     assert pace_of("one.example") is first is not pace_of("other.example")
     for number in range(MOST_HOSTS):
@@ -192,7 +211,7 @@ def test_one_pace_per_host() -> None:
     assert pace_of("one.example") is not first
 
 
-# ------------------------------------------------------------------------------------------------------------- a call
+# ------------------------------------------------------------------------------------------- a call
 
 calls = pytest.mark.any_database
 
@@ -214,8 +233,12 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @calls
 @pytest.mark.parametrize("status", [429, 503])
-def test_the_next_call_waits(call: Callable[..., Reply], provider: Provider, slept: list[float], status: int) -> None:
-    """After a throttled call all clients of the host are slower; who did not ask for that is not."""
+def test_the_next_call_waits(
+    call: Callable[..., Reply], provider: Provider, slept: list[float], status: int
+) -> None:
+    """After a throttled call all clients of the host are slower; who did not ask for that is
+    not.
+    """
     provider.plan = [Failure(status=status, headers={"x-should-retry": "false"})]
     for name in ("first", "second"):
         call("POST", provider.url, name, json=AMOUNT, terms={"adaptive": True})
@@ -236,16 +259,22 @@ def test_a_retry_waits(call: Callable[..., Reply], provider: Provider, slept: li
 
 
 @calls
-def test_a_retry_that_would_come_too_late(call: Callable[..., Reply], provider: Provider, slept: list[float]) -> None:
+def test_a_retry_that_would_come_too_late(
+    call: Callable[..., Reply], provider: Provider, slept: list[float]
+) -> None:
     """The caller gets the response there is."""
     provider.plan = [Failure(status=429)]
-    reply = call("POST", provider.url, "order-17", json=AMOUNT, terms={"adaptive": True, "deadline": 1.0})
+    reply = call(
+        "POST", provider.url, "order-17", json=AMOUNT, terms={"adaptive": True, "deadline": 1.0}
+    )
     assert reply.status == 429
     assert slept == []
 
 
 @calls
-def test_a_retry_that_the_budget_refuses(call: Callable[..., Reply], provider: Provider, slept: list[float]) -> None:
+def test_a_retry_that_the_budget_refuses(
+    call: Callable[..., Reply], provider: Provider, slept: list[float]
+) -> None:
     """It leaves the row: the next call waits for its own turn, and for nobody else's."""
     provider.plan = [Failure(status=429)]
     terms = {"adaptive": True, "budget": RetryBudget(capacity=0)}
@@ -255,16 +284,27 @@ def test_a_retry_that_the_budget_refuses(call: Callable[..., Reply], provider: P
 
 
 @calls
-def test_a_turn_that_comes_too_late(call: Callable[..., Reply], provider: Provider, slept: list[float]) -> None:
+def test_a_turn_that_comes_too_late(
+    call: Callable[..., Reply], provider: Provider, slept: list[float]
+) -> None:
     """It is not sent, and its caller knows at once; a stored response needs no turn."""
     call("POST", provider.url, "stored", json=AMOUNT, terms={"adaptive": True})
     pace_of(provider.url.removeprefix("http://")).throttled(1000.0)
     with pytest.raises(DeadlinePassed, match="throttles"):
-        call("POST", provider.url, "order-17", json=AMOUNT, terms={"adaptive": True, "deadline": 1.0})
+        call(
+            "POST", provider.url, "order-17", json=AMOUNT, terms={"adaptive": True, "deadline": 1.0}
+        )
     assert (slept, len(provider.seen)) == ([], 1)
     assert OutgoingCall.objects.get(name="order-17").state == "refused"
-    assert call("POST", provider.url, "stored", json=AMOUNT, terms={"adaptive": True, "deadline": 1.0}).status == 200
-    assert call("POST", provider.url, "order-17", json=AMOUNT, terms={"adaptive": True}).status == 200
+    assert (
+        call(
+            "POST", provider.url, "stored", json=AMOUNT, terms={"adaptive": True, "deadline": 1.0}
+        ).status
+        == 200
+    )
+    assert (
+        call("POST", provider.url, "order-17", json=AMOUNT, terms={"adaptive": True}).status == 200
+    )
 
 
 def test_what_was_given_up_was_not_sent() -> None:

@@ -46,26 +46,43 @@ def person(client: Client, providers: dict[str, Any]) -> Client:
     return client
 
 
-def decide(client: Client, action: str, *calls: OutgoingCall, reason: str = "Stripe says so") -> Any:
-    data = {"action": action, "_selected_action": [str(call.pk) for call in calls], "reason": reason}
+def decide(
+    client: Client, action: str, *calls: OutgoingCall, reason: str = "Stripe says so"
+) -> Any:
+    data = {
+        "action": action,
+        "_selected_action": [str(call.pk) for call in calls],
+        "reason": reason,
+    }
     return client.post(URL, data, follow=True)
 
 
-@pytest.mark.parametrize(("action", "state"), [("was_carried_out", "succeeded"), ("was_not_carried_out", "void")])
+@pytest.mark.parametrize(
+    ("action", "state"), [("was_carried_out", "succeeded"), ("was_not_carried_out", "void")]
+)
 def test_decided(person: Client, action: str, state: str) -> None:
     """Held and unknown calls are decided, the others left; the log has the reason."""
-    held, unknown, running, done = make("a"), make("b", "unknown"), make("c", "open"), make("d", "succeeded")
+    held, unknown, running, done = (
+        make("a"),
+        make("b", "unknown"),
+        make("c", "open"),
+        make("d", "succeeded"),
+    )
     page = decide(person, action, held, unknown, running, done)
     assert b"2 calls were decided." in page.content
     assert b"2 calls were left" in page.content
-    assert [OutgoingCall.objects.get(pk=call.pk).state for call in (held, unknown, running, done)] == [
+    assert [
+        OutgoingCall.objects.get(pk=call.pk).state for call in (held, unknown, running, done)
+    ] == [
         state,
         state,
         "open",
         "succeeded",
     ]
     assert OutgoingCall.objects.get(pk=held.pk).request is None
-    assert {entry.change_message for entry in LogEntry.objects.all()} == {f"{state}: Stripe says so"}
+    assert {entry.change_message for entry in LogEntry.objects.all()} == {
+        f"{state}: Stripe says so"
+    }
     assert LogEntry.objects.count() == 2
 
 
@@ -89,7 +106,10 @@ def test_without_the_permission(client: Client, providers: dict[str, Any]) -> No
 
 
 def test_shown(person: Client) -> None:
-    """The list and the page show the facts, and never a request or a response. Held calls come first."""
+    """The list and the page show the facts, and never a request or a response.
+
+    Held calls come first.
+    """
     make("done", "succeeded")
     held = make("held")
     page = person.get(URL)

@@ -16,7 +16,13 @@ class Clock:
 
 
 def sent_during(
-    budget: RetryBudget, clock: Clock, *, calls: int, per_second: float, down: bool, retries: int = 3
+    budget: RetryBudget,
+    clock: Clock,
+    *,
+    calls: int,
+    per_second: float,
+    down: bool,
+    retries: int = 3,
 ) -> int:
     """Return how many requests are sent for a number of calls, of which none or each succeeds."""
     sent = 0
@@ -35,7 +41,9 @@ def sent_during(
 
 @pytest.mark.parametrize("per_second", [2, 10, 1000])
 def test_amplification_under_an_outage(per_second: float) -> None:
-    """While a host is down, at most one request in ten is a retry; without a budget each is sent four times."""
+    """While a host is down, at most one request in ten is a retry; without a budget each is sent
+    four times.
+    """
     clock = Clock()
     budget = RetryBudget(clock=clock)
     sent_during(budget, clock, calls=1000, per_second=per_second, down=False)
@@ -44,7 +52,9 @@ def test_amplification_under_an_outage(per_second: float) -> None:
 
 
 def test_a_rarely_called_host() -> None:
-    """Ten tokens are there at the beginning, and one more after ten seconds: the second failure of a day is retried."""
+    """Ten tokens are there at the beginning, and one more after ten seconds: the second failure of
+    a day is retried.
+    """
     clock = Clock()
     budget = RetryBudget(clock=clock)
     assert [budget.spend() for _ in range(11)] == [True] * int(CAPACITY) + [False]

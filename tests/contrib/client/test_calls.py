@@ -69,7 +69,12 @@ def test_first(call: Call, provider: Provider) -> None:
     assert UUID(found.key).version == 4
     assert (found.provider, found.name, found.method) == ("fake", "order-17", "POST")
     assert found.url == f"{provider.url}/charges"
-    assert (found.state, found.attempts, found.response_status, found.reference) == ("succeeded", 1, 200, "req_1")
+    assert (found.state, found.attempts, found.response_status, found.reference) == (
+        "succeeded",
+        1,
+        200,
+        "req_1",
+    )
     assert reply.facts is not None
     assert (reply.facts.key, reply.facts.attempts, reply.facts.stored) == (found.key, 1, False)
     assert (reply.facts.replayed, reply.facts.reference) == (False, "req_1")
@@ -121,7 +126,11 @@ def test_retried(call: Call, provider: Provider, failure: Failure) -> None:
 
 @pytest.mark.parametrize(
     "failure",
-    [Failure(status=402), Failure(status=500, headers={"Stripe-Should-Retry": "false"}), Failure(status=404)],
+    [
+        Failure(status=402),
+        Failure(status=500, headers={"Stripe-Should-Retry": "false"}),
+        Failure(status=404),
+    ],
     ids=["402", "told not to", "404"],
 )
 def test_not_retried(call: Call, provider: Provider, failure: Failure) -> None:
@@ -132,7 +141,9 @@ def test_not_retried(call: Call, provider: Provider, failure: Failure) -> None:
 
 
 def test_given_up(call: Call, provider: Provider) -> None:
-    """After the last retry the caller gets the response, and the next process goes on with the same key."""
+    """After the last retry the caller gets the response, and the next process goes on with the same
+    key.
+    """
     provider.plan = [Failure(status=503, body=b'{"why": "down"}')] * 4
     reply = call("POST", provider.url, "order-17", json=AMOUNT)
     assert (reply.status, reply.body) == (503, {"why": "down"})
@@ -150,7 +161,9 @@ def test_broken_to_the_end(call: Call, provider: Provider) -> None:
 
 
 def test_nothing_listens(call: Call, provider: Provider) -> None:
-    """A call that never left, as far as can be seen, waits for nobody, and keeps its key: something may have sent it."""
+    """A call that never left, as far as can be seen, waits for nobody, and keeps its key: something
+    may have sent it.
+    """
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}/"
     with pytest.raises(BROKEN_ERRORS):
@@ -161,7 +174,10 @@ def test_nothing_listens(call: Call, provider: Provider) -> None:
 
 
 def test_refused(call: Call, provider: Provider) -> None:
-    """A refusal frees neither name nor key: a transport beneath may have sent it before. The same may come again."""
+    """A refusal frees neither name nor key: a transport beneath may have sent it before.
+
+    The same may come again.
+    """
     provider.plan = [Failure(status=402)]
     call("POST", provider.url, "order-17", json={"card": "declined"})
     with pytest.raises(CallChanged):
@@ -171,7 +187,9 @@ def test_refused(call: Call, provider: Provider) -> None:
 
 
 def test_refused_after_an_unknown_attempt(call: Call, provider: Provider) -> None:
-    """A refusal proves nothing about the attempt before it: only the same request may follow, with the same key."""
+    """A refusal proves nothing about the attempt before it: only the same request may follow, with
+    the same key.
+    """
     provider.plan = [LOST, Failure(status=404)]
     assert call("DELETE", provider.url, "gone-17").status == 404
     assert row().state == "unknown"
@@ -188,7 +206,9 @@ def test_refused_twice(call: Call, provider: Provider) -> None:
 
 
 def test_a_redirect_may_be_a_success(call: Call, provider: Provider) -> None:
-    """303 after a POST may say that it is done: the name is sent with the same key, and another request is refused."""
+    """303 after a POST may say that it is done: the name is sent with the same key, and another
+    request is refused.
+    """
     provider.plan = [Failure(status=303, works=True)]
     assert call("POST", provider.url, "order-17", json=AMOUNT).status == 303
     assert row().state == "refused"
@@ -221,7 +241,9 @@ def test_a_database_that_fails_after_the_response(call: Call, provider: Provider
     assert row().state == "open"
 
 
-def test_a_response_that_cannot_be_sealed(call: Call, provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_response_that_cannot_be_sealed(
+    call: Call, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The call has succeeded nevertheless, and is never sent again."""
 
     def broken(*args: Any) -> bytes:
@@ -291,7 +313,10 @@ def test_invalid_names(call: Call, provider: Provider, name: str) -> None:
 
 
 def test_the_callers_own_key(call: Call, provider: Provider) -> None:
-    """The first one wins and stays, since SDKs make another key at each call. Without a name it is the name, too."""
+    """The first one wins and stays, since SDKs make another key at each call.
+
+    Without a name it is the name, too.
+    """
     call("POST", provider.url, "order-17", json=AMOUNT, headers={"Idempotency-Key": "mine"})
     call("POST", provider.url, "order-17", json=AMOUNT, headers={"Idempotency-Key": "another"})
     call("POST", provider.url, json=AMOUNT, headers={"Idempotency-Key": "unnamed"})
@@ -308,9 +333,15 @@ def test_another_header(call: Call, provider: Provider, providers: dict[str, Any
 
 @pytest.mark.parametrize("header", ["Request-Timeout", "X-Request-Deadline", "Our-Deadline"])
 def test_the_deadline_is_handed_on(
-    call: Call, provider: Provider, providers: dict[str, Any], monkeypatch: pytest.MonkeyPatch, header: str
+    call: Call,
+    provider: Provider,
+    providers: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    header: str,
 ) -> None:
-    """Each attempt says how long it is waited for, as seconds or as Unix time: what is left of the block, not of the client."""
+    """Each attempt says how long it is waited for, as seconds or as Unix time: what is left of the
+    block, not of the client.
+    """
     past, now = [0.0], 0 if header == "Request-Timeout" else 1_800_000_000
 
     class Late(RetryBudget):
@@ -318,7 +349,9 @@ def test_the_deadline_is_handed_on(
             past[0] += 5
             return True
 
-    clock = SimpleNamespace(monotonic=lambda: past[0], sleep=lambda seconds: None, time=lambda: 1_800_000_000 + past[0])
+    clock = SimpleNamespace(
+        monotonic=lambda: past[0], sleep=lambda seconds: None, time=lambda: 1_800_000_000 + past[0]
+    )
     monkeypatch.setattr("django_idempotency.contrib.client.exchange.time", clock)
     monkeypatch.setattr("django_idempotency.contrib.client.providers.time", clock)
     providers["DEADLINE_HEADER"] = header
@@ -327,12 +360,13 @@ def test_the_deadline_is_handed_on(
         call("POST", provider.url, "order-17", json=AMOUNT, terms={"budget": Late()})
     first, second = (float(headers[header.lower()]) for _, _, headers in provider.seen)
     assert now + 19 < first <= now + 20
-    assert second - first == pytest.approx(
-        0 if now else -5, abs=0.002
-    )  # the instant is the same, and the time that is left is shorter
+    # The instant is the same, and the time that is left is shorter.
+    assert second - first == pytest.approx(0 if now else -5, abs=0.002)
 
 
-def test_without_a_deadline_around_it(call: Call, provider: Provider, providers: dict[str, Any]) -> None:
+def test_without_a_deadline_around_it(
+    call: Call, provider: Provider, providers: dict[str, Any]
+) -> None:
     """A client's own limit counts; and our receiver reads what is sent."""
     providers["DEADLINE_HEADER"] = "X-Request-Deadline"
     call("POST", provider.url, "order-17", json=AMOUNT, terms={"deadline": 7})
@@ -351,14 +385,18 @@ def test_no_deadline_is_handed_on_unless_asked_for(call: Call, provider: Provide
 @pytest.mark.parametrize("seconds", [-0.2, 0, 1e-9])
 def test_a_deadline_that_passes_as_it_is_sent(seconds: float) -> None:
     """It is a number that receivers read, whose time is over."""
-    called = ProviderOptions(alias="fake", lifetime=timedelta(hours=1), deadline_header="Request-Timeout")
+    called = ProviderOptions(
+        alias="fake", lifetime=timedelta(hours=1), deadline_header="Request-Timeout"
+    )
     sent = CaseInsensitiveMapping(called.headers("k", seconds))
     assert left(sent, utcnow()) == 0
 
 
 def test_the_deadline_of_its_own_caller() -> None:
     """What a request says of its client is handed on, if that stops waiting earlier."""
-    called = ProviderOptions(alias="fake", lifetime=timedelta(hours=1), deadline_header="Request-Timeout")
+    called = ProviderOptions(
+        alias="fake", lifetime=timedelta(hours=1), deadline_header="Request-Timeout"
+    )
     token = CALLER_ENDS.set(time.time() + 5)
     try:
         sent = [float(called.headers("k", seconds)["Request-Timeout"]) for seconds in (30.0, 1.0)]
@@ -433,7 +471,9 @@ def test_held(call: Call, provider: Provider) -> None:
     assert len(provider.seen) == 4
 
 
-def test_large_responses_are_not_stored(call: Call, provider: Provider, providers: dict[str, Any]) -> None:
+def test_large_responses_are_not_stored(
+    call: Call, provider: Provider, providers: dict[str, Any]
+) -> None:
     providers["MAX_BODY"] = 10
     assert call("POST", provider.url, "order-17", json=AMOUNT).body["id"] == "ch_1"
     assert (row().state, row().response) == ("succeeded", None)
@@ -488,12 +528,14 @@ def test_dripped_bytes(call: Call, provider: Provider) -> None:
 
 
 def test_a_header_hides_no_success(call: Call, provider: Provider) -> None:
-    provider.plan = [Failure(status=201, headers={"Retry-After": "Mon, 23 Nov 2026 12:00:30 +9999999999"})]
+    provider.plan = [
+        Failure(status=201, headers={"Retry-After": "Mon, 23 Nov 2026 12:00:30 +9999999999"})
+    ]
     assert call("POST", provider.url, "order-17", json=AMOUNT).status == 201
     assert row().state == "succeeded"
 
 
-# ------------------------------------------------------------------------------------------------- what leaves the call
+# ----------------------------------------------------------------------------- what leaves the call
 
 
 async def _never(request: httpx.Request) -> httpx.Response:
@@ -506,21 +548,29 @@ async def _busy(request: httpx.Request) -> httpx.Response:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize(("respond", "state"), [(_never, "unknown"), (_busy, "refused")], ids=["sent", "pausing"])
+@pytest.mark.parametrize(
+    ("respond", "state"), [(_never, "unknown"), (_busy, "refused")], ids=["sent", "pausing"]
+)
 def test_cut(providers: dict[str, Any], respond: Any, state: str) -> None:
-    """A caller that stops waiting has got an error: its call does not stay open, to be sent when nobody expects it."""
+    """A caller that stops waiting has got an error: its call does not stay open, to be sent when
+    nobody expects it.
+    """
 
     async def cut() -> None:
         terms = {"transport": httpx.MockTransport(respond)}
         with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(with_async_httpx("POST", "http://x", "order-17", json=AMOUNT, terms=terms), 0.2)
+            await asyncio.wait_for(
+                with_async_httpx("POST", "http://x", "order-17", json=AMOUNT, terms=terms), 0.2
+            )
 
     async_to_sync(cut)()
     assert (row().state, row().attempts) == (state, 1)
 
 
 @pytest.mark.django_db
-def test_cut_while_it_is_written_down(providers: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cut_while_it_is_written_down(
+    providers: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its row is committed, and nothing was sent: it ends."""
     start = Ledger.start
 
@@ -528,7 +578,9 @@ def test_cut_while_it_is_written_down(providers: dict[str, Any], monkeypatch: py
         loop = asyncio.get_running_loop()
         sent: list[httpx.Request] = []
         terms = {"transport": httpx.MockTransport(sent.append)}  # type: ignore[arg-type]
-        task = loop.create_task(with_async_httpx("POST", "http://x", "order-17", json=AMOUNT, terms=terms))
+        task = loop.create_task(
+            with_async_httpx("POST", "http://x", "order-17", json=AMOUNT, terms=terms)
+        )
 
         def cutting(self: Ledger) -> Any:
             started = start(self)
@@ -554,7 +606,7 @@ def test_interrupted(providers: dict[str, Any]) -> None:
     assert row().state == "unknown"
 
 
-# ------------------------------------------------------------------------------------- what a client of httpx adds
+# ---------------------------------------------------------------------- what a client of httpx adds
 
 
 class Tokens(httpx.Auth):
@@ -563,14 +615,20 @@ class Tokens(httpx.Auth):
     requires_response_body = True
 
     def auth_flow(self, request: httpx.Request) -> Any:
-        response = yield httpx.Request("POST", request.url.join("/token"), data={"grant_type": "client_credentials"})
+        response = yield httpx.Request(
+            "POST", request.url.join("/token"), data={"grant_type": "client_credentials"}
+        )
         request.headers["Authorization"] = f"Bearer {response.json()['id']}"
         yield request
 
 
-@pytest.mark.parametrize("call", [with_httpx, async_to_sync(with_async_httpx)], ids=["httpx", "async httpx"])
+@pytest.mark.parametrize(
+    "call", [with_httpx, async_to_sync(with_async_httpx)], ids=["httpx", "async httpx"]
+)
 def test_a_request_for_a_token(db: None, provider: Provider, call: Call) -> None:
-    """The block names the charge, and not what is sent for it: the token has no key, and is not stored."""
+    """The block names the charge, and not what is sent for it: the token has no key, and is not
+    stored.
+    """
     for _ in range(2):
         with outgoing("order-17"):
             reply = call("POST", f"{provider.url}/charges", json=AMOUNT, terms={"auth": Tokens()})
@@ -585,13 +643,16 @@ def test_a_transport_beside_ours(db: None, provider: Provider, beside: str) -> N
     """Whatever carries the request, it is written down first."""
     plain = httpx.HTTPTransport(verify=False)
     options: dict[str, Any] = {"proxy": provider.url, "verify": False, "transport": None}
-    with client(**options if beside == "proxy" else {"mounts": {"all://": plain}}) as made, outgoing("order-17"):
+    with (
+        client(**options if beside == "proxy" else {"mounts": {"all://": plain}}) as made,
+        outgoing("order-17"),
+    ):
         made.post("http://charges.invalid/" if beside == "proxy" else provider.url, json=AMOUNT)
     assert provider.keys == [row().key]
     assert row().state == "succeeded"
 
 
-# -------------------------------------------------------------------------------------------------------------- steps
+# -------------------------------------------------------------------------------------------- steps
 
 
 def test_in_a_thread_of_a_step(call: Call, provider: Provider, step: RunningStep) -> None:
@@ -627,7 +688,10 @@ def test_in_a_step(call: Call, provider: Provider, step: RunningStep) -> None:
 
 
 def test_a_second_call_in_a_step(call: Call, provider: Provider, step: RunningStep) -> None:
-    """It would get the first one's response, so it needs a name. The retry of a failed one is no second call."""
+    """It would get the first one's response, so it needs a name.
+
+    The retry of a failed one is no second call.
+    """
     provider.plan = [Failure(status=503, headers={"x-should-retry": "false"})]
     with pytest.raises(CallInTransaction), transaction.atomic():
         call("POST", provider.url, json=AMOUNT)

@@ -68,7 +68,10 @@ def test_valid(configure: Configure, options: dict[str, Any]) -> None:
         ({"stripe": {"LIFETIME": DAY, "CLIENT": f"{HERE}.clint"}}, "cannot be imported"),
         ({"stripe": {"LIFETIME": DAY, "CLIENT": f"{HERE}.nothing"}}, "is not a function"),
         ({"stripe": {"LIFETIME": DAY, "LOOKUP": client}}, '"LOOKUP" is a dotted path'),
-        ({"stripe": {"LIFETIME": DAY, "LOOKUP": f"{HERE}.alookup"}}, 'is not a function without "async"'),
+        (
+            {"stripe": {"LIFETIME": DAY, "LOOKUP": f"{HERE}.alookup"}},
+            'is not a function without "async"',
+        ),
         ({"stripe": {"LIFETIME": DAY, "TTL": 1}}, "'TTL' is not one of its options"),
     ],
 )

@@ -1,4 +1,6 @@
-"""`kill -9` at every line of a call: the next one under its name, or the command, finishes it, with one effect."""
+"""`kill -9` at every line of a call: the next one under its name, or the command, finishes it, with
+one effect.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,8 @@ ON_EACH = ("committed", "sent")
 
 
 @pytest.mark.parametrize(
-    "point", [point if point in ON_EACH else pytest.param(point, marks=either_server) for point in POINTS]
+    "point",
+    [point if point in ON_EACH else pytest.param(point, marks=either_server) for point in POINTS],
 )
 def test_the_next_call_finishes_it(provider: Provider, point: str) -> None:
     """Whatever was done is not done twice; what was not is done."""
@@ -96,7 +99,9 @@ def test_the_next_call_finishes_it(provider: Provider, point: str) -> None:
 @either_server
 @pytest.mark.parametrize("point", ["committed", "sent", "received"])
 def test_the_command_finishes_it(provider: Provider, point: str) -> None:
-    """Nobody calls again: a call that was committed is made, and the response is there for whoever asks."""
+    """Nobody calls again: a call that was committed is made, and the response is there for whoever
+    asks.
+    """
     kill(point, provider)
     out = StringIO()
     call_command("idempotency_resume", "--send", "--older-than", "0s", stdout=out)
@@ -122,10 +127,16 @@ SEARCHED: list[Provider] = []
 @either_server
 @pytest.mark.parametrize("by", ["caller", "command"])
 @pytest.mark.parametrize(("point", "more"), [("committed", 1), ("received", 0), ("on its way", 1)])
-def test_it_is_looked_up(provider: Provider, settings: Settings, point: str, more: int, by: str) -> None:
-    """What is found is not sent; what is not may be on its way, and its key makes the second request harmless."""
+def test_it_is_looked_up(
+    provider: Provider, settings: Settings, point: str, more: int, by: str
+) -> None:
+    """What is found is not sent; what is not may be on its way, and its key makes the second
+    request harmless.
+    """
     SEARCHED[:] = [provider]
-    settings.IDEMPOTENCY = {"PROVIDERS": {"fake": {**PROVIDERS["fake"], "LOOKUP": f"{__name__}.lookup"}}}
+    settings.IDEMPOTENCY = {
+        "PROVIDERS": {"fake": {**PROVIDERS["fake"], "LOOKUP": f"{__name__}.lookup"}}
+    }
     slow = Failure(works=True, status=200, arrived=threading.Event(), proceed=threading.Event())
     if point == "on its way":
         provider.plan = [slow]
@@ -164,7 +175,9 @@ def test_several_workers(provider: Provider) -> None:
     def work(_: int) -> str:
         out = StringIO()
         try:
-            call_command("idempotency_resume", "--send", "--older-than", "0s", stdout=out, stderr=StringIO())
+            call_command(
+                "idempotency_resume", "--send", "--older-than", "0s", stdout=out, stderr=StringIO()
+            )
         finally:
             connection.close()
         return out.getvalue()
@@ -173,7 +186,8 @@ def test_several_workers(provider: Provider) -> None:
         list(pool.map(work, range(3)))
     assert sorted(provider.effects.values()) == [1] * 12
     assert set(OutgoingCall.objects.values_list("state", flat=True)) == {"succeeded"}
-    # --older-than 0s lets a second worker find what a first one is sending, and the row tells it to leave that.
+    # --older-than 0s lets a second worker find what a first one is sending, and the row tells it to
+    # leave that.
     assert len(provider.seen) <= 12 + 3
 
 
@@ -184,7 +198,9 @@ def test_one_name_at_the_same_time(provider: Provider) -> None:
     def call(_: int) -> Any:
         try:
             with new_client() as client:
-                return client.post(provider.url, json=AMOUNT, extensions={"idempotency": "order-17"}).json()
+                return client.post(
+                    provider.url, json=AMOUNT, extensions={"idempotency": "order-17"}
+                ).json()
         finally:
             connection.close()
 

@@ -1,4 +1,6 @@
-"""The key of a call has one life, and who gives up a step first closes the door through which its calls are sent."""
+"""The key of a call has one life, and who gives up a step first closes the door through which its
+calls are sent.
+"""
 
 from __future__ import annotations
 
@@ -62,10 +64,14 @@ def call(what: str, name: str | None = None, key: str | None = None, retries: in
     if name is None:
         assert step is not None
         name, key = f"{step.operation}/{step.name}", step.key
-    request = OutgoingRequest(method="POST", url=f"https://provider.example/{what}", headers=(), body=b"")
+    request = OutgoingRequest(
+        method="POST", url=f"https://provider.example/{what}", headers=(), body=b""
+    )
     terms = Terms(provider="fake", retries=retries, base=0.0, longest=0.0)
     errors = Errors(not_sent=lambda error: isinstance(error, ConnectionError), broken=(OSError,))
-    return Exchange(terms, errors, CallName(name=name, key=key, step=step), request).run(send).status
+    return (
+        Exchange(terms, errors, CallName(name=name, key=key, step=step), request).run(send).status
+    )
 
 
 class Client:
@@ -103,7 +109,9 @@ def give_up() -> str:
     end_leases()
     out = StringIO()
     try:
-        call_command("idempotency_complete", "--undo", str(Step.objects.order_by("pk")[0].record), stdout=out)
+        call_command(
+            "idempotency_complete", "--undo", str(Step.objects.order_by("pk")[0].record), stdout=out
+        )
     except CommandError as error:
         return str(error)
     return out.getvalue()
@@ -144,7 +152,9 @@ def test_a_worker_that_died_before_the_first_byte(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("state", ["open", "unknown"])
 def test_a_call_that_may_be_on_its_way(monkeypatch: pytest.MonkeyPatch, state: str) -> None:
-    """A moment after the attempt, or its timeout, nobody can tell: the undo waits; then it is closed and asked about."""
+    """A moment after the attempt, or its timeout, nobody can tell: the undo waits; then it is
+    closed and asked about.
+    """
     died_before_the_first_byte(monkeypatch)
     OutgoingCall.objects.update(state=state)
     assert "NotUndone" in give_up()
@@ -207,7 +217,9 @@ def test_given_up_between_the_row_and_the_first_byte(monkeypatch: pytest.MonkeyP
 
 
 def test_a_step_sends_its_calls_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command lists the call of a dead step and leaves it; the step's next attempt sends it, with its key."""
+    """The command lists the call of a dead step and leaves it; the step's next attempt sends it,
+    with its key.
+    """
     died_before_the_first_byte(monkeypatch)
     let_pass(timedelta(minutes=10))
     out = StringIO()
@@ -220,7 +232,7 @@ def test_a_step_sends_its_calls_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (charges(), OutgoingCall.objects.get().key) == ((1, 0), next(iter(WORLD.first)))
 
 
-# ------------------------------------------------------------------------------------------------------------- its key
+# ------------------------------------------------------------------------------------------ its key
 
 
 def limited(what: str, key: str) -> Answer:
@@ -240,7 +252,9 @@ def refused(what: str, key: str) -> Answer:
 @pytest.mark.parametrize("fails", [limited, refused])
 @pytest.mark.parametrize("key", ["k" * 64, None])
 def test_a_key_stays(fails: Any, key: str | None) -> None:
-    """After 429, or without a connection, the next attempt has the key of the first: somebody may look for that."""
+    """After 429, or without a connection, the next attempt has the key of the first: somebody may
+    look for that.
+    """
     PLAN.extend([fails, unheard, limited])
     seen = set()
     for _ in range(4):
@@ -265,7 +279,9 @@ def test_a_person_says_that_it_was_not_carried_out() -> None:
 
 
 def test_sixty_days_of_calls() -> None:
-    """However often it is tried: one effect under one key, then it is held, by the clock of the database."""
+    """However often it is tried: one effect under one key, then it is held, by the clock of the
+    database.
+    """
     chance, ended = random.Random(2), []
     while WORLD.now < timedelta(days=60):
         PLAN.append(unheard)

@@ -13,7 +13,12 @@ from django.core.management import CommandError
 from django_idempotency.contrib.client import outgoing
 from django_idempotency.contrib.client.lookup import LostCall
 from django_idempotency.contrib.client.models import OutgoingCall
-from django_idempotency.errors import CallChanged, CallHeld, CallResponseNotStored, OperationCancelled
+from django_idempotency.errors import (
+    CallChanged,
+    CallHeld,
+    CallResponseNotStored,
+    OperationCancelled,
+)
 from django_idempotency.stores.base import utcnow
 
 from . import callers
@@ -70,7 +75,10 @@ DECISIONS: dict[str, tuple[Callable[[LostCall], Any], tuple[str, int], tuple[str
 @pytest.mark.parametrize("decision", DECISIONS)
 @pytest.mark.parametrize("by", ["caller", "command"])
 def test_what_it_decides(provider: Provider, decision: str, forgotten: bool, by: str) -> None:
-    """Found is not sent. All else is sent with its key while the provider remembers that, and then is a person's."""
+    """Found is not sent.
+
+    All else is sent with its key while the provider remembers that, and then is a person's.
+    """
     call = died(provider)
     if forgotten:
         OutgoingCall.objects.update(first_sent=utcnow() - DAY)
@@ -103,7 +111,12 @@ def test_what_it_is_given(provider: Provider) -> None:
     (asked,) = ASKED
     url = f"{provider.url}/pay"
     assert asked == LostCall(
-        provider="fake", name="order-17", key=call.key, method="POST", url=url, first_sent=call.first_sent
+        provider="fake",
+        name="order-17",
+        key=call.key,
+        method="POST",
+        url=url,
+        first_sent=call.first_sent,
     )
 
 
@@ -126,7 +139,11 @@ def test_a_body_of_bytes(provider: Provider, result: bytes) -> None:
     died(provider)
     DECIDES[0] = lambda call: call.found(result, status=201, content_type="text/xml")
     response = again(provider)
-    assert (response.status_code, response.content, response.headers["content-type"]) == (201, result, "text/xml")
+    assert (response.status_code, response.content, response.headers["content-type"]) == (
+        201,
+        result,
+        "text/xml",
+    )
 
 
 @pytest.mark.parametrize(
@@ -162,7 +179,9 @@ def test_another_request_does_not_ask(provider: Provider) -> None:
 
 
 def test_a_lookup_that_takes_too_long(provider: Provider) -> None:
-    """What was remembered before it is asked may be forgotten after: it is held, and nothing is sent."""
+    """What was remembered before it is asked may be forgotten after: it is held, and nothing is
+    sent.
+    """
     died(provider)
 
     def slow(call: LostCall) -> Any:
@@ -177,7 +196,9 @@ def test_a_lookup_that_takes_too_long(provider: Provider) -> None:
 
 @pytest.mark.parametrize("decides", [found, LostCall.hold])
 def test_a_call_that_moves_on(provider: Provider, decides: Any) -> None:
-    """Another process sends it meanwhile: what was found of the earlier attempt is not written over that."""
+    """Another process sends it meanwhile: what was found of the earlier attempt is not written over
+    that.
+    """
     died(provider)
 
     def meanwhile(call: LostCall) -> Any:

@@ -90,7 +90,9 @@ def run(*arguments: str) -> str:
 
 
 def test_finished(provider: Provider, client: str) -> None:
-    """The same request, key included, is sent with the credentials of the client; there is one effect."""
+    """The same request, key included, is sent with the credentials of the client; there is one
+    effect.
+    """
     call = died(provider, client=client)
     assert run() == "1 call finished."
     ((key, body, headers),) = provider.seen
@@ -99,7 +101,12 @@ def test_finished(provider: Provider, client: str) -> None:
     assert headers["content-type"] == "application/json"
     assert set(provider.effects.values()) == {1}
     call.refresh_from_db()
-    assert (call.state, call.attempts, call.request, call.reference) == ("succeeded", 5, None, "req_first")
+    assert (call.state, call.attempts, call.request, call.reference) == (
+        "succeeded",
+        5,
+        None,
+        "req_first",
+    )
     assert run() == "Nothing to resume."
 
 
@@ -117,12 +124,18 @@ def test_a_client_that_asks_for_a_token(provider: Provider, providers: dict[str,
 
 @pytest.mark.parametrize("requires", [True, False])
 def test_a_client_that_changes_the_request(
-    provider: Provider, providers: dict[str, Any], resumable: None, monkeypatch: pytest.MonkeyPatch, requires: bool
+    provider: Provider,
+    providers: dict[str, Any],
+    resumable: None,
+    monkeypatch: pytest.MonkeyPatch,
+    requires: bool,
 ) -> None:
     """It would be another request: nothing is sent."""
     call = died(provider)
     changing = callers.client(params={"version": "2"}, require_names=requires)
-    monkeypatch.setattr("django_idempotency.contrib.client.providers.import_string", lambda path: lambda: changing)
+    monkeypatch.setattr(
+        "django_idempotency.contrib.client.providers.import_string", lambda path: lambda: changing
+    )
     with pytest.raises(CommandError, match="Another request"):
         run()
     assert provider.seen == []
@@ -132,11 +145,15 @@ def test_a_client_that_changes_the_request(
 
 def test_repeated_headers(provider: Provider, client: str) -> None:
     """Each value is sent again. requests takes a dict, so its session sends them as one list."""
-    request = OutgoingRequest(method="POST", url=provider.url, headers=(("X-Tag", "a"), ("X-Tag", "b")), body=b"{}")
+    request = OutgoingRequest(
+        method="POST", url=provider.url, headers=(("X-Tag", "a"), ("X-Tag", "b")), body=b"{}"
+    )
     sent: list[list[str]] = []
     made = globals()[client]()
     if client == "httpx_client":
-        made.event_hooks = {"request": [lambda request: sent.append(request.headers.get_list("x-tag"))]}
+        made.event_hooks = {
+            "request": [lambda request: sent.append(request.headers.get_list("x-tag"))]
+        }
     with made, outgoing("order-17"):
         send(made, request)
     assert sent or provider.seen[0][2]["x-tag"] == "a, b"
@@ -144,7 +161,9 @@ def test_repeated_headers(provider: Provider, client: str) -> None:
 
 
 def test_a_refused_call_that_is_sent_again(provider: Provider, resumable: None) -> None:
-    """Its request was dropped when it was refused; the process that sends it again may die as well."""
+    """Its request was dropped when it was refused; the process that sends it again may die as
+    well.
+    """
     died(provider)
     provider.plan = [Failure(status=422)]
     post(httpx_client(), f"{provider.url}/pay?token=7", "order-17")
@@ -163,7 +182,9 @@ def test_credentials_are_not_stored(provider: Provider, client: str) -> None:
 
 
 def test_only_dead_processes(provider: Provider, resumable: None) -> None:
-    """A call that was sent a minute ago may be running, and one that gave up has told its caller."""
+    """A call that was sent a minute ago may be running, and one that gave up has told its
+    caller.
+    """
     died(provider, "running", minutes=1)
     died(provider, "gave up")
     OutgoingCall.objects.filter(pk=id_of("fake", "gave up")).update(state="unknown")
@@ -178,7 +199,9 @@ def test_past_the_lifetime(provider: Provider, resumable: None) -> None:
         died(provider, name)
     OutgoingCall.objects.filter(pk=id_of("fake", "gave up")).update(state="unknown")
     OutgoingCall.objects.update(first_sent=utcnow() - timedelta(hours=24))
-    with pytest.raises(CommandError, match=r"0 calls finished, 2 held for a person. Decide .* in the admin"):
+    with pytest.raises(
+        CommandError, match=r"0 calls finished, 2 held for a person. Decide .* in the admin"
+    ):
         run()
     assert provider.seen == []
     assert set(OutgoingCall.objects.values_list("state", flat=True)) == {"held"}
@@ -197,13 +220,21 @@ def test_a_provider_that_is_down(provider: Provider, resumable: None) -> None:
 
 @pytest.mark.parametrize(
     ("client", "words"),
-    [("bare_client", "none of ours"), ("other_client", "would be made twice"), ("nobody", "nobody")],
+    [
+        ("bare_client", "none of ours"),
+        ("other_client", "would be made twice"),
+        ("nobody", "nobody"),
+    ],
 )
-def test_a_wrong_client(provider: Provider, providers: dict[str, Any], settings: Any, client: str, words: str) -> None:
+def test_a_wrong_client(
+    provider: Provider, providers: dict[str, Any], settings: Any, client: str, words: str
+) -> None:
     """It is said, and the call is left."""
     providers["CLIENT"] = f"{HERE}.httpx_client"
     died(provider)
-    settings.IDEMPOTENCY = {"PROVIDERS": {"fake": providers, "other": {"LIFETIME": timedelta(hours=1)}}}
+    settings.IDEMPOTENCY = {
+        "PROVIDERS": {"fake": providers, "other": {"LIFETIME": timedelta(hours=1)}}
+    }
     providers["CLIENT"] = f"{HERE}.{client}"
     with pytest.raises(CommandError, match=words):
         run()
@@ -234,7 +265,9 @@ def test_list_and_limit(provider: Provider, resumable: None) -> None:
 
 
 def test_calls_that_cannot_be_sent(provider: Provider, resumable: None, settings: Any) -> None:
-    """Those of a provider that has no client any more are the oldest each time: they use up no limit."""
+    """Those of a provider that has no client any more are the oldest each time: they use up no
+    limit.
+    """
     for number in range(3):
         call = died(provider, f"gone-{number}", minutes=60)
         OutgoingCall.objects.filter(pk=call.pk).update(provider="gone")
@@ -245,7 +278,9 @@ def test_calls_that_cannot_be_sent(provider: Provider, resumable: None, settings
     assert OutgoingCall.objects.get(pk=id_of("fake", "order-17")).state == "succeeded"
 
 
-def test_a_call_that_cannot_be_judged(provider: Provider, resumable: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_that_cannot_be_judged(
+    provider: Provider, resumable: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One that may be forgotten, and fails when it is held, keeps no other from being sent."""
     forgotten = died(provider, "old")
     OutgoingCall.objects.filter(pk=forgotten.pk).update(first_sent=utcnow() - timedelta(days=90))
@@ -256,21 +291,31 @@ def test_a_call_that_cannot_be_judged(provider: Provider, resumable: None, monke
     assert OutgoingCall.objects.get(pk=id_of("fake", "order-17")).state == "succeeded"
 
 
-def test_a_call_that_moves_on(provider: Provider, resumable: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between finding and sending, its own caller sends it: the row says so, and the command leaves it."""
+def test_a_call_that_moves_on(
+    provider: Provider, resumable: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between finding and sending, its own caller sends it: the row says so, and the command leaves
+    it.
+    """
     died(provider)
 
     def meanwhile() -> httpx.Client:
         OutgoingCall.objects.update(attempts=9, last_sent=utcnow())
         return httpx_client()
 
-    monkeypatch.setattr("django_idempotency.contrib.client.providers.import_string", lambda path: meanwhile)
+    monkeypatch.setattr(
+        "django_idempotency.contrib.client.providers.import_string", lambda path: meanwhile
+    )
     assert run() == "0 calls finished, 1 taken by another process."
     assert provider.seen == []
 
 
-def test_every_call_is_found(provider: Provider, resumable: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages do not skip calls, although those that were sent leave them, and others were sent at the same time."""
+def test_every_call_is_found(
+    provider: Provider, resumable: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages do not skip calls, although those that were sent leave them, and others were sent at
+    the same time.
+    """
     monkeypatch.setattr("django_idempotency.contrib.client.resuming.PAGE", 2)
     for number in range(5):
         died(provider, f"order-{number}")
@@ -278,12 +323,14 @@ def test_every_call_is_found(provider: Provider, resumable: None, monkeypatch: p
     assert run() == "5 calls finished."
 
 
-# ------------------------------------------------------------------------------------------------------------ at rest
+# ------------------------------------------------------------------------------------------ at rest
 
 KEYS = ["a2V5IG9uZSBrZXkgb25lIGtleSBvbmUga2V5IG9uZSE="]
 
 
-def test_sealed(provider: Provider, providers: dict[str, Any], resumable: None, settings: Any) -> None:
+def test_sealed(
+    provider: Provider, providers: dict[str, Any], resumable: None, settings: Any
+) -> None:
     """Request and response are sealed, each for its own call, and open again."""
     settings.IDEMPOTENCY = {"PROVIDERS": {"fake": providers}, "ENCRYPTION_KEYS": KEYS}
     call = died(provider)
@@ -294,11 +341,15 @@ def test_sealed(provider: Provider, providers: dict[str, Any], resumable: None, 
     assert call.response is not None
     assert b"ch_1" not in bytes(call.response)
     with httpx_client() as client:
-        again = client.post(f"{provider.url}/pay?token=7", json=AMOUNT, extensions={"idempotency": "order-17"})
+        again = client.post(
+            f"{provider.url}/pay?token=7", json=AMOUNT, extensions={"idempotency": "order-17"}
+        )
     assert again.json()["id"] == "ch_1"
     request = OutgoingRequest(method="POST", url="https://x.example", headers=(), body=b"")
     with pytest.raises(CannotOpen):
-        unpack_request(id_of("fake", "other"), pack_request(call.pk, request, key_header="Idempotency-Key"))
+        unpack_request(
+            id_of("fake", "other"), pack_request(call.pk, request, key_header="Idempotency-Key")
+        )
 
 
 def test_purge(provider: Provider, resumable: None) -> None:
@@ -317,7 +368,9 @@ def test_purge(provider: Provider, resumable: None) -> None:
     assert set(OutgoingCall.objects.values_list("state", flat=True)) == {"unknown", "held", "open"}
 
 
-def test_purge_of_a_provider_that_is_gone(provider: Provider, resumable: None, settings: Any) -> None:
+def test_purge_of_a_provider_that_is_gone(
+    provider: Provider, resumable: None, settings: Any
+) -> None:
     died(provider)
     OutgoingCall.objects.update(state="succeeded", last_sent=utcnow() - timedelta(days=31))
     settings.IDEMPOTENCY = {"PROVIDERS": {"other": {"LIFETIME": timedelta(hours=1)}}}

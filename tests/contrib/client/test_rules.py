@@ -79,7 +79,9 @@ def test_judge(status: int, headers: dict[str, str], state: CallState, retry: bo
     ],
 )
 def test_a_refusal_after_an_attempt_that_may_have_worked(status: int, state: CallState) -> None:
-    """A rotated credential or a proxy says nothing of the attempt before: only what the operation itself responds does."""
+    """A rotated credential or a proxy says nothing of the attempt before: only what the operation
+    itself responds does.
+    """
     assert ending(judge(status, {}), clean=False) is state
     assert ending(judge(status, {}), clean=True) is REFUSED
 
@@ -94,7 +96,13 @@ LIMITED = Verdict(state=REFUSED, retry=True)
     [
         (DONE, True, False, SUCCEEDED),
         (DONE, False, True, SUCCEEDED),
-        (DECLINED, True, False, REFUSED),  # by what the ledger has seen: a transport may have sent it before
+        # By what the ledger has seen: a transport may have sent it before.
+        (
+            DECLINED,
+            True,
+            False,
+            REFUSED,
+        ),
         (DECLINED, False, False, REFUSED),
         (LIMITED, True, False, REFUSED),  # given up, and never let in
         (LIMITED, False, False, UNKNOWN),
@@ -113,7 +121,12 @@ def test_ending(verdict: Verdict, clean: bool, resuming: bool, state: CallState)
 
 @pytest.mark.parametrize(
     ("verdict", "before", "after"),
-    [(NOT_SENT, True, True), (NOT_SENT, False, False), (LIMITED, True, True), (BROKEN, True, False)],
+    [
+        (NOT_SENT, True, True),
+        (NOT_SENT, False, False),
+        (LIMITED, True, True),
+        (BROKEN, True, False),
+    ],
 )
 def test_stays_clean(verdict: Verdict, before: bool, after: bool) -> None:
     assert stays_clean(verdict, clean=before) is after
@@ -149,7 +162,9 @@ def test_retry_after(value: str | None, seconds: float) -> None:
     [(0, 0.5), (1, 1.0), (2, 2.0), (4, 8.0), (5, 10.0), (500, 10.0)],  # 0.5 * 2^n, at most 10
 )
 def test_pauses_grow(retry: int, most: float) -> None:
-    """The longest pause doubles up to its limit, the shortest is none, and what the provider asks for is added."""
+    """The longest pause doubles up to its limit, the shortest is none, and what the provider asks
+    for is added.
+    """
     arguments = {"base": 0.5, "longest": 10.0}
     assert pause(retry, floor=0, random=lambda: 0.0, **arguments) == 0
     assert pause(retry, floor=0, random=lambda: 1.0, **arguments) == most
@@ -158,7 +173,9 @@ def test_pauses_grow(retry: int, most: float) -> None:
 
 
 def test_full_jitter_is_uniform() -> None:
-    """Pauses spread over the whole span, each tenth equally: clients of one outage do not come back together."""
+    """Pauses spread over the whole span, each tenth equally: clients of one outage do not come back
+    together.
+    """
     chance = random.Random(16)
     tenths = [0] * 10
     for _ in range(20_000):
@@ -179,14 +196,26 @@ MINE, OTHER = b"mine", b"other"
         (UNKNOWN, MINE, timedelta(hours=23), Next.AGAIN),
         (REFUSED, MINE, timedelta(hours=23), Next.AGAIN),
         (OPEN, MINE, DAY - MARGIN, Next.AGAIN),
-        (OPEN, MINE, DAY - MARGIN + timedelta(seconds=1), Next.HOLD),  # the attempt might arrive too late
+        # The attempt might arrive too late.
+        (
+            OPEN,
+            MINE,
+            DAY - MARGIN + timedelta(seconds=1),
+            Next.HOLD,
+        ),
         (UNKNOWN, MINE, timedelta(days=3), Next.HOLD),
         (REFUSED, MINE, timedelta(days=3), Next.HOLD),
         (HELD, MINE, timedelta(0), Next.HOLD),
         (SUCCEEDED, MINE, timedelta(0), Next.REPLAY),
         (SUCCEEDED, MINE, timedelta(days=300), Next.REPLAY),  # we remember longer than the provider
         (SUCCEEDED, b"", timedelta(0), Next.REPLAY),  # erased, as its response is
-        (REFUSED, b"", timedelta(0), Next.MISMATCH),  # erased: nobody can tell whether this is the same request
+        # Erased: nobody can tell whether this is the same request.
+        (
+            REFUSED,
+            b"",
+            timedelta(0),
+            Next.MISMATCH,
+        ),
         (GIVEN_UP, MINE, timedelta(0), Next.STOP),
         (VOID, MINE, timedelta(0), Next.FIRST),
         (VOID, OTHER, timedelta(days=3), Next.FIRST),  # a corrected request, under another key
@@ -201,12 +230,13 @@ def test_next_for(state: CallState, digest: bytes, age: timedelta, step: Next) -
 @pytest.mark.parametrize(
     ("state", "digest", "age", "step"),
     [
+        # It may be on its way: within the lifetime the key makes another harmless.
         (
             OPEN,
             MINE,
             timedelta(0),
             Next.ASK,
-        ),  # it may be on its way: within the lifetime the key makes another harmless
+        ),
         (UNKNOWN, MINE, timedelta(0), Next.ASK),
         (OPEN, MINE, DAY, Next.ASK),  # before a person must
         (REFUSED, MINE, timedelta(0), Next.AGAIN),

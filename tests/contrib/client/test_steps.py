@@ -1,4 +1,6 @@
-"""Calls inside a real step: the step's key reaches the provider, on every attempt, and an undo has its own."""
+"""Calls inside a real step: the step's key reaches the provider, on every attempt, and an undo has
+its own.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ def clock(provider: Provider, settings: Settings) -> Clock:
 
 
 def test_a_takeover_repeats_the_call(clock: Clock, provider: Provider) -> None:
-    """The attempt after a crash makes the same call: the ledger has its response, and the provider is not asked again."""
+    """The attempt after a crash makes the same call: the ledger has its response, and the provider
+    is not asked again.
+    """
     DIES.append(True)
     with pytest.raises(Crash):
         book("visa")
@@ -91,9 +95,15 @@ RESPONSES: dict[str, bytes] = {}
 
 @pytest.mark.parametrize("works", [True, False])
 def test_a_takeover_looks_it_up(
-    clock: Clock, provider: Provider, settings: Settings, monkeypatch: pytest.MonkeyPatch, works: bool
+    clock: Clock,
+    provider: Provider,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    works: bool,
 ) -> None:
-    """An operation that begins again asks before it sends: what is found is the step's, and not sent."""
+    """An operation that begins again asks before it sends: what is found is the step's, and not
+    sent.
+    """
     monkeypatch.setattr(f"{__name__}.RESPONSES", provider.responses)
     settings.IDEMPOTENCY["PROVIDERS"]["fake"]["LOOKUP"] = f"{__name__}.lookup"
     provider.plan = [LOST if works else Failure(status=503)] * 4

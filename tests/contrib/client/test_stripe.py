@@ -17,7 +17,9 @@ pytestmark = [pytest.mark.any_database, pytest.mark.django_db]
 
 
 def test_the_sdk(provider: Provider) -> None:
-    """Its key of the first call is stored, and sent by every later one, which makes keys of its own."""
+    """Its key of the first call is stored, and sent by every later one, which makes keys of its
+    own.
+    """
     with requests.Session() as session:
         session.trust_env = False
         session.mount("http://", IdempotentAdapter("fake", **QUICK))

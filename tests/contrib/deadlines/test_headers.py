@@ -30,12 +30,21 @@ TEN_YEARS = 3650 * 86400.0
         ({"grpc-timeout": "1500m"}, 1.5),
         ({"grpc-timeout": "2H"}, 7200.0),
         ({"grpc-timeout": "99999999H"}, TEN_YEARS),  # as some clients write "no limit"
-        ({"Request-Timeout": "9", "grpc-timeout": "3S", "X-Request-Deadline": "2026-11-27T20:00:05Z"}, 3.0),
+        (
+            {
+                "Request-Timeout": "9",
+                "grpc-timeout": "3S",
+                "X-Request-Deadline": "2026-11-27T20:00:05Z",
+            },
+            3.0,
+        ),
     ],
 )
 def test_time_left(headers: dict[str, str], seconds: float | None) -> None:
     """The earliest deadline counts, and none lies in the past or beyond ten years."""
-    sent = HttpHeaders({f"HTTP_{name.upper().replace('-', '_')}": value for name, value in headers.items()})
+    sent = HttpHeaders(
+        {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in headers.items()}
+    )
     assert left(sent, NOW) == (None if seconds is None else pytest.approx(seconds))
 
 
@@ -56,6 +65,9 @@ def test_time_left(headers: dict[str, str], seconds: float | None) -> None:
     ],
 )
 def test_malformed(name: str, value: str, said: str) -> None:
-    """The message says what to type. A header that we cannot read is never taken for "no deadline"."""
+    """The message says what to type.
+
+    A header that we cannot read is never taken for "no deadline".
+    """
     with pytest.raises(DeadlineMalformed, match=said):
         left({name: value}, NOW)

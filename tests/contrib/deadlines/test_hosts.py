@@ -36,7 +36,9 @@ def memory() -> Any:
 
 @pytest.mark.parametrize("given", [Invocation(5), 5, timedelta(seconds=5)])
 def test_its_limit(given: Any) -> None:
-    """Inside the handler the host's deadline is that of its argument, given by position or by name."""
+    """Inside the handler the host's deadline is that of its argument, given by position or by
+    name.
+    """
 
     @limited_by("context")
     def handler(event: Any, context: Any) -> float | None:
@@ -52,7 +54,9 @@ def test_its_limit(given: Any) -> None:
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_guarded_handler(is_async: bool) -> None:
-    """It runs once, and never after its deadline; the records of its calls are at hand as without the decorator."""
+    """It runs once, and never after its deadline; the records of its calls are at hand as without
+    the decorator.
+    """
     ran = list[Any]()
 
     if is_async:
@@ -67,7 +71,9 @@ def test_a_guarded_handler(is_async: bool) -> None:
     else:
 
         @limited_by("context")
-        @idempotent_function(data_keyword_argument="event", key="order", key_prefix="handler", guarantee="lease")
+        @idempotent_function(
+            data_keyword_argument="event", key="order", key_prefix="handler", guarantee="lease"
+        )
         def shandler(event: Any, context: Any) -> float | None:
             ran.append(event)
             return remaining()
@@ -86,7 +92,9 @@ def test_a_guarded_handler(is_async: bool) -> None:
 
 
 def test_what_cannot_work() -> None:
-    """A function without the argument is refused at decoration, and a call whose argument is no deadline before it runs."""
+    """A function without the argument is refused at decoration, and a call whose argument is no
+    deadline before it runs.
+    """
     with pytest.raises(ImproperlyConfigured, match=r"has no such argument\. It has event, ctx"):
 
         @limited_by("context")

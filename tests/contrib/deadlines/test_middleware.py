@@ -16,13 +16,18 @@ from django_idempotency import idempotent, idempotent_function
 from django_idempotency.engine import deadlines
 from django_idempotency.models import IdempotencyRecord
 
-pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+]
 
 DEADLINES = "django_idempotency.contrib.deadlines.middleware.DeadlineMiddleware"
 OURS = "django_idempotency.middleware.IdempotencyMiddleware"
 KEY = {"Idempotency-Key": "a-key-that-is-long-enough"}
 PAST = {"X-Request-Deadline": "2026-01-01T00:00:00Z"}
-#: What the views have seen: the seconds until their host stops, and when their client stops waiting.
+#: What the views have seen: the seconds until their host stops, and when their client stops
+#: waiting.
 seen: list[tuple[float | None, float | None]] = []
 
 
@@ -79,19 +84,26 @@ def post(name: str, headers: dict[str, str], *, is_async: bool = False) -> Any:
 def test_a_late_request(name: str, is_async: bool) -> None:
     """It does nothing, also with a key that was never seen; later, in time, the key runs."""
     response = post(name, PAST, is_async=is_async)
-    assert (response.status_code, response.json()["type"].rpartition("/")[2].rpartition(":")[2]) == (
+    assert (
+        response.status_code,
+        response.json()["type"].rpartition("/")[2].rpartition(":")[2],
+    ) == (
         504,
         "deadline-passed",
     )
     assert (seen, IdempotencyRecord.objects.count()) == ([], 0)
     assert post(name, {"Request-Timeout": "20"}, is_async=is_async).json() == {"runs": 1}
-    assert post(name, PAST, is_async=is_async).status_code == 504  # nobody waits for the replay either
+    # Nobody waits for the replay either.
+    assert post(name, PAST, is_async=is_async).status_code == 504
     assert post(name, {}, is_async=is_async).json() == {"runs": 1}
 
 
 @pytest.mark.parametrize("name", GUARDED)
 def test_a_request_in_time(name: str) -> None:
-    """The view knows when its client stops waiting. The host does not stop then, so no lease ends with it."""
+    """The view knows when its client stops waiting.
+
+    The host does not stop then, so no lease ends with it.
+    """
     post(name, {"grpc-timeout": "20S"})
     ((host, caller),) = seen
     assert host is None
@@ -101,7 +113,9 @@ def test_a_request_in_time(name: str) -> None:
 
 
 def test_what_has_begun_runs_on() -> None:
-    """No deadline of a client breaks work off between two of its effects, and a retry gets the result."""
+    """No deadline of a client breaks work off between two of its effects, and a retry gets the
+    result.
+    """
     assert post("slow", {"Request-Timeout": "0.2"}).status_code == 200
     assert len(seen) == 1
     assert post("slow", {})["Idempotent-Replayed"] == "true"

@@ -1,4 +1,6 @@
-"""The panel, in the real toolbar: what it says of a request under each verdict, and that it costs nothing when it is off."""
+"""The panel, in the real toolbar: what it says of a request under each verdict, and that it costs
+nothing when it is off.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,18 @@ pytestmark = [
 
 
 @pytest.fixture
-def send(settings: Any, user: User, connect: Connect) -> Iterator[Sender]:  # noqa: F811 - the fixture
+# The fixture.
+def send(settings: Any, user: User, connect: Connect) -> Iterator[Sender]:  # noqa: F811
     settings.INSTALLED_APPS = [*django_settings.INSTALLED_APPS, "debug_toolbar"]
-    settings.MIDDLEWARE = ["debug_toolbar.middleware.DebugToolbarMiddleware", *django_settings.MIDDLEWARE]
+    settings.MIDDLEWARE = [
+        "debug_toolbar.middleware.DebugToolbarMiddleware",
+        *django_settings.MIDDLEWARE,
+    ]
     settings.DEBUG_TOOLBAR_PANELS = ["django_idempotency.contrib.debug_toolbar.IdempotencyPanel"]
-    settings.DEBUG_TOOLBAR_CONFIG = {"SHOW_TOOLBAR_CALLBACK": lambda request: True, "IS_RUNNING_TESTS": False}
+    settings.DEBUG_TOOLBAR_CONFIG = {
+        "SHOW_TOOLBAR_CALLBACK": lambda request: True,
+        "IS_RUNNING_TESTS": False,
+    }
     from debug_toolbar.toolbar import DebugToolbar  # not above: the app must be installed
 
     DebugToolbar._panel_classes = None  # the toolbar keeps its panels per process
@@ -48,11 +57,16 @@ def shown() -> dict[str, Any]:
     """Return what the panel has kept of the latest request."""
     request_id = list(toolbar_store().request_ids())[-1]
     found: dict[str, Any] = toolbar_store().panel(request_id, "IdempotencyPanel")
-    return found | {"facts": dict(found["facts"]), "names": [event["name"] for event in found["events"]]}
+    return found | {
+        "facts": dict(found["facts"]),
+        "names": [event["name"] for event in found["events"]],
+    }
 
 
 def test_a_first_request_and_its_replay(send: Sender) -> None:
-    """Each shows the guard, the verdict, the attempt, the statements on the records, and what a retry gets."""
+    """Each shows the guard, the verdict, the attempt, the statements on the records, and what a
+    retry gets.
+    """
     assert send({"how": "201"}).status_code == 201
     first = shown()
     assert (first["status"], first["names"]) == ("created", ["claimed", "completed"])
@@ -60,7 +74,8 @@ def test_a_first_request_and_its_replay(send: Sender) -> None:
     assert (facts["entry point"], facts["guarantee"], facts["store"], facts["attempt"]) == (
         *("decorator", "atomic", "ORMStore", 1),
     )
-    assert first["statements"] >= 2  # PostgreSQL combines the lock with BEGIN, and the settle with COMMIT
+    # PostgreSQL combines the lock with BEGIN, and the settle with COMMIT.
+    assert first["statements"] >= 2
     assert KEY not in str(first)
     send({"how": "201"})
     replay = shown()
@@ -111,9 +126,17 @@ def test_it_is_rendered(send: Sender) -> None:
 
 def test_nothing_stays_connected(send: Sender) -> None:
     """After the request, no signal has a receiver of the panel."""
-    before = {name: len(each.receivers) for name, each in vars(signals).items() if isinstance(each, Signal)}
+    before = {
+        name: len(each.receivers)
+        for name, each in vars(signals).items()
+        if isinstance(each, Signal)
+    }
     send({"how": "201"})
-    assert {name: len(each.receivers) for name, each in vars(signals).items() if isinstance(each, Signal)} == before
+    assert {
+        name: len(each.receivers)
+        for name, each in vars(signals).items()
+        if isinstance(each, Signal)
+    } == before
 
 
 def test_every_status_has_a_meaning() -> None:
@@ -124,5 +147,9 @@ def test_every_status_has_a_meaning() -> None:
 
 def test_off_it_is_not_imported() -> None:
     """A project without the panel imports neither it nor the toolbar."""
-    code = "import django, sys; django.setup(); import testproject.urls; assert 'debug_toolbar' not in sys.modules; assert 'django_idempotency.contrib.debug_toolbar' not in sys.modules"
+    code = (
+        "import django, sys; django.setup(); import testproject.urls; assert 'debug_toolbar' "
+        "not in sys.modules; assert 'django_idempotency.contrib.debug_toolbar' not in "
+        "sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)

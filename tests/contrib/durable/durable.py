@@ -1,4 +1,5 @@
-"""The handler of docs/how-to/batches-and-durable-functions.md under the engine's own runner: a program, as that leaves a loop open.
+"""The handler of docs/how-to/batches-and-durable-functions.md under the engine's own runner: a
+program, as that leaves a loop open.
 
     python -m tests.contrib.durable.durable
 
@@ -54,9 +55,13 @@ class Lambda:
 
 
 def main() -> None:
-    """Run three executions for one order: one sleeps in the middle, one comes in the meantime, one afterwards."""
+    """Run three executions for one order: one sleeps in the middle, one comes in the meantime, one
+    afterwards.
+    """
     memory = {"BACKEND": "django_idempotency.stores.memory.MemoryStore"}
-    settings.configure(IDEMPOTENCY={"STORES": {"default": memory}, "GUARANTEE": "lease"}, SECRET_KEY="k" * 50)
+    settings.configure(
+        IDEMPOTENCY={"STORES": {"default": memory}, "GUARANTEE": "lease"}, SECRET_KEY="k" * 50
+    )
     django.setup()
     providers = ModuleType("myshop.providers")
     providers.card = card = Card()  # type: ignore[attr-defined]
@@ -72,7 +77,9 @@ def main() -> None:
         called.met.set()
         answers = [first.result(30), second, executed(called)]
     invocations = sorted(called.invocations.values())
-    sys.stdout.write(json.dumps({"answers": answers, "charges": card.charges, "invocations": invocations}))
+    sys.stdout.write(
+        json.dumps({"answers": answers, "charges": card.charges, "invocations": invocations})
+    )
 
 
 def executed(handler: Any) -> list[Any]:
@@ -80,8 +87,13 @@ def executed(handler: Any) -> list[Any]:
     from aws_durable_execution_sdk_python_testing.runner import DurableFunctionTestRunner
 
     with DurableFunctionTestRunner(handler=handler) as runner:
-        ended = runner.run(input=json.dumps({"order_id": "o-17", "amount": 5}), execution_timeout=30)
-    return [ended.status.name, json.loads(ended.result) if ended.result else ended.error and ended.error.type]
+        ended = runner.run(
+            input=json.dumps({"order_id": "o-17", "amount": 5}), execution_timeout=30
+        )
+    return [
+        ended.status.name,
+        json.loads(ended.result) if ended.result else ended.error and ended.error.type,
+    ]
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     python -m tests.contrib.durable.invocation NAME END [VERB NUMBER]
 
-END is "sleep", "hang" or "return". It hangs before the store carries out the VERB, such as "settle", with that NUMBER.
-It reports its progress on standard output.
+END is "sleep", "hang" or "return". It hangs before the store carries out the VERB, such as
+"settle", with that NUMBER. It reports its progress on standard output.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def main(name: str, end: str, verb: str = "get", number: str = "0") -> None:
         say("asked")
         return takeover.run()
 
-    @idempotent_function(key="order", key_prefix="charge", guarantee="lease", lease=30, on_takeover=ask)
+    @idempotent_function(
+        key="order", key_prefix="charge", guarantee="lease", lease=30, on_takeover=ask
+    )
     def charge(order: int) -> str:
         operation = current_operation()
         assert operation is not None

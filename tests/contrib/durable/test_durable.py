@@ -1,4 +1,6 @@
-"""The handler from the docs page on AWS Lambda's durable functions, under their own SDK and its runner."""
+"""The handler from the docs page on AWS Lambda's durable functions, under their own SDK and its
+runner.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,12 @@ pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="The SDK need
 
 @pytest.mark.slow
 def test_the_page() -> None:
-    """It sleeps for twelve hours and resumes; a call in the meantime is refused, a later call gets its result."""
-    environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
+    """It sleeps for twelve hours and resumes; a call in the meantime is refused, a later call gets
+    its result.
+    """
+    environment = {
+        name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"
+    }
     ran = subprocess.run(
         [sys.executable, "-m", "tests.contrib.durable.durable"],
         cwd=ROOT,

@@ -1,4 +1,6 @@
-"""Durable executions: only the execution that suspended a call resumes it; all other endings are as usual."""
+"""Durable executions: only the execution that suspended a call resumes it; all other endings are as
+usual.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,9 @@ theirs = partial(execution, "order-18", suspended_by=Suspended)
 
 
 def steps(*ends: Any) -> Runs:
-    """End the first run like this, the second like that, and so on: raise an exception, return anything else."""
+    """End the first run like this, the second like that, and so on: raise an exception, return
+    anything else.
+    """
     left = list(ends)
 
     def work(*_: Any) -> Any:
@@ -103,7 +107,9 @@ def suspend(charge: Callable[..., Any], *arguments: Any) -> None:
 def events() -> Iterator[list[str]]:
     """Collect the events."""
     events: list[str] = []
-    receivers = [(getattr(signals, name), lambda *, name=name, **_: events.append(name)) for name in EVENTS]
+    receivers = [
+        (getattr(signals, name), lambda *, name=name, **_: events.append(name)) for name in EVENTS
+    ]
     for signal, receiver in receivers:
         signal.connect(receiver)
     yield events
@@ -111,11 +117,13 @@ def events() -> Iterator[list[str]]:
         signal.disconnect(receiver)
 
 
-# ------------------------------------------------------------------------------------------------------- resuming
+# ----------------------------------------------------------------------------------------- resuming
 
 
 def test_it_goes_on(guard: Any) -> None:
-    """A call resumes as often as needed, as one attempt with the same derived keys; then its result is public."""
+    """A call resumes as often as needed, as one attempt with the same derived keys; then its result
+    is public.
+    """
     keys: list[str] = []
 
     def act(*_: Any) -> Any:
@@ -138,7 +146,9 @@ def test_it_goes_on(guard: Any) -> None:
 
 
 def test_no_other_execution_resumes_it(guard: Any) -> None:
-    """Another execution, and a call outside one, find it busy, also with another class of exceptions."""
+    """Another execution, and a call outside one, find it busy, also with another class of
+    exceptions.
+    """
     charge = guard(work := steps(Suspended()), key="order", key_prefix="charge")
     suspend(charge, 17)
     for who in (theirs(), execution("order-17/1", suspended_by=Suspended), nullcontext()):
@@ -159,11 +169,15 @@ def test_what_is_reported(guard: Any, events: list[str]) -> None:
 
 
 def test_inner_calls_are_not_repeated() -> None:
-    """Calls that a suspended call has finished are replayed; those suspended with it resume with it."""
+    """Calls that a suspended call has finished are replayed; those suspended with it resume with
+    it.
+    """
     booked, shipped = steps("booked"), steps(Suspended(), "shipped")
     book = idempotent_function(key="order", key_prefix="book")(of(booked))
     ship = idempotent_function(key="order", key_prefix="ship")(of(shipped))
-    process = idempotent_function(key="order", key_prefix="process")(of(lambda order: [book(order), ship(order)]))
+    process = idempotent_function(key="order", key_prefix="process")(
+        of(lambda order: [book(order), ship(order)])
+    )
     suspend(process, 17)
     with ours():
         assert process(17) == ["booked", "shipped"]
@@ -171,7 +185,9 @@ def test_inner_calls_are_not_repeated() -> None:
 
 
 def test_trips(guard: Any) -> None:
-    """A suspension costs the same trips as any ending, a resume one more; otherwise an execution costs none."""
+    """A suspension costs the same trips as any ending, a resume one more; otherwise an execution
+    costs none.
+    """
     stores._built["default"] = store = RecordingStore(MemoryStore())
     charge = guard(steps(Suspended(), "charged"), key="order", key_prefix="charge")
     suspend(charge, 17)
@@ -186,7 +202,9 @@ def test_trips(guard: Any) -> None:
 
 def test_many_invocations_at_once() -> None:
     """If an engine calls twice at once, the function runs once."""
-    charge = idempotent_function(key="order", key_prefix="charge")(of(work := steps(Suspended(), "charged")))
+    charge = idempotent_function(key="order", key_prefix="charge")(
+        of(work := steps(Suspended(), "charged"))
+    )
     suspend(charge, 17)
 
     def invoke(_: int) -> Any:
@@ -203,12 +221,14 @@ def test_many_invocations_at_once() -> None:
     assert work.count == 2
 
 
-# ------------------------------------------------------------------------------------------------- all other endings
+# -------------------------------------------------------------------------------- all other endings
 
 
 def test_another_request_is_a_mismatch(guard: Any) -> None:
     """Another request is a mismatch even for its own execution."""
-    charge = guard(work := steps(Suspended(), "charged"), key="order", validate="amount", key_prefix="charge")
+    charge = guard(
+        work := steps(Suspended(), "charged"), key="order", validate="amount", key_prefix="charge"
+    )
     suspend(charge, 17, 100)
     with ours():
         with pytest.raises(RequestMismatch):
@@ -219,7 +239,9 @@ def test_another_request_is_a_mismatch(guard: Any) -> None:
 
 def test_a_failure_frees_the_key(guard: Any) -> None:
     """A failure before or after a suspension frees the key; any next call is the next attempt."""
-    charge = guard(work := steps(Suspended(), NetworkDown(), "charged"), key="order", key_prefix="charge")
+    charge = guard(
+        work := steps(Suspended(), NetworkDown(), "charged"), key="order", key_prefix="charge"
+    )
     suspend(charge, 17)
     with ours(), pytest.raises(NetworkDown):
         charge(17)
@@ -265,7 +287,9 @@ def test_a_result_that_cannot_be_stored(guard: Any) -> None:
 
 @pytest.mark.parametrize("cut", [KeyboardInterrupt, SystemExit])
 def test_what_is_not_a_suspension(guard: Any, clock: Clock, cut: type[BaseException]) -> None:
-    """Another exception leaves the call to the lease: its progress is unknown, so the hook is asked."""
+    """Another exception leaves the call to the lease: its progress is unknown, so the hook is
+    asked.
+    """
     asked = Asked()
     work = steps(Suspended(), cut(), Suspended(), "charged")
     charge = guard(work, key="order", key_prefix="charge", on_takeover=asked, lease=30)
@@ -284,7 +308,9 @@ def test_what_is_not_a_suspension(guard: Any, clock: Clock, cut: type[BaseExcept
 
 def test_without_suspending_nothing_is_resumed(guard: Any, clock: Clock) -> None:
     """After a kill the call is taken over when its lease ends, even by its own execution."""
-    charge = guard(work := steps(SystemExit(), "charged"), key="order", key_prefix="charge", lease=30)
+    charge = guard(
+        work := steps(SystemExit(), "charged"), key="order", key_prefix="charge", lease=30
+    )
     with ours(), pytest.raises(SystemExit):
         charge(17)
     with ours(), pytest.raises(InProgress):
@@ -305,7 +331,9 @@ def test_a_suspension_while_it_is_asked(guard: Any, clock: Clock) -> None:
             raise Suspended
         return takeover.hold()
 
-    charge = guard(work := steps(SystemExit()), key="order", key_prefix="charge", on_takeover=ask, lease=30)
+    charge = guard(
+        work := steps(SystemExit()), key="order", key_prefix="charge", on_takeover=ask, lease=30
+    )
     with ours(), pytest.raises(SystemExit):
         charge(17)
     clock.go(30)
@@ -319,13 +347,18 @@ def test_a_suspension_while_it_is_asked(guard: Any, clock: Clock) -> None:
     assert (asked, work.count) == ([2, 3], 1)
 
 
-# --------------------------------------------------------------------------------------------------------- durations
+# ---------------------------------------------------------------------------------------- durations
 
 
 def test_how_long_it_may_sleep(guard: Any, clock: Clock) -> None:
     """After `resumes_within` the call counts as crashed, even for its own execution."""
-    charge = guard(work := steps(Suspended(), "charged"), key="order", key_prefix="charge", expires_after=60)
-    with execution("order-17", suspended_by=Suspended, resumes_within=timedelta(days=3)), pytest.raises(Suspended):
+    charge = guard(
+        work := steps(Suspended(), "charged"), key="order", key_prefix="charge", expires_after=60
+    )
+    with (
+        execution("order-17", suspended_by=Suspended, resumes_within=timedelta(days=3)),
+        pytest.raises(Suspended),
+    ):
         charge(17)
     clock.go(3 * 86400 - 1)
     with pytest.raises(InProgress):
@@ -337,10 +370,16 @@ def test_how_long_it_may_sleep(guard: Any, clock: Clock) -> None:
 
 
 def test_a_sleep_that_outlasts_what_is_remembered(guard: Any, clock: Clock) -> None:
-    """A suspension longer than the retention is not forgotten, but counts as crashed, so the hook is asked."""
+    """A suspension longer than the retention is not forgotten, but counts as crashed, so the hook
+    is asked.
+    """
     asked = Asked()
     charge = guard(
-        steps(Suspended(), "charged"), key="order", key_prefix="charge", expires_after=1000, on_takeover=asked
+        steps(Suspended(), "charged"),
+        key="order",
+        key_prefix="charge",
+        expires_after=1000,
+        on_takeover=asked,
     )
     suspend(charge, 17)
     clock.go(1000)
@@ -350,7 +389,9 @@ def test_a_sleep_that_outlasts_what_is_remembered(guard: Any, clock: Clock) -> N
 
 
 def test_as_long_as_it_is_remembered(guard: Any, clock: Clock) -> None:
-    """Default: the call's `expires_after`, from each suspension; the result is kept as long from its last resume."""
+    """Default: the call's `expires_after`, from each suspension; the result is kept as long from
+    its last resume.
+    """
     work = steps(Suspended(), Suspended(), "charged")
     charge = guard(work, key="order", key_prefix="charge", expires_after=1000)
     for _ in range(2):
@@ -364,13 +405,16 @@ def test_as_long_as_it_is_remembered(guard: Any, clock: Clock) -> None:
 
 
 def test_the_heartbeat(guard: Any) -> None:
-    """The heartbeat renews a running call, resumed or not, but not a suspended one, nor one with a deadline."""
+    """The heartbeat renews a running call, resumed or not, but not a suspended one, nor one with a
+    deadline.
+    """
     watched: list[bool] = []
     seen: list[Any] = []
     ends = iter([Suspended(), Suspended(), None])
 
     def is_watched(operation: Any) -> bool:
-        lease = heartbeat._watched.get(id(operation))  # or that of an abandoned operation with the same id
+        # Or that of an abandoned operation with the same id.
+        lease = heartbeat._watched.get(id(operation))
         return lease is not None and lease() is operation
 
     def act(*_: Any) -> None:
@@ -391,7 +435,9 @@ def test_the_heartbeat(guard: Any) -> None:
 
 def test_under_a_deadline(guard: Any, clock: Clock) -> None:
     """The lease of a resumed call ends with its host; that of a suspended call does not."""
-    charge = guard(work := steps(Suspended(), SystemExit(), "charged"), key="order", key_prefix="charge")
+    charge = guard(
+        work := steps(Suspended(), SystemExit(), "charged"), key="order", key_prefix="charge"
+    )
     with deadline(10):
         suspend(charge, 17)
     clock.go(1000)
@@ -403,7 +449,7 @@ def test_under_a_deadline(guard: Any, clock: Clock) -> None:
     assert work.attempts == [1, 1, 2]
 
 
-# ------------------------------------------------------------------------------------- what is begun and not resumed
+# -------------------------------------------------------------------- what is begun and not resumed
 
 
 def test_a_deadline_that_passes_meanwhile(guard: Any) -> None:
@@ -475,7 +521,9 @@ def test_a_cancelled_one(verb: str) -> None:
 
 
 @contextmanager
-def cancelling(verb: str, loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> Iterator[None]:
+def cancelling(
+    verb: str, loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]
+) -> Iterator[None]:
     """Cancel a task when its store receives this verb."""
     store = stores["default"]
     given = getattr(store, verb)
@@ -488,7 +536,7 @@ def cancelling(verb: str, loop: asyncio.AbstractEventLoop, task: asyncio.Task[An
         yield
 
 
-# ------------------------------------------------------------------------------------ a store that does not respond
+# -------------------------------------------------------------------- a store that does not respond
 
 
 class Faulty(MemoryStore):
@@ -514,9 +562,13 @@ def faulty() -> Faulty:
 
 
 @pytest.mark.parametrize("done", [False, True])
-def test_a_response_lost_during_suspension(guard: Any, faulty: Faulty, events: list[str], done: bool) -> None:
+def test_a_response_lost_during_suspension(
+    guard: Any, faulty: Faulty, events: list[str], done: bool
+) -> None:
     """The suspension is retried, and succeeds."""
-    charge = guard(work := steps(Suspended(), "charged"), key="order", key_prefix="charge", lease=30)
+    charge = guard(
+        work := steps(Suspended(), "charged"), key="order", key_prefix="charge", lease=30
+    )
     faulty.faults = [done]
     suspend(charge, 17)
     assert events == ["claimed", "suspended"]
@@ -529,11 +581,17 @@ def test_a_response_lost_during_suspension(guard: Any, faulty: Faulty, events: l
 
 
 def test_a_store_that_stays_away(
-    guard: Any, faulty: Faulty, events: list[str], deferring: Deferring, monkeypatch: pytest.MonkeyPatch
+    guard: Any,
+    faulty: Faulty,
+    events: list[str],
+    deferring: Deferring,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The engine still gets its exception; after the lease the record is taken over as crashed."""
     monkeypatch.setattr("django_idempotency.engine.waiting.SETTLE_PATIENCE", 0)
-    charge = guard(work := steps(Suspended(), "charged"), key="order", key_prefix="charge", lease=30)
+    charge = guard(
+        work := steps(Suspended(), "charged"), key="order", key_prefix="charge", lease=30
+    )
     faulty.faults = [False] * 9
     suspend(charge, 17)
     assert events == ["claimed", "deferred"]
@@ -546,7 +604,9 @@ def test_a_store_that_stays_away(
     assert work.attempts == [1, 2]
 
 
-def test_a_suspension_after_the_lease_was_lost(guard: Any, faulty: Faulty, events: list[str]) -> None:
+def test_a_suspension_after_the_lease_was_lost(
+    guard: Any, faulty: Faulty, events: list[str]
+) -> None:
     """A late suspension changes nothing that another owns."""
 
     def act(*_: Any) -> str:
@@ -568,9 +628,13 @@ def test_a_suspension_after_the_lease_was_lost(guard: Any, faulty: Faulty, event
 
 
 @pytest.mark.parametrize("done", [False, True])
-def test_a_response_lost_during_resumption(guard: Any, faulty: Faulty, events: list[str], done: bool) -> None:
+def test_a_response_lost_during_resumption(
+    guard: Any, faulty: Faulty, events: list[str], done: bool
+) -> None:
     """The resume is retried, and the call continues."""
-    charge = guard(work := steps(Suspended(), "charged"), key="order", key_prefix="charge", lease=30)
+    charge = guard(
+        work := steps(Suspended(), "charged"), key="order", key_prefix="charge", lease=30
+    )
     suspend(charge, 17)
     faulty.faults = [done]
     with ours():
@@ -581,8 +645,13 @@ def test_a_response_lost_during_resumption(guard: Any, faulty: Faulty, events: l
 
 @pytest.mark.parametrize("done", [False, True])
 def test_a_store_that_is_away_as_it_wakes_up(guard: Any, faulty: Faulty, done: bool) -> None:
-    """Nothing has run. The record is still suspended, or ours under an unknown token until its lease ends."""
-    charge = guard(work := steps(Suspended(), "charged"), key="order", key_prefix="charge", lease=30)
+    """Nothing has run.
+
+    The record is still suspended, or ours under an unknown token until its lease ends.
+    """
+    charge = guard(
+        work := steps(Suspended(), "charged"), key="order", key_prefix="charge", lease=30
+    )
     suspend(charge, 17)
     faulty.faults = [done, False]
     with ours(), pytest.raises(StoreUnavailable):
@@ -598,9 +667,15 @@ def test_a_store_that_is_away_as_it_wakes_up(guard: Any, faulty: Faulty, done: b
 
 @pytest.mark.parametrize("done", [False, True])
 def test_open_does_not_run_beside_a_suspended_call(guard: Any, faulty: Faulty, done: bool) -> None:
-    """`on_store_failure="open"` does not apply: the store has just reported that this call is suspended."""
+    """`on_store_failure="open"` does not apply: the store has just reported that this call is
+    suspended.
+    """
     charge = guard(
-        work := steps(Suspended(), "charged"), key="order", key_prefix="charge", lease=30, on_store_failure="open"
+        work := steps(Suspended(), "charged"),
+        key="order",
+        key_prefix="charge",
+        lease=30,
+        on_store_failure="open",
     )
     suspend(charge, 17)
     faulty.faults = [done, False]
@@ -609,7 +684,7 @@ def test_open_does_not_run_beside_a_suspended_call(guard: Any, faulty: Faulty, d
     assert work.count == 1
 
 
-# ------------------------------------------------------------------------------------------------------- by hand
+# ------------------------------------------------------------------------------------------ by hand
 
 
 def test_forgetting(guard: Any) -> None:
@@ -642,7 +717,7 @@ def test_forgetting_what_runs(guard: Any) -> None:
     assert refused == [InProgress]
 
 
-# ---------------------------------------------------------------------------------------------------------- batches
+# ------------------------------------------------------------------------------------------ batches
 
 
 class Waits(Exception):
@@ -681,7 +756,7 @@ def test_a_batch(error: type[BaseException]) -> None:
     assert work.count == 6
 
 
-# -------------------------------------------------------------------------------------------------------- arguments
+# ---------------------------------------------------------------------------------------- arguments
 
 
 @pytest.mark.parametrize(
@@ -699,11 +774,23 @@ def test_a_batch(error: type[BaseException]) -> None:
         ("a", {"suspended_by": asyncio.CancelledError}, ValueError, "SuspendExecution"),
         ("a", {"suspended_by": KeyboardInterrupt}, ValueError, "SuspendExecution"),
         ("a", {"suspended_by": Suspended, "resumes_within": 0}, ValueError, "resumes_within"),
-        ("a", {"suspended_by": Suspended, "resumes_within": float("nan")}, ValueError, "resumes_within"),
-        ("a", {"suspended_by": Suspended, "resumes_within": timedelta(days=4000)}, ValueError, "ten years"),
+        (
+            "a",
+            {"suspended_by": Suspended, "resumes_within": float("nan")},
+            ValueError,
+            "resumes_within",
+        ),
+        (
+            "a",
+            {"suspended_by": Suspended, "resumes_within": timedelta(days=4000)},
+            ValueError,
+            "ten years",
+        ),
     ],
 )
-def test_what_makes_no_sense(name: Any, given: dict[str, Any], error: type[Exception], says: str) -> None:
+def test_what_makes_no_sense(
+    name: Any, given: dict[str, Any], error: type[Exception], says: str
+) -> None:
     with pytest.raises(error, match=says), execution(name, **given):
         pass
     assert EXECUTION.get() is None
@@ -736,7 +823,7 @@ def test_threads_and_tasks() -> None:
         assert asyncio.run(both()) == (EXECUTION.get(), EXECUTION.get())
 
 
-# ------------------------------------------------------------------------------------------------------------ atomic
+# ------------------------------------------------------------------------------------------- atomic
 
 
 @pytest.fixture
@@ -756,7 +843,9 @@ def book(order: int, end: BaseException | None = None) -> str:
 
 @committed
 def test_atomic(database: None) -> None:
-    """A transaction is never suspended: its writes are rolled back, the key is free, and the engine gets an error."""
+    """A transaction is never suspended: its writes are rolled back, the key is free, and the engine
+    gets an error.
+    """
     with ours(), pytest.raises(ConfigurationError, match='Type guarantee="lease"') as caught:
         book(17, Suspended())
     assert isinstance(caught.value.__cause__, Suspended)
@@ -774,7 +863,9 @@ def test_an_atomic_takeover(database: None) -> None:
         Effect.objects.create(label="hook")
         raise Suspended
 
-    @idempotent_function(key="order", key_prefix="book-twice", guarantee="atomic", on_takeover=look_first)
+    @idempotent_function(
+        key="order", key_prefix="book-twice", guarantee="atomic", on_takeover=look_first
+    )
     def book_twice(order: int) -> None:
         raise SystemExit
 
@@ -810,7 +901,10 @@ def test_in_a_database(database: None) -> None:
     charge = idempotent_function(key="order", key_prefix="charge", guarantee="lease", lease=30)(
         of(work := steps(Suspended(), Suspended(), "charged", "charged again"))
     )
-    with execution("order-17", suspended_by=Suspended, resumes_within=300), pytest.raises(Suspended):
+    with (
+        execution("order-17", suspended_by=Suspended, resumes_within=300),
+        pytest.raises(Suspended),
+    ):
         charge(17)
     elapse(290)
     suspend(charge, 17)

@@ -1,4 +1,6 @@
-"""Invocations of a durable execution in separate processes, killed at every line that touches the store."""
+"""Invocations of a durable execution in separate processes, killed at every line that touches the
+store.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ class Lambda(Processes):
 
     def invoke(self, name: str, end: str = "return") -> str:
         before = len(self.log)
-        assert self.start("-m", "tests.contrib.durable.invocation", name, end).wait(30) == 0, self.log
+        assert self.start("-m", "tests.contrib.durable.invocation", name, end).wait(30) == 0, (
+            self.log
+        )
         return self.log[before:].strip()
 
     def kill(self, name: str, end: str, *hangs: str) -> None:
@@ -48,7 +52,9 @@ def attempts() -> list[int]:
 
 @committed
 def test_killed_while_it_works(host: Lambda) -> None:
-    """A kill after a resume is a crash: after the lease another takes over, and the hook is asked."""
+    """A kill after a resume is a crash: after the lease another takes over, and the hook is
+    asked.
+    """
     assert host.invoke("a", "sleep") == "sleeps"
     elapse(20 * LEASE)
     assert host.invoke("b") == "in progress"
@@ -73,7 +79,9 @@ def test_killed_as_it_goes_to_sleep(host: Lambda) -> None:
 
 @committed
 def test_killed_as_it_wakes(host: Lambda) -> None:
-    """A kill before the resume is complete leaves the call suspended, and it can be called again at once."""
+    """A kill before the resume is complete leaves the call suspended, and it can be called again at
+    once.
+    """
     host.invoke("a", "sleep")
     host.kill("a", "return", "settle", "1")
     elapse(LEASE)
@@ -84,7 +92,9 @@ def test_killed_as_it_wakes(host: Lambda) -> None:
 
 @committed
 def test_killed_after_it_has_resumed(host: Lambda) -> None:
-    """A kill just after the resume is a crash, as the progress is unknown; a short lease counts, not the long one."""
+    """A kill just after the resume is a crash, as the progress is unknown; a short lease counts,
+    not the long one.
+    """
     host.invoke("a", "sleep")
     host.kill("a", "return", "settle", "2")
     assert host.invoke("b") == "in progress"

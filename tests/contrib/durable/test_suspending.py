@@ -1,4 +1,6 @@
-"""The operation of a call in a durable execution: it resumes the record that its execution has suspended, and no other."""
+"""The operation of a call in a durable execution: it resumes the record that its execution has
+suspended, and no other.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,17 @@ def asleep(attempt: int = 1) -> Record:
     return record._replace(owner=EXECUTION.suspending_ticket(record, LEASED).owner)
 
 
-def executing(store: FakeStore, execution: Execution = EXECUTION) -> tuple[DurableOperation, Listener]:
+def executing(
+    store: FakeStore, execution: Execution = EXECUTION
+) -> tuple[DurableOperation, Listener]:
     listener = Listener()
     return execution.operation(store, LEASED, listener), listener
 
 
 def test_waking_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next claim finds the record ours as the suspended attempt: it resumes, and is not a crash."""
+    """The next claim finds the record ours as the suspended attempt: it resumes, and is not a
+    crash.
+    """
     monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
     monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.most", lambda: 10)
     monkeypatch.setattr("django_idempotency.contrib.durable.suspending.PAUSE", 0.001)
@@ -55,7 +61,9 @@ def test_waking_what_lapses_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.most", lambda: 10)
     monkeypatch.setattr("django_idempotency.contrib.durable.suspending.PAUSE", 0.001)
     claims = [record_of(LEASED, owner=OTHER), asleep(2), record_of(LEASED, attempt=3, taken=True)]
-    call, listener = executing(FakeStore(claims=claims, settles=[StoreUnavailable(), StoreUnavailable()]))
+    call, listener = executing(
+        FakeStore(claims=claims, settles=[StoreUnavailable(), StoreUnavailable()])
+    )
     assert call.open(wait=20) == Execute(attempt=3, takeover=True)
     assert listener.events == ["taken_over"]
 
@@ -67,7 +75,9 @@ def test_waking_what_lapses_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_resuming_what_another_has_resumed(
     settled: Any, tries: int, verdict: type, event: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If another call has resumed the record, it is busy; if anything else is in the way, that is all that is said."""
+    """If another call has resumed the record, it is busy; if anything else is in the way, that is
+    all that is said.
+    """
     monkeypatch.setattr("django_idempotency.core.rules.RACE_PAUSE", 0.0)
     for opening in (lambda call: call.open(), lambda call: asyncio.run(call.aopen())):
         store = FakeStore(claims=[asleep()] * tries, settles=[settled] * tries)
@@ -77,11 +87,15 @@ def test_resuming_what_another_has_resumed(
 
 
 def test_a_first_run_after_a_sleep_of_another_life(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If another call resumed the record and it was forgotten, the waiting call runs anew and resumes nothing."""
+    """If another call resumed the record and it was forgotten, the waiting call runs anew and
+    resumes nothing.
+    """
     monkeypatch.setattr("django_idempotency.engine.waiting.PAUSE", 0.001)
     monkeypatch.setattr("django_idempotency.engine.waiting.wait_slots.most", lambda: 10)
     for opening in (lambda call: call.open(wait=20), lambda call: asyncio.run(call.aopen(wait=20))):
-        call, listener = executing(FakeStore(claims=[asleep(), record_of(LEASED)], settles=[False, False]))
+        call, listener = executing(
+            FakeStore(claims=[asleep(), record_of(LEASED)], settles=[False, False])
+        )
         assert opening(call) == Execute(attempt=1)
         assert listener.events == ["claimed"]
 
@@ -105,7 +119,7 @@ def test_a_cancellation_while_it_resumes() -> None:
     assert (suspended.status, listener.events) == (Status.RUNNING, ["suspended"])
 
 
-# ---------------------------------------------------------------------------------------------------------- by hand
+# ------------------------------------------------------------------------------------------ by hand
 
 
 @pytest.fixture
@@ -134,7 +148,9 @@ def sleep(store: MemoryStore, owner: Ticket) -> None:
 
 
 def test_whose_it_is(store: MemoryStore) -> None:
-    """Its execution recognises it; no other execution does, and it matches no other record or attempt."""
+    """Its execution recognises it; no other execution does, and it matches no other record or
+    attempt.
+    """
     sleep(store, owner := running(store))
     record = stored(store, owner)
     assert EXECUTION.has_suspended(record)
@@ -149,13 +165,18 @@ def test_whose_it_is(store: MemoryStore) -> None:
 
 
 def test_let_go(store: MemoryStore) -> None:
-    """A suspended execution can be ended by hand, by its name; running work and others' records cannot."""
+    """A suspended execution can be ended by hand, by its name; running work and others' records
+    cannot.
+    """
     other = replace(EXECUTION, name="order-18")
     for forgetting, run in ((False, Execute(attempt=2)), (True, Execute(attempt=1))):
         audited: list[Record] = []
 
         def let(
-            execution: Execution, record: UUID, audited: list[Record] = audited, forgetting: bool = forgetting
+            execution: Execution,
+            record: UUID,
+            audited: list[Record] = audited,
+            forgetting: bool = forgetting,
         ) -> bool:
             return execution.release(store, record, audit=audited.append, forgetting=forgetting)
 

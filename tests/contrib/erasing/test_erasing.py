@@ -1,4 +1,6 @@
-"""`idempotency_erase`: what is stored about a person goes from every store, and their keys never run again."""
+"""`idempotency_erase`: what is stored about a person goes from every store, and their keys never
+run again.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +38,16 @@ OUTCOME = Outcome(201, (), b"secret")
 
 def erase(*args: str, **options: Any) -> str:
     out = StringIO()
-    call_command("idempotency_erase", *args, stdout=out, stderr=StringIO(), **{"asks": False, **options})
+    call_command(
+        "idempotency_erase", *args, stdout=out, stderr=StringIO(), **{"asks": False, **options}
+    )
     return out.getvalue()
 
 
 def complete(store: Any, scope: str, key: str = "key-1") -> None:
-    assert Contract().leave(store, make_ticket(scope=scope, key=key), SettledState.COMPLETED, OUTCOME)
+    assert Contract().leave(
+        store, make_ticket(scope=scope, key=key), SettledState.COMPLETED, OUTCOME
+    )
 
 
 @pytest.fixture
@@ -59,8 +65,13 @@ def scopes(store: MemoryStore) -> list[str]:
 @pytest.mark.any_database
 @pytest.mark.django_db
 @pytest.mark.parametrize("typed", [MINE, "user:42"])
-def test_the_scope_and_no_other(inner: MemoryStore, typed: str, caplog: pytest.LogCaptureFixture) -> None:
-    """By either spelling, with what was only observed; another realm is named and left. Nobody's name is logged."""
+def test_the_scope_and_no_other(
+    inner: MemoryStore, typed: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By either spelling, with what was only observed; another realm is named and left.
+
+    Nobody's name is logged.
+    """
     said = erase("--scope", typed)
     assert "2 of 4 records erased" in said
     assert f"1 more belong to realm:acme/{MINE}" in said
@@ -138,7 +149,9 @@ def test_every_store(settings: Settings) -> None:
     settings.IDEMPOTENCY = {"STORES": {"default": memory, "other": memory, "layered": layered}}
     for alias in ("default", "other"):
         complete(stores[alias], MINE)
-    assert "'other': 1 of 1 records would be erased" in erase("--scope", MINE, "--dry-run", "--store", "other")
+    assert "'other': 1 of 1 records would be erased" in erase(
+        "--scope", MINE, "--dry-run", "--store", "other"
+    )
     said = erase("--scope", MINE)
     assert said.count("1 of 1 records erased") == said.count("The store") == 2
 
@@ -170,7 +183,13 @@ def test_a_retry_of_an_erased_key(user: User, connect: Connect) -> None:  # noqa
     assert send().status_code == 201
     erase("--scope", f"user:{user.pk}")
     (row,) = IdempotencyRecord.objects.all()
-    assert (row.scope, row.key, row.path, row.request_id, bytes(row.digest or b"")) == (ERASED, ERASED, "", "", b"")
+    assert (row.scope, row.key, row.path, row.request_id, bytes(row.digest or b"")) == (
+        ERASED,
+        ERASED,
+        "",
+        "",
+        b"",
+    )
     assert row.response_body is None
     for body in (None, {"amount": 1, "currency": "inr"}):
         refused = send(body)
@@ -180,7 +199,9 @@ def test_a_retry_of_an_erased_key(user: User, connect: Connect) -> None:  # noqa
 
 @pytest.mark.django_db(transaction=True)
 def test_messages() -> None:
-    """Waiting messages of a key are deleted, of this key exactly; one that a relay holds is reported."""
+    """Waiting messages of a key are deleted, of this key exactly; one that a relay holds is
+    reported.
+    """
     with transaction.atomic():
         for key in ("user-42", "user-42", "USER-42", ""):
             outbox.send("mail", {"to": "secret"}, key=key)

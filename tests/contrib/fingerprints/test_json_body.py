@@ -16,7 +16,12 @@ from django_idempotency.core.hashing import canonical_json
 pytest.importorskip("rfc8785")
 POST = RequestFactory().post
 
-BODY = {"amount": 1, "sent_at": "10:00", "trace": {"id": "a", "host": "h"}, "items": [{"sku": 1, "line": 7}, 5]}
+BODY = {
+    "amount": 1,
+    "sent_at": "10:00",
+    "trace": {"id": "a", "host": "h"},
+    "items": [{"sku": 1, "line": 7}, 5],
+}
 
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -83,7 +88,12 @@ def test_without_exclusions_it_is_the_default() -> None:
         ("333333333.33333329", "333333333.3333333", True),  # of RFC 8785 appendix B
         ("1", "2", False),
         ("1", '"1"', False),
-        ("9007199254740993", "9007199254740992", False),  # no double tells them apart: compared as they were sent
+        # No double tells them apart: compared as they were sent.
+        (
+            "9007199254740993",
+            "9007199254740992",
+            False,
+        ),
         ("1e400", "2e400", False),
         ("null", "0", False),
     ],
@@ -91,7 +101,9 @@ def test_without_exclusions_it_is_the_default() -> None:
 def test_numbers_of_rfc_8785(one: str, other: str, equal: bool) -> None:
     """Numbers that JavaScript writes alike are one; others are not."""
     of = json_body(numbers="rfc8785", exclude=["at"]).of
-    bodies = [f'{{"at": {at}, "number": {number}}}'.encode() for at, number in enumerate((one, other))]
+    bodies = [
+        f'{{"at": {at}, "number": {number}}}'.encode() for at, number in enumerate((one, other))
+    ]
     assert (of(bodies[0]) == of(bodies[1])) is equal
 
 
@@ -120,7 +132,9 @@ def test_the_vectors_of_rfc_8785(sent: str, written: str) -> None:
     assert json_body(numbers="rfc8785").of(f"[{sent}]".encode()) == f"[{written}]".encode()
 
 
-@pytest.mark.parametrize("body", [b'{"a": 1, "a": 2}', b"[NaN]", b"{", b"\xff", b'"' + b"x" * 65 * 1024 + b'"'])
+@pytest.mark.parametrize(
+    "body", [b'{"a": 1, "a": 2}', b"[NaN]", b"{", b"\xff", b'"' + b"x" * 65 * 1024 + b'"']
+)
 def test_what_is_compared_whole(body: bytes) -> None:
     """What two parsers may read in two ways is not compared by value."""
     for numbers in ("exact", "rfc8785"):
@@ -161,10 +175,14 @@ def test_policies_are_compared_by_what_they_say() -> None:
 @pytest.mark.django_db
 @pytest.mark.any_database
 def test_a_guarded_view() -> None:
-    """A retry with another time stamp is replayed; one with another amount is refused; a form is compared whole."""
+    """A retry with another time stamp is replayed; one with another amount is refused; a form is
+    compared whole.
+    """
     ran = []
 
-    @idempotent(scope=lambda request: "me", fingerprint=json_body(exclude=["sent_at"], numbers="rfc8785"))
+    @idempotent(
+        scope=lambda request: "me", fingerprint=json_body(exclude=["sent_at"], numbers="rfc8785")
+    )
     def charge(request: Any) -> HttpResponse:
         ran.append(request.body)
         return JsonResponse({"ran": len(ran)}, status=201)
@@ -187,7 +205,9 @@ def test_a_guarded_view() -> None:
 @pytest.mark.parametrize("depth", [127, 128, 129, 400, 800])
 @pytest.mark.parametrize("opened", ["[", '{"a":'])
 def test_json_that_is_nested_deep(depth: int, opened: str) -> None:
-    """However deep it is, it is carried out once: the package of RFC 8785 recurses, and is not given what is too deep."""
+    """However deep it is, it is carried out once: the package of RFC 8785 recurses, and is not
+    given what is too deep.
+    """
     closed = "]" if opened == "[" else "}"
     body = opened * depth + "1" + closed * depth
     runs = []
@@ -199,14 +219,19 @@ def test_json_that_is_nested_deep(depth: int, opened: str) -> None:
     view = idempotent(fingerprint=json_body(numbers="rfc8785"), scope=lambda _: "all")(work)
     for _ in range(2):
         request = POST(
-            "/", body, content_type="application/json", headers={"Idempotency-Key": f"{depth}-{len(opened)}"}
+            "/",
+            body,
+            content_type="application/json",
+            headers={"Idempotency-Key": f"{depth}-{len(opened)}"},
         )
         assert view(request).status_code == 201
     assert len(runs) == 1
 
 
 def test_what_recurses_is_not_given_what_is_deep(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How deep it may go depends on the Python and on who calls: a retry must not be compared otherwise."""
+    """How deep it may go depends on the Python and on who calls: a retry must not be compared
+    otherwise.
+    """
 
     def dumps(value: Any) -> bytes:
         raise RecursionError

@@ -1,4 +1,6 @@
-"""A shop of one form, as Django's own views have it, and as htmx and Turbo want it: `@pytest.mark.urls("tests.contrib.forms.shop")`."""
+"""A shop of one form, as Django's own views have it, and as htmx and Turbo want it:
+`@pytest.mark.urls("tests.contrib.forms.shop")`.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ PAGE = """<!doctype html>{% load static idempotency %}<title>Order</title>
 <h1>Order</h1>
 <form method="post" {{ attributes|safe }}>{% csrf_token %}{% idempotency_field %}
 {{ form.as_p }}<button name="then" value="pay">Order</button></form><div id="result"></div>"""
-DONE = "<!doctype html><title>Done</title><h1>Ordered: {{ count }}</h1><a href='{{ back }}'>Another</a>"
+DONE = (
+    "<!doctype html><title>Done</title><h1>Ordered: {{ count }}</h1><a href='{{ back "
+    "}}'>Another</a>"
+)
 
 OWN = "django_idempotency/form.js"
 
@@ -70,7 +75,10 @@ class Order(FormView):
     def render_to_response(self, context: dict[str, Any], **more: Any) -> HttpResponse:
         status = self.refused if self.request.method == "POST" else 200
         return page(
-            PAGE, self.request, {**context, "scripts": self.scripts, "attributes": self.attributes}, status=status
+            PAGE,
+            self.request,
+            {**context, "scripts": self.scripts, "attributes": self.attributes},
+            status=status,
         )
 
     def form_valid(self, form: Any) -> HttpResponse:
@@ -97,7 +105,9 @@ class WithoutScript(Order):
 
 @idempotent_form
 class Htmx(Order):
-    """Its response is put beside the form, which stays. Attributes are not inherited in htmx 4: the form has them all."""
+    """Its response is put beside the form, which stays. Attributes are not inherited in htmx 4: the
+    form has them all.
+    """
 
     attributes = 'hx-post="" hx-target="#result" hx-swap="innerHTML"'
 
@@ -132,18 +142,27 @@ class Guests(Order):
 
 
 def done(request: HttpRequest) -> HttpResponse:
-    return page(DONE, request, {"count": Effect.objects.count(), "back": request.headers.get("Referer", "/")})
+    return page(
+        DONE,
+        request,
+        {"count": Effect.objects.count(), "back": request.headers.get("Referer", "/")},
+    )
 
 
 def elsewhere(request: HttpRequest, where: str) -> HttpResponse:
     """Show a form that is sent to another address."""
-    template = "{% load idempotency %}<form method=post action='{{ where }}'>{% idempotency_field where %}</form>"
+    template = (
+        "{% load idempotency %}<form method=post action='{{ where }}'>{% idempotency_field "
+        "where %}</form>"
+    )
     return page(template, request, {"where": where})
 
 
 def bare(request: HttpRequest) -> HttpResponse:
     """Render without the request."""
-    return HttpResponse(engines["django"].from_string("{% load idempotency %}{% idempotency_field %}").render({}))
+    return HttpResponse(
+        engines["django"].from_string("{% load idempotency %}{% idempotency_field %}").render({})
+    )
 
 
 @idempotent(profile="form", key_format="uuid")

@@ -38,7 +38,8 @@ pytestmark = [
 
 TEA = {"item": "tea", "count": "1"}
 FIELD = re.compile(
-    r'<input type="hidden" name="idempotency_key" value="([^"]*)" autocomplete="off" data-idempotency="([^"]*)">'
+    r'<input type="hidden" name="idempotency_key" value="([^"]*)" autocomplete="off" '
+    r'data-idempotency="([^"]*)">'
 )
 
 
@@ -50,7 +51,9 @@ def key_in(response: Any) -> str:
 
 def post(client: Client, url: str, fields: dict[str, Any], **headers: str) -> Any:
     accept = "text/html,application/xhtml+xml,*/*;q=0.8"
-    return client.post(url, fields, headers={"Accept": accept, "Referer": f"http://testserver{url}", **headers})
+    return client.post(
+        url, fields, headers={"Accept": accept, "Referer": f"http://testserver{url}", **headers}
+    )
 
 
 def status(response: Any) -> tuple[int, str]:
@@ -71,25 +74,40 @@ def test_sent_twice(browser: Client) -> None:
     """A second click, Back or a reload of the response: one order, and the same redirect."""
     fields = {**TEA, "idempotency_key": key_in(browser.get("/order/"))}
     responses = [post(browser, "/order/", fields) for _ in range(3)]
-    assert [status(each) for each in responses] == [(302, "created"), (302, "replayed"), (302, "replayed")]
+    assert [status(each) for each in responses] == [
+        (302, "created"),
+        (302, "replayed"),
+        (302, "replayed"),
+    ]
     assert {each["Location"] for each in responses} == {"/done/"}
     assert orders() == ["tea 1"]
 
 
 def test_a_corrected_form(browser: Client) -> None:
-    """Corrected, it goes through with the new page's key; the old one is that of the page with the errors."""
+    """Corrected, it goes through with the new page's key; the old one is that of the page with the
+    errors.
+    """
     first = key_in(browser.get("/order/"))
     invalid = {"item": "tea", "count": "0", "idempotency_key": first}
     refused = post(browser, "/order/", invalid)
-    assert (status(refused), status(post(browser, "/order/", invalid))) == ((200, "created"), (200, "replayed"))
-    assert status(post(browser, "/order/", {**TEA, "idempotency_key": key_in(refused)})) == (302, "created")
+    assert (status(refused), status(post(browser, "/order/", invalid))) == (
+        (200, "created"),
+        (200, "replayed"),
+    )
+    assert status(post(browser, "/order/", {**TEA, "idempotency_key": key_in(refused)})) == (
+        302,
+        "created",
+    )
     assert orders() == ["tea 1"]
 
 
 def test_a_corrected_form_for_turbo(browser: Client) -> None:
     """With 422 the old key is free, too."""
     first = key_in(browser.get("/turbo/"))
-    assert status(post(browser, "/turbo/", {"item": "tea", "idempotency_key": first})) == (422, "released")
+    assert status(post(browser, "/turbo/", {"item": "tea", "idempotency_key": first})) == (
+        422,
+        "released",
+    )
     assert status(post(browser, "/turbo/", {**TEA, "idempotency_key": first})) == (302, "created")
 
 
@@ -109,7 +127,10 @@ def test_an_answer_without_a_redirect(browser: Client) -> None:
 
 
 def test_a_form_that_is_shown_again(browser: Client) -> None:
-    """Its page is remembered: a view may find an error after its work. A drop() says that nothing was done."""
+    """Its page is remembered: a view may find an error after its work.
+
+    A drop() says that nothing was done.
+    """
     for query, expected, made in (("", "replayed", 1), ("?drop", "released", 3)):
         fields = {**TEA, "idempotency_key": key_in(browser.get("/late/"))}
         first, retry = (post(browser, f"/late/{query}", fields) for _ in range(2))
@@ -118,7 +139,9 @@ def test_a_form_that_is_shown_again(browser: Client) -> None:
 
 
 def test_the_key_does_not_count(browser: Client) -> None:
-    """It is no part of what must be the same: another spelling of the form's fields is, a file is, and the key is not."""
+    """It is no part of what must be the same: another spelling of the form's fields is, a file is,
+    and the key is not.
+    """
     key = key_in(browser.get("/order/"))
     post(browser, "/order/", {**TEA, "idempotency_key": key})
     digest = IdempotencyRecord.objects.get().digest
@@ -135,7 +158,7 @@ def test_an_upload(browser: Client) -> None:
         assert status(post(browser, "/order/", fields))[1] == expected
 
 
-# --------------------------------------------------------------------------------------------------------- who it is for
+# ------------------------------------------------------------------------------------ who it is for
 
 
 def test_a_login_in_between(browser: Client, other_user: User) -> None:
@@ -149,9 +172,15 @@ def test_a_login_in_between(browser: Client, other_user: User) -> None:
 
 
 def test_guests(client: Client, caplog: pytest.LogCaptureFixture) -> None:
-    """Where guests share a scope, the key is their only secret, and nobody guesses it. Elsewhere there is no field."""
+    """Where guests share a scope, the key is their only secret, and nobody guesses it.
+
+    Elsewhere there is no field.
+    """
     fields = {**TEA, "idempotency_key": key_in(client.get("/guests/"))}
-    assert [status(post(client, "/guests/", fields))[1] for _ in range(2)] == ["created", "replayed"]
+    assert [status(post(client, "/guests/", fields))[1] for _ in range(2)] == [
+        "created",
+        "replayed",
+    ]
     assert FIELD.search(client.get("/fresh/").content.decode()) is None
     assert "unknown whose" in caplog.text
     assert post(client, "/fresh/", TEA).status_code == 400
@@ -181,13 +210,18 @@ def test_a_tag_that_cannot_work(browser: Client, url: str, said: str) -> None:
 
 
 def test_under_the_middleware(browser: Client) -> None:
-    """It looks for no key in a body: a form is guarded by its view's own @idempotent(), on the terms of the settings."""
+    """It looks for no key in a body: a form is guarded by its view's own @idempotent(), on the
+    terms of the settings.
+    """
     terms = {"PROFILE": "form", "KEY_FORMAT": "issued", "ON_BUSY": "wait"}
     with override_settings(IDEMPOTENCY=terms, ROOT_URLCONF=__name__):
         fields = {**TEA, "idempotency_key": key_in(browser.get("/undecorated/"))}
         assert "Idempotency-Status" not in post(browser, "/undecorated/", fields)
         fields = {**TEA, "idempotency_key": key_in(browser.get("/decorated/"))}
-        assert [status(post(browser, "/decorated/", fields))[1] for _ in range(2)] == ["created", "replayed"]
+        assert [status(post(browser, "/decorated/", fields))[1] for _ in range(2)] == [
+            "created",
+            "replayed",
+        ]
     with (
         override_settings(IDEMPOTENCY={**terms, "REQUIRED": True}, ROOT_URLCONF=__name__),
         pytest.raises(ConfigurationError, match=r"Put @idempotent\(\) on Order"),
@@ -204,7 +238,7 @@ class Decorated(shop.Order):
 urlpatterns = [path("undecorated/", shop.Order.as_view()), path("decorated/", Decorated.as_view())]
 
 
-# ------------------------------------------------------------------------------------------------------ what a person sees
+# ------------------------------------------------------------------------------- what a person sees
 
 
 def ago(seconds: float) -> datetime:
@@ -216,14 +250,28 @@ def ago(seconds: float) -> datetime:
     [
         ({**TEA}, 400, "Open the form again, and send it from there"),
         ({**TEA, "idempotency_key": ""}, 400, "Open the form again, and send it from there"),
-        ({**TEA, "idempotency_key": "order-17"}, 400, "Open the form again, and send it from there"),
-        ({**TEA, "idempotency_key": ["a", "b"]}, 400, "Open the form again, and send it from there"),
+        (
+            {**TEA, "idempotency_key": "order-17"},
+            400,
+            "Open the form again, and send it from there",
+        ),
+        (
+            {**TEA, "idempotency_key": ["a", "b"]},
+            400,
+            "Open the form again, and send it from there",
+        ),
         ({**TEA, "idempotency_key": "late"}, 412, "too old"),
-        ({**TEA, "item": "coffee", "idempotency_key": "used"}, 422, "sent before, with other content"),
+        (
+            {**TEA, "item": "coffee", "idempotency_key": "used"},
+            422,
+            "sent before, with other content",
+        ),
     ],
     ids=["missing", "empty", "not issued", "two", "late", "edited after Back"],
 )
-def test_a_refusal_is_a_page(browser: Client, user: User, fields: dict[str, Any], status_code: int, said: str) -> None:
+def test_a_refusal_is_a_page(
+    browser: Client, user: User, fields: dict[str, Any], status_code: int, said: str
+) -> None:
     """A person reads what happened, and where to go on; nothing runs and nothing is stored."""
     key = fields.get("idempotency_key")
     if key == "late":
@@ -233,7 +281,10 @@ def test_a_refusal_is_a_page(browser: Client, user: User, fields: dict[str, Any]
         post(browser, "/order/", {**TEA, "idempotency_key": fields["idempotency_key"]})
     before = IdempotencyRecord.objects.count()
     refused = post(browser, "/order/", fields)
-    assert (refused.status_code, refused["Content-Type"]) == (status_code, "text/html; charset=utf-8")
+    assert (refused.status_code, refused["Content-Type"]) == (
+        status_code,
+        "text/html; charset=utf-8",
+    )
     assert said in refused.content.decode()
     # What was sent first with the key was processed: no link invites to send it with another.
     assert ('href="http://testserver/order/"' in refused.content.decode()) is (status_code != 422)
@@ -242,22 +293,33 @@ def test_a_refusal_is_a_page(browser: Client, user: User, fields: dict[str, Any]
 
 
 @given(key=st.text(), other=st.binary(max_size=40))
-@hypothesis_settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@hypothesis_settings(
+    max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
 def test_any_field(browser: Client, key: str, other: bytes) -> None:
-    """Whatever is in the field, and whatever the body is, the person gets a page, nothing runs and nothing is stored."""
+    """Whatever is in the field, and whatever the body is, the person gets a page, nothing runs and
+    nothing is stored.
+    """
     for response in (
         post(browser, "/order/", {**TEA, "idempotency_key": key}),
-        browser.post("/order/", b"idempotency_key=" + other, content_type="application/x-www-form-urlencoded"),
+        browser.post(
+            "/order/", b"idempotency_key=" + other, content_type="application/x-www-form-urlencoded"
+        ),
         browser.post("/order/", b"-" + other, content_type="multipart/form-data; boundary=x"),
     ):
         assert (response.status_code, response["Content-Type"]) == (400, "text/html; charset=utf-8")
     assert (orders(), IdempotencyRecord.objects.exists()) == ([], False)
 
 
-@pytest.mark.parametrize("referer", ["https://elsewhere.example/", "javascript:alert(1)", "", "//elsewhere.example"])
+@pytest.mark.parametrize(
+    "referer", ["https://elsewhere.example/", "javascript:alert(1)", "", "//elsewhere.example"]
+)
 def test_no_link_leads_elsewhere(browser: Client, referer: str) -> None:
     """Only to a page of this site."""
-    assert 'href="' + referer not in post(browser, "/order/", TEA, Referer=referer).content.decode().split("</head>")[1]
+    assert (
+        'href="' + referer
+        not in post(browser, "/order/", TEA, Referer=referer).content.decode().split("</head>")[1]
+    )
 
 
 def test_a_program_gets_a_document(browser: Client) -> None:
@@ -268,13 +330,23 @@ def test_a_program_gets_a_document(browser: Client) -> None:
     assert {each["Content-Type"] for each in (wanting, sending)} == {"application/problem+json"}
 
 
-def test_a_projects_own_page(browser: Client, settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
-    """The template is overridden as any other. One that fails is logged, and the client gets the document."""
-    for source, expected in (("{{ code }} {{ status }} {{ form_url }}", True), ("{% load nothing %}", False)):
+def test_a_projects_own_page(
+    browser: Client, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The template is overridden as any other.
+
+    One that fails is logged, and the client gets the document.
+    """
+    for source, expected in (
+        ("{{ code }} {{ status }} {{ form_url }}", True),
+        ("{% load nothing %}", False),
+    ):
         settings.TEMPLATES = [
             {
                 "BACKEND": "django.template.backends.django.DjangoTemplates",
-                "OPTIONS": {"loaders": [("django.template.loaders.locmem.Loader", {TEMPLATE: source})]},
+                "OPTIONS": {
+                    "loaders": [("django.template.loaders.locmem.Loader", {TEMPLATE: source})]
+                },
             }
         ]
         refused = post(browser, "/order/", TEA)
@@ -286,7 +358,9 @@ def test_a_projects_own_page(browser: Client, settings: Settings, caplog: pytest
 
 
 def test_a_page_that_asks_a_database(user: User, settings: Settings) -> None:
-    """The template has the project's context, such as the user, whom an event loop may not fetch."""
+    """The template has the project's context, such as the user, whom an event loop may not
+    fetch.
+    """
     source = "{{ code }} for {{ user.username }}"
     processors = ["django.contrib.auth.context_processors.auth"]
     settings.TEMPLATES = [
@@ -302,14 +376,18 @@ def test_a_page_that_asks_a_database(user: User, settings: Settings) -> None:
     async def send() -> Any:
         client = AsyncClient()
         await sync_to_async(client.force_login)(user)
-        return await client.post("/by-a-loop/", {**TEA, "idempotency_key": "a"}, headers={"Accept": "text/html"})
+        return await client.post(
+            "/by-a-loop/", {**TEA, "idempotency_key": "a"}, headers={"Accept": "text/html"}
+        )
 
     refused = async_to_sync(send)()
     assert refused.content.decode() == f"key-malformed for {user.get_username()}"
 
 
 def test_a_second_click_waits(browser: Client, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the first one runs, and then gets its redirect, also where a process has few threads: no page in between."""
+    """While the first one runs, and then gets its redirect, also where a process has few threads:
+    no page in between.
+    """
     monkeypatch.setattr("threading.active_count", lambda: 1)
     fields = {**TEA, "idempotency_key": key_in(browser.get("/order/"))}
 

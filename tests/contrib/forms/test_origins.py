@@ -12,7 +12,13 @@ import pytest
 import django_idempotency
 
 NODE = shutil.which("node")
-SCRIPT = Path(django_idempotency.__file__).with_name("contrib") / "forms" / "static" / "django_idempotency" / "form.js"
+SCRIPT = (
+    Path(django_idempotency.__file__).with_name("contrib")
+    / "forms"
+    / "static"
+    / "django_idempotency"
+    / "form.js"
+)
 HARNESS = Path(__file__).with_name("origins.js")
 KEYS = "/idempotency-tokens"
 
@@ -26,7 +32,11 @@ pytestmark = [
     ("keys", "action", "asked"),
     [
         (KEYS, "/order/", [[KEYS, "/order/"]]),
-        (f"https://shop.example{KEYS}", "https://shop.example/order/", [[f"https://shop.example{KEYS}", "/order/"]]),
+        (
+            f"https://shop.example{KEYS}",
+            "https://shop.example/order/",
+            [[f"https://shop.example{KEYS}", "/order/"]],
+        ),
         (f"https://elsewhere.example{KEYS}", "/order/", []),
         (f"//elsewhere.example{KEYS}", "/order/", []),
         (KEYS, "https://elsewhere.example/order/", []),
@@ -34,7 +44,9 @@ pytestmark = [
     ],
 )
 def test_an_edited_form(keys: str, action: str, asked: list[list[str]]) -> None:
-    """The token goes to the page's own origin alone, which is asked for keys of its own paths alone."""
+    """The token goes to the page's own origin alone, which is asked for keys of its own paths
+    alone.
+    """
     assert NODE is not None
     command = [NODE, str(HARNESS), str(SCRIPT), keys, action]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)

@@ -29,7 +29,9 @@ def shown(problem: Problem) -> str:
 
 def invites(page: str) -> bool:
     """Does a page lead to another key, or say that nothing was done?"""
-    said = re.search(r"nothing was done|was not processed<|open the form again</a>", page, re.IGNORECASE)
+    said = re.search(
+        r"nothing was done|was not processed<|open the form again</a>", page, re.IGNORECASE
+    )
     return said is not None or "/order/" in page
 
 
@@ -60,7 +62,9 @@ def test_a_cancellation_proves_nothing() -> None:
     assert "An earlier one may have been. Look up its result" in shown(OperationCancelled())
 
 
-@pytest.mark.parametrize("kind", [errors.OutcomeUnknown, errors.StoreUnavailable, errors.TransactionLost])
+@pytest.mark.parametrize(
+    "kind", [errors.OutcomeUnknown, errors.StoreUnavailable, errors.TransactionLost]
+)
 def test_what_is_unknown_is_sent_again_with_its_key(kind: type[Problem]) -> None:
     page = shown(kind())
     assert "<title>It is not known yet whether this form was processed</title>" in page

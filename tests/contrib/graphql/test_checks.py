@@ -53,7 +53,9 @@ def found(settings: Settings, callback: Any) -> dict[str, str]:
     ids=["graphene", "strawberry", "async"],
 )
 def test_a_view_without_a_guard(settings: Settings, configure: Configure, callback: Any) -> None:
-    """An unguarded view is a warning under the middleware, an error where that raises, and silent without it."""
+    """An unguarded view is a warning under the middleware, an error where that raises, and silent
+    without it.
+    """
     assert list(found(settings, callback)) == ["W084"]
     configure(REQUIRED=True)
     assert list(found(settings, callback)) == ["E082"]

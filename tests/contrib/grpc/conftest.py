@@ -51,7 +51,11 @@ def serve(kind: str, shop: Shop, loop: Loop) -> Iterator[Serve]:
     with ExitStack() as stack:
 
         def start(*interceptors: Any) -> Client:
-            served = serving(shop, interceptors) if kind == "sync" else aserving(loop, shop, interceptors)
+            served = (
+                serving(shop, interceptors)
+                if kind == "sync"
+                else aserving(loop, shop, interceptors)
+            )
             client = Client(stack.enter_context(served))
             stack.callback(client.channel.close)
             return client

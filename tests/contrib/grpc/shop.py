@@ -20,7 +20,9 @@ from django_idempotency.errors import KeyMissing
 from testproject.payments.models import Effect
 
 SERVICE = "shop.Payments"
-CHARGE, REFUND, WATCH, ECHO = (f"/{SERVICE}/{name}" for name in ("Charge", "Refund", "Watch", "Echo"))
+CHARGE, REFUND, WATCH, ECHO = (
+    f"/{SERVICE}/{name}" for name in ("Charge", "Refund", "Watch", "Echo")
+)
 KEY = "8e03978e-40d5-43e8-bc93-6894a57f9324"
 #: Seconds that a client waits, and a thread for another.
 PATIENCE = 30
@@ -108,9 +110,17 @@ class Shop:
 
     def handlers(self, *, is_async: bool) -> dict[str, Any]:
         """Return its methods; `Echo` speaks JSON."""
-        of = (self.acharge, self.awatch, self.aecho) if is_async else (self.charge, self.watch, self.echo)
-        unary: Any = grpc.unary_unary_rpc_method_handler(of[0], Struct.FromString, Struct.SerializeToString)
-        stream: Any = grpc.unary_stream_rpc_method_handler(of[1], Struct.FromString, Struct.SerializeToString)
+        of = (
+            (self.acharge, self.awatch, self.aecho)
+            if is_async
+            else (self.charge, self.watch, self.echo)
+        )
+        unary: Any = grpc.unary_unary_rpc_method_handler(
+            of[0], Struct.FromString, Struct.SerializeToString
+        )
+        stream: Any = grpc.unary_stream_rpc_method_handler(
+            of[1], Struct.FromString, Struct.SerializeToString
+        )
         echo: Any = grpc.unary_unary_rpc_method_handler(of[2], json.loads, written)
         return {"Charge": unary, "Refund": unary, "Watch": stream, "Echo": echo}
 
@@ -137,11 +147,13 @@ def caller(context: Any) -> Any:
     return dict(context.invocation_metadata()).get("authorization")
 
 
-# ---------------------------------------------------------------------------------------------------------------- servers
+# ------------------------------------------------------------------------------------------ servers
 
 
 class Loop:
-    """An event loop in a thread, for all servers of a module: grpc.aio serves one loop in a process."""
+    """An event loop in a thread, for all servers of a module: grpc.aio serves one loop in a
+    process.
+    """
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -186,7 +198,7 @@ def aserving(run: Loop, shop: Shop, interceptors: Any) -> Iterator[int]:
     run(server.stop(None))
 
 
-# ----------------------------------------------------------------------------------------------------------------- client
+# ------------------------------------------------------------------------------------------- client
 
 
 class Reply(NamedTuple):
@@ -222,7 +234,9 @@ class Client:
         sent = [(name, value) for name, value in named if value is not None]
         method_of: Any = self.channel.unary_unary(method, as_bytes, as_it_is)
         try:
-            data, call = method_of.with_call(request or struct(amount=5), timeout, [*sent, *metadata])
+            data, call = method_of.with_call(
+                request or struct(amount=5), timeout, [*sent, *metadata]
+            )
         except grpc.RpcError as failed:
             return reply(failed)
         return reply(call, read(method, data))

@@ -24,7 +24,20 @@ from django_idempotency.models import IdempotencyRecord
 from django_idempotency.stores.memory import MemoryStore
 from testproject.payments.models import Effect
 
-from .shop import CHARGE, ECHO, KEY, PATIENCE, REFUND, WATCH, Client, Serve, Shop, aserving, serving, struct
+from .shop import (
+    CHARGE,
+    ECHO,
+    KEY,
+    PATIENCE,
+    REFUND,
+    WATCH,
+    Client,
+    Serve,
+    Shop,
+    aserving,
+    serving,
+    struct,
+)
 
 pytestmark = [pytest.mark.either_server, pytest.mark.django_db(transaction=True)]
 
@@ -36,7 +49,11 @@ def test_once(client: Client, shop: Shop) -> None:
     first, second, other = client(), client(), client(key="another")
     assert [each.code for each in (first, second, other)] == [StatusCode.OK] * 3
     assert (first.value, second.value, other.value) == (1, 1, 2)
-    assert [REPLAYED in each.trailing.items() for each in (first, second, other)] == [False, True, False]
+    assert [REPLAYED in each.trailing.items() for each in (first, second, other)] == [
+        False,
+        True,
+        False,
+    ]
     assert Effect.objects.count() == 2
 
 
@@ -81,7 +98,10 @@ def test_all_callers_share(serve: Serve, guarding: Any, shop: Shop) -> None:
 
 
 def test_a_caller_is_refused(serve: Serve, kind: str, guarding: Any, shop: Shop) -> None:
-    """`caller` may abort, raise our errors, and under aio be awaited. It is asked before a replay, and not without a key."""
+    """`caller` may abort, raise our errors, and under aio be awaited.
+
+    It is asked before a replay, and not without a key.
+    """
 
     def check(context: Any) -> Any:
         name = dict(context.invocation_metadata())["authorization"]
@@ -96,7 +116,11 @@ def test_a_caller_is_refused(serve: Serve, kind: str, guarding: Any, shop: Shop)
     policies = {CHARGE: Policy(guarantee="lease")}
     client = serve(guarding(policies, caller=check if kind == "sync" else acheck))
     replies = [client(caller=name) for name in ("ada", "bob", "eve")]
-    assert [each.code for each in replies] == [StatusCode.OK, StatusCode.PERMISSION_DENIED, StatusCode.UNAUTHENTICATED]
+    assert [each.code for each in replies] == [
+        StatusCode.OK,
+        StatusCode.PERMISSION_DENIED,
+        StatusCode.UNAUTHENTICATED,
+    ]
     assert client(key=None, caller=None).value == 2
 
 
@@ -122,7 +146,9 @@ def test_in_flight(client: Client, shop: Shop) -> None:
         ((("x-idempotency-key", "a"), ("idempotency-key", "b")), "key-malformed"),
     ],
 )
-def test_no_key(client: Client, shop: Shop, metadata: tuple[tuple[str, str], ...], code: str) -> None:
+def test_no_key(
+    client: Client, shop: Shop, metadata: tuple[tuple[str, str], ...], code: str
+) -> None:
     """A method that needs a key needs one."""
     assert client(key=None, metadata=metadata).problem == (StatusCode.INVALID_ARGUMENT, code)
     assert shop.runs == []
@@ -131,13 +157,19 @@ def test_no_key(client: Client, shop: Shop, metadata: tuple[tuple[str, str], ...
 def test_no_key_is_needed(serve: Serve, guarding: Any, shop: Shop) -> None:
     """Without one a method runs unguarded; so does one that is not listed."""
     client = serve(guarding(required=False))
-    assert [client(key=None).value, client(key=None).value, client(method=REFUND).value] == [1, 2, 3]
+    assert [client(key=None).value, client(key=None).value, client(method=REFUND).value] == [
+        1,
+        2,
+        3,
+    ]
     assert shop.runs == [0, 0, 0]
 
 
 @pytest.mark.parametrize("do", ["abort", "status"])
 def test_an_abort(client: Client, shop: Shop, do: str) -> None:
-    """What a method aborts with is a failure, and arrives as it is: nothing is stored, and the next call is an attempt."""
+    """What a method aborts with is a failure, and arrives as it is: nothing is stored, and the next
+    call is an attempt.
+    """
     for _ in range(2):
         aborted = client(struct(do=do))
         assert (aborted.code, aborted.details) == (StatusCode.NOT_FOUND, "no such card")
@@ -154,7 +186,9 @@ def test_an_exception(client: Client, shop: Shop) -> None:
 
 
 def test_another_call_is_refused(client: Client) -> None:
-    """A refusal of a guarded call that the method makes is about that call's key: this one's is free."""
+    """A refusal of a guarded call that the method makes is about that call's key: this one's is
+    free.
+    """
     replies = [client(struct(do="book")) for _ in range(2)]
     assert [each.problem for each in replies] == [(StatusCode.UNKNOWN, None)] * 2
     assert IdempotencyRecord.objects.get(scope=f"call:grpc:{CHARGE}").status == Status.FREE
@@ -178,7 +212,10 @@ def retried(client: Client) -> Any:
 
 
 def test_a_deadline(client: Client, shop: Shop) -> None:
-    """What has begun runs on when the client stops waiting. No retry runs beside it, and one after it gets the result."""
+    """What has begun runs on when the client stops waiting.
+
+    No retry runs beside it, and one after it gets the result.
+    """
     assert client(struct(do="wait"), timeout=0.5).code is StatusCode.DEADLINE_EXCEEDED
     assert client(struct(do="wait")).problem == (StatusCode.ABORTED, "in-progress")
     shop.released.set()
@@ -217,7 +254,11 @@ def test_a_restart(kind: str, shop: Shop, loop: Any, guarding: Any) -> None:
     values = []
     for _ in range(2):
         interceptors = (guarding(),)
-        with serving(shop, interceptors) if kind == "sync" else aserving(loop, shop, interceptors) as port:
+        with (
+            serving(shop, interceptors)
+            if kind == "sync"
+            else aserving(loop, shop, interceptors) as port
+        ):
             client = Client(port)
             values += [client().value, client(b"[5]", method=ECHO).value]
             client.channel.close()
@@ -226,7 +267,9 @@ def test_a_restart(kind: str, shop: Shop, loop: Any, guarding: Any) -> None:
 
 def test_a_predicate(serve: Serve, guarding: Any, shop: Shop) -> None:
     """A function of the full name says how a method is guarded, or that it is not."""
-    client = serve(guarding(lambda method: Policy(guarantee="lease") if method.endswith("/Refund") else None))
+    client = serve(
+        guarding(lambda method: Policy(guarantee="lease") if method.endswith("/Refund") else None)
+    )
     assert [client(method=REFUND).value for _ in range(2)] == [1, 1]
     assert [client().value for _ in range(2)] == [2, 3]
     assert client(method="/shop.Payments/Unknown").code is StatusCode.UNIMPLEMENTED
@@ -239,14 +282,21 @@ class Away(MemoryStore):
         raise StoreUnavailable
 
 
-@pytest.mark.parametrize(("policy", "code"), [("closed", StatusCode.UNAVAILABLE), ("open", StatusCode.OK)])
-def test_the_store_is_away(serve: Serve, guarding: Any, settings: Settings, policy: str, code: StatusCode) -> None:
+@pytest.mark.parametrize(
+    ("policy", "code"), [("closed", StatusCode.UNAVAILABLE), ("open", StatusCode.OK)]
+)
+def test_the_store_is_away(
+    serve: Serve, guarding: Any, settings: Settings, policy: str, code: StatusCode
+) -> None:
     """The client is asked to come back; or the method runs unguarded, if the policy says so."""
     settings.IDEMPOTENCY = {"STORES": {"default": {"BACKEND": f"{__name__}.Away"}}}
     replied = serve(guarding(on_store_failure=policy))()
     assert replied.code is code
     if policy == "closed":
-        assert replied.trailing == {"idempotency-problem": "store-unavailable", "retry-pushback-ms": "1000"}
+        assert replied.trailing == {
+            "idempotency-problem": "store-unavailable",
+            "retry-pushback-ms": "1000",
+        }
 
 
 def test_held(serve: Serve, guarding: Any, shop: Shop) -> None:
@@ -259,7 +309,9 @@ def test_held(serve: Serve, guarding: Any, shop: Shop) -> None:
         replies = [client(struct(do="wait")) for _ in range(2)]
         shop.released.set()
         first.result(PATIENCE)
-    assert [each.problem for each in replies] == [(StatusCode.FAILED_PRECONDITION, "operation-held")] * 2
+    assert [each.problem for each in replies] == [
+        (StatusCode.FAILED_PRECONDITION, "operation-held")
+    ] * 2
     assert "administrator" not in replies[0].details
     assert len(shop.runs) == 1
 
@@ -271,7 +323,9 @@ def test_a_response_that_is_not_stored(serve: Serve, guarding: Any, shop: Shop) 
     assert client().problem == (StatusCode.ALREADY_EXISTS, "response-not-stored")
 
 
-def test_a_fault_of_the_server(serve: Serve, guarding: Any, shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_fault_of_the_server(
+    serve: Serve, guarding: Any, shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
     """What is wrong with the project is in the log, and the client is not told what."""
     refused = serve(guarding(caller=lambda context: 17))()
     assert (refused.problem, "caller" in refused.details) == ((StatusCode.INTERNAL, None), False)
@@ -294,15 +348,21 @@ def test_a_client_that_hangs_up(client: Client, shop: Shop) -> None:
 
 
 def test_an_error_of_what_the_method_calls(client: Client, shop: Shop) -> None:
-    """It is the method's failure, and never taken for a refusal of its own call, which says that nothing was done."""
+    """It is the method's failure, and never taken for a refusal of its own call, which says that
+    nothing was done.
+    """
     answer = client(struct(do="inner"))
     assert (answer.code, answer.problem[1]) == (StatusCode.UNKNOWN, None)
     assert len(shop.runs) == 1
 
 
 @pytest.mark.parametrize("kind", ["sync"], indirect=True)
-def test_old_connections(serve: Serve, guarding: Any, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are closed before a method and after it, as around a request: the threads of a server live long."""
+def test_old_connections(
+    serve: Serve, guarding: Any, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are closed before a method and after it, as around a request: the threads of a server
+    live long.
+    """
     runs: list[int] = []
 
     def close() -> None:
@@ -316,7 +376,7 @@ def test_old_connections(serve: Serve, guarding: Any, shop: Shop, monkeypatch: p
     assert runs == [0, 1, 1, 2]
 
 
-# ------------------------------------------------------------------------------------------------------------- guarantees
+# --------------------------------------------------------------------------------------- guarantees
 
 
 @pytest.mark.parametrize("kind", ["sync"], indirect=True)
@@ -338,9 +398,15 @@ def test_committed_together(serve: Serve, guarding: Any) -> None:
     assert Effect.objects.count() == 1
 
 
-@pytest.mark.parametrize(("on_failure", "code"), [("free", StatusCode.NOT_FOUND), ("hold", StatusCode.ABORTED)])
-def test_a_failure_under_a_lease(serve: Serve, guarding: Any, shop: Shop, on_failure: str, code: StatusCode) -> None:
-    """Under a lease what a failed method wrote stays; its key is free, or busy until the lease ends."""
+@pytest.mark.parametrize(
+    ("on_failure", "code"), [("free", StatusCode.NOT_FOUND), ("hold", StatusCode.ABORTED)]
+)
+def test_a_failure_under_a_lease(
+    serve: Serve, guarding: Any, shop: Shop, on_failure: str, code: StatusCode
+) -> None:
+    """Under a lease what a failed method wrote stays; its key is free, or busy until the lease
+    ends.
+    """
     client = serve(guarding(on_failure=on_failure))
     assert [client(struct(do="abort")).code for _ in range(2)] == [StatusCode.NOT_FOUND, code]
     assert Effect.objects.count() == len(shop.runs) == (2 if on_failure == "free" else 1)

@@ -54,25 +54,47 @@ def add_payments_to_server(interceptor: Any, *, is_async: bool = False) -> Serve
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: IdempotencyInterceptor({"shop.Payments/Charge": Policy()}, caller=None), "not a full name"),
         (
-            lambda: IdempotencyInterceptor({CHARGE: Policy(scope=str, fingerprint="raw")}, caller=None),
+            lambda: IdempotencyInterceptor({"shop.Payments/Charge": Policy()}, caller=None),
+            "not a full name",
+        ),
+        (
+            lambda: IdempotencyInterceptor(
+                {CHARGE: Policy(scope=str, fingerprint="raw")}, caller=None
+            ),
             "fingerprint, scope",
         ),
         (lambda: IdempotencyInterceptor({CHARGE: Policy(mode="observe")}, caller=None), "mode"),
-        (lambda: AsyncIdempotencyInterceptor({CHARGE: Policy(guarantee="atomic")}, caller=None), "is async"),
         (
-            lambda: add_payments_to_server(IdempotencyInterceptor({f"{CHARGE}d": Policy()}, caller=None)),
+            lambda: AsyncIdempotencyInterceptor({CHARGE: Policy(guarantee="atomic")}, caller=None),
+            "is async",
+        ),
+        (
+            lambda: add_payments_to_server(
+                IdempotencyInterceptor({f"{CHARGE}d": Policy()}, caller=None)
+            ),
             "no such method",
         ),
-        (lambda: IdempotencyInterceptor({CHARGE: None}, caller=None), "has None in place of a policy"),  # type: ignore[dict-item]
         (
-            lambda: add_payments_to_server(IdempotencyInterceptor({WATCH: Policy(required=True)}, caller=None)),
+            lambda: IdempotencyInterceptor({CHARGE: None}, caller=None),  # type: ignore[dict-item]
+            "has None in place of a policy",
+        ),
+        (
+            lambda: add_payments_to_server(
+                IdempotencyInterceptor({WATCH: Policy(required=True)}, caller=None)
+            ),
             "streams",
         ),
-        (lambda: add_payments_to_server(AsyncIdempotencyInterceptor({CHARGE: LEASE}, caller=None)), "other kind"),
         (
-            lambda: add_payments_to_server(IdempotencyInterceptor({CHARGE: LEASE}, caller=None), is_async=True),
+            lambda: add_payments_to_server(
+                AsyncIdempotencyInterceptor({CHARGE: LEASE}, caller=None)
+            ),
+            "other kind",
+        ),
+        (
+            lambda: add_payments_to_server(
+                IdempotencyInterceptor({CHARGE: LEASE}, caller=None), is_async=True
+            ),
             f"{CHARGE} is of the other kind",
         ),
     ],
@@ -84,8 +106,11 @@ def test_what_can_never_work(make: Callable[[], Any], says: str) -> None:
 
 
 def test_what_the_settings_contradict() -> None:
-    """What can only be known with the settings is refused when a service is added, not by the first call."""
-    interceptor = AsyncIdempotencyInterceptor({CHARGE: Policy()}, caller=None)  # "atomic", as the settings say
+    """What can only be known with the settings is refused when a service is added, not by the first
+    call.
+    """
+    # "atomic", as the settings say.
+    interceptor = AsyncIdempotencyInterceptor({CHARGE: Policy()}, caller=None)
     with pytest.raises(ConfigurationError, match="is async"):
         add_payments_to_server(interceptor, is_async=True)
 
@@ -111,7 +136,7 @@ def test_what_works() -> None:
     assert (len(server.services), server.names) == (2, ["shop.Payments"])
 
 
-# ------------------------------------------------------------------------------------------ what the server does not serve
+# ------------------------------------------------------------------- what the server does not serve
 
 #: A listed method of a service that nobody serves → what the error says.
 UNSERVED = {
@@ -124,7 +149,9 @@ UNSERVED = {
 @pytest.fixture
 def generated() -> None:
     """Let protobuf know the service, as a generated module does. A pool forgets nothing."""
-    file = FileDescriptorProto(name="shop.proto", package="shop", dependency=["google/protobuf/struct.proto"])
+    file = FileDescriptorProto(
+        name="shop.proto", package="shop", dependency=["google/protobuf/struct.proto"]
+    )
     method = file.service.add(name="Payments").method.add(name="Charge")
     method.input_type = method.output_type = ".google.protobuf.Struct"
     descriptor_pool.Default().Add(file)
@@ -132,7 +159,10 @@ def generated() -> None:
 
 def guards_of(kind: str, *methods: str) -> Any:
     cls = IdempotencyInterceptor if kind == "sync" else AsyncIdempotencyInterceptor
-    return cls({CHARGE: LEASE, **dict.fromkeys(methods, Policy(guarantee="lease", required=True))}, caller=caller)
+    return cls(
+        {CHARGE: LEASE, **dict.fromkeys(methods, Policy(guarantee="lease", required=True))},
+        caller=caller,
+    )
 
 
 def start(kind: str, loop: Loop, interceptor: Any, *, by_checked: bool) -> None:
@@ -159,8 +189,12 @@ def start(kind: str, loop: Loop, interceptor: Any, *, by_checked: bool) -> None:
 
 @pytest.mark.parametrize("by_checked", [True, False])
 @pytest.mark.parametrize("method", UNSERVED)
-def test_a_typo_in_the_name_of_a_service(kind: str, loop: Loop, method: str, by_checked: bool) -> None:
-    """A server does not start with a listed method that it does not serve: nothing would be guarded by it."""
+def test_a_typo_in_the_name_of_a_service(
+    kind: str, loop: Loop, method: str, by_checked: bool
+) -> None:
+    """A server does not start with a listed method that it does not serve: nothing would be guarded
+    by it.
+    """
     with pytest.raises(ImproperlyConfigured, match=UNSERVED[method]):
         start(kind, loop, guards_of(kind, method), by_checked=by_checked)
     start(kind, loop, guards_of(kind), by_checked=by_checked)
@@ -176,14 +210,18 @@ def test_a_typo_in_the_name_of_a_method(generated: None) -> None:
 @pytest.mark.either_server
 @pytest.mark.parametrize("method", UNSERVED)
 def test_a_server_that_was_not_checked(kind: str, serve: Serve, shop: Shop, method: str) -> None:
-    """It serves nobody: its first call, of whatever method, finds that a listed one is not there."""
+    """It serves nobody: its first call, of whatever method, finds that a listed one is not
+    there.
+    """
     client = serve(guards_of(kind, method))
-    assert [client(method=called).code for called in (REFUND, CHARGE)] == [grpc.StatusCode.UNKNOWN] * 2
+    assert [client(method=called).code for called in (REFUND, CHARGE)] == [
+        grpc.StatusCode.UNKNOWN
+    ] * 2
     assert shop.runs == []
     assert serve(guards_of(kind))(method=REFUND).code is grpc.StatusCode.OK
 
 
-# ----------------------------------------------------------------------------------------------- what stands in front of it
+# ----------------------------------------------------------------------- what stands in front of it
 
 
 class Watching(grpc.ServerInterceptor):
@@ -201,7 +239,9 @@ class Watching(grpc.ServerInterceptor):
             self.seen.append((request, response))
             return response
 
-        return grpc.unary_unary_rpc_method_handler(respond, handler.request_deserializer, handler.response_serializer)
+        return grpc.unary_unary_rpc_method_handler(
+            respond, handler.request_deserializer, handler.response_serializer
+        )
 
 
 @pytest.mark.django_db(transaction=True)
@@ -233,7 +273,9 @@ class Reading(grpc.ServerInterceptor):
 
 
 def test_an_interceptor_that_reads() -> None:
-    """Where the bytes of a request are not seen, it cannot be compared: it is refused, not taken for a retry."""
+    """Where the bytes of a request are not seen, it cannot be compared: it is refused, not taken
+    for a retry.
+    """
     shop, policies = Shop(), {ECHO: LEASE}
     with serving(shop, (Reading(), IdempotencyInterceptor(policies, caller=caller))) as port:
         client = Client(port)
@@ -244,7 +286,9 @@ def test_an_interceptor_that_reads() -> None:
 
 @pytest.mark.slow
 def test_in_settings() -> None:
-    """A module of settings may make one, before Django is set up: django-socio-grpc is given it there."""
+    """A module of settings may make one, before Django is set up: django-socio-grpc is given it
+    there.
+    """
     script = """
 from django_idempotency import Policy
 from django_idempotency.contrib.grpc import AsyncIdempotencyInterceptor

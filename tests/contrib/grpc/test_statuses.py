@@ -50,14 +50,40 @@ STATUSES: dict[type[errors.IdempotencyError], StatusCode] = {
     **dict.fromkeys(
         (
             *(errors.IdempotencyError, errors.Problem, errors.RecordUnreadable),
-            *(errors.KeyNotIssued, errors.KeyAhead, errors.KeyUnsupported, errors.KeyUnknown, errors.RequestTooLarge),
+            *(
+                errors.KeyNotIssued,
+                errors.KeyAhead,
+                errors.KeyUnsupported,
+                errors.KeyUnknown,
+                errors.RequestTooLarge,
+            ),
             *(errors.BodyIncomplete, errors.TooManyKeys, errors.PossibleDuplicate),
             *(errors.WritesRolledBack, errors.TransactionLeftOpen),
             *(errors.UnhashablePayload, errors.NotSelectable),
-            *(errors.CallChanged, errors.CallResponseNotStored, errors.BatchFailed, errors.BrokerUnavailable),
-            *(errors.ConfigurationError, errors.DurableInsideGuard, errors.CalledItself, errors.LeaseInTransaction),
-            *(errors.ImplicitCommit, errors.StepsChanged, errors.StepResultNotStored, errors.StepsNotUndone),
-            *(errors.SecretUnknown, errors.CallInTransaction, errors.CallWithoutName, errors.StepNamesOneCall),
+            *(
+                errors.CallChanged,
+                errors.CallResponseNotStored,
+                errors.BatchFailed,
+                errors.BrokerUnavailable,
+            ),
+            *(
+                errors.ConfigurationError,
+                errors.DurableInsideGuard,
+                errors.CalledItself,
+                errors.LeaseInTransaction,
+            ),
+            *(
+                errors.ImplicitCommit,
+                errors.StepsChanged,
+                errors.StepResultNotStored,
+                errors.StepsNotUndone,
+            ),
+            *(
+                errors.SecretUnknown,
+                errors.CallInTransaction,
+                errors.CallWithoutName,
+                errors.StepNamesOneCall,
+            ),
             *(errors.StreamedRequest, errors.OutsideTransaction, errors.AppendOnly),
         ),
         StatusCode.INTERNAL,
@@ -92,7 +118,9 @@ def test_each_error_is_here() -> None:
 
 @pytest.mark.parametrize("error", STATUSES, ids=lambda error: error.__name__)
 def test_a_status(error: type[errors.IdempotencyError], caplog: pytest.LogCaptureFixture) -> None:
-    """A client gets a status, the stable code of a problem, and when to come back; what is set before stays."""
+    """A client gets a status, the stable code of a problem, and when to come back; what is set
+    before stays.
+    """
     context, raised = Context(), made(error)
     status, details = refused(context, raised)
     assert status is STATUSES[error]

@@ -1,4 +1,6 @@
-"""Keys that the server issues: `POST /idempotency-tokens`, and what each entry point does with them."""
+"""Keys that the server issues: `POST /idempotency-tokens`, and what each entry point does with
+them.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,11 @@ from tests.support.factories import TokenFactory, UserFactory
 from ...entry_points.conftest import CHARGE, ENTRY_POINTS, KEY, Connect, Sender, effects
 from ...entry_points.views import work
 
-pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+]
 
 ISSUED = {"KEY_FORMAT": "issued"}
 DAY = 86400
@@ -91,7 +97,9 @@ register_converter(Noting, "noting")
 urlpatterns = [
     path("", include("django_idempotency.contrib.issued_keys.urls")),
     path("api/idempotency-tokens", RestTokenView.as_view()),
-    path("guests/idempotency-tokens", IdempotencyTokenView.as_view(policy=Policy(anonymous="shared"))),
+    path(
+        "guests/idempotency-tokens", IdempotencyTokenView.as_view(policy=Policy(anonymous="shared"))
+    ),
     path("partners/idempotency-tokens", IdempotencyTokenView.as_view(policy=Policy(scope=partner))),
     path("noting/<noting:value>/", for_everyone),
     path("keys/<path:key>", IdempotencyKeyView.as_view()),
@@ -136,7 +144,7 @@ def outcome(response: Any) -> tuple[int, str]:
     return response.status_code, response["Idempotency-Status"]
 
 
-# --------------------------------------------------------------------------------------------------------- at the issue
+# ------------------------------------------------------------------------------------- at the issue
 
 
 def test_a_key(ask: Ask, settings: Settings) -> None:
@@ -145,7 +153,9 @@ def test_a_key(ask: Ask, settings: Settings) -> None:
     first, second = ask(), ask()
     assert (first.status_code, set(first.json())) == (201, {"key", "expires_at"})
     assert first.json()["key"] != second.json()["key"]
-    left = datetime.fromisoformat(first.json()["expires_at"].replace("Z", "+00:00")) - datetime.now(timezone.utc)
+    left = datetime.fromisoformat(first.json()["expires_at"].replace("Z", "+00:00")) - datetime.now(
+        timezone.utc
+    )
     assert timedelta(minutes=59) < left <= timedelta(hours=1)
     assert "no-store" in first["Cache-Control"]
     assert not IdempotencyRecord.objects.exists()
@@ -232,7 +242,9 @@ def test_what_gets_no_key(ask: Ask, settings: Settings, body: bytes) -> None:
     assert response["Cache-Control"]
 
 
-@pytest.mark.parametrize("content_type", ["text/plain", "multipart/form-data", "application/xml", "nonsense"])
+@pytest.mark.parametrize(
+    "content_type", ["text/plain", "multipart/form-data", "application/xml", "nonsense"]
+)
 def test_another_type(ask_here: Ask, settings: Settings, content_type: str) -> None:
     """A body that cannot be read names nothing; one that is not there asks for nothing."""
     settings.IDEMPOTENCY = ISSUED
@@ -253,12 +265,16 @@ def test_a_long_body(ask: Ask) -> None:
     assert ask(b'{"path": "/%s"}' % (b"a" * 20_000)).json()["code"] == "request-too-large"
 
 
-# ----------------------------------------------------------------------------------------------------------- at the use
+# --------------------------------------------------------------------------------------- at the use
 
 
 @pytest.mark.parametrize("url", ENTRY_POINTS)
-def test_one_operation(user: User, connect: Connect, ask_here: Ask, settings: Settings, url: str) -> None:
-    """One key is one effect, at any entry point; the record is kept for longer than the key is accepted."""
+def test_one_operation(
+    user: User, connect: Connect, ask_here: Ask, settings: Settings, url: str
+) -> None:
+    """One key is one effect, at any entry point; the record is kept for longer than the key is
+    accepted.
+    """
     settings.IDEMPOTENCY = ISSUED
     send, key = connect(url, user), ask_here(path=url).json()["key"]
     assert [outcome(send(key=key)) for _ in range(2)] == [(201, "created"), (201, "replayed")]
@@ -281,12 +297,29 @@ def scope_of(user: User) -> str:
         (lambda user, other: issue(scope_of(user), ago(-AHEAD - 60)), (412, "key-ahead")),
         (lambda user, other: issue(scope_of(other), ago(0)), (400, "key-foreign")),
         (lambda user, other: issue("anonymous", ago(0)), (400, "key-foreign")),
-        (lambda user, other: issue(scope_of(user), ago(0), method="POST", path="/by-clients/"), (400, "key-foreign")),
+        (
+            lambda user, other: issue(scope_of(user), ago(0), method="POST", path="/by-clients/"),
+            (400, "key-foreign"),
+        ),
     ],
-    ids=["of a client", "not signed", "late", "ahead", "of another user", "of a guest", "for another address"],
+    ids=[
+        "of a client",
+        "not signed",
+        "late",
+        "ahead",
+        "of another user",
+        "of a guest",
+        "for another address",
+    ],
 )
 def test_what_is_refused(
-    entry_point: Sender, user: User, other_user: User, *, settings: Settings, make: Any, expected: tuple[int, str]
+    entry_point: Sender,
+    user: User,
+    other_user: User,
+    *,
+    settings: Settings,
+    make: Any,
+    expected: tuple[int, str],
 ) -> None:
     """Nothing runs, and nothing is stored."""
     settings.IDEMPOTENCY = ISSUED
@@ -299,8 +332,14 @@ def ago(seconds: float) -> datetime:
     return datetime.now(timezone.utc) - timedelta(seconds=seconds)
 
 
-@given(key=st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters='",'), min_size=1))
-@hypothesis_settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    key=st.text(
+        st.characters(min_codepoint=33, max_codepoint=126, exclude_characters='",'), min_size=1
+    )
+)
+@hypothesis_settings(
+    max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
 def test_any_key(user: User, connect: Connect, key: str) -> None:
     """Whatever is sent as a key, there is the refusal, no error of ours, and no record."""
     with override_settings(IDEMPOTENCY=ISSUED):
@@ -310,9 +349,13 @@ def test_any_key(user: User, connect: Connect, key: str) -> None:
 
 
 def test_a_view_has_its_own_terms(client: Client) -> None:
-    """A key for an address has the scope and the lifetime of the view there, and is refused at its neighbour's."""
+    """A key for an address has the scope and the lifetime of the view there, and is refused at its
+    neighbour's.
+    """
     headers = {"X-Partner": "acme"}
-    issued = client.post("/partners/idempotency-tokens", {"path": "/partners/1/?page=1"}, headers=headers).json()
+    issued = client.post(
+        "/partners/idempotency-tokens", {"path": "/partners/1/?page=1"}, headers=headers
+    ).json()
     assert issued["expires_at"] < (datetime.now(timezone.utc) + timedelta(minutes=11)).isoformat()
     headers["Idempotency-Key"] = issued["key"]
     assert outcome(client.post("/partners/1/", headers=headers)) == (201, "created")
@@ -328,7 +371,10 @@ def test_below_a_prefix(browser: Client, settings: Settings) -> None:
     with override_script_prefix("/shop/"):  # as a server's handler sets it
         key = browser.post("/idempotency-tokens", {"path": "/shop/plain/charges/"}).json()["key"]
     response = browser.post(
-        "/plain/charges/", json.dumps(CHARGE), content_type="application/json", headers={"Idempotency-Key": key}
+        "/plain/charges/",
+        json.dumps(CHARGE),
+        content_type="application/json",
+        headers={"Idempotency-Key": key},
     )
     assert outcome(response) == (201, "created")
 
@@ -337,7 +383,9 @@ def test_a_selected_key(browser: Client, user: User, other_user: User) -> None:
     """One in the payload is ours, too, and the client's own."""
 
     def send(token: Any) -> Any:
-        return browser.post("/selecting/", json.dumps({"token": token}), content_type="application/json")
+        return browser.post(
+            "/selecting/", json.dumps({"token": token}), content_type="application/json"
+        )
 
     own = issue(scope_of(user), ago(0))
     assert [outcome(send(own)) for _ in range(2)] == [(200, "created"), (200, "replayed")]
@@ -346,8 +394,12 @@ def test_a_selected_key(browser: Client, user: User, other_user: User) -> None:
 
 
 def test_in_another_profile(browser: Client, user: User, other_user: User) -> None:
-    """The refusals have its shape, and a client that names itself before its key is the user's, too."""
-    foreign = browser.post("/as-stripe/", headers={"Idempotency-Key": issue(scope_of(other_user), ago(0))})
+    """The refusals have its shape, and a client that names itself before its key is the user's,
+    too.
+    """
+    foreign = browser.post(
+        "/as-stripe/", headers={"Idempotency-Key": issue(scope_of(other_user), ago(0))}
+    )
     assert foreign.json()["error"]["code"] == "key_foreign"
     headers = {
         "Repeatability-Request-ID": issue(scope_of(user), ago(0)),
@@ -357,7 +409,9 @@ def test_in_another_profile(browser: Client, user: User, other_user: User) -> No
     assert browser.post("/repeatable/", headers=headers).status_code == 200
 
 
-def test_a_client_may_ask_about_its_key(ask_here: Ask, browser: Client, connect: Connect, user: User) -> None:
+def test_a_client_may_ask_about_its_key(
+    ask_here: Ask, browser: Client, connect: Connect, user: User
+) -> None:
     """The key is spelled as it was issued."""
     with override_settings(IDEMPOTENCY=ISSUED):
         key = ask_here().json()["key"]
@@ -367,7 +421,9 @@ def test_a_client_may_ask_about_its_key(ask_here: Ask, browser: Client, connect:
         assert browser.get(f"/keys/{ISSUED_SAMPLE}").json()["code"] == "key-malformed"
 
 
-def test_observed(user: User, other_user: User, connect: Connect, observed: Any, settings: Settings) -> None:
+def test_observed(
+    user: User, other_user: User, connect: Connect, observed: Any, settings: Settings
+) -> None:
     """Before the format is enforced, the clients that do not ask for keys can be counted."""
     settings.IDEMPOTENCY = {"MODE": "observe", **ISSUED}
     send = connect("/plain/charges/", user)
@@ -392,7 +448,9 @@ def test_a_request_without_a_key_asks_nothing(
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
 def test_a_profile_has_room_for_it(profile: Profile) -> None:
     """Or the policy is refused, with what to type."""
-    said = profile_contradiction(resolve(Policy(profile=profile, key_format="issued", required=True)))
+    said = profile_contradiction(
+        resolve(Policy(profile=profile, key_format="issued", required=True))
+    )
     fits = profile.max_length >= len(ISSUED_SAMPLE)
     assert (said is None) is fits
     assert said is None or "so leave key_format out" in said

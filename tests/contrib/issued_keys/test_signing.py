@@ -62,7 +62,9 @@ FORGED = {
     "cut": issue(ALICE, NOW)[:-1],
     "longer": issue(ALICE, NOW) + "A",
     "a line break": issue(ALICE, NOW) + "\n",
-    "other signature": issue(ALICE, NOW).partition(":")[0] + ":" + issue(ALICE, NOW).partition(":")[2],
+    "other signature": issue(ALICE, NOW).partition(":")[0]
+    + ":"
+    + issue(ALICE, NOW).partition(":")[2],
     "other identifier": "A" * 22 + issue(ALICE, NOW)[22:],
     "dated later": issue(ALICE, NOW).replace(f"{int(NOW.timestamp() * 1000):011x}", "fffffffffff"),
     "capitals": issue(ALICE, NOW).upper(),
@@ -82,7 +84,9 @@ def test_no_change_goes_unnoticed(data: st.DataObject) -> None:
     """One other character, anywhere, and it is not ours: a key has one spelling."""
     key = issue(ALICE, NOW)
     place = data.draw(st.integers(0, len(key) - 1))
-    other = data.draw(st.characters(min_codepoint=32, max_codepoint=126).filter(lambda each: each != key[place]))
+    other = data.draw(
+        st.characters(min_codepoint=32, max_codepoint=126).filter(lambda each: each != key[place])
+    )
     assert not is_issued(key[:place] + other + key[place + 1 :])
 
 
@@ -127,9 +131,8 @@ def test_a_key_does_not_show_whose_it_is() -> None:
     decoded = b"".join(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)) for part in parts)
     assert b"user" not in decoded
     assert b"orders" not in decoded
-    with override_settings(
-        SECRET_KEY="another"
-    ):  # with the same identifier, another project would make another binding
+    # With the same identifier, another project would make another binding.
+    with override_settings(SECRET_KEY="another"):
         assert not is_bound(key)
 
 

@@ -1,4 +1,6 @@
-"""Exceptions of other packages: each comes back as it was, though its attributes alone could not be stored."""
+"""Exceptions of other packages: each comes back as it was, though its attributes alone could not be
+stored.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ def invalid() -> Exception:
 
 
 @pytest.mark.parametrize(
-    "error", [SoldOut(), SoldOut({"seat": ["12a", "12b"]}), exceptions.ValidationError("no"), invalid()], ids=repr
+    "error",
+    [SoldOut(), SoldOut({"seat": ["12a", "12b"]}), exceptions.ValidationError("no"), invalid()],
+    ids=repr,
 )
 def test_of_rest_framework(error: Any) -> None:
     """With the codes of its details, which a project's exception handler asks for."""
@@ -87,7 +91,11 @@ def test_of_rest_framework(error: Any) -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [ValidationError("no", code="c", params={"a": 1}), ValidationError({"a": ["x", "y"]}), ValidationError(["x", "y"])],
+    [
+        ValidationError("no", code="c", params={"a": 1}),
+        ValidationError({"a": ["x", "y"]}),
+        ValidationError(["x", "y"]),
+    ],
     ids=repr,
 )
 def test_of_django(error: ValidationError) -> None:
@@ -96,7 +104,9 @@ def test_of_django(error: ValidationError) -> None:
 
 
 def test_of_stripe() -> None:
-    """It holds an object that knows the API's secret key, which is not stored: it is made again of the response."""
+    """It holds an object that knows the API's secret key, which is not stored: it is made again of
+    the response.
+    """
     stripe = pytest.importorskip("stripe")
     error = stripe.CardError(
         "Your card was declined.",
@@ -151,17 +161,33 @@ def test_by_its_own_reduction() -> None:
 def test_what_is_text_comes_back_as_text() -> None:
     """Also a list or a dict of another class, and a translation in the language of that moment."""
     again = back(
-        LookupError(mark_safe("<b>"), lazystr("Januar"), type("Rows", (list,), {})([1]), type("Row", (dict,), {})(a=1))
+        LookupError(
+            mark_safe("<b>"),
+            lazystr("Januar"),
+            type("Rows", (list,), {})([1]),
+            type("Row", (dict,), {})(a=1),
+        )
     )
-    assert [(type(arg), arg) for arg in again.args] == [(str, "<b>"), (str, "Januar"), (list, [1]), (dict, {"a": 1})]
+    assert [(type(arg), arg) for arg in again.args] == [
+        (str, "<b>"),
+        (str, "Januar"),
+        (list, [1]),
+        (dict, {"a": 1}),
+    ]
 
 
 def test_nothing_else_is_called() -> None:
-    """A reduction may name any function: it is not stored. Nor do bytes make us call what is not the kept class's own."""
+    """A reduction may name any function: it is not stored.
+
+    Nor do bytes make us call what is not the kept class's own.
+    """
     with pytest.raises(Unstorable, match=r"error.source is a builtins.object"):
         dump_error(Elsewhere(object()), [Elsewhere])
     for method in ("with_traceback", "__reduce__", "mro", "eval"):
-        data = b'1:{"$":["error","%s.Reduced",{},"%s",[],{}]}' % (__name__.encode(), method.encode())
+        data = b'1:{"$":["error","%s.Reduced",{},"%s",[],{}]}' % (
+            __name__.encode(),
+            method.encode(),
+        )
         with pytest.raises(Unreadable):
             load_error(data, [Reduced])
 
@@ -176,7 +202,9 @@ class Full(Exception):
 
 @pytest.mark.django_db(transaction=True)
 def test_a_step_that_is_sold_out(caplog: pytest.LogCaptureFixture) -> None:
-    """The page's example warns of nothing; work that catches it and fails meets it again, with its code."""
+    """The page's example warns of nothing; work that catches it and fails meets it again, with its
+    code.
+    """
     seen: list[Any] = []
 
     @idempotent_function(key="order", guarantee="lease", key_prefix="booking")

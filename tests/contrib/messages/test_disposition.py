@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from django_idempotency import errors
-from django_idempotency.contrib.messages import LIMIT, Acknowledge, DeadLetter, Disposition, Redeliver, disposition
+from django_idempotency.contrib.messages import (
+    LIMIT,
+    Acknowledge,
+    DeadLetter,
+    Disposition,
+    Redeliver,
+    disposition,
+)
 from django_idempotency.errors import IdempotencyError
 from tests.docs.pages import checked, code
 
@@ -28,7 +35,11 @@ class NetworkDown(Exception):
     [
         (None, Acknowledge()),  # it returned: the first time, or as a duplicate
         (errors.ResponseNotStored(), Acknowledge()),  # done; the result is not needed
-        (errors.InProgress(headers={"Retry-After": "7"}), Redeliver(after=7)),  # when the record says
+        # When the record says.
+        (
+            errors.InProgress(headers={"Retry-After": "7"}),
+            Redeliver(after=7),
+        ),
         (errors.InProgress(), Redeliver(after=1)),
         (errors.OwnershipLost(), Redeliver(after=1)),
         (errors.LeaseLost(), Redeliver(after=1)),  # the new owner's result is the one that counts
@@ -41,15 +52,27 @@ class NetworkDown(Exception):
         (errors.UnhashablePayload(), DeadLetter()),
         (errors.NotSelectable(), DeadLetter()),
         (errors.HeldForPerson(), DeadLetter()),
-        (errors.CalledItself(), DeadLetter()),  # a mistake in the program: it meets itself each time
+        # A mistake in the program: it meets itself each time.
+        (
+            errors.CalledItself(),
+            DeadLetter(),
+        ),
         (errors.KeyExpired(), DeadLetter()),  # nobody knows if it was carried out
         (errors.OperationCancelled(), DeadLetter()),  # no later delivery is carried out
         (errors.OperationUndone(), DeadLetter()),
         (errors.StoreRefused(), Redeliver(after=1)),  # such as a migration that is missing
         (NetworkDown(), Redeliver(after=1, failures=1)),
-        (errors.TransactionLost(), Redeliver(after=1, failures=1)),  # the function ends it each time
+        # The function ends it each time.
+        (
+            errors.TransactionLost(),
+            Redeliver(after=1, failures=1),
+        ),
         (errors.LeaseInTransaction(), Redeliver(after=1, failures=1)),  # a deployment may fix it
-        (errors.RecordUnreadable(), Redeliver(after=1, failures=1)),  # a version that can read it may be on its way
+        # A version that can read it may be on its way.
+        (
+            errors.RecordUnreadable(),
+            Redeliver(after=1, failures=1),
+        ),
         (errors.SecretUnknown(), Redeliver(after=1, failures=1)),
     ],
     ids=repr,
@@ -60,10 +83,15 @@ def test_the_table(error: Exception | None, becomes: Disposition) -> None:
 
 
 def test_an_error_of_ours_is_not_a_result() -> None:
-    """It must be named: if `Exception` made it one, a message whose work still runs elsewhere would be acknowledged."""
+    """It must be named: if `Exception` made it one, a message whose work still runs elsewhere would
+    be acknowledged.
+    """
     assert disposition(errors.InProgress(), answers=Exception) == Redeliver(after=1)
     assert disposition(errors.UnhashablePayload(), answers=TypeError) == DeadLetter()
-    assert disposition(errors.HeldForPerson(), answers=(KeyError, errors.HeldForPerson)) == Acknowledge()
+    assert (
+        disposition(errors.HeldForPerson(), answers=(KeyError, errors.HeldForPerson))
+        == Acknowledge()
+    )
     assert disposition(NetworkDown(), answers=Exception) == Acknowledge()
 
 
@@ -95,7 +123,9 @@ def test_waiting_is_not_a_failure(error: Exception) -> None:
 
 
 @pytest.mark.parametrize("answers", [CardDeclined, (CardDeclined,)], ids=["class", "tuple"])
-def test_a_kept_exception_is_an_answer(answers: type[Exception] | tuple[type[Exception], ...]) -> None:
+def test_a_kept_exception_is_an_answer(
+    answers: type[Exception] | tuple[type[Exception], ...],
+) -> None:
     """Another delivery would get the same one."""
     assert disposition(CardDeclined(), answers=answers) == Acknowledge()
     assert isinstance(disposition(NetworkDown(), answers=answers), Redeliver)
@@ -110,7 +140,9 @@ def classes() -> Iterator[tuple[str, ast.ClassDef]]:
 
 
 def test_each_error_says_itself_what_becomes_of_its_message() -> None:
-    """None inherits it: `TransactionLost` had from `StoreUnavailable` that it passes, and came again without end."""
+    """None inherits it: `TransactionLost` had from `StoreUnavailable` that it passes, and came
+    again without end.
+    """
     found = list(classes())
     ours, silent = {"IdempotencyError"}, []
     for _ in range(5):  # the bases of bases, wherever they are
@@ -118,7 +150,9 @@ def test_each_error_says_itself_what_becomes_of_its_message() -> None:
             bases = {ast.unparse(base).rpartition(".")[2] for base in node.bases}
             if node.name not in ours and bases & ours:
                 ours.add(node.name)
-                said = "\n".join(ast.unparse(line) for line in node.body if isinstance(line, ast.Assign))
+                said = "\n".join(
+                    ast.unparse(line) for line in node.body if isinstance(line, ast.Assign)
+                )
                 if not re.search(r"\bdelivery\b.*\"?'?(done|later|never|failed)", said):
                     silent.append(f"{node.name} in {module}")
     assert silent == []
@@ -141,7 +175,8 @@ def test_a_class_of_a_project_inherits_nothing() -> None:
 def test_the_page_has_every_error() -> None:
     """Each of our errors is there with its outcome; errors that share a row share a base."""
     shown = {
-        code(error): code(becomes) for error, becomes, _ in checked("how-to/tasks-and-messages.md", "dispositions")
+        code(error): code(becomes)
+        for error, becomes, _ in checked("how-to/tasks-and-messages.md", "dispositions")
     }
     for error in vars(errors).values():
         if isinstance(error, type) and issubclass(error, IdempotencyError):

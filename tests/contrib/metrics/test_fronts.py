@@ -32,7 +32,10 @@ def failures(store: str, reason: str = "down") -> float:
 @pytest.fixture(autouse=True)
 def _site(settings: Settings) -> Iterator[None]:
     settings.CACHES = {"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": NOBODY}}
-    inner = {"BACKEND": LAYERED, "OPTIONS": {"front": "redis", "authority": "memory", "local_cache": True}}
+    inner = {
+        "BACKEND": LAYERED,
+        "OPTIONS": {"front": "redis", "authority": "memory", "local_cache": True},
+    }
     settings.IDEMPOTENCY = {
         "METRICS": "prometheus",
         "STORES": {
@@ -53,7 +56,9 @@ def pay(order: str) -> str:
 
 @pytest.mark.parametrize("alias", ["inner", "outer"])
 def test_a_front_that_is_down(alias: str) -> None:
-    """The call is done and its result is remembered; each front that failed is counted, once until it is tried again."""
+    """The call is done and its result is remembered; each front that failed is counted, once until
+    it is tried again.
+    """
     before = {name: failures(name) for name in ("inner", "outer", "broken")}
     guarded = idempotent_function(key="order", guarantee="lease", store=alias)(pay)
     assert [guarded(order="o-1") for _ in range(3)] == ["o-1"] * 3
@@ -80,11 +85,15 @@ def test_a_front_that_returns_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_metrics(settings: Settings) -> None:
     """Nothing is attached to a front."""
     settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "METRICS": None}
-    assert [layer.front.failed for layer in layers(stores["outer"]) if isinstance(layer, LayeredStore)] == [None] * 3
+    assert [
+        layer.front.failed for layer in layers(stores["outer"]) if isinstance(layer, LayeredStore)
+    ] == [None] * 3
 
 
 def test_a_count_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not reach the caller of the front."""
-    (front, *_) = [layer.front for layer in layers(stores["outer"]) if isinstance(layer, LayeredStore)]
+    (front, *_) = [
+        layer.front for layer in layers(stores["outer"]) if isinstance(layer, LayeredStore)
+    ]
     monkeypatch.setattr(front, "failed", lambda down: 1 / 0)
     assert front.peek(UUID(int=1)) is None

@@ -1,4 +1,6 @@
-"""OpenTelemetry, with its SDK: instruments, span attributes, and the link from a replay to the first request's span."""
+"""OpenTelemetry, with its SDK: instruments, span attributes, and the link from a replay to the
+first request's span.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,9 @@ def test_a_replays_span_links_to_the_first_requests(user: User) -> None:
     client.force_login(user)
 
     def post() -> Any:
-        return client.post("/plain/charges/", CHARGE, "application/json", headers={"Idempotency-Key": KEY})
+        return client.post(
+            "/plain/charges/", CHARGE, "application/json", headers={"Idempotency-Key": KEY}
+        )
 
     first, again = spanned("first", post), spanned("again", post)
     assert again.headers["Idempotent-Replayed"] == "true"
@@ -107,7 +111,9 @@ def test_functions_link_too() -> None:
     assert spanned("first", lambda: charge("o-1")) == "o-1"
     assert spanned("again", lambda: charge("o-1")) == "o-1"
     found = spans()
-    assert [link.context.span_id for link in found["again"].links] == [found["first"].get_span_context().span_id]
+    assert [link.context.span_id for link in found["again"].links] == [
+        found["first"].get_span_context().span_id
+    ]
 
 
 def test_without_a_span(user: User) -> None:
@@ -115,7 +121,9 @@ def test_without_a_span(user: User) -> None:
     charge("o-2")
     assert TRACE not in IdempotencyRecord.objects.get().response_headers
     ours = {"django_idempotency.outcome": "executed", "code.function.name": f"{__name__}.charge"}
-    ((metric, point),) = [each for each in points("requests") if ours.items() <= dict(each[1].attributes).items()]
+    ((metric, point),) = [
+        each for each in points("requests") if ours.items() <= dict(each[1].attributes).items()
+    ]
     assert metric.unit == "{request}"
     assert point.attributes["django_idempotency.entry_point"] == "function"
 

@@ -1,4 +1,6 @@
-"""Controllers of django-modern-rest, as a project writes them; sync and async, with msgspec and with pydantic."""
+"""Controllers of django-modern-rest, as a project writes them; sync and async, with msgspec and
+with pydantic.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class Token(SyncAuth):
     www_authenticate_challenge = None
 
     def __call__(self, endpoint: Any, controller: Any) -> Any:
-        found = User.objects.filter(username=controller.request.headers.get("Authorization", "")).first()
+        found = User.objects.filter(
+            username=controller.request.headers.get("Authorization", "")
+        ).first()
         if found is None:
             return None
         controller.request.user = found
@@ -97,7 +101,9 @@ class Charges(Controller[MsgspecSerializer]):
         made = write()
         match parsed_body.how:
             case "refuse":
-                raise APIError(self.format_error("declined"), status_code=HTTPStatus.PAYMENT_REQUIRED)
+                raise APIError(
+                    self.format_error("declined"), status_code=HTTPStatus.PAYMENT_REQUIRED
+                )
             case "raise":
                 raise SoldOut
             case "bad":  # the response does not fit its schema, once the work is done
@@ -142,14 +148,18 @@ class Documents(Controller[PydanticSerializer]):
 
     @validate(
         ResponseSpec(
-            dict[str, int], status_code=HTTPStatus.CREATED, headers={"X-Charge": HeaderSpec(description="Which.")}
+            dict[str, int],
+            status_code=HTTPStatus.CREATED,
+            headers={"X-Charge": HeaderSpec(description="Which.")},
         ),
         validate_responses=False,
     )
     @idempotent
     def post(self) -> HttpResponse:
         made = write()
-        return self.to_response({"id": made}, status_code=HTTPStatus.CREATED, headers={"X-Charge": str(made)})
+        return self.to_response(
+            {"id": made}, status_code=HTTPStatus.CREATED, headers={"X-Charge": str(made)}
+        )
 
 
 class Throttled(Controller[MsgspecSerializer]):

@@ -23,13 +23,18 @@ OURS = "django_idempotency.middleware.IdempotencyMiddleware"
 
 
 def test_what_the_middleware_leaves_unguarded(settings: Settings) -> None:
-    """A controller with an endpoint that has neither a guard nor an exemption; an error if keys are required."""
+    """A controller with an endpoint that has neither a guard nor an exemption; an error if keys are
+    required.
+    """
     settings.MIDDLEWARE = []
     assert list(check_routes()) == []
     settings.MIDDLEWARE = [OURS]
     messages = [message.msg for message in check_routes() if (message.id or "").endswith("W148")]
     every = ("Charges", "More", "AsyncCharges", "Bare")
-    assert [name for name in every if any(f"api.{name} " in text for text in messages)] == ["More", "Bare"]
+    assert [name for name in every if any(f"api.{name} " in text for text in messages)] == [
+        "More",
+        "Bare",
+    ]
     settings.IDEMPOTENCY = {"REQUIRED": True}
     found = hints(check_routes())
     assert "@idempotent() on its methods" in found["E148"]
@@ -53,7 +58,9 @@ def test_the_routes(settings: Settings) -> None:
 
 
 def test_openapi() -> None:
-    """A valid document that names the header, its responses in the controller's format, and the policy."""
+    """A valid document that names the header, its responses in the controller's format, and the
+    policy.
+    """
     document = Client().get("/openapi.json").json()
     validate(document)
     charge = document["paths"]["/api/charges/"]["post"]

@@ -69,13 +69,21 @@ def code(response: Any) -> tuple[int, str]:
     return response.status_code, response.json()["detail"][0]["type"]
 
 
-@pytest.mark.parametrize(("send", "url"), [(post, CHARGES), (apost, "/api/async/"), (post, "/api/documents/")])
+@pytest.mark.parametrize(
+    ("send", "url"), [(post, CHARGES), (apost, "/api/async/"), (post, "/api/documents/")]
+)
 def test_once(send: Any, url: str) -> None:
-    """The work runs once; the response is replayed with its headers; the same key of another user is another key."""
+    """The work runs once; the response is replayed with its headers; the same key of another user
+    is another key.
+    """
     first, again, other = send(url), send(url), send(url, user="bob")
     assert [each.status_code for each in (first, again, other)] == [201, 201, 201]
     assert first.content == again.content != other.content
-    assert [each["Idempotency-Status"] for each in (first, again, other)] == ["created", "replayed", "created"]
+    assert [each["Idempotency-Status"] for each in (first, again, other)] == [
+        "created",
+        "replayed",
+        "created",
+    ]
     assert again.get("X-Charge") == first.get("X-Charge")
     assert Effect.objects.count() == 2
 
@@ -86,7 +94,10 @@ def test_another_body(send: Any, url: str) -> None:
     send(url)
     refused = send(url, {"amount": 2})
     assert code(refused) == (422, "request-mismatch")
-    assert (refused["Idempotency-Status"], refused["Content-Type"]) == ("mismatch", "application/json")
+    assert (refused["Idempotency-Status"], refused["Content-Type"]) == (
+        "mismatch",
+        "application/json",
+    )
 
 
 def test_a_required_key() -> None:
@@ -105,7 +116,9 @@ def test_the_errors_of_a_controller() -> None:
 
 @pytest.mark.parametrize("send", [post, apost])
 def test_its_checks_come_first(send: Any) -> None:
-    """Who is not authenticated, or sends what is not valid, meets the package, and its key is not claimed."""
+    """Who is not authenticated, or sends what is not valid, meets the package, and its key is not
+    claimed.
+    """
     url = "/api/async/" if send is apost else CHARGES
     send(url)
     assert send(url, user="nobody").status_code == 401
@@ -140,10 +153,15 @@ def test_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("how", "status"), [("raise", 500), ("bad", 422)])
 def test_how_it_fails(how: str, status: int) -> None:
-    """After an exception, or a response that does not fit its schema, nothing is kept, and the same request runs again."""
+    """After an exception, or a response that does not fit its schema, nothing is kept, and the same
+    request runs again.
+    """
     for _try in range(2):
         failed = post(CHARGES, {"amount": 1, "how": how})
-        assert (failed.status_code, failed.get("Idempotency-Status")) in ((status, None), (status, "failed"))
+        assert (failed.status_code, failed.get("Idempotency-Status")) in (
+            (status, None),
+            (status, "failed"),
+        )
         assert not Effect.objects.exists()
     assert post(CHARGES).status_code == 422  # the key is bound to its body
 
@@ -164,7 +182,9 @@ def test_an_async_failure() -> None:
 
 
 def test_an_interrupted_worker() -> None:
-    """What is interrupted leaves no effect; its key is claimed until the lease of the claim ends."""
+    """What is interrupted leaves no effect; its key is claimed until the lease of the claim
+    ends.
+    """
     with pytest.raises(PowerCut):
         post(CHARGES, {"amount": 1, "how": "die"})
     assert not Effect.objects.exists()
@@ -185,11 +205,19 @@ def test_atomic_requests(settings: Any) -> None:
 
 
 def test_what_is_not_guarded() -> None:
-    """Other methods, exempt ones, and those that a subclass adds run each time; inherited ones are guarded."""
+    """Other methods, exempt ones, and those that a subclass adds run each time; inherited ones are
+    guarded.
+    """
     headers = {"Authorization": "ada", "Idempotency-Key": KEY}
     client = DMRClient()
-    assert client.put("/api/charges/", headers=headers).content != client.put("/api/charges/", headers=headers).content
-    assert client.patch("/api/more/", headers=headers).content != client.patch("/api/more/", headers=headers).content
+    assert (
+        client.put("/api/charges/", headers=headers).content
+        != client.put("/api/charges/", headers=headers).content
+    )
+    assert (
+        client.patch("/api/more/", headers=headers).content
+        != client.patch("/api/more/", headers=headers).content
+    )
     assert client.get(CHARGES, headers=headers).status_code == 200
     assert post("/api/more/").content == post("/api/more/").content
 
@@ -201,7 +229,7 @@ def test_a_profile_has_its_own_errors() -> None:
     assert post(CHARGES, {"amount": 2}).json()["error"]["type"] == "idempotency_error"
 
 
-# --------------------------------------------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------------------------- what is refused
 
 
 def test_streams_are_refused() -> None:

@@ -1,4 +1,6 @@
-"""Requests to guarded routes, counted by client program: only listed names are labels, with a key or without."""
+"""Requests to guarded routes, counted by client program: only listed names are labels, with a key
+or without.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,11 @@ from django_idempotency.contrib.monitoring.clients import ClientsMiddleware
 
 from ...support.meters import RecordingMeter, installed
 
-pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+]
 
 OURS = "django_idempotency.middleware.IdempotencyMiddleware"
 PLAIN = "django_idempotency.contrib.monitoring.clients.ClientsMiddleware"
@@ -80,7 +86,9 @@ def _middleware(settings: Settings) -> None:
 
 def post(name: str, agent: str = "okhttp/4.12.0", **headers: str) -> Any:
     sent = {"User-Agent": agent, **headers}
-    return Client().post(f"/{name}/", '{"order": "o-1-and-long-enough"}', "application/json", headers=sent)
+    return Client().post(
+        f"/{name}/", '{"order": "o-1-and-long-enough"}', "application/json", headers=sent
+    )
 
 
 def counted(meter: RecordingMeter) -> list[tuple[str, ...]]:
@@ -90,11 +98,19 @@ def counted(meter: RecordingMeter) -> list[tuple[str, ...]]:
 
 
 def test_with_a_key_and_without(meter: RecordingMeter) -> None:
-    """Each request once: one that runs, a replay, one that is refused, and one whose key is in its body."""
+    """Each request once: one that runs, a replay, one that is refused, and one whose key is in its
+    body.
+    """
     assert post("optional").status_code == 200
     assert post("optional", **KEY).status_code == post("optional", **KEY).status_code == 200
-    assert counted(meter) == [("okhttp", "optional/", "none"), *[("okhttp", "optional/", "sent")] * 2]
-    assert (post("required").status_code, post("required", **{"Idempotency-Key": "a, b"}).status_code) == (400, 400)
+    assert counted(meter) == [
+        ("okhttp", "optional/", "none"),
+        *[("okhttp", "optional/", "sent")] * 2,
+    ]
+    assert (
+        post("required").status_code,
+        post("required", **{"Idempotency-Key": "a, b"}).status_code,
+    ) == (400, 400)
     assert counted(meter) == [("okhttp", "required/", "none"), ("okhttp", "required/", "sent")]
     post("selected")
     assert counted(meter) == [("okhttp", "selected/", "sent")]
@@ -114,14 +130,19 @@ def test_with_a_key_and_without(meter: RecordingMeter) -> None:
     ],
 )
 def test_the_name(agent: str, client: str, meter: RecordingMeter) -> None:
-    """The first product of User-Agent without its version, if it is listed: what a client makes up is no series."""
+    """The first product of User-Agent without its version, if it is listed: what a client makes up
+    is no series.
+    """
     post("optional", agent)
     assert counted(meter) == [(client, "optional/", "none")]
 
 
 @pytest.mark.parametrize(
     ("middleware", "headers", "client"),
-    [("Partners", {"User-Agent": "Acme-Till/7"}, "acme-till"), ("ByApiKey", {"X-Api-Key": "k-1"}, "acme")],
+    [
+        ("Partners", {"User-Agent": "Acme-Till/7"}, "acme-till"),
+        ("ByApiKey", {"X-Api-Key": "k-1"}, "acme"),
+    ],
 )
 def test_a_project_names_its_own(
     middleware: str, headers: dict[str, str], client: str, settings: Settings, meter: RecordingMeter
@@ -140,7 +161,9 @@ def test_what_is_not_counted(meter: RecordingMeter) -> None:
 
 
 @pytest.mark.parametrize("middleware", [[PLAIN, OURS], [OURS, PLAIN]])
-def test_beside_the_middleware_that_guards(middleware: list[str], settings: Settings, meter: RecordingMeter) -> None:
+def test_beside_the_middleware_that_guards(
+    middleware: list[str], settings: Settings, meter: RecordingMeter
+) -> None:
     """On either side of it; its views are guarded ones."""
     settings.MIDDLEWARE = middleware
     settings.IDEMPOTENCY = {"ANONYMOUS": "shared"}

@@ -1,4 +1,6 @@
-"""Operations of django-ninja: which the middleware leaves unguarded, and whether the others can keep their policy."""
+"""Operations of django-ninja: which the middleware leaves unguarded, and whether the others can
+keep their policy.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def found() -> dict[str, str]:
 
 
 def test_what_is_in_order(api: NinjaAPI) -> None:
-    """Guarded, exempt and safe operations are silent, sync or async, and no other check reports ninja's views."""
+    """Guarded, exempt and safe operations are silent, sync or async, and no other check reports
+    ninja's views.
+    """
     api.post("/charges")(idempotent()(operation()))
     api.put("/charges")(idempotency_exempt(idempotent(guarantee="lease")(awaited())))
     api.delete("/charges")(idempotency_exempt(lambda request: None))

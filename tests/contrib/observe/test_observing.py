@@ -1,4 +1,6 @@
-"""`mode="observe"`: each response is the one that there would be without us, and what a guard would do is reported."""
+"""`mode="observe"`: each response is the one that there would be without us, and what a guard would
+do is reported.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,11 @@ from tests.support.observed import OBSERVE, Observed
 from ...entry_points import views
 from ...entry_points.conftest import CHARGE, KEY, Connect, Sender, effects
 
-pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+]
 
 
 def bare(response: Any) -> dict[str, str]:
@@ -42,13 +48,17 @@ def bare(response: Any) -> dict[str, str]:
     return {name: value for name, value in response.items() if name != "Idempotency-Status"}
 
 
-# ------------------------------------------------------------------------------------------------- at each entry point
+# ------------------------------------------------------------------------------ at each entry point
 
 
 def test_every_request_runs_and_a_retry_is_seen(entry_point: Sender, observed: Observed) -> None:
-    """A retry runs again, though a guard would have replayed it; only the status header says that somebody watches."""
+    """A retry runs again, though a guard would have replayed it; only the status header says that
+    somebody watches.
+    """
     responses = [entry_point(), entry_point()]
-    assert [(each.status_code, each["Idempotency-Status"]) for each in responses] == [(201, "observed")] * 2
+    assert [(each.status_code, each["Idempotency-Status"]) for each in responses] == [
+        (201, "observed")
+    ] * 2
     assert effects() == 2
     assert observed.would == ["run", "replay"]
 
@@ -68,7 +78,9 @@ def test_a_malformed_key_runs_too(entry_point: Sender, observed: Observed, key: 
     assert not IdempotencyRecord.objects.exists()
 
 
-def test_a_missing_key_runs_too(entry_point: Sender, observed: Observed, settings: Settings) -> None:
+def test_a_missing_key_runs_too(
+    entry_point: Sender, observed: Observed, settings: Settings
+) -> None:
     """A route that requires a key still serves those that send none."""
     settings.IDEMPOTENCY = {**OBSERVE, "REQUIRED": True}
     response = entry_point(key=None)
@@ -96,9 +108,15 @@ def test_a_refused_request_may_be_corrected(entry_point: Sender, observed: Obser
 
 @pytest.mark.parametrize("atomic", [False, True])
 def test_a_broken_store_does_not_matter(
-    entry_point: Sender, observed: Observed, settings: Settings, atomic: bool, caplog: pytest.LogCaptureFixture
+    entry_point: Sender,
+    observed: Observed,
+    settings: Settings,
+    atomic: bool,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The response is the same; the first failure is reported, and then the store is left alone for a while."""
+    """The response is the same; the first failure is reported, and then the store is left alone for
+    a while.
+    """
     settings.IDEMPOTENCY = {
         **OBSERVE,
         "STORES": {"default": {"BACKEND": f"{__name__}.Broken"}},
@@ -131,14 +149,19 @@ def test_atomic_requests_are_as_without_us(
     assert min(ours) > max(theirs)
 
 
-# ------------------------------------------------------------------------------------------------------- the record
+# --------------------------------------------------------------------------------------- the record
 
 
 def test_it_is_never_replayed(entry_point: Sender, observed: Observed, settings: Settings) -> None:
-    """What was observed was not guarded: the first request under an enforcing policy runs, and the next is a replay."""
+    """What was observed was not guarded: the first request under an enforcing policy runs, and the
+    next is a replay.
+    """
     entry_point()
     settings.IDEMPOTENCY = {}
-    assert [each["Idempotency-Status"] for each in (entry_point(), entry_point())] == ["created", "replayed"]
+    assert [each["Idempotency-Status"] for each in (entry_point(), entry_point())] == [
+        "created",
+        "replayed",
+    ]
     assert effects() == 2
 
 
@@ -147,11 +170,19 @@ def test_it_holds_no_response(entry_point: Sender, observed: Observed) -> None:
     entry_point()
     record = IdempotencyRecord.objects.get()
     assert record.scope.startswith("mode:observe/user:auth.user:")
-    assert (record.status, record.response_status, bytes(record.response_body or b"")) == (Status.COMPLETED, 201, b"")
+    assert (record.status, record.response_status, bytes(record.response_body or b"")) == (
+        Status.COMPLETED,
+        201,
+        b"",
+    )
 
 
-def test_a_concurrent_request_is_told_from_a_retry(user: User, connect: Connect, observed: Observed) -> None:
-    """Two that were under way at the same time are no retry: a guard would have said 409 to one of them."""
+def test_a_concurrent_request_is_told_from_a_retry(
+    user: User, connect: Connect, observed: Observed
+) -> None:
+    """Two that were under way at the same time are no retry: a guard would have said 409 to one of
+    them.
+    """
     send = connect("/twice/", user)
 
     def again(request: HttpRequest) -> None:
@@ -164,7 +195,9 @@ def test_a_concurrent_request_is_told_from_a_retry(user: User, connect: Connect,
     assert observed.would == ["run", "in-progress"]
 
 
-def test_a_response_that_could_not_be_stored(user: User, connect: Connect, observed: Observed) -> None:
+def test_a_response_that_could_not_be_stored(
+    user: User, connect: Connect, observed: Observed
+) -> None:
     """A retry of a streamed response would get 409."""
     send = connect("/answers/large-stream/", user)
     for _ in range(2):
@@ -174,7 +207,9 @@ def test_a_response_that_could_not_be_stored(user: User, connect: Connect, obser
     assert observed.would == ["run", "response-not-stored"]
 
 
-def test_no_record_inside_the_projects_transaction(user: User, connect: Connect, observed: Observed) -> None:
+def test_no_record_inside_the_projects_transaction(
+    user: User, connect: Connect, observed: Observed
+) -> None:
     """Another request would wait for it, so whether the key was known stays unknown."""
     send = connect("/inside/", user)
     assert send().status_code == 200
@@ -182,10 +217,12 @@ def test_no_record_inside_the_projects_transaction(user: User, connect: Connect,
     assert not IdempotencyRecord.objects.exists()
 
 
-# ------------------------------------------------------------------------------------------------ as without us
+# ------------------------------------------------------------------------------------ as without us
 
 
-def test_the_session_is_not_read_for_the_view(user: User, connect: Connect, observed: Observed) -> None:
+def test_the_session_is_not_read_for_the_view(
+    user: User, connect: Connect, observed: Observed
+) -> None:
     """A response that does not depend on the user does not begin to vary by cookie."""
     response = connect("/plain/", user)()
     assert "Vary" not in response
@@ -195,16 +232,21 @@ def test_the_session_is_not_read_for_the_view(user: User, connect: Connect, obse
 @pytest.mark.parametrize("how", [*views.READERS, "handlers"])
 @pytest.mark.parametrize("size", [10, 2 * 1024 * 1024])
 def test_the_view_reads_what_was_sent(user: User, observed: Observed, how: str, size: int) -> None:
-    """A short body is compared however the view reads it, a long one only if the view has left it readable."""
+    """A short body is compared however the view reads it, a long one only if the view has left it
+    readable.
+    """
     client = Client()
     client.force_login(user)
     sent: dict[str, Any] = {"data": {"text": "x" * size}}
     if how == "json":
         sent = {"data": f'{{"text": "{"x" * size}"}}', "content_type": "application/json"}
     responses = [
-        client.post(f"/{kind}/{how}/", headers={"Idempotency-Key": KEY}, **sent) for kind in ("bare", "reading")
+        client.post(f"/{kind}/{how}/", headers={"Idempotency-Key": KEY}, **sent)
+        for kind in ("bare", "reading")
     ]
-    first, second = ((each.status_code, each.content.partition(b", ")[0], bare(each)) for each in responses)
+    first, second = (
+        (each.status_code, each.content.partition(b", ")[0], bare(each)) for each in responses
+    )
     assert first == second
     assert observed.would == ["run"]
 
@@ -216,7 +258,9 @@ def test_headers_of_the_view_stay(user: User, connect: Connect, observed: Observ
 
 
 def test_an_anonymous_client_is_as_with_a_guard(observed: Observed) -> None:
-    """The decorator would refuse its key, and the middleware would let it run unguarded, and does."""
+    """The decorator would refuse its key, and the middleware would let it run unguarded, and
+    does.
+    """
     client = Client()
     client.post("/plain/", headers={"Idempotency-Key": KEY})
     assert observed.would == ["scope-required"]
@@ -224,14 +268,18 @@ def test_an_anonymous_client_is_as_with_a_guard(observed: Observed) -> None:
     assert (response["Idempotency-Status"], observed.unguarded) == ("unguarded", ["nobody"])
 
 
-def test_a_function_of_the_project_that_raises(user: User, connect: Connect, observed: Observed) -> None:
+def test_a_function_of_the_project_that_raises(
+    user: User, connect: Connect, observed: Observed
+) -> None:
     """It is reported with its exception, and changes nothing."""
     assert connect("/raising/", user)().status_code == 200
     assert observed.would == ["error"]
     assert isinstance(observed.errors[0], RuntimeError)
 
 
-def test_what_the_middleware_cannot_guard_runs(user: User, observed: Observed, settings: Settings) -> None:
+def test_what_the_middleware_cannot_guard_runs(
+    user: User, observed: Observed, settings: Settings
+) -> None:
     """A view that a guard would refuse with an exception responds."""
     response = async_to_sync(_async_post)(user)
     assert (response.status_code, response["Idempotency-Status"]) == (200, "observed")
@@ -256,7 +304,9 @@ def test_an_async_view(user: User, observed: Observed) -> None:
     assert observed.would == ["run", "replay"]
 
 
-def test_below_api_view(user: User, connect: Connect, observed: Observed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_below_api_view(
+    user: User, connect: Connect, observed: Observed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What a guard would refuse under ATOMIC_REQUESTS runs there; its record cannot be written."""
     assert connect("/below/", user)().status_code == 200
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
@@ -264,11 +314,15 @@ def test_below_api_view(user: User, connect: Connect, observed: Observed, monkey
     assert observed.would == ["run", "unknown"]
 
 
-# --------------------------------------------------------------------------------------------------- request.idempotency
+# ------------------------------------------------------------------------------ request.idempotency
 
 
-def test_the_view_has_its_handle(user: User, connect: Connect, observed: Observed, settings: Settings) -> None:
-    """A derived key is what a guard would derive if the key were new, so a retry at the provider is one, too."""
+def test_the_view_has_its_handle(
+    user: User, connect: Connect, observed: Observed, settings: Settings
+) -> None:
+    """A derived key is what a guard would derive if the key were new, so a retry at the provider is
+    one, too.
+    """
     send = connect("/described/", user)
     first, again, other = (send(body).json() for body in (CHARGE, CHARGE, {}))
     assert (first["key"], first["attempt"], first["lost"]) == (KEY, 1, False)
@@ -300,7 +354,7 @@ def test_the_log(entry_point: Sender, observed: Observed, caplog: pytest.LogCapt
     assert KEY not in caplog.text
 
 
-# ------------------------------------------------------------------------------------------------------------- views
+# -------------------------------------------------------------------------------------------- views
 
 
 @idempotent()
@@ -312,7 +366,12 @@ def plain(request: HttpRequest) -> HttpResponse:
 def described(request: HttpRequest) -> HttpResponse:
     handle: Any = request.idempotency  # type: ignore[attr-defined]
     return JsonResponse(
-        {"key": handle.key, "attempt": handle.attempt, "lost": handle.lost, "stripe": handle.derive("stripe")}
+        {
+            "key": handle.key,
+            "attempt": handle.attempt,
+            "lost": handle.lost,
+            "stripe": handle.derive("stripe"),
+        }
     )
 
 
@@ -376,7 +435,10 @@ urlpatterns = [
     path("inside/", inside),
     path("raising/", raising),
     path(
-        "copied/", idempotent()(lambda request: HttpResponse(headers={HEADER: "x", REPLAYED: "true", DEGRADED: "true"}))
+        "copied/",
+        idempotent()(
+            lambda request: HttpResponse(headers={HEADER: "x", REPLAYED: "true", DEGRADED: "true"})
+        ),
     ),
     path("async/", async_view),
     path("below/", below),

@@ -1,4 +1,6 @@
-"""A program whose children are relays that die: `python -m tests.contrib.outbox.deaths NAME`. Prints what happened as JSON.
+"""A program whose children are relays that die: `python -m tests.contrib.outbox.deaths NAME`.
+
+Prints what happened as JSON.
 
 It forks, so that each death costs milliseconds. The program itself opens no connection.
 """
@@ -26,7 +28,9 @@ def die() -> None:
 
 
 def to_file(message: Any) -> None:
-    """Write a message's number to the file, and die before that, or after it, if its topic says so."""
+    """Write a message's number to the file, and die before that, or after it, if its topic says
+    so.
+    """
     if message.topic == "kills":
         die()
     file = os.open(os.environ["PUBLISHED_FILE"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -75,7 +79,9 @@ def relay(*options: str) -> None:
     from django.core.management import CommandError, call_command
 
     with suppress(CommandError):  # some failed
-        call_command("relay_outbox", "--once", f"--publisher={__name__}.to_file", *options, verbosity=0)
+        call_command(
+            "relay_outbox", "--once", f"--publisher={__name__}.to_file", *options, verbosity=0
+        )
 
 
 def send(messages: list[tuple[str, str]]) -> None:
@@ -94,7 +100,9 @@ def send(messages: list[tuple[str, str]]) -> None:
 def left() -> list[dict[str, Any]]:
     from django_idempotency.contrib.outbox.models import Message
 
-    found: Any = Message.objects.order_by("pk").values("payload", "attempts", "unended", "last_error", "not_before")
+    found: Any = Message.objects.order_by("pk").values(
+        "payload", "attempts", "unended", "last_error", "not_before"
+    )
     return list(found)
 
 
@@ -108,7 +116,11 @@ def make_due() -> None:
 
 def a_killer(topic: str) -> dict[str, Any]:
     """Publish beside a message that kills, until a relay survives and nothing is due."""
-    child(lambda: send([("t", ""), ("t", "a"), (topic, "b"), ("t", "a"), ("t", "b"), ("t", ""), ("t", "a")]))
+    child(
+        lambda: send(
+            [("t", ""), ("t", "a"), (topic, "b"), ("t", "a"), ("t", "b"), ("t", ""), ("t", "a")]
+        )
+    )
     codes, seen = [], []
     for _ in range(16):
         codes.append(child(relay))
@@ -122,7 +134,9 @@ def a_killer(topic: str) -> dict[str, Any]:
 
 
 def borders() -> dict[str, Any]:
-    """Die before the n-th statement or COMMIT of a relay, and after it, for each n; then let another relay finish."""
+    """Die before the n-th statement or COMMIT of a relay, and after it, for each n; then let
+    another relay finish.
+    """
     found = []
     for when in ("before", "after"):
         for n in range(1, 100):
@@ -132,7 +146,16 @@ def borders() -> dict[str, Any]:
             first = published()
             child(finish)
             again = published()[len(first) :]
-            found.append({"when": when, "n": n, "code": code, "first": first, "again": again, "left": asked(left)})
+            found.append(
+                {
+                    "when": when,
+                    "n": n,
+                    "code": code,
+                    "first": first,
+                    "again": again,
+                    "left": asked(left),
+                }
+            )
             if code != KILLED:
                 break
     return {"borders": found}

@@ -13,9 +13,15 @@ from django_idempotency.contrib import outbox
 from django_idempotency.contrib.outbox.models import Message
 from django_idempotency.contrib.outbox.relaying import Relay
 
-#: Statements commit, as on a server. Afterwards only these tables are emptied, which is faster than emptying all.
+#: Statements commit, as on a server. Afterwards only these tables are emptied, which is faster than
+#: emptying all.
 committed = pytest.mark.django_db(
-    transaction=True, available_apps=["django_idempotency", "django_idempotency.contrib.outbox", "testproject.payments"]
+    transaction=True,
+    available_apps=[
+        "django_idempotency",
+        "django_idempotency.contrib.outbox",
+        "testproject.payments",
+    ],
 )
 
 

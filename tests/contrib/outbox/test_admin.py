@@ -1,4 +1,6 @@
-"""The admin of the outbox: read-only, with secrets masked, except that an operator may end a back-off."""
+"""The admin of the outbox: read-only, with secrets masked, except that an operator may end a
+back-off.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,10 @@ def try_again(client: Client, *messages: Message) -> Any:
 
 def due() -> list[Any]:
     return [
-        message.payload for message in Message.objects.filter(not_before__lte=datetime.now(timezone.utc)).order_by("pk")
+        message.payload
+        for message in Message.objects.filter(not_before__lte=datetime.now(timezone.utc)).order_by(
+            "pk"
+        )
     ]
 
 
@@ -69,15 +74,23 @@ def test_the_list(operator: Client) -> None:
 def test_a_message(operator: Client) -> None:
     """Anything that looks like a secret is masked."""
     with transaction.atomic():
-        outbox.send("topic", {"amount": 5, "token": "tok_hunter2"}, headers={"Authorization": "Bearer hunter2"})
+        outbox.send(
+            "topic",
+            {"amount": 5, "token": "tok_hunter2"},
+            headers={"Authorization": "Bearer hunter2"},
+        )
     message = Message.objects.get()
-    page = operator.get(reverse("admin:idempotency_outbox_message_change", args=[message.pk])).content.decode()
+    page = operator.get(
+        reverse("admin:idempotency_outbox_message_change", args=[message.pk])
+    ).content.decode()
     assert str(message.message_id) in page
     assert "&quot;amount&quot;: 5" in page
     assert "hunter2" not in page
 
 
-@pytest.mark.parametrize("lookup", ["payload__token__startswith", "payload__icontains", "headers__a__startswith"])
+@pytest.mark.parametrize(
+    "lookup", ["payload__token__startswith", "payload__icontains", "headers__a__startswith"]
+)
 def test_no_lookup_reveals_what_is_masked(operator: Client, lookup: str) -> None:
     """A look-up could otherwise reveal it letter by letter."""
     with transaction.atomic():
@@ -89,14 +102,22 @@ def test_nothing_can_be_changed(admin_client: Client) -> None:
     """Not even a superuser can change anything."""
     (message,) = failed("")
     assert admin_client.get(reverse("admin:idempotency_outbox_message_add")).status_code == 403
-    assert admin_client.get(reverse("admin:idempotency_outbox_message_delete", args=[message.pk])).status_code == 403
+    assert (
+        admin_client.get(
+            reverse("admin:idempotency_outbox_message_delete", args=[message.pk])
+        ).status_code
+        == 403
+    )
     change = reverse("admin:idempotency_outbox_message_change", args=[message.pk])
     assert admin_client.post(change, {"topic": "other"}).status_code == 403
     assert Message.objects.get().topic == "topic"
 
 
 def test_try_again_now(operator: Client) -> None:
-    """The ticked messages are retried with those that they wait for, and no others. Attempts are kept; it is logged."""
+    """The ticked messages are retried with those that they wait for, and no others.
+
+    Attempts are kept; it is logged.
+    """
     messages = failed("a", "b", "a", "", "")
     page = try_again(operator, messages[2], messages[3]).content.decode()
     assert "3 messages will be retried now." in page
@@ -114,7 +135,10 @@ def test_a_message_that_is_set_aside(operator: Client) -> None:
     assert "set aside" in page
     assert "9999" not in page
     assert (
-        "9999" not in operator.get(reverse("admin:idempotency_outbox_message_change", args=[first.pk])).content.decode()
+        "9999"
+        not in operator.get(
+            reverse("admin:idempotency_outbox_message_change", args=[first.pk])
+        ).content.decode()
     )
     assert "1 message will be retried now." in try_again(operator, behind).content.decode()
     first.refresh_from_db()
@@ -122,16 +146,26 @@ def test_a_message_that_is_set_aside(operator: Client) -> None:
 
 
 def test_many_are_tried_again(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After an outage all may be ticked: no payload is read, none takes its own statement, and one line is logged."""
+    """After an outage all may be ticked: no payload is read, none takes its own statement, and one
+    line is logged.
+    """
     monkeypatch.setattr(admin, "TOGETHER", 3)
     messages = failed(*["a", ""] * 3, "b")
     with CaptureQueriesContext(connection) as statements:
         page = try_again(operator, *messages).content.decode()
     assert "7 messages will be retried now." in page
     assert [entry.object_repr for entry in LogEntry.objects.all()] == ["7 messages"]
-    said = [statement["sql"] for statement in statements if statement["sql"].startswith(("INSERT", "UPDATE"))]
+    said = [
+        statement["sql"]
+        for statement in statements
+        if statement["sql"].startswith(("INSERT", "UPDATE"))
+    ]
     assert sum("message" in sql and "UPDATE" in sql for sql in said) == 3
-    assert not [s["sql"] for s in statements if "django_idempotency_message" in s["sql"] and "payload" in s["sql"]]
+    assert not [
+        s["sql"]
+        for s in statements
+        if "django_idempotency_message" in s["sql"] and "payload" in s["sql"]
+    ]
 
 
 def test_try_again_needs_its_permission() -> None:

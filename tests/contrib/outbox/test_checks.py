@@ -67,7 +67,9 @@ def test_what_cannot(configure: Configure, path: Any, words: str) -> None:
 def test_not_installed(configure: Configure, settings: Settings) -> None:
     """A publisher without the app in INSTALLED_APPS is an error."""
     configure(OUTBOX_PUBLISHER=f"{HERE}.Publisher")
-    with override_settings(INSTALLED_APPS=[app for app in settings.INSTALLED_APPS if not app.endswith(".outbox")]):
+    with override_settings(
+        INSTALLED_APPS=[app for app in settings.INSTALLED_APPS if not app.endswith(".outbox")]
+    ):
         assert "python manage.py migrate" in hints(check_settings())["E110"]
 
 
@@ -102,14 +104,18 @@ def test_the_isolation_of_its_database(isolate: Callable[..., None]) -> None:
         assert 'DATABASES["default"]["OPTIONS"]' in hints([found])["W065"]
 
 
-@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="Django knows the levels of PostgreSQL by number")
+@pytest.mark.skipif(
+    "connection.vendor != 'postgresql'", reason="Django knows the levels of PostgreSQL by number"
+)
 def test_an_unknown_isolation_level(isolate: Callable[..., None]) -> None:
     """An invalid isolation level is silent: Django refuses it when it connects, and says why."""
     isolate(isolation_level=99)
     assert check_outbox() == []
 
 
-@pytest.mark.skipif("connection.vendor != 'mysql'", reason="Django leaves it to the server there alone")
+@pytest.mark.skipif(
+    "connection.vendor != 'mysql'", reason="Django leaves it to the server there alone"
+)
 def test_an_isolation_that_is_left_to_the_server(isolate: Callable[..., None]) -> None:
     """W065: the server's default is REPEATABLE READ unless it was changed."""
     isolate(isolation_level=None)

@@ -1,4 +1,6 @@
-"""Relays that die, each a process: an attempt is noted before it is made, and only the message that kills is blamed."""
+"""Relays that die, each a process: an attempt is noted before it is made, and only the message that
+kills is blamed.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def happened(name: str, tmp_path: Path) -> Any:
         "PUBLISHED_FILE": str(tmp_path / "published"),
     }
     command = [sys.executable, "-m", "tests.contrib.outbox.deaths", name]
-    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    ended = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout.splitlines()[-1])
 
@@ -45,7 +49,10 @@ def happened(name: str, tmp_path: Path) -> Any:
 @pytest.mark.sqlite
 @pytest.mark.parametrize("topic", ["kills", "kills after"])
 def test_a_message_that_kills_its_relay(tmp_path: Path, topic: str) -> None:
-    """It is set aside after five deaths. Nothing else is sent more than twice, what was behind it only once, in order."""
+    """It is set aside after five deaths.
+
+    Nothing else is sent more than twice, what was behind it only once, in order.
+    """
     found = happened(topic, tmp_path)
     assert found["codes"].count(KILLED) == MAX_ATTEMPTS
     seen = found["published"][-1]
@@ -55,7 +62,11 @@ def test_a_message_that_kills_its_relay(tmp_path: Path, topic: str) -> None:
     # They have not waited for it: after its second death they were published.
     assert set(found["published"][2]) - {2} == {0, 1, 3, 5, 6}
     killer, behind = found["left"]
-    assert (killer["payload"], killer["attempts"], killer["unended"]) == (2, MAX_ATTEMPTS, MAX_ATTEMPTS)
+    assert (killer["payload"], killer["attempts"], killer["unended"]) == (
+        2,
+        MAX_ATTEMPTS,
+        MAX_ATTEMPTS,
+    )
     assert killer["not_before"].startswith(str(SET_ASIDE.year))
     assert killer["last_error"].startswith("5 attempts to publish this message did not end")
     # Of its key, so it would overtake. It was in the first batch, and has not been tried since.
@@ -65,7 +76,9 @@ def test_a_message_that_kills_its_relay(tmp_path: Path, topic: str) -> None:
 @pytest.mark.faults
 @pytest.mark.sqlite
 def test_a_death_at_any_border(tmp_path: Path) -> None:
-    """Nothing is lost, nothing is sent more than twice, each key keeps its order, and nobody is set aside."""
+    """Nothing is lost, nothing is sent more than twice, each key keeps its order, and nobody is set
+    aside.
+    """
     borders = happened("borders", tmp_path)["borders"]
     died = [border for border in borders if border["code"] == KILLED]
     assert len(died) > 20
@@ -75,7 +88,9 @@ def test_a_death_at_any_border(tmp_path: Path) -> None:
         assert set(seen) == {0, 1, 2, 3}, border
         assert max(Counter(seen).values()) <= 2, border
         for numbers in (border["first"], border["again"]):
-            assert [number for number in numbers if number in (0, 2)] == sorted(set(numbers) & {0, 2}), border
+            assert [number for number in numbers if number in (0, 2)] == sorted(
+                set(numbers) & {0, 2}
+            ), border
         assert border["left"] == [], border
 
 
@@ -108,11 +123,16 @@ def test_what_a_batch_does_not_come_to_has_no_attempt() -> None:
     assert list(Message.objects.values_list("attempts", "unended")) == [(0, 0)] * 2
     recorder.bad, recorder.error = {1}, ConnectionError()
     recorder.relay().batch()
-    assert list(Message.objects.order_by("pk").values_list("attempts", "unended")) == [(1, 0), (0, 0)]
+    assert list(Message.objects.order_by("pk").values_list("attempts", "unended")) == [
+        (1, 0),
+        (0, 0),
+    ]
 
 
 def test_a_lost_race_is_nobodys_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither of what was published nor of what failed: the database rolled back how both had ended."""
+    """Neither of what was published nor of what failed: the database rolled back how both had
+    ended.
+    """
     sent("", "", "")
     recorder = Recorder()
     recorder.bad = {1}
@@ -125,7 +145,9 @@ def test_a_lost_race_is_nobodys_attempt(monkeypatch: pytest.MonkeyPatch) -> None
         with pytest.raises(OperationalError, match="locked"):
             recorder.relay().batch()
     assert [number for _, number in recorder.seen] == [0, 2]
-    assert list(Message.objects.values_list("attempts", "unended", "not_before")) == [(0, 0, None)] * 3
+    assert (
+        list(Message.objects.values_list("attempts", "unended", "not_before")) == [(0, 0, None)] * 3
+    )
 
 
 def test_a_failure_ends_the_attempts_without_an_end() -> None:
@@ -141,7 +163,10 @@ def test_a_failure_ends_the_attempts_without_an_end() -> None:
 
 
 def test_suspects_are_published_alone() -> None:
-    """So only one can be blamed for the next death. What comes before them is a batch of its own."""
+    """So only one can be blamed for the next death.
+
+    What comes before them is a batch of its own.
+    """
     sent("", "", "a", "a", "")
     Message.objects.filter(payload__in=[1, 2, 3]).update(attempts=1, unended=1)
     relay = Recorder().relay()
@@ -150,7 +175,9 @@ def test_suspects_are_published_alone() -> None:
 
 
 def test_what_another_relay_has_taken_meanwhile_is_left_to_it() -> None:
-    """Between the note and the publishing another relay may have noted an attempt: then its key is not ours."""
+    """Between the note and the publishing another relay may have noted an attempt: then its key is
+    not ours.
+    """
     sent("a", "", "a")
     recorder = Recorder()
     relay = recorder.relay()
@@ -164,7 +191,10 @@ def test_what_another_relay_has_taken_meanwhile_is_left_to_it() -> None:
     relay._taker.hold = held  # type: ignore[method-assign]
     assert [message.payload for message in relay.batch().published] == [1]
     assert recorder.seen == [("", 1)]
-    assert list(Message.objects.order_by("pk").values_list("payload", "attempts", "unended")) == [(0, 2, 2), (2, 0, 0)]
+    assert list(Message.objects.order_by("pk").values_list("payload", "attempts", "unended")) == [
+        (0, 2, 2),
+        (2, 0, 0),
+    ]
 
 
 def test_a_suspect_that_is_not_tried_stays_as_it_was() -> None:
@@ -176,7 +206,9 @@ def test_a_suspect_that_is_not_tried_stays_as_it_was() -> None:
 
 
 def test_set_aside(caplog: pytest.LogCaptureFixture) -> None:
-    """It is named in the log, nothing tries it again, and those of its key wait; `max_attempts` says after how many deaths."""
+    """It is named in the log, nothing tries it again, and those of its key wait; `max_attempts`
+    says after how many deaths.
+    """
     message_id, *_ = sent("a", "a", "b")
     Message.objects.filter(payload=0).update(attempts=2, unended=2)
     recorder = Recorder()
@@ -228,5 +260,10 @@ def test_the_command_sets_aside() -> None:
     sent("")
     Message.objects.update(attempts=2, unended=2)
     with pytest.raises(CommandError, match="1 failed"):
-        call_command("relay_outbox", "--once", "--max-attempts=2", "--publisher=tests.contrib.outbox.publishers.broken")
+        call_command(
+            "relay_outbox",
+            "--once",
+            "--max-attempts=2",
+            "--publisher=tests.contrib.outbox.publishers.broken",
+        )
     assert Message.objects.get().is_set_aside

@@ -1,4 +1,6 @@
-"""Debezium in place of a broker's client: what its router makes of PostgreSQL's log, as the page configures it."""
+"""Debezium in place of a broker's client: what its router makes of PostgreSQL's log, as the page
+configures it.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +31,31 @@ COLUMN = re.compile(r"(\w+)\[[^\]]+\]:(?:'((?:[^']|'')*)'|(\S+))")
 
 
 @pytest.fixture
-def logged(monkeypatch: pytest.MonkeyPatch, django_db_blocker: DjangoDbBlocker) -> Iterator[BaseDatabaseWrapper]:
-    """Return a connection to a server with a logical log, the outbox in it, and a slot that remembers what was read."""
+def logged(
+    monkeypatch: pytest.MonkeyPatch, django_db_blocker: DjangoDbBlocker
+) -> Iterator[BaseDatabaseWrapper]:
+    """Return a connection to a server with a logical log, the outbox in it, and a slot that
+    remembers what was read.
+    """
     initdb = program("initdb")
     assert initdb is not None, "PostgreSQL's server is not installed"
-    with postgresql(Path(initdb).parent, "wal_level=logical") as server, django_db_blocker.unblock():
-        place = {"NAME": "postgres", "HOST": "127.0.0.1", "PORT": server.port, "USER": "postgres", "PASSWORD": ""}
-        given = {**connections.settings["default"], "ENGINE": "django.db.backends.postgresql", "OPTIONS": {}, **place}
+    with (
+        postgresql(Path(initdb).parent, "wal_level=logical") as server,
+        django_db_blocker.unblock(),
+    ):
+        place = {
+            "NAME": "postgres",
+            "HOST": "127.0.0.1",
+            "PORT": server.port,
+            "USER": "postgres",
+            "PASSWORD": "",
+        }
+        given = {
+            **connections.settings["default"],
+            "ENGINE": "django.db.backends.postgresql",
+            "OPTIONS": {},
+            **place,
+        }
         monkeypatch.setitem(connections.settings, ALIAS, given)
         connection = connections[ALIAS]
         with connection.schema_editor() as editor:
@@ -54,7 +74,9 @@ def ask(connection: BaseDatabaseWrapper, sql: str) -> list[Any]:
 
 def properties() -> dict[str, str]:
     """Return the configuration as it is printed on the page."""
-    found = re.search(r"^```properties\n(.*?)^```$", text("how-to/outbox.md"), re.DOTALL | re.MULTILINE)
+    found = re.search(
+        r"^```properties\n(.*?)^```$", text("how-to/outbox.md"), re.DOTALL | re.MULTILINE
+    )
     assert found
     return dict(line.split("=", 1) for line in found[1].splitlines())
 
@@ -62,10 +84,18 @@ def properties() -> dict[str, str]:
 def routed(config: dict[str, str], log: list[str]) -> list[dict[str, Any]]:
     """Return what the event router sends: it reads INSERTs of the table, and leaves DELETEs out."""
     sent = []
-    for table, verb, columns in (found.groups() for line in log if (found := CHANGE.fullmatch(line))):
+    for table, verb, columns in (
+        found.groups() for line in log if (found := CHANGE.fullmatch(line))
+    ):
         if (table, verb) == (config["table.include.list"], "INSERT"):
-            row = {name: quoted.replace("''", "'") or plain for name, quoted, plain in COLUMN.findall(columns)}
-            field = {each: row[config[f"{ROUTER}table.field.event.{each}"]] for each in ("id", "key", "payload")}
+            row = {
+                name: quoted.replace("''", "'") or plain
+                for name, quoted, plain in COLUMN.findall(columns)
+            }
+            field = {
+                each: row[config[f"{ROUTER}table.field.event.{each}"]]
+                for each in ("id", "key", "payload")
+            }
             topic = config[f"{ROUTER}route.topic.replacement"]
             topic = topic.replace("${routedByValue}", row[config[f"{ROUTER}route.by.field"]])
             sent.append({**field, "payload": json.loads(field["payload"]), "topic": topic})
@@ -76,7 +106,9 @@ def routed(config: dict[str, str], log: list[str]) -> list[dict[str, Any]]:
 @pytest.mark.slow
 @pytest.mark.any_database
 def test_the_router_reads_what_was_committed(logged: BaseDatabaseWrapper) -> None:
-    """Each committed message once, in order, though the relay has deleted it; none that was rolled back."""
+    """Each committed message once, in order, though the relay has deleted it; none that was rolled
+    back.
+    """
     ids = []
     for number in range(2):
         with transaction.atomic(using=ALIAS):

@@ -25,7 +25,11 @@ SHAPES = {
     "a thousand keys": ("'key-' || n % 1000", "NULL", 6),
     "one key": ("'key'", "NULL", 7),
     "half without": ("CASE n % 2 WHEN 0 THEN '' ELSE 'key-' || n % 1000 END", "NULL", 6),
-    "all but the last wait": ("'key-' || n", f"CASE WHEN n <= {ROWS - 100} THEN now() + interval '5 minutes' END", 6),
+    "all but the last wait": (
+        "'key-' || n",
+        f"CASE WHEN n <= {ROWS - 100} THEN now() + interval '5 minutes' END",
+        6,
+    ),
     "behind one that failed": (
         f"CASE WHEN n <= {ROWS - 100} THEN 'bad' ELSE '' END",
         "CASE n WHEN 1 THEN now() + interval '5 minutes' END",
@@ -51,11 +55,17 @@ def statements(request: Any) -> int:
 
 
 def test_a_batch(statements: int) -> None:
-    """A batch is seven statements at most, by an index, and does not even read messages that wait."""
+    """A batch is seven statements at most, by an index, and does not even read messages that
+    wait.
+    """
     relay = Recorder().relay(size=100)
     with CaptureQueriesContext(connection) as captured:
         published = len(relay.batch().published)
-    asked = [query["sql"] for query in captured if query["sql"].split()[0].strip("(") in ("SELECT", "DELETE", "UPDATE")]
+    asked = [
+        query["sql"]
+        for query in captured
+        if query["sql"].split()[0].strip("(") in ("SELECT", "DELETE", "UPDATE")
+    ]
     assert (published, len(asked)) == (100, statements)
     with connection.cursor() as cursor:
         for sql in asked:

@@ -1,4 +1,6 @@
-"""Found in a second review of the outbox: messages out of order, lost, or published again and again."""
+"""Found in a second review of the outbox: messages out of order, lost, or published again and
+again.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ def slow_writer(key: str, number: int) -> Any:
 @committed
 @server
 def test_writers_one_at_a_time_are_in_order() -> None:
-    """The recipe of docs/how-to/outbox.md: the second writer of a key begins after the first has committed."""
+    """The recipe of docs/how-to/outbox.md: the second writer of a key begins after the first has
+    committed.
+    """
     recorder = Recorder()
     relay = recorder.relay()
     commit = slow_writer("account", 1)  # position 1
@@ -89,7 +93,9 @@ def test_writers_one_at_a_time_are_in_order_across_pages(monkeypatch: pytest.Mon
     sent("bad", "bad")
     commit = slow_writer("account", 1)
     sent("bad")
-    Message.objects.filter(pk=Message.objects.order_by("pk")[0].pk).update(not_before=in_five_minutes())
+    Message.objects.filter(pk=Message.objects.order_by("pk")[0].pk).update(
+        not_before=in_five_minutes()
+    )
 
     def sort(rows: Any, *, due: Any) -> Any:
         pages.append(rows)
@@ -108,8 +114,12 @@ def test_writers_one_at_a_time_are_in_order_across_pages(monkeypatch: pytest.Mon
 
 @committed
 @pytest.mark.parametrize(("bad", "good"), [("a", "A"), ("a", "á"), ("a", "a ")])
-def test_a_key_that_collates_alike_is_not_blocked(monkeypatch: pytest.MonkeyPatch, bad: str, good: str) -> None:
-    """MariaDB's usual collations treat these as equal: failures on the first page would hide the others permanently."""
+def test_a_key_that_collates_alike_is_not_blocked(
+    monkeypatch: pytest.MonkeyPatch, bad: str, good: str
+) -> None:
+    """MariaDB's usual collations treat these as equal: failures on the first page would hide the
+    others permanently.
+    """
     monkeypatch.setattr(taking, "PAGE", 2)
     sent(bad, bad, bad, good, bad)
     Message.objects.filter(payload=0).update(not_before=in_five_minutes())
@@ -119,7 +129,9 @@ def test_a_key_that_collates_alike_is_not_blocked(monkeypatch: pytest.MonkeyPatc
 
 
 @committed
-@pytest.mark.parametrize("said", ["bad byte \x00 in reply", "file \udcff not found"], ids=["nul", "surrogate"])
+@pytest.mark.parametrize(
+    "said", ["bad byte \x00 in reply", "file \udcff not found"], ids=["nul", "surrogate"]
+)
 def test_no_exception_of_a_publisher_stops_the_relay(said: str) -> None:
     sent("", "bad", "")
     recorder = Recorder()
@@ -143,20 +155,26 @@ async def async_publish(message: Any) -> None:
 def test_an_async_publisher_loses_nothing(name: str) -> None:
     sent("", "")
     with suppress(CommandError):
-        call_command("relay_outbox", "--once", f"--publisher=tests.contrib.outbox.test_regressions.{name}")
+        call_command(
+            "relay_outbox", "--once", f"--publisher=tests.contrib.outbox.test_regressions.{name}"
+        )
     assert len(waiting()) == 2
 
 
 @committed
 def test_a_publisher_that_breaks_the_transaction() -> None:
-    """A publisher's own write, such as an audit row, fails: this is a failure of the message like any other."""
+    """A publisher's own write, such as an audit row, fails: this is a failure of the message like
+    any other.
+    """
     sent("a", "bad", "b")
     taken, seen = Message.objects.all()[0].message_id, []
 
     def publish(message: Any) -> None:
         seen.append(message.payload)
         if message.key == "bad":
-            Message(message_id=taken, topic="audit", payload=0, created_at=message.created_at).save(force_insert=True)
+            Message(message_id=taken, topic="audit", payload=0, created_at=message.created_at).save(
+                force_insert=True
+            )
 
     relay = Relay(publish, using=DEFAULT_DB_ALIAS)
     for _ in range(3):
@@ -174,13 +192,22 @@ def test_all_of_many_pages_are_tried_again(admin_client: Client) -> None:
     url = reverse("admin:idempotency_outbox_message_changelist")
     page = admin_client.get(url).content.decode()
     assert "Select all 150 messages" in page
-    admin_client.post(url, {"action": "try_again", "select_across": "1", "_selected_action": pks[:100]})
+    admin_client.post(
+        url, {"action": "try_again", "select_across": "1", "_selected_action": pks[:100]}
+    )
     assert Message.objects.filter(not_before__lte=datetime.now(timezone.utc)).count() == 150
 
 
 @committed
 @pytest.mark.parametrize(
-    "bad", [("t", "\ud800", ""), ("t\x00", 1, ""), ("t", 1, "k\x00"), ("t\ud800", 1, ""), ("t", {"a\ud800": 1}, "")]
+    "bad",
+    [
+        ("t", "\ud800", ""),
+        ("t\x00", 1, ""),
+        ("t", 1, "k\x00"),
+        ("t\ud800", 1, ""),
+        ("t", {"a\ud800": 1}, ""),
+    ],
 )
 def test_what_no_database_holds_is_refused_while_the_transaction_is_good(bad: Any) -> None:
     topic, payload, key = bad
@@ -193,7 +220,9 @@ def test_what_no_database_holds_is_refused_while_the_transaction_is_good(bad: An
 
 @committed
 def test_a_relay_that_could_not_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without autocommit its transaction never ends: whatever was published would be published again without end."""
+    """Without autocommit its transaction never ends: whatever was published would be published
+    again without end.
+    """
     sent("")
     recorder = Recorder()
     connection.close()
@@ -202,7 +231,9 @@ def test_a_relay_that_could_not_commit(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(ConfigurationError, match='Take "AUTOCOMMIT": False out of DATABASES'):
             recorder.relay().batch()
         with pytest.raises(CommandError, match="is not in autocommit"):
-            call_command("relay_outbox", "--once", "--publisher=tests.contrib.outbox.publishers.broken")
+            call_command(
+                "relay_outbox", "--once", "--publisher=tests.contrib.outbox.publishers.broken"
+            )
     finally:
         monkeypatch.undo()
         connection.close()
@@ -223,7 +254,9 @@ async def async_generator() -> AsyncIterator[None]:
 @committed
 @pytest.mark.parametrize("promise", [coroutine, generator, async_generator, Future])
 def test_a_promise_is_not_a_confirmation(promise: Any) -> None:
-    """A coroutine that never runs, or a pending Future, may still fail: deleted now, the message would be lost."""
+    """A coroutine that never runs, or a pending Future, may still fail: deleted now, the message
+    would be lost.
+    """
     sent("")
     batch = Relay(lambda message: promise(), using=DEFAULT_DB_ALIAS).batch()
     assert not batch.published
@@ -242,8 +275,13 @@ class Clock:
 
 @committed
 @pytest.mark.parametrize("behind", [0, 3])
-def test_attempts_that_time_out_do_not_take_all_of_the_time(monkeypatch: pytest.MonkeyPatch, behind: int) -> None:
-    """Twelve endpoints are down, 30 seconds each: more than the longest back-off. Messages for others continue."""
+def test_attempts_that_time_out_do_not_take_all_of_the_time(
+    monkeypatch: pytest.MonkeyPatch, behind: int
+) -> None:
+    """Twelve endpoints are down, 30 seconds each: more than the longest back-off.
+
+    Messages for others continue.
+    """
     monkeypatch.setattr(taking, "PAGE", 10)
     clock, recorder = Clock(monkeypatch), Recorder()
     recorder.bad = {f"down-{number}" for number in range(12)}
@@ -270,7 +308,9 @@ def test_attempts_that_time_out_do_not_take_all_of_the_time(monkeypatch: pytest.
 
 @committed
 def test_once_ends_although_failures_are_due_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each message is tried once, although failing at all of them takes longer than the longest back-off."""
+    """Each message is tried once, although failing at all of them takes longer than the longest
+    back-off.
+    """
     clock, recorder = Clock(monkeypatch), Recorder()
     recorder.bad = {"down"}
 
@@ -284,7 +324,12 @@ def test_once_ends_although_failures_are_due_again(monkeypatch: pytest.MonkeyPat
     sent(*[""] * 20)
     monkeypatch.setattr(publishers, "broken", take_time)
     with pytest.raises(CommandError, match="20 failed"):
-        call_command("relay_outbox", "--once", "--batch=5", "--publisher=tests.contrib.outbox.publishers.broken")
+        call_command(
+            "relay_outbox",
+            "--once",
+            "--batch=5",
+            "--publisher=tests.contrib.outbox.publishers.broken",
+        )
     assert [number for _, number in recorder.seen] == list(range(20))
 
 
@@ -313,7 +358,9 @@ def test_a_guard_that_does_not_guard_opens_no_transaction(key: str | None, enabl
 
 @committed
 def test_a_look_at_many_keys_that_wait_is_not_quadratic(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No statement names more keys than two pages hold: with 70,000 waiting keys, a look took half a minute."""
+    """No statement names more keys than two pages hold: with 70,000 waiting keys, a look took half
+    a minute.
+    """
     monkeypatch.setattr(taking, "PAGE", 10)
     sent(*(f"waits-{number}" for number in range(100)), "waits-0", "waits-99", "due")
     last = Message.objects.order_by("pk")[99].pk

@@ -1,4 +1,6 @@
-"""`manage.py relay_outbox`: what it prints, how it ends, and what it does when the broker or the database is lost."""
+"""`manage.py relay_outbox`: what it prints, how it ends, and what it does when the broker or the
+database is lost.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,10 @@ def relay(*arguments: str, publisher: str | None = f"{HERE}.Publisher", **option
     out = StringIO()
     chosen = [] if publisher is None else [f"--publisher={publisher}"]
     call_command("relay_outbox", *chosen, *arguments, stdout=out, **options)
-    hello, said = "Publishing the outbox of 'default'. Stop with Ctrl+C or SIGTERM.\n", out.getvalue()
+    hello, said = (
+        "Publishing the outbox of 'default'. Stop with Ctrl+C or SIGTERM.\n",
+        out.getvalue(),
+    )
     assert ("--once" in arguments) is not said.startswith(hello)
     return said.removeprefix(hello)
 
@@ -50,7 +55,7 @@ def terminate() -> None:
     signal.raise_signal(signal.SIGTERM)
 
 
-# ---------------------------------------------------------------------------------------------------------------- once
+# --------------------------------------------------------------------------------------------- once
 
 
 def test_once() -> None:
@@ -62,7 +67,9 @@ def test_once() -> None:
 
 
 def test_once_ends_beside_traffic() -> None:
-    """The relay publishes what was there at its start, and not without end what arrives meanwhile."""
+    """The relay publishes what was there at its start, and not without end what arrives
+    meanwhile.
+    """
     sent("", "")
 
     def another() -> None:
@@ -102,7 +109,9 @@ def test_failures_end_in_an_error() -> None:
     """The exit status makes cron notice."""
     sent("a", "b")
     Broker.plan = {0: lambda: ValueError("no such exchange")}
-    with pytest.raises(CommandError, match=r"1 message published, 1 failed\. Failed messages are retried"):
+    with pytest.raises(
+        CommandError, match=r"1 message published, 1 failed\. Failed messages are retried"
+    ):
         relay("--once")
     assert waiting() == [("a", 0)]
 
@@ -154,12 +163,14 @@ def test_once_and_the_broker_leaves() -> None:
     """The relay says what it had published until then."""
     sent("", "", "")
     Broker.plan = {2: BrokerUnavailable}
-    with pytest.raises(CommandError, match=r"(?s)The broker did not respond.*2 messages published, 1 failed"):
+    with pytest.raises(
+        CommandError, match=r"(?s)The broker did not respond.*2 messages published, 1 failed"
+    ):
         relay("--once")
     assert waiting() == [("", 2)]
 
 
-# ---------------------------------------------------------------------------------------------------- without --once
+# ----------------------------------------------------------------------------------- without --once
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -181,15 +192,21 @@ def interruptible() -> Iterator[None]:
 
 @pytest.mark.usefixtures("interruptible")
 def test_a_second_signal_does_not_wait() -> None:
-    """The second signal is for a publisher that hangs. What it published since the last COMMIT is published again."""
+    """The second signal is for a publisher that hangs.
+
+    What it published since the last COMMIT is published again.
+    """
     sent("", "", "")
 
     def interrupt_twice() -> None:
         for _ in range(2):
-            signal.raise_signal(signal.SIGINT)  # to this thread: two pending signals to another would be one
+            # To this thread: two pending signals to another would be one.
+            signal.raise_signal(signal.SIGINT)
 
     Broker.plan = {1: interrupt_twice}
-    with pytest.raises(CommandError, match=r"Interrupted in the middle of a message\. 1 message published") as caught:
+    with pytest.raises(
+        CommandError, match=r"Interrupted in the middle of a message\. 1 message published"
+    ) as caught:
         relay("--batch=1")
     assert caught.value.returncode == 130
     assert waiting() == [("", 1), ("", 2)]
@@ -212,9 +229,14 @@ def test_it_polls_again(naps: list[float]) -> None:
 
 
 def test_it_connects_anew(naps: list[float], caplog: Any) -> None:
-    """To a lost broker it reconnects a little later each time; delayed messages go as soon as they may."""
+    """To a lost broker it reconnects a little later each time; delayed messages go as soon as they
+    may.
+    """
     sent("", "", "")
-    Broker.plan = {1: lambda: ConnectionResetError("reset by amqp://shop:geheim@host/"), 2: terminate}
+    Broker.plan = {
+        1: lambda: ConnectionResetError("reset by amqp://shop:geheim@host/"),
+        2: terminate,
+    }
 
     with pytest.MonkeyPatch.context() as patch:
         real = relay_outbox.Command.give_way
@@ -245,8 +267,12 @@ def raising(*errors: Exception) -> Any:
 
 
 @pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has no connection to lose")
-@pytest.mark.parametrize("error", [OperationalError("server closed the connection"), InterfaceError("closed")])
-def test_a_lost_database(monkeypatch: pytest.MonkeyPatch, naps: list[float], error: Exception) -> None:
+@pytest.mark.parametrize(
+    "error", [OperationalError("server closed the connection"), InterfaceError("closed")]
+)
+def test_a_lost_database(
+    monkeypatch: pytest.MonkeyPatch, naps: list[float], error: Exception
+) -> None:
     """The relay reconnects; with --once it is an error."""
     sent("")
     Broker.plan = {0: terminate}
@@ -279,7 +305,7 @@ def test_not_migrated(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> 
         relay(*arguments)
 
 
-# ------------------------------------------------------------------------------------------------------------- output
+# ------------------------------------------------------------------------------------------- output
 
 
 class Terminal(StringIO):
@@ -300,8 +326,16 @@ def test_progress_on_a_terminal() -> None:
     ("arguments", "pace", "lines"),
     [
         ([], 0, []),
-        (["--progress"], 0, ["1 message published.", "2 messages published.", "2 messages published."]),
-        (["--verbosity=2"], 0, ["1 message published.", "2 messages published.", "2 messages published."]),
+        (
+            ["--progress"],
+            0,
+            ["1 message published.", "2 messages published.", "2 messages published."],
+        ),
+        (
+            ["--verbosity=2"],
+            0,
+            ["1 message published.", "2 messages published.", "2 messages published."],
+        ),
         (["--progress"], 60, []),
     ],
 )

@@ -43,7 +43,12 @@ def test_what_the_publisher_sees(recorder: Recorder) -> None:
     recorder.before = seen.append
     (message_id,) = sent("a", topic="payment.created")
     recorder.relay().batch()
-    assert (seen[0].message_id, seen[0].topic, seen[0].key, seen[0].payload) == (message_id, "payment.created", "a", 0)
+    assert (seen[0].message_id, seen[0].topic, seen[0].key, seen[0].payload) == (
+        message_id,
+        "payment.created",
+        "a",
+        0,
+    )
     assert (seen[0].headers, seen[0].attempts) == ({}, 0)
 
 
@@ -52,17 +57,21 @@ def test_what_the_publisher_sees(recorder: Recorder) -> None:
 def test_statements(recorder: Recorder, count: int, keys: int) -> None:
     """50 messages take as many as 10. Savepoints do not count.
 
-    A look, its keys, the heads, those behind, and the note that the attempt begins; all of them again, and a DELETE.
+    A look, its keys, the heads, those behind, and the note that the attempt begins; all of them
+    again, and a DELETE.
     """
     sent(*(f"key-{n % keys}" if keys else "" for n in range(count)))
     relay = recorder.relay()
     with CaptureQueriesContext(connection) as captured:
         assert len(relay.batch().published) == count
     asked = [
-        verb for query in captured if (verb := query["sql"].split()[0].strip("(")) in ("SELECT", "DELETE", "UPDATE")
+        verb
+        for query in captured
+        if (verb := query["sql"].split()[0].strip("(")) in ("SELECT", "DELETE", "UPDATE")
     ]
     look = ["SELECT"] * (2 if keys else 1)
-    if connection.vendor == "sqlite":  # one more statement for failures; and it looks before the write lock, too
+    # One more statement for failures; and it looks before the write lock, too.
+    if connection.vendor == "sqlite":
         look = [*look, "SELECT", "UPDATE", *look, "SELECT"]
     again = ["UPDATE", "SELECT"] if connection.vendor == "sqlite" else ["SELECT"]
     assert asked == [*look, *["SELECT"] * (2 if keys else 1), "UPDATE", *again, "DELETE"]
@@ -75,7 +84,11 @@ def test_statements_of_failures(recorder: Recorder) -> None:
     relay = recorder.relay()
     with CaptureQueriesContext(connection) as captured:
         relay.batch()
-    updates = [query["sql"] for query in captured if "last_error" in query["sql"] and query["sql"].startswith("UPDATE")]
+    updates = [
+        query["sql"]
+        for query in captured
+        if "last_error" in query["sql"] and query["sql"].startswith("UPDATE")
+    ]
     assert len(updates) == 2
     assert all(re.search(r"WHERE .*\bid. = \d+", sql) for sql in updates)
     assert [number for _, number in waiting()] == [0, 2]
@@ -98,7 +111,9 @@ def test_a_failure_holds_its_key_and_no_other(recorder: Recorder) -> None:
 
 def test_a_failure_is_noted(recorder: Recorder, caplog: Any) -> None:
     recorder.bad = {0}
-    recorder.error = ValueError("no exchange at amqp://shop:geheim@host/, password=hunter2\n" + "x" * 500)
+    recorder.error = ValueError(
+        "no exchange at amqp://shop:geheim@host/, password=hunter2\n" + "x" * 500
+    )
     (message_id,) = sent("")
     with caplog.at_level(logging.WARNING):
         recorder.relay().batch()
@@ -111,7 +126,9 @@ def test_a_failure_is_noted(recorder: Recorder, caplog: Any) -> None:
     assert f"Message {message_id} to topic was not published, attempt 1" in caplog.text
 
 
-@pytest.mark.parametrize(("attempts", "seconds"), [(0, 1), (1, 2), (4, 16), (8, 256), (9, 300), (10_000, 300)])
+@pytest.mark.parametrize(
+    ("attempts", "seconds"), [(0, 1), (1, 2), (4, 16), (8, 256), (9, 300), (10_000, 300)]
+)
 def test_back_off(recorder: Recorder, attempts: int, seconds: int) -> None:
     """The back-off doubles each time, up to five minutes."""
     recorder.bad = {0}
@@ -127,7 +144,9 @@ def test_back_off(recorder: Recorder, attempts: int, seconds: int) -> None:
 
 @pytest.mark.parametrize("error", [BrokerUnavailable(), ConnectionResetError()])
 def test_the_broker_is_away(recorder: Recorder, error: Exception) -> None:
-    """What was published is deleted, nothing more is tried, and the message that met it waits: it may be the cause."""
+    """What was published is deleted, nothing more is tried, and the message that met it waits: it
+    may be the cause.
+    """
     recorder.bad, recorder.error = {2}, error
     sent("", "", "", "", "")
     batch = recorder.relay().batch()
@@ -143,7 +162,9 @@ def test_stopping(recorder: Recorder) -> None:
     assert [number for _, number in waiting()] == [2]
 
 
-def test_a_slow_broker_does_not_make_long_transactions(recorder: Recorder, monkeypatch: Any) -> None:
+def test_a_slow_broker_does_not_make_long_transactions(
+    recorder: Recorder, monkeypatch: Any
+) -> None:
     """A batch publishes at least one message, and none after that time."""
     monkeypatch.setattr(relaying, "LONGEST", -1)
     monkeypatch.setattr(relaying, "LONGEST_ALONE", -1)

@@ -66,7 +66,12 @@ def start(file: Path) -> Iterator[Start]:
             *arguments,
         ]
         process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            command,
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         started.append(process)
         assert process.stdout is not None
@@ -81,7 +86,10 @@ def start(file: Path) -> Iterator[Start]:
 
 def read(file: Path) -> list[Published]:
     lines = [line.split() for line in file.read_text().splitlines()]
-    return [Published(int(process), key, int(number), message) for process, key, number, message in lines]
+    return [
+        Published(int(process), key, int(number), message)
+        for process, key, number, message in lines
+    ]
 
 
 def by_key(published: list[Published]) -> dict[str, list[int]]:
@@ -104,7 +112,9 @@ def stop(process: subprocess.Popen[str], number: signal.Signals = signal.SIGTERM
 
 
 def test_they_share_the_work(start: Start, file: Path) -> None:
-    """Each message goes once, those of a key in order, by more than one relay; so do messages that arrive meanwhile."""
+    """Each message goes once, those of a key in order, by more than one relay; so do messages that
+    arrive meanwhile.
+    """
     relays = [start("--poll=0.02", "--batch=7", pause=0.002) for _ in range(3)]
     ids = sent(*keys(200))
     until(lambda: len(read(file)) > 50, "some are published")
@@ -118,7 +128,9 @@ def test_they_share_the_work(start: Start, file: Path) -> None:
     del in_order["-"]
     for key, numbers in in_order.items():
         assert numbers == [
-            number for number, sent_to in [*enumerate(keys(200)), *enumerate(keys(100))] if sent_to == key
+            number
+            for number, sent_to in [*enumerate(keys(200)), *enumerate(keys(100))]
+            if sent_to == key
         ]
     if connection.vendor != "sqlite":  # its lock may go to the same one again and again
         assert len({each.process for each in published}) > 1
@@ -143,7 +155,9 @@ def test_a_failing_key_does_not_stop_the_others(start: Start, file: Path) -> Non
 @pytest.mark.either_server
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_stopped(start: Start, file: Path, number: signal.Signals) -> None:
-    """The current message ends, what was published is deleted, the rest is kept, and the relay says how many."""
+    """The current message ends, what was published is deleted, the rest is kept, and the relay says
+    how many.
+    """
     sent(*[""] * 50)
     relay = start("--poll=0.02", pause=0.1)
     until(lambda: len(read(file)) > 2, "some are published")
@@ -156,7 +170,9 @@ def test_stopped(start: Start, file: Path, number: signal.Signals) -> None:
 
 @pytest.mark.sqlite
 def test_killed(start: Start, file: Path) -> None:
-    """What it published since its last COMMIT is published again by the next, under the same ids; nothing is lost."""
+    """What it published since its last COMMIT is published again by the next, under the same ids;
+    nothing is lost.
+    """
     ids = [str(message_id) for message_id in sent(*["a"] * 30)]
     relay = start("--poll=0.02", "--batch=30", pause=0.05)
     until(lambda: len(read(file)) >= 1, "some are published")
@@ -179,7 +195,9 @@ def stop_when_empty(relay: Any) -> None:
 
 @pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has no connection to lose")
 def test_cut_off(start: Start, file: Path) -> None:
-    """The database ends its session, in the middle of a batch and while it waits: the relay reconnects."""
+    """The database ends its session, in the middle of a batch and while it waits: the relay
+    reconnects.
+    """
     ids, others = sent(*["a"] * 20), sessions()  # what earlier tests have left running
     relay = start("--poll=0.02", "--batch=20", pause=0.05)
     until(lambda: len(read(file)) >= 1, "some are published")
@@ -199,11 +217,13 @@ def sessions() -> set[int]:
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             cursor.execute(
-                "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND "
+                "pid <> pg_backend_pid()"
             )
         else:
             cursor.execute(
-                "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()"
+                "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND "
+                "id <> CONNECTION_ID()"
             )
         return {session for (session,) in cursor.fetchall()}
 
@@ -214,7 +234,10 @@ def cut_off(theirs: set[int]) -> None:
         for session in theirs:
             with suppress(OperationalError):  # it has ended already
                 cursor.execute(
-                    "SELECT pg_terminate_backend(%s)" if connection.vendor == "postgresql" else "KILL %s", [session]
+                    "SELECT pg_terminate_backend(%s)"
+                    if connection.vendor == "postgresql"
+                    else "KILL %s",
+                    [session],
                 )
 
 

@@ -50,7 +50,9 @@ def test_sealed_while_it_waits() -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT * FROM django_idempotency_message")
         assert CANARY not in repr(cursor.fetchall())
-    assert published() == [({"iban": CANARY, "amount": "5.10", "at": "2030-01-01T00:00:00Z"}, {"trace": CANARY})]
+    assert published() == [
+        ({"iban": CANARY, "amount": "5.10", "at": "2030-01-01T00:00:00Z"}, {"trace": CANARY})
+    ]
     assert not Message.objects.exists()
 
 
@@ -74,7 +76,9 @@ def test_swapped_messages() -> None:
 
 
 def test_messages_from_before(settings: Settings) -> None:
-    """One that was sent before there were keys is published as it is, and so is one with None first."""
+    """One that was sent before there were keys is published as it is, and so is one with None
+    first.
+    """
     use(settings, [])
     send("plain")
     use(settings, [None, FIRST])

@@ -27,8 +27,13 @@ from .helpers import committed, sent, waiting
 
 def test_importing_it_loads_no_model() -> None:
     """Settings and modules of any app may import it."""
-    script = "import sys; from django_idempotency.contrib import outbox; print([m for m in sys.modules if 'models' in m and 'idem' in m])"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    script = (
+        "import sys; from django_idempotency.contrib import outbox; print([m for m in "
+        "sys.modules if 'models' in m and 'idem' in m])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -46,13 +51,17 @@ from django.apps import apps
 from django.core.management import get_commands
 print("django_idempotency_message" in [model._meta.db_table for model in apps.get_models()], "relay_outbox" in get_commands())
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
     assert done.stdout.split() == [str(installed)] * 2
 
 
 @pytest.mark.django_db
 class TestMessages:
-    @pytest.mark.parametrize("payload", [None, 0, "", [], False, {}, {"amount": 2499, "lines": [1, None]}, "grün"])
+    @pytest.mark.parametrize(
+        "payload", [None, 0, "", [], False, {}, {"amount": 2499, "lines": [1, None]}, "grün"]
+    )
     def test_payloads(self, payload: Any) -> None:
         """Anything that JSON can express; None, 0, "", [] and False are payloads, too"""
         with transaction.atomic():
@@ -61,11 +70,19 @@ class TestMessages:
         assert (found, type(found)) == (payload, type(payload))
 
     def test_what_django_makes_json_of(self) -> None:
-        payload = {"at": datetime(2026, 1, 2, tzinfo=timezone.utc), "sum": Decimal("1.50"), "id": UUID(int=7)}
+        payload = {
+            "at": datetime(2026, 1, 2, tzinfo=timezone.utc),
+            "sum": Decimal("1.50"),
+            "id": UUID(int=7),
+        }
         with transaction.atomic():
             outbox.send("topic", payload, headers={"sum": Decimal(2)})
         message = Message.objects.get()
-        assert message.payload == {"at": "2026-01-02T00:00:00Z", "sum": "1.50", "id": str(UUID(int=7))}
+        assert message.payload == {
+            "at": "2026-01-02T00:00:00Z",
+            "sum": "1.50",
+            "id": str(UUID(int=7)),
+        }
         assert message.headers == {"sum": "2"}
 
     def test_ids(self) -> None:
@@ -88,12 +105,16 @@ class TestMessages:
         ],
     )
     def test_no_messages(self, message: dict[str, str], words: str) -> None:
-        """They are refused on SQLite too, which has no lengths, and on MariaDB, which ignores trailing spaces."""
+        """They are refused on SQLite too, which has no lengths, and on MariaDB, which ignores
+        trailing spaces.
+        """
         with transaction.atomic(), pytest.raises(ValueError, match=words):
             outbox.send(message.get("topic", "topic"), 1, key=message.get("key", ""))
         assert waiting() == []
 
-    @pytest.mark.parametrize("payload", [object(), {"a": {1, 2}}, float("nan"), ["a\0b"], {"\0": 1}, "\\\0"])
+    @pytest.mark.parametrize(
+        "payload", [object(), {"a": {1, 2}}, float("nan"), ["a\0b"], {"\0": 1}, "\\\0"]
+    )
     def test_what_json_cannot_say(self, payload: Any) -> None:
         """The error comes before any statement, so the transaction is intact."""
         with transaction.atomic():
@@ -146,5 +167,8 @@ class TestTransactions:
         operation.open()
         Effect.objects.create(label="charge")
         outbox.send("payment.created", {"amount": 1})
-        operation.settle(*((WorkResult.FAILED,) if fails else (WorkResult.KEPT, Outcome(status=201))), succeeded=False)
+        operation.settle(
+            *((WorkResult.FAILED,) if fails else (WorkResult.KEPT, Outcome(status=201))),
+            succeeded=False,
+        )
         assert (Effect.objects.count(), len(waiting())) == ((0, 0) if fails else (1, 1))

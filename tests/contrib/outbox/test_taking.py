@@ -1,4 +1,6 @@
-"""Which messages a relay takes: a page is sorted, and heads and the messages behind them are locked."""
+"""Which messages a relay takes: a page is sorted, and heads and the messages behind them are
+locked.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,13 @@ PAGES = [
     ([("", None), ("", LATER), ("", NOW)], [1, 3], {}, set()),  # due at that very instant
     ([("a", None), ("b", None), ("a", None)], [1, 2], {"a": [3], "b": []}, set()),
     ([("a", LATER), ("a", None), ("b", None)], [3], {"b": []}, {"a"}),  # behind one that waits
-    ([("a", NOW), ("a", LATER), ("a", None)], [1], {"a": [2, 3]}, set()),  # only its first says when a key is due
+    # Only its first says when a key is due.
+    (
+        [("a", NOW), ("a", LATER), ("a", None)],
+        [1],
+        {"a": [2, 3]},
+        set(),
+    ),
     ([("a", None), ("", None), ("a", None), ("b", LATER), ("b", None)], [1, 2], {"a": [3]}, {"b"}),
     ([("a", NOW + timedelta(hours=6)), ("a", None)], [1], {"a": [2]}, set()),  # a clock was ahead
 ]
@@ -33,7 +41,10 @@ PAGES = [
 
 @pytest.mark.parametrize(("rows", "heads", "behind", "waiting"), PAGES)
 def test_a_page(
-    rows: list[tuple[str, datetime | None]], heads: list[int], behind: dict[str, list[int]], waiting: set[str]
+    rows: list[tuple[str, datetime | None]],
+    heads: list[int],
+    behind: dict[str, list[int]],
+    waiting: set[str],
 ) -> None:
     page = [(position, *row) for position, row in enumerate(rows, start=1)]
     assert sort(page, due=Due(NOW, NOW + taking.FARTHEST)) == Lanes(heads, behind, waiting)
@@ -60,14 +71,20 @@ class TestTaker:
         assert self.take(self.taker(1)) == [("a", 0)]
 
     def test_page_by_page(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A message that waits on the first pages hides nothing on the last, and is not taken for a head there."""
+        """A message that waits on the first pages hides nothing on the last, and is not taken for a
+        head there.
+        """
         monkeypatch.setattr(taking, "PAGE", 2)
         sent("bad", "bad", "bad", "bad", "bad", "good", "bad", "good")
-        Message.objects.filter(payload=0).update(not_before=datetime.now(timezone.utc) + timedelta(minutes=5))
+        Message.objects.filter(payload=0).update(
+            not_before=datetime.now(timezone.utc) + timedelta(minutes=5)
+        )
         assert self.take(self.taker()) == [("good", 5), ("good", 7)]
 
     def test_gaps(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A message that another relay holds for an instant ends a run: those behind it would overtake it."""
+        """A message that another relay holds for an instant ends a run: those behind it would
+        overtake it.
+        """
         sent("a", "a", "a", "a")
         real = Taker._locked
 
@@ -83,30 +100,39 @@ class TestTaker:
         real = Taker._locked
 
         def locked(taker: Taker, positions: list[int], most: int) -> list[Message]:
-            Message.objects.filter(payload=0).update(not_before=datetime.now(timezone.utc) + timedelta(minutes=5))
+            Message.objects.filter(payload=0).update(
+                not_before=datetime.now(timezone.utc) + timedelta(minutes=5)
+            )
             return real(taker, positions, most)
 
         monkeypatch.setattr(Taker, "_locked", locked)
         assert self.take(self.taker()) == [("b", 2)]
 
     def test_starts_at_the_first_existing_row(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Rows deleted long ago are not walked over again, and the next sweep finds a late commit."""
+        """Rows deleted long ago are not walked over again, and the next sweep finds a late
+        commit.
+        """
         taker = self.taker()
         sent("", "", "")
         late = Message.objects.order_by("pk")[0]
         Message.objects.filter(pk=late.pk).delete()
         assert len(self.take(taker)) == 2
-        late.save(force_insert=True)  # its position is from before the look, its commit from after it
+        # Its position is from before the look, its commit from after it.
+        late.save(force_insert=True)
         assert len(self.take(taker)) == 2
         monkeypatch.setattr(taking, "SWEEP", 0)
         assert len(self.take(taker)) == 3
 
     def test_what_waits_is_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A failed message is found again when it is due, even before the first one that has not failed."""
+        """A failed message is found again when it is due, even before the first one that has not
+        failed.
+        """
         monkeypatch.setattr(taking, "PAGE", 2)
         taker = self.taker()
         sent("", "", "", "")
-        Message.objects.filter(payload__in=[0, 1]).update(not_before=datetime.now(timezone.utc) + timedelta(minutes=5))
+        Message.objects.filter(payload__in=[0, 1]).update(
+            not_before=datetime.now(timezone.utc) + timedelta(minutes=5)
+        )
         assert self.take(taker) == [("", 2), ("", 3)]
         Message.objects.exclude(not_before=None).update(not_before=datetime.now(timezone.utc))
         assert self.take(taker) == [("", 0), ("", 1), ("", 2), ("", 3)]
@@ -125,17 +151,23 @@ class TestTaker:
     def test_a_failure_between_does_not_leave_a_gap(self) -> None:
         """A failed message behind one that was committed late keeps its place."""
         sent("a", "a", "a", "b")
-        Message.objects.filter(payload=1).update(not_before=datetime.now(timezone.utc) + timedelta(minutes=5))
+        Message.objects.filter(payload=1).update(
+            not_before=datetime.now(timezone.utc) + timedelta(minutes=5)
+        )
         assert [number for _, number in self.take(self.taker())] == [0, 1, 2, 3]
 
     def test_a_clock_that_was_ahead_blocks_nothing(self) -> None:
         """Nothing waits for longer than the longest back-off."""
         sent("a", "a", "b")
-        Message.objects.filter(payload=0).update(not_before=datetime.now(timezone.utc) + timedelta(hours=6))
+        Message.objects.filter(payload=0).update(
+            not_before=datetime.now(timezone.utc) + timedelta(hours=6)
+        )
         assert [number for _, number in self.take(self.taker())] == [0, 1, 2]
 
     def test_forgetting_reads_no_other_row(self) -> None:
-        """This holds even for a table so small that MariaDB would rather read all of it, and wait for others' locks."""
+        """This holds even for a table so small that MariaDB would rather read all of it, and wait
+        for others' locks.
+        """
         sent(*[""] * 8)
         first = list(Message.objects.order_by("pk"))[:6]
         with CaptureQueriesContext(connection) as captured:
@@ -147,7 +179,11 @@ class TestTaker:
                 cursor.execute(f"EXPLAIN {captured[-1]['sql']}")
                 names = [column[0] for column in cursor.description]
                 _mine, messages = (dict(zip(names, row, strict=True)) for row in cursor.fetchall())
-            assert (messages["table"], messages["type"], messages["key"]) == ("m", "eq_ref", "PRIMARY")
+            assert (messages["table"], messages["type"], messages["key"]) == (
+                "m",
+                "eq_ref",
+                "PRIMARY",
+            )
 
     @pytest.mark.skipif("connection.vendor != 'mysql'", reason="USE is theirs")
     def test_a_publisher_that_chooses_another_database(self) -> None:
@@ -168,7 +204,9 @@ class TestTaker:
                 cursor.execute(f"USE {connection.ops.quote_name(connection.settings_dict['NAME'])}")
         assert waiting() == []
 
-    @pytest.mark.skipif("connection.vendor != 'mysql'", reason="only there is the database part of the statement")
+    @pytest.mark.skipif(
+        "connection.vendor != 'mysql'", reason="only there is the database part of the statement"
+    )
     def test_a_database_of_any_name(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The name of the database is never part of a format string."""
         name = f"{connection.settings_dict['NAME']} 50%s off"

@@ -22,7 +22,9 @@ from .publishers import Broker
 
 pytestmark = committed
 
-on_postgresql = pytest.mark.skipif("connection.vendor != 'postgresql'", reason="only PostgreSQL notifies")
+on_postgresql = pytest.mark.skipif(
+    "connection.vendor != 'postgresql'", reason="only PostgreSQL notifies"
+)
 #: Longer than any test: a relay that is not woken does not look again.
 POLL = 600
 
@@ -87,7 +89,9 @@ def test_a_commit_wakes_it(once_idle: Callable[..., None]) -> None:
 
 @on_postgresql
 @pytest.mark.usefixtures("trigger")
-def test_it_listens_on_the_next_connection(once_idle: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_listens_on_the_next_connection(
+    once_idle: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its session ends while it waits: it reconnects, and is woken again."""
     monkeypatch.setattr(relay_outbox, "RECONNECT", 0)
     Broker.plan = {1: lambda: signal.raise_signal(signal.SIGTERM)}
@@ -115,7 +119,9 @@ def test_a_signal_ends_it_while_it_listens(once_idle: Callable[..., None]) -> No
 @on_postgresql
 def test_without_the_trigger() -> None:
     """It says what to type, since nothing would wake it."""
-    with pytest.raises(CommandError, match=r"Put NotifyRelay\(\) into the operations of a migration"):
+    with pytest.raises(
+        CommandError, match=r"Put NotifyRelay\(\) into the operations of a migration"
+    ):
         relay()
 
 
@@ -126,7 +132,9 @@ def test_another_database() -> None:
         state = ProjectState()
         NotifyRelay().database_forwards("shop", editor, state, state)
         NotifyRelay().database_backwards("shop", editor, state, state)
-    with pytest.raises(CommandError, match=r"--listen needs PostgreSQL and psycopg 3\. Leave it out"):
+    with pytest.raises(
+        CommandError, match=r"--listen needs PostgreSQL and psycopg 3\. Leave it out"
+    ):
         relay()
 
 

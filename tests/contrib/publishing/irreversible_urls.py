@@ -8,6 +8,8 @@ from django_idempotency.contrib.publishing.views import IdempotencyPolicyView
 
 urlpatterns = [
     path("", include("django_idempotency.contrib.issued_keys.urls")),
-    path(".well-known/idempotency-policy", IdempotencyPolicyView.as_view(), name="idempotency-policy"),
+    path(
+        ".well-known/idempotency-policy", IdempotencyPolicyView.as_view(), name="idempotency-policy"
+    ),
     re_path(r"(?s)^anything/.*$", IdempotencyPolicyView.as_view()),
 ]

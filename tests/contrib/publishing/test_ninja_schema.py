@@ -86,7 +86,11 @@ def problem(request: Any, error: Problem) -> Any:
     return handled.create_response(request, {"error": error.code}, status=error.status)
 
 
-urlpatterns = [path("theirs/", theirs.urls), path("api/", ours.urls), path("handled/", handled.urls)]
+urlpatterns = [
+    path("theirs/", theirs.urls),
+    path("api/", ours.urls),
+    path("handled/", handled.urls),
+]
 GUARDED = {
     ("/api/charges", "post"),
     ("/api/charges/{charge_id}", "put"),
@@ -130,11 +134,17 @@ def test_the_guarded_operations(made: dict[str, Any]) -> None:
 
 
 def test_the_key_is_a_parameter(made: dict[str, Any]) -> None:
-    """One component for all that share it, required where the policy says so, beside the operation's own parameters."""
+    """One component for all that share it, required where the policy says so, beside the
+    operation's own parameters.
+    """
     paths, components = made["paths"], made["components"]["parameters"]
     (reference,) = paths["/api/charges"]["post"]["parameters"]
     required = components[reference["$ref"].rpartition("/")[2]]
-    assert (required["name"], required["in"], required["required"]) == ("Idempotency-Key", "header", True)
+    assert (required["name"], required["in"], required["required"]) == (
+        "Idempotency-Key",
+        "header",
+        True,
+    )
     own, optional = paths["/api/charges/{charge_id}"]["put"]["parameters"]
     assert own["name"] == "charge_id"
     assert components[optional["$ref"].rpartition("/")[2]]["required"] is False
@@ -147,7 +157,10 @@ def test_a_key_in_the_body(made: dict[str, Any]) -> None:
     assert operation["parameters"] == []
     theirs, key = operation["requestBody"]["content"]["application/json"]["schema"]["allOf"]
     assert theirs == {"$ref": "#/components/schemas/ChargeIn"}
-    assert (key["required"], key["properties"]["idempotency_key"]["maxLength"]) == (["idempotency_key"], 45)
+    assert (key["required"], key["properties"]["idempotency_key"]["maxLength"]) == (
+        ["idempotency_key"],
+        45,
+    )
     assert "idempotency_key" not in made["components"]["schemas"]["ChargeIn"]["properties"]
 
 
@@ -155,15 +168,22 @@ def test_our_responses_are_added_where_there_is_none(made: dict[str, Any]) -> No
     """Each refusal has its status and example; a response of the operation's own stays as it is."""
     created = made["paths"]["/api/charges"]["post"]["responses"]
     assert set(created) >= {"201", "400", "409", "422"}
-    assert set(created["400"]["content"]["application/problem+json"]["examples"]) >= {"key-missing", "key-malformed"}
+    assert set(created["400"]["content"]["application/problem+json"]["examples"]) >= {
+        "key-missing",
+        "key-malformed",
+    }
     assert "Idempotent-Replayed" in created["201"]["headers"]
     assert "content" in created["201"]
     conflict = made["paths"]["/api/charges/{charge_id}"]["put"]["responses"]["409"]
-    assert conflict["content"] == {"application/json": {"schema": {"$ref": "#/components/schemas/ChargeIn"}}}
+    assert conflict["content"] == {
+        "application/json": {"schema": {"$ref": "#/components/schemas/ChargeIn"}}
+    }
 
 
 def test_an_api_with_errors_of_its_own() -> None:
-    """A handler of the API makes the bodies of our errors, so the schema does not say what they are."""
+    """A handler of the API makes the bodies of our errors, so the schema does not say what they
+    are.
+    """
     refused = schema_of(handled)["paths"]["/handled/charges"]["post"]["responses"]["422"]
     assert "request-mismatch" in refused["description"]
     assert "content" not in refused
@@ -194,7 +214,9 @@ def test_below_a_prefix_of_the_server() -> None:
 
 
 def test_a_component_of_the_projects_own() -> None:
-    """One that has the name of ours and says something else stays, and ours is written out where it is used."""
+    """One that has the name of ours and says something else stays, and ours is written out where it
+    is used.
+    """
 
     class IdempotencyProblem(Schema):
         again: bool

@@ -13,7 +13,12 @@ from django.http import HttpRequest
 from django.test import Client, override_settings
 from django.urls import path
 
-from django_idempotency.contrib.publishing.policies import iso_duration, published, published_problems, rate
+from django_idempotency.contrib.publishing.policies import (
+    iso_duration,
+    published,
+    published_problems,
+    rate,
+)
 from django_idempotency.contrib.publishing.views import IdempotencyPolicyView
 from django_idempotency.core.policy import Policy
 from django_idempotency.errors import KeyMissing, Problem
@@ -25,7 +30,9 @@ pytestmark = pytest.mark.urls(__name__)
 
 ADDRESS = "/.well-known/idempotency-policy"
 urlpatterns = [
-    path(".well-known/idempotency-policy", IdempotencyPolicyView.as_view(), name="idempotency-policy"),
+    path(
+        ".well-known/idempotency-policy", IdempotencyPolicyView.as_view(), name="idempotency-policy"
+    ),
     *views,
 ]
 
@@ -101,31 +108,60 @@ def test_settings_that_contradict_each_other(get: Any) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(86400, "P1D"), (5400, "PT1H30M"), (90061, "P1DT1H1M1S"), (0.5, "PT0.5S"), (60, "PT1M"), (0, "PT0S")],
+    [
+        (86400, "P1D"),
+        (5400, "PT1H30M"),
+        (90061, "P1DT1H1M1S"),
+        (0.5, "PT0.5S"),
+        (60, "PT1M"),
+        (0, "PT0S"),
+    ],
 )
 def test_durations(seconds: float, text: str) -> None:
     assert iso_duration(seconds) == text
 
 
 def test_what_slows_and_refuses_is_published() -> None:
-    """The limit of new keys, and the refusal of duplicates, each with its problem; a policy without them says nothing."""
+    """The limit of new keys, and the refusal of duplicates, each with its problem; a policy without
+    them says nothing.
+    """
     found = published(Policy(fresh_keys="5/10m", suspect="body.card", suspect_action="refuse"))
     assert found["new_keys"] == [{"limit": 5, "window": "PT10M"}]
     assert found["duplicates"] == {"within": "PT5M", "then": "refuse"}
-    assert (found["problems"]["too-many-keys"], found["problems"]["possible-duplicate"]) == (429, 409)
-    for policy in (Policy(), Policy(suspect="body.card")):  # what is only reported is not the client's
+    assert (found["problems"]["too-many-keys"], found["problems"]["possible-duplicate"]) == (
+        429,
+        409,
+    )
+    # What is only reported is not the client's.
+    for policy in (
+        Policy(),
+        Policy(suspect="body.card"),
+    ):
         plain = published(policy)
         assert not {"new_keys", "duplicates"} & plain.keys()
-        assert not {"too-many-keys", "possible-duplicate", "operation-held"} & plain["problems"].keys()
+        assert (
+            not {"too-many-keys", "possible-duplicate", "operation-held"} & plain["problems"].keys()
+        )
     assert "operation-held" in published(Policy(guarantee="lease", on_takeover=print))["problems"]
 
 
 def test_problems_are_those_of_the_code() -> None:
     """Each code that a guarded request may get is published, with its status."""
-    #: Of a request about a key; of a middleware alone; of a view's own rows; and those that share the code of another.
-    others = {"key-not-issued", "key-unknown", "replay-unchecked", "deadline-passed", "deadline-malformed"}
+    #: Of a request about a key; of a middleware alone; of a view's own rows; and those that share
+    #: the code of another.
+    others = {
+        "key-not-issued",
+        "key-unknown",
+        "replay-unchecked",
+        "deadline-passed",
+        "deadline-malformed",
+    }
     others |= {"already-created"}
-    ours = (problem for problem in every(Problem) if problem.__module__.startswith("django_idempotency."))
+    ours = (
+        problem
+        for problem in every(Problem)
+        if problem.__module__.startswith("django_idempotency.")
+    )
     known = {problem.code: problem.status for problem in ours if hasattr(problem, "code")}
     assert {problem.code for problem in published_problems()} == set(known) - others
     document = StringIO()
@@ -149,7 +185,8 @@ def every(cls: type[Problem]) -> list[type[Problem]]:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"), [("60/m", (60, 60)), ("5/10s", (5, 10)), ("1000/h", (1000, 3600)), ("1/2d", (1, 172800))]
+    ("text", "found"),
+    [("60/m", (60, 60)), ("5/10s", (5, 10)), ("1000/h", (1000, 3600)), ("1/2d", (1, 172800))],
 )
 def test_rates(text: str, found: tuple[int, int]) -> None:
     """As many keys in as many seconds."""

@@ -45,7 +45,12 @@ class Orders(IdempotentViewMixin, ViewSet):
     def pay(self, request: Request) -> Response:
         return Response(status=201)
 
-    @action(detail=False, methods=["post"], idempotency=Policy(key="body.number"), permission_classes=[HasNumber])
+    @action(
+        detail=False,
+        methods=["post"],
+        idempotency=Policy(key="body.number"),
+        permission_classes=[HasNumber],
+    )
     def numbered(self, request: Request) -> Response:
         return Response(request.data, status=201)
 
@@ -54,7 +59,11 @@ class ByAction(Orders):
     """The class decides, by what is known of every request to a route."""
 
     def get_idempotency_policy(self) -> Policy:
-        return REQUIRED if self.action == "create" and self.request.method == "POST" else self.idempotency
+        return (
+            REQUIRED
+            if self.action == "create" and self.request.method == "POST"
+            else self.idempotency
+        )
 
 
 class ByPerson(Orders):
@@ -80,13 +89,18 @@ ROUTES = [
 
 @pytest.mark.parametrize(("path", "required"), ROUTES)
 def test_each_action_has_its_own(path: str, required: bool | None, user: User) -> None:
-    """The page, OpenAPI, the list of routes and the server agree on who needs a key; where it varies, nothing says so."""
+    """The page, OpenAPI, the list of routes and the server agree on who needs a key; where it
+    varies, nothing says so.
+    """
     (page,) = [each for each in policies() if each["path"] == path]
     assert (page.get("required"), page["varies"]) == (required, required is None)
 
     made = operation(generated(), path)
     (reference,) = [each["$ref"] for each in made["parameters"]]
-    assert ("Required" in reference, made["x-idempotency"].get("required")) == (required is True, required)
+    assert ("Required" in reference, made["x-idempotency"].get("required")) == (
+        required is True,
+        required,
+    )
 
     out = StringIO()
     call_command("idempotency_routes", path, "--json", stdout=out)
@@ -101,10 +115,14 @@ def test_each_action_has_its_own(path: str, required: bool | None, user: User) -
 
 
 def test_an_action_selects_its_key(user: User) -> None:
-    """The policy of an action is whole: its key is selected from the body, which only that policy asks for."""
+    """The policy of an action is whole: its key is selected from the body, which only that policy
+    asks for.
+    """
     client = Client()
     client.force_login(user)
-    answers = [client.post("/orders/numbered/", {"number": "n-1"}, "application/json") for _ in range(2)]
+    answers = [
+        client.post("/orders/numbered/", {"number": "n-1"}, "application/json") for _ in range(2)
+    ]
     assert [each.get("Idempotency-Status") for each in answers] == ["created", "replayed"]
 
 

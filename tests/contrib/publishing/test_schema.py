@@ -52,7 +52,9 @@ def operation(schema: dict[str, Any], path: str, method: str = "post") -> dict[s
 
 
 def parameter(schema: dict[str, Any], path: str) -> dict[str, Any]:
-    (reference,) = [each["$ref"] for each in operation(schema, path)["parameters"] if "$ref" in each]
+    (reference,) = [
+        each["$ref"] for each in operation(schema, path)["parameters"] if "$ref" in each
+    ]
     found: dict[str, Any] = schema["components"]["parameters"][reference.rpartition("/")[2]]
     return found
 
@@ -66,8 +68,14 @@ def test_it_is_valid(made: dict[str, Any]) -> None:
 def test_the_key_is_a_parameter(made: dict[str, Any]) -> None:
     """It is shared by reference, with its format, and required where the policy says so."""
     required, optional = parameter(made, "/charges/"), parameter(made, "/documented/{id}/")
-    assert (required["name"], required["in"], required["required"]) == ("Idempotency-Key", "header", True)
-    assert required["schema"].items() >= {"type": "string", "minLength": 1, "maxLength": 255}.items()
+    assert (required["name"], required["in"], required["required"]) == (
+        "Idempotency-Key",
+        "header",
+        True,
+    )
+    assert (
+        required["schema"].items() >= {"type": "string", "minLength": 1, "maxLength": 255}.items()
+    )
     assert optional["required"] is False
 
 
@@ -76,10 +84,16 @@ def test_formats(made: dict[str, Any]) -> None:
     found = parameter(made, "/formatted/")
     assert found["schema"] == {"type": "string", "format": "uuid", "x-uuid-version": 7}
     assert UUID(found["example"]).version == 7
-    assert set(operation(made, "/formatted/")["x-idempotency"]["problems"]) >= {"key-expired", "key-ahead"}
+    assert set(operation(made, "/formatted/")["x-idempotency"]["problems"]) >= {
+        "key-expired",
+        "key-ahead",
+    }
     (issued,) = operation(made, "/issued/")["parameters"]
     assert re.fullmatch(issued["schema"]["pattern"], ISSUED_SAMPLE)
-    assert (issued["schema"]["x-issued"], issued["schema"]["maxLength"]) == (True, len(ISSUED_SAMPLE))
+    assert (issued["schema"]["x-issued"], issued["schema"]["maxLength"]) == (
+        True,
+        len(ISSUED_SAMPLE),
+    )
     assert "key-foreign" in operation(made, "/issued/")["x-idempotency"]["problems"]
     (own,) = operation(made, "/patterned/")["parameters"]
     assert (own["required"], own["schema"]["pattern"]) == (True, "^(?:order-[0-9]+)$")
@@ -96,7 +110,9 @@ def test_the_policy_is_published(made: dict[str, Any]) -> None:
 
 
 def test_a_schema_may_be_made_again() -> None:
-    """The states are in each one: drf-spectacular moves an enum into a component of its own, in place."""
+    """The states are in each one: drf-spectacular moves an enum into a component of its own, in
+    place.
+    """
     with override_settings(ROOT_URLCONF="tests.contrib.publishing.urls"):
         made = [generated(OURS)["components"]["schemas"] for _ in range(2)]
     assert made[0] == made[1]
@@ -111,11 +127,15 @@ def test_our_responses_are_added(made: dict[str, Any]) -> None:
     assert examples["key-missing"]["value"]["status"] == 400
     assert set(examples) == {"key-missing", "key-malformed", "scope-required", "body-incomplete"}
     assert "Idempotent-Replayed" in responses["201"]["headers"]
-    assert "key-missing" not in operation(made, "/documented/{id}/")["responses"]["400"]["description"]
+    assert (
+        "key-missing" not in operation(made, "/documented/{id}/")["responses"]["400"]["description"]
+    )
 
 
 def test_nothing_else_changes(made: dict[str, Any]) -> None:
-    """Unguarded operations are byte for byte what they were, and of guarded ones all that they said themselves."""
+    """Unguarded operations are byte for byte what they were, and of guarded ones all that they said
+    themselves.
+    """
     with override_settings(ROOT_URLCONF="tests.contrib.publishing.urls"):
         before = generated(THEIRS)
     for path, methods in before["paths"].items():
@@ -127,7 +147,9 @@ def test_nothing_else_changes(made: dict[str, Any]) -> None:
                 assert ours == theirs
                 continue
             assert [
-                each for each in ours.pop("parameters") if "$ref" not in each and each["name"] != "Idempotency-Key"
+                each
+                for each in ours.pop("parameters")
+                if "$ref" not in each and each["name"] != "Idempotency-Key"
             ] == theirs.pop("parameters", [])
             known = theirs.pop("responses")
             assert {code: ours["responses"][code]["description"] for code in known} == {
@@ -170,7 +192,12 @@ def test_descriptions_are_peoples_own() -> None:
 @pytest.mark.parametrize(
     ("name", "carrier", "sent", "statuses"),
     [
-        ("stripe", {"in": "header", "name": "Idempotency-Key"}, ["StripeIdempotencyKey"], {"400", "409"}),
+        (
+            "stripe",
+            {"in": "header", "name": "Idempotency-Key"},
+            ["StripeIdempotencyKey"],
+            {"400", "409"},
+        ),
         (
             "repeatability",
             {"in": "header", "name": "Repeatability-Request-ID"},
@@ -178,12 +205,21 @@ def test_descriptions_are_peoples_own() -> None:
             {"400", "409", "412"},
         ),
         ("square", {"in": "body", "name": "idempotency_key"}, [], {"400", "409"}),
-        ("adyen", {"in": "header", "name": "Idempotency-Key"}, ["AdyenIdempotencyKey"], {"400", "422"}),
+        (
+            "adyen",
+            {"in": "header", "name": "Idempotency-Key"},
+            ["AdyenIdempotencyKey"],
+            {"400", "422"},
+        ),
     ],
 )
 def test_a_profile(name: str, carrier: dict[str, str], sent: list[str], statuses: set[str]) -> None:
-    """What is published is the profile's: where the key is, its statuses, and bodies as its clients read them."""
-    with override_settings(ROOT_URLCONF="tests.contrib.publishing.urls", IDEMPOTENCY={"PROFILE": name}):
+    """What is published is the profile's: where the key is, its statuses, and bodies as its clients
+    read them.
+    """
+    with override_settings(
+        ROOT_URLCONF="tests.contrib.publishing.urls", IDEMPOTENCY={"PROFILE": name}
+    ):
         schema = generated()
     validate(schema)
     made = operation(schema, "/documented/{id}/")
@@ -191,22 +227,35 @@ def test_a_profile(name: str, carrier: dict[str, str], sent: list[str], statuses
     references = [each["$ref"].rpartition("/")[2] for each in made["parameters"] if "$ref" in each]
     assert references == sent
     assert statuses <= set(made["responses"])
-    assert "422" in made["responses"] or "request-mismatch" in made["responses"]["400"]["description"]
+    assert (
+        "422" in made["responses"] or "request-mismatch" in made["responses"]["400"]["description"]
+    )
     assert list(made["responses"]["400"]["content"]) == ["application/json"]
 
 
 def test_what_a_generator_changes_is_its_own(made: dict[str, Any]) -> None:
-    """drf-spectacular moves enums out of components in place: the next schema, and ninja's, are whole all the same."""
-    assert "allOf" in made["components"]["schemas"]["IdempotencyProblem"]["properties"]["operation_state"]
+    """drf-spectacular moves enums out of components in place: the next schema, and ninja's, are
+    whole all the same.
+    """
+    assert (
+        "allOf"
+        in made["components"]["schemas"]["IdempotencyProblem"]["properties"]["operation_state"]
+    )
     assert "enum" in PROBLEM["properties"]["operation_state"]  # type: ignore[index]
 
 
-@pytest.mark.parametrize("name", [name for name, profile in PROFILES.items() if profile.pattern is None])
+@pytest.mark.parametrize(
+    "name", [name for name, profile in PROFILES.items() if profile.pattern is None]
+)
 def test_the_schema_takes_what_the_profile_takes(name: str) -> None:
-    """A key that matches the published pattern is read, and one that does not is malformed: clients can check it first."""
+    """A key that matches the published pattern is read, and one that does not is malformed: clients
+    can check it first.
+    """
     profile = PROFILES[name]
     operation = {"requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}}}
-    made = describe(operation, Policy(profile=profile, required=True), lambda kind, name, component: component)
+    made = describe(
+        operation, Policy(profile=profile, required=True), lambda kind, name, component: component
+    )
     if profile.carrier == "body":
         parts = made["requestBody"]["content"]["application/json"]["schema"]["allOf"]
         schema, read = parts[1]["properties"][profile.field], plain_key
@@ -220,5 +269,6 @@ def test_the_schema_takes_what_the_profile_takes(name: str) -> None:
             taken = bool(read(sent, profile))
         except KeyMalformed:
             taken = False
-        if not (taken and len(sent) > profile.max_length):  # in quotes, or escaped: longer than the key
+        # In quotes, or escaped: longer than the key.
+        if not (taken and len(sent) > profile.max_length):
             assert bool(fits) is taken, ascii(sent)

@@ -25,7 +25,9 @@ class ChargeSerializer(serializers.ModelSerializer[Charge]):
         fields = ("amount", "currency")
 
 
-class Charges(IdempotentViewMixin, CreateModelMixin, ListModelMixin, viewsets.GenericViewSet[Charge]):
+class Charges(
+    IdempotentViewMixin, CreateModelMixin, ListModelMixin, viewsets.GenericViewSet[Charge]
+):
     queryset = Charge.objects.all()
     serializer_class = ChargeSerializer
     idempotency = Policy(required=True, ttl=7 * 86400)

@@ -1,4 +1,6 @@
-"""Repeats are counted in memory and written in batches: never in a request, and never more than there were."""
+"""Repeats are counted in memory and written in batches: never in a request, and never more than
+there were.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`fresh_keys` slows a client that makes a new key for each retry; `suspect` finds equal requests under different keys."""
+"""`fresh_keys` slows a client that makes a new key for each retry; `suspect` finds equal requests
+under different keys.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,11 @@ from ...entry_points.conftest import effects
 from ...support.factories import UserFactory
 from ...support.services import REDIS, needs_redis
 
-pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+]
 
 #: A window so long that a test never sees its end.
 LIMITED: dict[str, Any] = {"fresh_keys": "3/d"}
@@ -145,13 +151,22 @@ Send = Callable[..., Any]
 
 
 def sender(user: User, *, asgi: bool = False) -> Send:
-    client: Any = AsyncClient(raise_request_exception=False) if asgi else Client(raise_request_exception=False)
+    client: Any = (
+        AsyncClient(raise_request_exception=False)
+        if asgi
+        else Client(raise_request_exception=False)
+    )
     client.force_login(user)
     post = async_to_sync(client.post) if asgi else client.post
 
     def send(url: str, key: str, how: str = "201", **body: Any) -> Any:
         headers = {"Idempotency-Key": key, "How": how, "Client": body.pop("client", "c-1")}
-        return post(url, {"card": "4242", "amount": 5, **body}, content_type="application/json", headers=headers)
+        return post(
+            url,
+            {"card": "4242", "amount": 5, **body},
+            content_type="application/json",
+            headers=headers,
+        )
 
     return send
 
@@ -168,15 +183,20 @@ def crash(key: str) -> None:
 
 
 def codes(*responses: Any) -> list[Any]:
-    return [response.status_code if response.status_code < 400 else response.json()["code"] for response in responses]
+    return [
+        response.status_code if response.status_code < 400 else response.json()["code"]
+        for response in responses
+    ]
 
 
-# ---------------------------------------------------------------------------------------------------------- fresh keys
+# --------------------------------------------------------------------------------------- fresh keys
 
 
 @pytest.mark.parametrize("name", [f"limited/{door}" for door in DOORS])
 def test_too_many_new_keys(send: Send, name: str) -> None:
-    """The fourth new key waits; replays and other bodies never count, and known keys are served as ever."""
+    """The fourth new key waits; replays and other bodies never count, and known keys are served as
+    ever.
+    """
     url = f"/{name}/"
     assert codes(*(send(url, "k1") for _ in range(6))) == [201] * 6
     assert codes(send(url, "k1", amount=6)) == ["request-mismatch"]
@@ -184,7 +204,10 @@ def test_too_many_new_keys(send: Send, name: str) -> None:
     refused = send(url, "k4")
     assert (refused.status_code, refused.json()["code"]) == (429, "too-many-keys")
     assert 1 <= int(refused["Retry-After"]) <= 86400
-    assert (refused["Idempotency-Status"], refused.json()["operation_state"]) == ("refused", "unknown")
+    assert (refused["Idempotency-Status"], refused.json()["operation_state"]) == (
+        "refused",
+        "unknown",
+    )
     assert refused.json()["safe_new_key"] is False
     assert codes(*(send(url, key) for key in ("k1", "k3"))) == [201, 201]
     assert effects() == 3
@@ -193,9 +216,9 @@ def test_too_many_new_keys(send: Send, name: str) -> None:
 def test_too_many_new_keys_under_the_middleware(send: Send, settings: Any) -> None:
     """The setting counts for every view, route by route."""
     settings.IDEMPOTENCY = {"FRESH_KEYS": "1/d"}
-    assert codes(send("/middleware/", "k1"), send("/middleware/", "k2"), send("/middleware/", "k1")) == [
-        *(201, "too-many-keys", 201)
-    ]
+    assert codes(
+        send("/middleware/", "k1"), send("/middleware/", "k2"), send("/middleware/", "k1")
+    ) == [*(201, "too-many-keys", 201)]
     assert codes(send("/neither/", "k3")) == [201]
 
 
@@ -211,7 +234,9 @@ def test_a_flood_writes_no_records(user: User, django_assert_num_queries: Any) -
 
 
 def test_the_same_key_may_come_again(send: Send) -> None:
-    """A refused key leaves nothing: when its client may make keys again, it runs, even with another body."""
+    """A refused key leaves nothing: when its client may make keys again, it runs, even with another
+    body.
+    """
     for number in range(4):
         send("/limited/decorator/", f"k{number}")
     cache.clear()  # the window is over
@@ -220,16 +245,27 @@ def test_the_same_key_may_come_again(send: Send) -> None:
 
 
 @pytest.mark.parametrize("door", ["decorator", "lease"])
-def test_what_is_claimed_and_refused_is_undone(user: User, door: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests that race past the look are refused after their claim, and count again when they come again."""
+def test_what_is_claimed_and_refused_is_undone(
+    user: User, door: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests that race past the look are refused after their claim, and count again when they
+    come again.
+    """
     send, url = sender(user), f"/limited/{door}/"
     for number in range(3):
         send(url, f"k{number}")
-    monkeypatch.setattr("django_idempotency.contrib.screening.screening.Screening.arrived", lambda self, call: None)
-    assert codes(send(url, "k3"), send(url, "k3"), send(url, "k3", amount=7)) == ["too-many-keys"] * 3
+    monkeypatch.setattr(
+        "django_idempotency.contrib.screening.screening.Screening.arrived", lambda self, call: None
+    )
+    assert (
+        codes(send(url, "k3"), send(url, "k3"), send(url, "k3", amount=7)) == ["too-many-keys"] * 3
+    )
     assert effects() == 3
     cache.clear()
-    assert codes(send(url, "k3"), send(url, "k4"), send(url, "k5"), send(url, "k6")) == [*[201] * 3, "too-many-keys"]
+    assert codes(send(url, "k3"), send(url, "k4"), send(url, "k5"), send(url, "k6")) == [
+        *[201] * 3,
+        "too-many-keys",
+    ]
 
 
 def test_a_failed_attempt_is_no_new_key(send: Send) -> None:
@@ -237,8 +273,13 @@ def test_a_failed_attempt_is_no_new_key(send: Send) -> None:
     url = "/limited/lease/"
     for how in ("raise", "400", "201"):
         send(url, "k1", how)
-    IdempotencyRecord.objects.update(status=Status.RUNNING, lease_until=F("created_at"), completed_at=None)
-    assert codes(send(url, "k1"), send(url, "k2"), send(url, "k3"), send(url, "k4")) == [*[201] * 3, "too-many-keys"]
+    IdempotencyRecord.objects.update(
+        status=Status.RUNNING, lease_until=F("created_at"), completed_at=None
+    )
+    assert codes(send(url, "k1"), send(url, "k2"), send(url, "k3"), send(url, "k4")) == [
+        *[201] * 3,
+        "too-many-keys",
+    ]
 
 
 @pytest.mark.parametrize("began", [1000.0, 1003.37, 1009.99])
@@ -258,19 +299,30 @@ def test_a_client_that_waits_as_it_was_told_is_not_refused_again(
 
 
 def test_a_later_attempt_counts_nowhere(user: User) -> None:
-    """Keys are counted, by what their first requests select: this is no limit of attempts with a card."""
+    """Keys are counted, by what their first requests select: this is no limit of attempts with a
+    card.
+    """
     send = sender(user)
     for number in range(4):
         assert send("/by-card/", f"k{number}", "400", card=str(number)).status_code == 400
-    assert codes(*(send("/by-card/", f"k{number}", card="stolen") for number in range(4))) == [201] * 4
+    assert (
+        codes(*(send("/by-card/", f"k{number}", card="stolen") for number in range(4))) == [201] * 4
+    )
 
 
 def test_who_is_counted(user: User) -> None:
-    """By default each client for itself; or by what the policy selects, whoever sends it. Each route for itself."""
+    """By default each client for itself; or by what the policy selects, whoever sends it.
+
+    Each route for itself.
+    """
     mine, others = sender(user), sender(UserFactory())
     for number in range(3):
         assert (
-            codes(mine("/limited/decorator/", f"k{number}"), others("/limited/decorator/", f"k{number}")) == [201] * 2
+            codes(
+                mine("/limited/decorator/", f"k{number}"),
+                others("/limited/decorator/", f"k{number}"),
+            )
+            == [201] * 2
         )
     assert codes(mine("/limited/lease/", "k8"), mine("/limited/1/", "k9")) == [201] * 2
     for number in range(3):
@@ -278,23 +330,38 @@ def test_who_is_counted(user: User) -> None:
         assert codes((mine, others)[number % 2]("/by-function/", f"f{number}")) == [201]
     assert codes(mine("/by-card/", "c9"), others("/by-card/", "c8")) == ["too-many-keys"] * 2
     assert codes(others("/by-card/", "c7", card="4000")) == [201]
-    assert codes(mine("/by-function/", "f9"), mine("/by-function/", "f8", client="c-2")) == ["too-many-keys", 201]
+    assert codes(mine("/by-function/", "f9"), mine("/by-function/", "f8", client="c-2")) == [
+        "too-many-keys",
+        201,
+    ]
 
 
 def test_the_ids_in_a_path_are_one_route(user: User) -> None:
     """Otherwise a client could spread its keys over what it asks about."""
     send = sender(user)
-    assert codes(*(send(f"/limited/{pk}/", f"k{pk}") for pk in range(4))) == [201, 201, 201, "too-many-keys"]
+    assert codes(*(send(f"/limited/{pk}/", f"k{pk}") for pk in range(4))) == [
+        201,
+        201,
+        201,
+        "too-many-keys",
+    ]
 
 
 def test_without_what_is_counted_by(user: User) -> None:
     """A request without the card counts for its client."""
     send = sender(user)
-    assert codes(*(send("/by-card/", f"k{n}", card=None) for n in range(4))) == [201, 201, 201, "too-many-keys"]
+    assert codes(*(send("/by-card/", f"k{n}", card=None) for n in range(4))) == [
+        201,
+        201,
+        201,
+        "too-many-keys",
+    ]
 
 
 @pytest.mark.parametrize("backend", ["locmem", pytest.param("redis", marks=needs_redis)])
-def test_a_race_of_new_keys(user: User, settings: Any, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_race_of_new_keys(
+    user: User, settings: Any, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of ten new keys at once as many run as the policy says, however they interleave."""
     if backend == "redis":
         settings.CACHES = {
@@ -304,7 +371,9 @@ def test_a_race_of_new_keys(user: User, settings: Any, backend: str, monkeypatch
                 "KEY_PREFIX": uuid4().hex,
             }
         }
-    monkeypatch.setattr("django_idempotency.contrib.screening.screening.Screening.arrived", lambda self, call: None)
+    monkeypatch.setattr(
+        "django_idempotency.contrib.screening.screening.Screening.arrived", lambda self, call: None
+    )
     found = at_once(user, 10, lambda send, number: send("/limited/lease/", f"k{number}"))
     assert sorted(codes(*found), key=str) == [*[201] * 3, *["too-many-keys"] * 7]
     assert effects() == 3
@@ -349,11 +418,16 @@ class Mute(LocMemCache):
 
 
 @pytest.mark.parametrize("backend", [Broken, Mute])
-@pytest.mark.parametrize("url", ["/limited/decorator/", "/limited/async/", "/refusing/decorator/", "/refusing/async/"])
+@pytest.mark.parametrize(
+    "url", ["/limited/decorator/", "/limited/async/", "/refusing/decorator/", "/refusing/async/"]
+)
 def test_a_cache_that_does_not_respond(
     send: Send, settings: Any, backend: type, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It refuses nothing. What idempotency promises does not depend on it, and the log says that nothing was screened."""
+    """It refuses nothing.
+
+    What idempotency promises does not depend on it, and the log says that nothing was screened.
+    """
     settings.CACHES = {"default": {"BACKEND": f"{__name__}.{backend.__name__}"}}
     assert codes(*(send(url, f"k{number}") for number in [*range(5), 1])) == [201] * 6
     assert effects() == 5
@@ -394,7 +468,7 @@ def test_no_secret_reaches_the_cache(user: User, monkeypatch: pytest.MonkeyPatch
     assert not [text for text in seen if "4242" in text or "secret" in text or "user:" in text]
 
 
-# ------------------------------------------------------------------------------------------------------------- suspect
+# ------------------------------------------------------------------------------------------ suspect
 
 
 @pytest.mark.parametrize("name", [f"refusing/{door}" for door in DOORS])
@@ -411,7 +485,9 @@ def test_the_same_under_another_key(send: Send, name: str) -> None:
     )
     assert (document["safe_new_key"], document["operation_state"]) == (False, "unknown")
     assert document["operation_ref"] == send(url, "k1", amount=99).json()["operation_ref"]
-    assert codes(send(url, "k1"), send(url, "k3", amount=6), send(url, "k4", card="4000")) == [201] * 3
+    assert (
+        codes(send(url, "k1"), send(url, "k3", amount=6), send(url, "k4", card="4000")) == [201] * 3
+    )
     assert effects() == 3
     cache.clear()  # its time is over
     assert codes(send(url, "k2")) == [201]
@@ -424,14 +500,17 @@ def test_a_failed_request_is_no_first(send: Send, name: str, how: str) -> None:
     url = f"/{name}/"
     assert send(url, "k1", how).status_code in (400, 500)
     assert codes(send(url, "k2")) == [201]
-    assert codes(send(url, "k1")) == ["possible-duplicate"]  # a late retry of the first, which is now the second
+    # A late retry of the first, which is now the second.
+    assert codes(send(url, "k1")) == ["possible-duplicate"]
     assert codes(send(url, "k2")) == [201]
 
 
 @pytest.mark.parametrize("door", ["decorator", "async"])
 @pytest.mark.parametrize("how", ["400", "raise"])
 def test_a_takeover_that_fails_is_no_first(user: User, door: str, how: str) -> None:
-    """The facts of a crashed request are those of the one that takes over, which are forgotten when that fails."""
+    """The facts of a crashed request are those of the one that takes over, which are forgotten when
+    that fails.
+    """
     send, url = sender(user), f"/refusing/{door}/"
     send(url, "k1")
     crash("k1")
@@ -440,7 +519,9 @@ def test_a_takeover_that_fails_is_no_first(user: User, door: str, how: str) -> N
 
 
 def test_a_takeover_is_not_judged(user: User) -> None:
-    """It is the same request: it runs, even if its facts have become another key's, and they stay that one's."""
+    """It is the same request: it runs, even if its facts have become another key's, and they stay
+    that one's.
+    """
     send, url = sender(user), "/refusing/lease/"
     send(url, "k1")
     crash("k1")
@@ -451,7 +532,9 @@ def test_a_takeover_is_not_judged(user: User) -> None:
 
 
 def test_a_refused_retry_keeps_its_record(user: User) -> None:
-    """Its earlier attempt may have had an effect, which a retry of the same key must be able to find."""
+    """Its earlier attempt may have had an effect, which a retry of the same key must be able to
+    find.
+    """
     send, url = sender(user), "/refusing/lease/"
     send(url, "k1", "raise")
     before = IdempotencyRecord.objects.get(key="k1")
@@ -459,20 +542,30 @@ def test_a_refused_retry_keeps_its_record(user: User) -> None:
     assert codes(send(url, "k1")) == ["possible-duplicate"]
     after = stores["default"].get(before.pk)
     assert after is not None
-    assert (after.operation, after.digest, after.status) == (before.operation, bytes(before.digest), Status.FREE)
+    assert (after.operation, after.digest, after.status) == (
+        before.operation,
+        bytes(before.digest),
+        Status.FREE,
+    )
     cache.clear()
     assert codes(send(url, "k1")) == [201]
 
 
 def test_a_failure_that_holds_its_key_is_remembered(user: User, settings: Any) -> None:
     """Nobody knows how far it came."""
-    settings.IDEMPOTENCY = {"GUARANTEE": "lease", "ON_FAILURE": "hold", **{k.upper(): v for k, v in REFUSING.items()}}
+    settings.IDEMPOTENCY = {
+        "GUARANTEE": "lease",
+        "ON_FAILURE": "hold",
+        **{k.upper(): v for k, v in REFUSING.items()},
+    }
     send = sender(user)
     assert send("/middleware/", "k1", "raise").status_code == 500
     assert codes(send("/middleware/", "k2")) == ["possible-duplicate"]
 
 
-def test_a_client_that_disconnects_before_the_view(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_disconnects_before_the_view(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What it has sent counts as a new key, and its facts are forgotten: the view has not run."""
 
     def cancelled(self: Any, event: str, operation: Any, error: Any = None) -> None:
@@ -490,9 +583,13 @@ def test_a_client_that_disconnects_before_the_view(user: User, monkeypatch: pyte
     assert codes(send(url, "k2")) == [201]
 
 
-def test_a_coroutine_that_is_closed_before_the_view(user: User, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_coroutine_that_is_closed_before_the_view(
+    user: User, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing can be awaited then. Its key is free at once, and its facts are forgotten."""
-    settings.IDEMPOTENCY = {"STORES": {"default": {"BACKEND": "django_idempotency.stores.memory.MemoryStore"}}}
+    settings.IDEMPOTENCY = {
+        "STORES": {"default": {"BACKEND": "django_idempotency.stores.memory.MemoryStore"}}
+    }
     view = idempotent(**REFUSING, guarantee="lease")(aplain)
     claimed = Screening.claimed
 
@@ -537,23 +634,31 @@ def test_what_the_cache_does_not_have_from_us(user: User, monkeypatch: pytest.Mo
 
 def test_two_clients_are_never_one(user: User) -> None:
     """Another client's equal request is its own, and nothing of it is revealed."""
-    assert codes(sender(user)("/refusing/decorator/", "k1"), sender(UserFactory())("/refusing/decorator/", "k2")) == [
-        *(201, 201)
-    ]
+    assert codes(
+        sender(user)("/refusing/decorator/", "k1"),
+        sender(UserFactory())("/refusing/decorator/", "k2"),
+    ) == [*(201, 201)]
 
 
 def test_strangers_are_never_one(settings: Any) -> None:
-    """Clients that share a scope learn nothing of each other: settings that would refuse one of them are refused."""
+    """Clients that share a scope learn nothing of each other: settings that would refuse one of
+    them are refused.
+    """
     settings.IDEMPOTENCY = {"ANONYMOUS": "shared"}
     with pytest.raises(ConfigurationError, match="each other's requests"):
-        idempotent(**REFUSING)(plain)(RequestFactory().post("/", {}, headers={"Idempotency-Key": "k" * 20}))
+        idempotent(**REFUSING)(plain)(
+            RequestFactory().post("/", {}, headers={"Idempotency-Key": "k" * 20})
+        )
     assert effects() == 0
 
 
 def test_without_the_facts(user: User) -> None:
     """A request without all of them is not compared."""
     send = sender(user)
-    assert codes(*(send("/refusing/decorator/", f"k{number}", card=None) for number in range(3))) == [201] * 3
+    assert (
+        codes(*(send("/refusing/decorator/", f"k{number}", card=None) for number in range(3)))
+        == [201] * 3
+    )
 
 
 @pytest.mark.parametrize("url", ["/reporting/", "/async-reporting/"])
@@ -567,11 +672,18 @@ def test_report(send: Send, url: str, caplog: pytest.LogCaptureFixture) -> None:
 
     signals.suspected.connect(receive)
     try:
-        assert codes(send(url, "key-one-1"), send(url, "key-two-2"), send(url, "key-two-2")) == [201] * 3
+        assert (
+            codes(send(url, "key-one-1"), send(url, "key-two-2"), send(url, "key-two-2"))
+            == [201] * 3
+        )
     finally:
         signals.suspected.disconnect(receive)
     assert sent == ["key-two-2"]
-    (record,) = [record for record in caplog.records if getattr(record, "idempotency", {}).get("event") == "suspected"]
+    (record,) = [
+        record
+        for record in caplog.records
+        if getattr(record, "idempotency", {}).get("event") == "suspected"
+    ]
     assert record.levelname == "WARNING"
     assert effects() == 2
 
@@ -610,7 +722,9 @@ def test_a_race_of_equal_requests(user: User, settings: Any, backend: str) -> No
 
 
 def test_both_cost_no_statement(user: User) -> None:
-    """An allowed request has the statements that it would have without them; a policy without them asks no cache."""
+    """An allowed request has the statements that it would have without them; a policy without them
+    asks no cache.
+    """
     send, counts = sender(user), []
     for url in ("/neither/", "/limited/decorator/", "/refusing/decorator/"):
         with CaptureQueriesContext(connections["default"]) as captured:
@@ -626,11 +740,14 @@ def test_neither_asks_a_cache(user: User, settings: Any) -> None:
     assert codes(sender(user)("/neither/", "k1")) == [201]
 
 
-@pytest.mark.parametrize("fields", [LIMITED, REFUSING, {"guarantee": "lease", "on_takeover": print}])
+@pytest.mark.parametrize(
+    "fields", [LIMITED, REFUSING, {"guarantee": "lease", "on_takeover": print}]
+)
 def test_a_request_is_not_kept(user: User, fields: dict[str, Any]) -> None:
     """What is noted about it does not keep it, and its uploads, until a garbage collection."""
     body, headers = {"card": "1", "amount": 1}, {"Idempotency-Key": "k1"}
-    request = RequestFactory().post("/", body, content_type="application/json", headers=headers)  # a form refers to it
+    # A form refers to it.
+    request = RequestFactory().post("/", body, content_type="application/json", headers=headers)
     request.user = user
     gone = weakref.ref(request)
     gc.disable()

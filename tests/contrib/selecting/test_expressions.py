@@ -204,7 +204,7 @@ def test_a_callable_is_called_with_the_payload() -> None:
         selector({})
 
 
-# ---------------------------------------------------------------------------------------------------------- unpacking
+# ---------------------------------------------------------------------------------------- unpacking
 
 ORDER = {"order": {"id": "o-1", "amount": 1}}
 
@@ -219,10 +219,14 @@ def zipped(text: str) -> str:
 
 @pytest.mark.parametrize("prefix", ["from_", "powertools_"])
 @pytest.mark.parametrize(
-    ("name", "pack"), [("json", str), ("base64", packed), ("base64_gzip", zipped)], ids=["json", "base64", "gzip"]
+    ("name", "pack"),
+    [("json", str), ("base64", packed), ("base64_gzip", zipped)],
+    ids=["json", "base64", "gzip"],
 )
 def test_unpacking(prefix: str, name: str, pack: Callable[[str], str]) -> None:
-    """Under our names and those of AWS Powertools; text or bytes, as brokers deliver; what is absent stays absent."""
+    """Under our names and those of AWS Powertools; text or bytes, as brokers deliver; what is
+    absent stays absent.
+    """
     body, inner = pack(json.dumps(ORDER)), f"{prefix}{name}(body)"
     expression = f"{inner}.order.id" if name == "json" else f"{prefix}json({inner}).order.id"
     selector = selector_of(expression)
@@ -241,7 +245,11 @@ def test_amounts_of_json_keep_their_digits() -> None:
 def test_whole_numbers() -> None:
     """Whole decimals too, and whole numbers with many digits."""
     selector = selector_of("[floor(@), ceil(@)]")
-    assert [selector(number) for number in (Decimal("12.5"), Decimal("-12.5"), 12)] == [[12, 13], [-13, -12], [12, 12]]
+    assert [selector(number) for number in (Decimal("12.5"), Decimal("-12.5"), 12)] == [
+        [12, 13],
+        [-13, -12],
+        [12, 12],
+    ]
     assert selector(Decimal("1e400")) == [10**400, 10**400]
     assert selector(Decimal("1e-9999999")) == [0, 1]
 
@@ -260,12 +268,20 @@ def test_whole_numbers() -> None:
         ("from_base64(@)", "é", "from_base64() got text that is not base64."),
         ("from_base64(@)", "/w==", "from_base64() found bytes that are not UTF-8 text."),
         ("from_base64_gzip(@)", "AAAA", "from_base64_gzip() got bytes that gzip did not compress."),
-        ("from_base64_gzip(@)", zipped("x" * 99)[:-8], "from_base64_gzip() got bytes that gzip did not compress."),
+        (
+            "from_base64_gzip(@)",
+            zipped("x" * 99)[:-8],
+            "from_base64_gzip() got bytes that gzip did not compress.",
+        ),
         ("sum(@)", [1, "secret"], "sum() takes array-number, not array."),
         ("sort_by(@, &a)", [{"a": 1}, {"a": "secret"}], "sort_by() takes number, not string."),
         ("join('-', @)", ["a", 5], "join() takes array-string, not array."),
         ("sum(@)", [Decimal("1e9999999"), 1], "sum() takes numbers of 4300 digits at most."),
-        ("avg(@)", [Decimal("1e5000"), Decimal("0.1")], "avg() takes numbers of 4300 digits at most."),
+        (
+            "avg(@)",
+            [Decimal("1e5000"), Decimal("0.1")],
+            "avg() takes numbers of 4300 digits at most.",
+        ),
         ("ceil(@)", Decimal("1e9999999"), "ceil() takes numbers of 4300 digits at most."),
         ("floor(from_json(@))", "1e9999999", "floor() takes numbers of 4300 digits at most."),
         ("keys(@)", "secret", "keys() takes object, not string."),
@@ -275,7 +291,9 @@ def test_whole_numbers() -> None:
         ("to_string(@)", {"ids": {1, 2}}, "to_string() takes a value that has a text, not set."),
         ("to_string(@)", Functions(), "to_string() takes a value that has a text, not Functions."),
     ],
-    ids=lambda value: ascii(value)[:30] if not isinstance(value, str) or value.startswith(("[[", "11")) else None,
+    ids=lambda value: (
+        ascii(value)[:30] if not isinstance(value, str) or value.startswith(("[[", "11")) else None
+    ),
 )
 def test_a_payload_that_does_not_fit(expression: str, value: Any, said: str) -> None:
     """The error says what the function takes, and never what it got."""
@@ -314,7 +332,9 @@ def test_a_bomb_is_not_inflated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_bombs_share_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor may a list of them, one for each element of a projection; the next payload starts afresh."""
+    """Nor may a list of them, one for each element of a projection; the next payload starts
+    afresh.
+    """
     monkeypatch.setattr("django_idempotency.contrib.selecting.functions.INFLATE_LIMIT", 1024**2)
     selector = selector_of("[*].from_base64_gzip(@)")
     half = zipped("x" * (1024**2 // 2))
@@ -325,7 +345,7 @@ def test_bombs_share_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(selector([half, half])) == 2
 
 
-# ---------------------------------------------------------------------------------------------------- wrong expressions
+# -------------------------------------------------------------------------------- wrong expressions
 
 
 @pytest.mark.parametrize(
@@ -346,7 +366,9 @@ def test_bombs_share_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_wrong_expression_fails_at_once(expression: str, said: str) -> None:
     """Not at the first payload; the error has the expression, the place and what is wrong."""
-    with pytest.raises(ValueError, match=f"^{re.escape(repr(expression))} is not a JMESPath expression: .*{said}"):
+    with pytest.raises(
+        ValueError, match=f"^{re.escape(repr(expression))} is not a JMESPath expression: .*{said}"
+    ):
         selector_of(expression)
 
 
@@ -360,7 +382,7 @@ def test_what_is_not_a_selector(wrong: Any) -> None:
         selector_of(wrong)
 
 
-# -------------------------------------------------------------------------------------------------------- own functions
+# ------------------------------------------------------------------------------------ own functions
 
 
 class Theirs(jmespath.functions.Functions):
@@ -468,9 +490,17 @@ def test_what_depends_on_the_whole_payload(expression: Any, whole: bool) -> None
 
 
 def test_what_is_missing_depends_on_what_was_selected() -> None:
-    """A null inside a value that was selected whole is a value; a null in place of a part is missing."""
+    """A null inside a value that was selected whole is a value; a null in place of a part is
+    missing.
+    """
     payload = {"a": {"id": 1, "note": None}, "b": None}
-    for expression, missing in {"a": False, "[a, b]": True, "a.[id, note]": True, "b": True, "c[*]": True}.items():
+    for expression, missing in {
+        "a": False,
+        "[a, b]": True,
+        "a.[id, note]": True,
+        "b": True,
+        "c[*]": True,
+    }.items():
         selector = selector_of(expression)
         assert selector.is_missing(selector(payload)) is missing, expression
 
@@ -511,9 +541,13 @@ class Headers(dict[str, Any]):
 
 @pytest.mark.parametrize("select", [simple, Expression], ids=["as a name", "as an expression"])
 def test_properties_of_mappings(select: Callable[[str], Any]) -> None:
-    """An item comes first; then what its class computes; no methods and constants, which are the same for all."""
+    """An item comes first; then what its class computes; no methods and constants, which are the
+    same for all.
+    """
     message = Message(messageId="m-1", keys=None)
-    assert [select(name)(message) for name in ("message_id", "messageId", "keys", "colour", "_items")] == [
+    assert [
+        select(name)(message) for name in ("message_id", "messageId", "keys", "colour", "_items")
+    ] == [
         *("m-1", "m-1"),
         *(None, None, None),
     ]
@@ -533,4 +567,7 @@ def test_a_name_is_an_expression() -> None:
 
 def test_properties_within_an_expression() -> None:
     """They are looked up at each level."""
-    assert selector_of("[message_id, inner.id]")(Message(message_id="own", inner={"id": 3})) == ["own", 3]
+    assert selector_of("[message_id, inner.id]")(Message(message_id="own", inner={"id": 3})) == [
+        "own",
+        3,
+    ]

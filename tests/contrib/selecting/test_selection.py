@@ -1,4 +1,6 @@
-"""What an expression sees of a request, what is read for it, and what happens when it cannot be applied."""
+"""What an expression sees of a request, what is read for it, and what happens when it cannot be
+applied.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,12 @@ from pytest_django import Settings
 from django_idempotency import Policy
 from django_idempotency.conf import resolve
 from django_idempotency.contrib.selecting import Expression, Functions
-from django_idempotency.contrib.selecting.selection import MAX_SELECTABLE, Document, compiled, selected_key
+from django_idempotency.contrib.selecting.selection import (
+    MAX_SELECTABLE,
+    Document,
+    compiled,
+    selected_key,
+)
 from django_idempotency.errors import ConfigurationError, KeyMissing
 from django_idempotency.http.admission import compile_expressions, fingerprint
 from django_idempotency.http.unguarded import report_unguarded
@@ -26,9 +33,13 @@ from django_idempotency.http.unguarded import report_unguarded
 JSON = "application/json"
 
 
-def request(body: Any = b"", content_type: str = JSON, *, path: str = "/orders/", **extra: Any) -> HttpRequest:
+def request(
+    body: Any = b"", content_type: str = JSON, *, path: str = "/orders/", **extra: Any
+) -> HttpRequest:
     raw = body if isinstance(body, (bytes, str)) else json.dumps(body)
-    return RequestFactory().generic(extra.pop("method", "POST"), path, raw, content_type=content_type, **extra)
+    return RequestFactory().generic(
+        extra.pop("method", "POST"), path, raw, content_type=content_type, **extra
+    )
 
 
 def select(expression: str, sent: HttpRequest, user: Any = None) -> Any:
@@ -36,7 +47,9 @@ def select(expression: str, sent: HttpRequest, user: Any = None) -> Any:
 
 
 def key(expression: Any, sent: HttpRequest, *, required: bool = False) -> str | None:
-    return selected_key(Document(sent, None), resolve(Policy(key=expression, required=required)), "")
+    return selected_key(
+        Document(sent, None), resolve(Policy(key=expression, required=required)), ""
+    )
 
 
 def digest(expression: Any, sent: HttpRequest) -> bytes:
@@ -55,7 +68,12 @@ def test_a_selector_with_functions_of_its_own() -> None:
     """A selector sees the same document as an expression does, as a key and as a fingerprint."""
     small = Expression("small(body.name)", functions=Mine)
     sent, again, other = (request({"name": name, "amount": 5}) for name in ("TEA", "tea", "milk"))
-    assert key(small, sent) == key(small, again) == key(Expression("body.name"), again) != key(small, other)
+    assert (
+        key(small, sent)
+        == key(small, again)
+        == key(Expression("body.name"), again)
+        != key(small, other)
+    )
     assert digest(small, sent) == digest(small, again) != digest(small, other)
     compile_expressions(Policy(key=small))
     with pytest.raises(ValueError, match="asks for 'name'"):
@@ -85,7 +103,9 @@ USER = SimpleNamespace(is_authenticated=True, pk=7, tenant_id="t")
 )
 def test_the_document(expression: str, expected: Any) -> None:
     """The document has six names, and values of Python's own types."""
-    sent = request(b'{"amount": 12.50, "count": 3}', path="/orders/?a=1&b=2&b=3", headers={"X-Order": "o-1"})
+    sent = request(
+        b'{"amount": 12.50, "count": 3}', path="/orders/?a=1&b=2&b=3", headers={"X-Order": "o-1"}
+    )
     assert select(expression, sent, USER) == expected
 
 
@@ -98,7 +118,11 @@ def test_an_anonymous_user_is_not_a_user() -> None:
 @pytest.mark.parametrize(
     ("body", "content_type", "expected"),
     [
-        ("a=1&b=2&b=3&csrfmiddlewaretoken=x", "application/x-www-form-urlencoded", {"a": "1", "b": ["2", "3"]}),
+        (
+            "a=1&b=2&b=3&csrfmiddlewaretoken=x",
+            "application/x-www-form-urlencoded",
+            {"a": "1", "b": ["2", "3"]},
+        ),
         ('{"a": 1}', "application/vnd.api+json; charset=utf-8", {"a": 1}),
         ("[1, null]", JSON, [1, None]),
         ("null", JSON, None),
@@ -151,27 +175,37 @@ def test_the_body_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Document, "_parsed", noted)
     sent = request({"a": 1, "b": 2})
-    document, terms = Document(sent, None), resolve(Policy(key="[body.a, body.b]", fingerprint="body.a"))
+    document, terms = (
+        Document(sent, None),
+        resolve(Policy(key="[body.a, body.b]", fingerprint="body.a")),
+    )
     assert selected_key(document, terms, "")
     assert fingerprint(sent, terms, None, document)
     assert len(parsed) == 1
 
 
 def test_a_body_that_is_gone_is_reported() -> None:
-    """A middleware that reads the stream leaves nothing to select from: every key would be missing."""
+    """A middleware that reads the stream leaves nothing to select from: every key would be
+    missing.
+    """
     sent = request({"order_id": 1})
     sent.read(3)
-    with pytest.raises(ConfigurationError, match="was already read before idempotency could read it"):
+    with pytest.raises(
+        ConfigurationError, match="was already read before idempotency could read it"
+    ):
         select("body.order_id", sent)
 
 
-# ------------------------------------------------------------------------------------------------------------- the key
+# ------------------------------------------------------------------------------------------ the key
 
 
 def test_golden_keys() -> None:
     """The next release must find the keys that an earlier one has stored."""
     sent = request({"shop": 7, "order_id": "o-1", "amount": 12.5})
-    assert key("body.[shop, order_id]", sent) == "sel:0524c4d103afae68c31792339007ab9b53229cce35f74a7cf109ba28747a8ac4"
+    assert (
+        key("body.[shop, order_id]", sent)
+        == "sel:0524c4d103afae68c31792339007ab9b53229cce35f74a7cf109ba28747a8ac4"
+    )
     assert (
         hashlib.sha256(b"[s4:POSTs8:/orders/[i7;s3:o-1]]").hexdigest()
         == "0524c4d103afae68c31792339007ab9b53229cce35f74a7cf109ba28747a8ac4"
@@ -191,10 +225,16 @@ def test_method_and_path_count_and_the_query_does_not() -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ({"payload": "{"}, "'from_json(body.payload).id' cannot be applied: from_json() got what is not JSON"),
+        (
+            {"payload": "{"},
+            "'from_json(body.payload).id' cannot be applied: from_json() got what is not JSON",
+        ),
         (
             {"payload": 5},
-            "'from_json(body.payload).id' cannot be applied: from_json() takes string or null, not number",
+            (
+                "'from_json(body.payload).id' cannot be applied: from_json() takes string or "
+                "null, not number"
+            ),
         ),
         ({}, "all or part of what its key is selected from is missing"),
         (
@@ -204,13 +244,19 @@ def test_method_and_path_count_and_the_query_does_not() -> None:
     ],
     ids=["no JSON", "no text", "absent", "deep"],
 )
-def test_a_key_that_cannot_be_selected_is_missing(body: Any, reason: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The payload is the client's: 400 where a key is required, otherwise a warning that does not show it."""
+def test_a_key_that_cannot_be_selected_is_missing(
+    body: Any, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The payload is the client's: 400 where a key is required, otherwise a warning that does not
+    show it.
+    """
     with caplog.at_level(logging.WARNING, "django_idempotency"):
         sent = request(body)
         assert key("from_json(body.payload).id", sent) is None
         report_unguarded(sent)
-    assert [record.getMessage() for record in caplog.records] == [f"POST /orders/ runs unguarded: {reason}."]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"POST /orders/ runs unguarded: {reason}."
+    ]
     with pytest.raises(KeyMissing):
         key("from_json(body.payload).id", request(body), required=True)
 
@@ -225,19 +271,24 @@ def test_a_path_forges_no_line_of_the_log(caplog: pytest.LogCaptureFixture) -> N
     assert "\n" not in caplog.records[0].getMessage()
 
 
-@pytest.mark.parametrize(("value", "missing"), [(None, True), ("", True), ((1, None), True), (0, False), ((0,), False)])
+@pytest.mark.parametrize(
+    ("value", "missing"), [(None, True), ("", True), ((1, None), True), (0, False), ((0,), False)]
+)
 def test_a_function_may_say_that_there_is_none(value: Any, missing: bool) -> None:
     """A function's values count as missing by the same rules as those of an expression."""
     assert (key(lambda request: value, request()) is None) is missing
 
 
-# ----------------------------------------------------------------------------------------------------- the fingerprint
+# ---------------------------------------------------------------------------------- the fingerprint
 
 
 def test_exactly_what_is_selected_is_compared() -> None:
     """Method and path are compared too; query and content type only if selected."""
     first = digest("body.amount", request({"amount": 1, "at": 1}))
-    assert digest("body.amount", request({"at": 2, "amount": 1}, "text/x+json", path="/orders/?b=1")) == first
+    assert (
+        digest("body.amount", request({"at": 2, "amount": 1}, "text/x+json", path="/orders/?b=1"))
+        == first
+    )
     for other in (
         request({"amount": 2}),
         request({"amount": "1"}),
@@ -256,28 +307,40 @@ def test_exactly_what_is_selected_is_compared() -> None:
     [
         (request("{1", JSON), request("{2", JSON)),  # not JSON
         (request("1", "text/plain"), request("2", "text/plain")),
-        (request('{"a":"%s1"}' % ("x" * MAX_SELECTABLE)), request('{"a":"%s2"}' % ("x" * MAX_SELECTABLE))),
+        (
+            request('{"a":"%s1"}' % ("x" * MAX_SELECTABLE)),
+            request('{"a":"%s2"}' % ("x" * MAX_SELECTABLE)),
+        ),
         (request({"amount": "{1"}), request({"amount": "{2"})),  # no JSON inside
-        (request({"amount": "[" * 200 + "1" + "]" * 200}), request({"amount": "[" * 200 + "2" + "]" * 200})),
+        (
+            request({"amount": "[" * 200 + "1" + "]" * 200}),
+            request({"amount": "[" * 200 + "2" + "]" * 200}),
+        ),
     ],
     ids=["no JSON", "text", "long", "inside", "deep"],
 )
-def test_what_cannot_be_selected_from_is_compared_whole(one: HttpRequest, other: HttpRequest) -> None:
+def test_what_cannot_be_selected_from_is_compared_whole(
+    one: HttpRequest, other: HttpRequest
+) -> None:
     """Otherwise all of them would be the same request."""
     assert digest("from_json(body.amount)", one) == digest("from_json(body.amount)", one)
     assert digest("from_json(body.amount)", one) != digest("from_json(body.amount)", other)
 
 
-# --------------------------------------------------------------------------------------------------------- declarations
+# ------------------------------------------------------------------------------------- declarations
 
 
 def test_wrong_expressions_name_their_field() -> None:
     """The error comes at the declaration."""
     with pytest.raises(
-        ValueError, match=r"^Policy\(key='body\.\['\): 'body\.\[' is not a JMESPath expression: it ends"
+        ValueError,
+        match=r"^Policy\(key='body\.\['\): 'body\.\[' is not a JMESPath expression: it ends",
     ):
         compile_expressions(Policy(key="body.["))
-    with pytest.raises(ValueError, match=r"'a\.b' asks for 'a', but a request has body, .*\. Type 'body\.a' instead"):
+    with pytest.raises(
+        ValueError,
+        match=r"'a\.b' asks for 'a', but a request has body, .*\. Type 'body\.a' instead",
+    ):
         compile_expressions(Policy(fingerprint="a.b"))
     compile_expressions(Policy(key=str, fingerprint="raw"))
 

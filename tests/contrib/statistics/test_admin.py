@@ -33,7 +33,9 @@ def failed() -> None:
 def figures(page: str) -> dict[str, list[int]]:
     """Return what the tables say in text, by figure, for each period."""
     found: dict[str, list[int]] = {}
-    for name, total in re.findall(r'<th scope="row">([^<]+)</th>.*?</td>\s*<td>([\d,]+)</td>', page, re.DOTALL):
+    for name, total in re.findall(
+        r'<th scope="row">([^<]+)</th>.*?</td>\s*<td>([\d,]+)</td>', page, re.DOTALL
+    ):
         found.setdefault(name, []).append(int(total))
     return found
 
@@ -75,7 +77,9 @@ def test_what_is_zero_is_not_drawn(boss: Client) -> None:
 
 @pytest.mark.django_db
 def test_a_sample_is_called_one(boss: Client, monkeypatch: Any) -> None:
-    """A large table is read in part, in the order of its ids; the page says so, and scales to all records."""
+    """A large table is read in part, in the order of its ids; the page says so, and scales to all
+    records.
+    """
     monkeypatch.setattr(statistics, "SAMPLE", 40)
     for _ in range(200):
         completed()
@@ -90,7 +94,9 @@ def test_it_is_bounded(boss: Client) -> None:
     completed()
     with CaptureQueriesContext(connection) as queries:
         boss.get(PAGE)
-    ours = [sql for query in queries if "idempotency_record" in (sql := query["sql"]) and "LIMIT" in sql]
+    ours = [
+        sql for query in queries if "idempotency_record" in (sql := query["sql"]) and "LIMIT" in sql
+    ]
     assert len(ours) == 3
     assert not [sql for sql in ours if "response_body" in sql]
 

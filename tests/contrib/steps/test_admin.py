@@ -38,7 +38,9 @@ def _lease(settings: Settings) -> Iterator[None]:
 
 def page(client: Client) -> str:
     record = IdempotencyRecord.objects.get()
-    return client.get(reverse("admin:django_idempotency_idempotencyrecord_change", args=[record.pk])).content.decode()
+    return client.get(
+        reverse("admin:django_idempotency_idempotencyrecord_change", args=[record.pk])
+    ).content.decode()
 
 
 def section(client: Client) -> str:
@@ -59,7 +61,9 @@ def test_the_steps_in_order(boss: Client) -> None:  # noqa: F811 - the fixture
     places = [shown.index(f'<th scope="row">{name}</th>') for name in ("order", "book", "charge")]
     assert places == sorted(places)
     assert shown.count('<span class="idempotency-label completed">done</span>') == 3
-    assert [f"<code>{undo}</code>" in shown for undo in ("cancel_order", "release", "refund")] == [True] * 3
+    assert [f"<code>{undo}</code>" in shown for undo in ("cancel_order", "release", "refund")] == [
+        True
+    ] * 3
     assert booked not in shown
     assert "not undone yet" not in shown
 
@@ -121,7 +125,7 @@ def test_a_record_without_steps(boss: Client) -> None:  # noqa: F811
     assert "idempotency-steps-heading" not in page(boss)
 
 
-# ------------------------------------------------------------------------------------------------------------- by hand
+# ------------------------------------------------------------------------------------------ by hand
 
 
 def undo_page() -> str:
@@ -133,7 +137,9 @@ WHY = {"reason": "The customer has cancelled."}
 
 
 def test_a_person_undoes(boss: Client) -> None:  # noqa: F811
-    """What is held is undone after a confirmation with a reason, which the log keeps; then there is no button."""
+    """What is held is undone after a confirmation with a reason, which the log keeps; then there is
+    no button.
+    """
     book = hold(held_saga)
     assert undo_page() in section(boss)
     assert "First make sure" in boss.get(undo_page()).content.decode()
@@ -144,7 +150,10 @@ def test_a_person_undoes(boss: Client) -> None:  # noqa: F811
     assert "Undone. It was completed" in LogEntry.objects.get().change_message
     assert WHY["reason"] in LogEntry.objects.get().change_message
     assert undo_page() not in section(boss)
-    assert "1 operation has ended, or was undone before." in boss.post(undo_page(), WHY, follow=True).content.decode()
+    assert (
+        "1 operation has ended, or was undone before."
+        in boss.post(undo_page(), WHY, follow=True).content.decode()
+    )
     with pytest.raises(OperationCancelled):
         book("visa")
 

@@ -47,7 +47,11 @@ def test_a_coroutine_continues(clock: Clock) -> None:
     clock.go(31)
     first = book("visa")
     assert book("visa") == first
-    assert (work.labels(), PROVIDER.count("charge"), PROVIDER.count("book")) == (["order visa"], 1, 1)
+    assert (work.labels(), PROVIDER.count("charge"), PROVIDER.count("book")) == (
+        ["order visa"],
+        1,
+        1,
+    )
     assert (PROVIDER.asked("charge"), PROVIDER.asked("book")) == (1, 2)
 
 

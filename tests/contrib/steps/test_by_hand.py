@@ -1,4 +1,6 @@
-"""A person undoes an operation that is held or was abandoned: each undo once, and never against a live owner."""
+"""A person undoes an operation that is held or was abandoned: each undo once, and never against a
+live owner.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +36,15 @@ pytestmark = pytest.mark.django_db
 
 
 def held_saga(card: str) -> Any:
-    """Do three things, the last of which is never called twice, and about which nobody can be asked."""
+    """Do three things, the last of which is never called twice, and about which nobody can be
+    asked.
+    """
     order = operation().step("order", work.make_order, card, undo=work.cancel_order)
     booked = operation().step("book", work.book, order, undo=work.release)
-    return [booked, operation().step("charge", work.charge, order, undo=work.refund_found, at="most_once")]
+    return [
+        booked,
+        operation().step("charge", work.charge, order, undo=work.refund_found, at="most_once"),
+    ]
 
 
 def hold(body: Any = held_saga, *, charged: bool = True) -> Any:
@@ -73,7 +80,9 @@ def later() -> None:
 
 @pytest.mark.parametrize("charged", [True, False])
 def test_what_is_held(clock: Clock, caplog: pytest.LogCaptureFixture, charged: bool) -> None:
-    """Undos run in reverse, also that of the step in doubt; then the operation is cancelled, and its record kept no longer."""
+    """Undos run in reverse, also that of the step in doubt; then the operation is cancelled, and
+    its record kept no longer.
+    """
     book = hold(charged=charged)
     with caplog.at_level(logging.WARNING, "django_idempotency"):
         assert typed(operation_ref(conf.derive_secret(), record_id())) == "Undone.\n"
@@ -105,7 +114,10 @@ def test_a_step_without_an_undo_is_named(clock: Clock) -> None:
 
 
 def test_what_was_abandoned(clock: Clock) -> None:
-    """A live owner is never overtaken. One whose lease has ended is, and what it was told is asked first."""
+    """A live owner is never overtaken.
+
+    One whose lease has ended is, and what it was told is asked first.
+    """
     seen: list[Record] = []
     book = guarded(saga)
     PROVIDER.breaks["book"] = Crash()
@@ -141,7 +153,9 @@ def test_an_owner_that_still_runs(clock: Clock) -> None:
 
 @pytest.mark.parametrize("gone", [False, True])
 def test_two_at_once(clock: Clock, monkeypatch: pytest.MonkeyPatch, gone: bool) -> None:
-    """The second one is refused while the first one's undos run; so it is where there is no record any more."""
+    """The second one is refused while the first one's undos run; so it is where there is no record
+    any more.
+    """
     outcomes: list[Intervention] = []
     real = PROVIDER.do
 
@@ -162,7 +176,9 @@ def test_two_at_once(clock: Clock, monkeypatch: pytest.MonkeyPatch, gone: bool) 
 @pytest.mark.parametrize("dies", ["before", "after"])
 @pytest.mark.parametrize("undo_of", ["refund", "release"])
 def test_it_dies(clock: Clock, undo_of: str, dies: str) -> None:
-    """The next one waits for the lease of the dead, and goes on with the same keys: each undo has one effect."""
+    """The next one waits for the lease of the dead, and goes on with the same keys: each undo has
+    one effect.
+    """
     book = hold()
     (PROVIDER.fails if dies == "before" else PROVIDER.breaks)[undo_of] = Crash()
     with pytest.raises(Crash):
@@ -180,7 +196,9 @@ def test_it_dies(clock: Clock, undo_of: str, dies: str) -> None:
 
 
 def test_one_that_fails(clock: Clock) -> None:
-    """The operation is cancelled even so, and the rest is tried again: by a person at once, or by the command later."""
+    """The operation is cancelled even so, and the rest is tried again: by a person at once, or by
+    the command later.
+    """
     book = hold()
     PROVIDER.fails["release"] = TimeoutError()
     with pytest.raises(CommandError, match=r"not all is undone yet.*book: TimeoutError"):
@@ -190,7 +208,11 @@ def test_one_that_fails(clock: Clock) -> None:
     assert undo().failed == "book: TimeoutError"
     PROVIDER.fails.clear()
     assert typed(str(record_id())) == "Undone.\n"
-    assert (PROVIDER.count("refund"), PROVIDER.count("release"), PROVIDER.asked("refund")) == (1, 1, 1)
+    assert (PROVIDER.count("refund"), PROVIDER.count("release"), PROVIDER.asked("refund")) == (
+        1,
+        1,
+        1,
+    )
 
 
 def test_the_undo_in_doubt_is_continued(clock: Clock) -> None:
@@ -206,13 +228,17 @@ def test_the_undo_in_doubt_is_continued(clock: Clock) -> None:
 
 
 def test_a_later_word_counts(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step that ends while it is undone in doubt is not taken for undone: its result is used at the next try."""
+    """A step that ends while it is undone in doubt is not taken for undone: its result is used at
+    the next try.
+    """
     hold()
     doubtful = Step.objects.get(name="charge")
 
     def ends(row: StepRow) -> bool:
         if row.name == "charge":
-            result = seal(results_of(work.charge).dump("charge-7"), doubtful.run, doubtful.position, "result")
+            result = seal(
+                results_of(work.charge).dump("charge-7"), doubtful.run, doubtful.position, "result"
+            )
             Step.objects.filter(pk=doubtful.pk).update(state=StepState.DONE, result=result)
         return is_in_doubt(row)
 
@@ -223,10 +249,14 @@ def test_a_later_word_counts(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_an_answer_that_comes_late(clock: Clock) -> None:
-    """What `ask` says of a step that has ended meanwhile is not believed, and its undo is not called with a doubt."""
+    """What `ask` says of a step that has ended meanwhile is not believed, and its undo is not
+    called with a doubt.
+    """
 
     def body(card: str) -> Any:
-        return operation().step("charge", work.charge, 1, undo=work.refund_found, ask=work.found_out)
+        return operation().step(
+            "charge", work.charge, 1, undo=work.refund_found, ask=work.found_out
+        )
 
     book = guarded(body)
     PROVIDER.breaks["charge"] = Crash()
@@ -248,7 +278,9 @@ def test_an_answer_that_comes_late(clock: Clock) -> None:
 
 
 def test_another_person_is_faster(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a store that is not rows, too: a record that is no longer held by the same owner is not freed."""
+    """In a store that is not rows, too: a record that is no longer held by the same owner is not
+    freed.
+    """
     book, seen = hold(), list[Record]()
     store, held = stores["default"], stores["default"].get(record_id())
     store.change(record_id(), released, audit=lambda _: None)
@@ -263,14 +295,19 @@ def test_another_person_is_faster(clock: Clock, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_its_steps_vanish(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A purge deletes them after the command has found them: it does not say that a request is running."""
+    """A purge deletes them after the command has found them: it does not say that a request is
+    running.
+    """
 
     def late(*args: Any, **named: Any) -> UndoneByHand:
         Step.objects.all().delete()
         return undo_by_hand(*args, **named)
 
     hold()
-    monkeypatch.setattr("django_idempotency.contrib.steps.management.commands.idempotency_complete.undo_by_hand", late)
+    monkeypatch.setattr(
+        "django_idempotency.contrib.steps.management.commands.idempotency_complete.undo_by_hand",
+        late,
+    )
     with pytest.raises(CommandError, match=r"no step of the record .* any more"):
         typed(str(record_id()))
 
@@ -300,7 +337,9 @@ def test_what_gave_up_itself(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("refused", ["busy", "away", "audit"])
-def test_what_is_refused_can_still_be_finished(clock: Clock, monkeypatch: pytest.MonkeyPatch, refused: str) -> None:
+def test_what_is_refused_can_still_be_finished(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
     """The arguments of a call go only with its giving up, so that the command calls it again."""
     book = guarded(saga)
     PROVIDER.breaks["book"] = Crash()
@@ -327,7 +366,9 @@ def test_what_is_refused_can_still_be_finished(clock: Clock, monkeypatch: pytest
     assert set(Step.objects.values_list("arguments", flat=True)) == {None}
 
 
-def test_what_one_undid_another_does_not_postpone(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_one_undid_another_does_not_postpone(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A worker whose undo fails after another has done it writes nothing of that."""
     hold()
     barrier: list[Step] = []

@@ -11,7 +11,13 @@ from django.db import IntegrityError, OperationalError, connection, transaction
 
 from django_idempotency import idempotent_function
 from django_idempotency.contrib.steps.models import Step
-from django_idempotency.errors import InProgress, OperationCancelled, OperationUndone, OutcomeUnknown, StoreUnavailable
+from django_idempotency.errors import (
+    InProgress,
+    OperationCancelled,
+    OperationUndone,
+    OutcomeUnknown,
+    StoreUnavailable,
+)
 from django_idempotency.runtime.registry import stores
 
 from ...functions.helpers import Clock
@@ -43,7 +49,9 @@ def ordering(card: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    "error", [Declined(), IntegrityError(), OperationalError()], ids=lambda error: type(error).__name__
+    "error",
+    [Declined(), IntegrityError(), OperationalError()],
+    ids=lambda error: type(error).__name__,
 )
 def test_a_callback_that_raises_after_the_commit(clock: Clock, error: Exception) -> None:
     """The step is done, whatever class its callback raises: what gives up undoes it."""
@@ -56,7 +64,9 @@ def test_a_callback_that_raises_after_the_commit(clock: Clock, error: Exception)
 
 
 def test_a_step_is_done_before_its_callback(clock: Clock) -> None:
-    """A view that catches it ends with its own response; and one that does not goes on after the step."""
+    """A view that catches it ends with its own response; and one that does not goes on after the
+    step.
+    """
 
     def catching(card: str) -> Any:
         try:
@@ -103,7 +113,7 @@ def test_a_commit_without_a_response(
     assert len(work.labels()) == (2 if takes_place else 0)
 
 
-# -------------------------------------------------------------------------------------------------------------- cut
+# ---------------------------------------------------------------------------------------------- cut
 
 
 def cutting(card: str) -> Any:
@@ -135,7 +145,9 @@ async def catching(card: str) -> str:
 
 @pytest.mark.parametrize("body", [cutting, block, catching])
 def test_a_step_that_is_cut(clock: Clock, body: Any) -> None:
-    """It may still run, such as in a thread: its key stays busy until its lease has ended, and then it is asked about."""
+    """It may still run, such as in a thread: its key stays busy until its lease has ended, and then
+    it is asked about.
+    """
     work.ANSWER.append(lambda asked: asked.found(PROVIDER.effects[asked.key]))
     book = aguarded(body)
     if body is catching:
@@ -149,7 +161,9 @@ def test_a_step_that_is_cut(clock: Clock, body: Any) -> None:
 
 
 def test_what_is_cut_is_not_asked_about_at_once(clock: Clock) -> None:
-    """An operation that gives up then leaves that to `idempotency_complete`: a call that still runs has no effect yet."""
+    """An operation that gives up then leaves that to `idempotency_complete`: a call that still runs
+    has no effect yet.
+    """
     work.ANSWER.append(lambda asked: asked.run())
     book = aguarded(cutting, undo_on=[asyncio.TimeoutError])
     for _ in range(2):
@@ -161,7 +175,7 @@ def test_what_is_cut_is_not_asked_about_at_once(clock: Clock) -> None:
     assert (PROVIDER.asked("refund"), states()) == (1, ["UNDONE", "BARRIER"])
 
 
-# ------------------------------------------------------------------------------------------- what is not printed
+# ------------------------------------------------------------------------------ what is not printed
 
 
 def test_a_call_of_the_command_that_fails(clock: Clock) -> None:
@@ -177,7 +191,11 @@ def test_a_call_of_the_command_that_fails(clock: Clock) -> None:
     PROVIDER.fails.clear()
     clock.go(31)
     assert "1 finished" in complete()
-    assert (work.labels(), PROVIDER.count("charge"), PROVIDER.count("book")) == (["order visa"], 1, 1)
+    assert (work.labels(), PROVIDER.count("charge"), PROVIDER.count("book")) == (
+        ["order visa"],
+        1,
+        1,
+    )
 
 
 @idempotent_function(key="card", key_prefix="caught-by-name")
@@ -208,7 +226,9 @@ def test_a_call_of_the_command_that_catches(clock: Clock) -> None:
 
 @pytest.mark.parametrize("undo", [work.refund, None])
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_settle_that_is_not_written(clock: Clock, monkeypatch: pytest.MonkeyPatch, undo: Any, is_async: bool) -> None:
+def test_a_settle_that_is_not_written(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, undo: Any, is_async: bool
+) -> None:
     """What can be undone is not reported as done before its record says so. A retry finds out."""
 
     def body(card: str) -> Any:
@@ -237,11 +257,13 @@ def test_a_settle_that_is_not_written(clock: Clock, monkeypatch: pytest.MonkeyPa
     assert PROVIDER.asked("charge") == 1
 
 
-# ------------------------------------------------------------------------------------------------- nothing remains
+# ---------------------------------------------------------------------------------- nothing remains
 
 
 def giving_up(what: str = "") -> Any:
-    """Return a function that orders, does one thing more, gives up, and raises what is no result."""
+    """Return a function that orders, does one thing more, gives up, and raises what is no
+    result.
+    """
 
     def body(card: str) -> Any:
         ordering(card)
@@ -249,7 +271,9 @@ def giving_up(what: str = "") -> Any:
             if what in ("raises", "is resumed"):
                 operation().step("book", work.book, 1)
             elif what:
-                operation().step("charge", work.charge, 1, undo=work.refund if what == "is not undone" else None)
+                operation().step(
+                    "charge", work.charge, 1, undo=work.refund if what == "is not undone" else None
+                )
         except Declined:
             pass
         operation().undo_steps()

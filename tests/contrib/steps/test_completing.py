@@ -1,4 +1,6 @@
-"""`idempotency_complete`: what died between two steps is finished or undone, by whichever worker takes it."""
+"""`idempotency_complete`: what died between two steps is finished or undone, by whichever worker
+takes it.
+"""
 
 from __future__ import annotations
 
@@ -58,21 +60,29 @@ def crashed(book: Any, clock: Clock, at: str = "charge") -> None:
 
 
 def test_a_function_is_finished(clock: Clock) -> None:
-    """A call whose process died is made again, with its arguments and its key; a retry gets its result."""
+    """A call whose process died is made again, with its arguments and its key; a retry gets its
+    result.
+    """
     PROVIDER.breaks["charge"] = Crash()
     with pytest.raises(Crash):
         book_by_name("visa", seats=3)
     assert "still running" in complete("--verbosity", "2")
     clock.go(31)
     assert "1 finished" in complete()
-    assert (work.labels(), PROVIDER.count("charge"), PROVIDER.count("book")) == (["order visa"], 1, 1)
+    assert (work.labels(), PROVIDER.count("charge"), PROVIDER.count("book")) == (
+        ["order visa"],
+        1,
+        1,
+    )
     assert book_by_name("visa", seats=3)[-1] == 3
     assert PROVIDER.asked("charge") == 2
     assert "Nothing" in complete()
 
 
 def test_what_nobody_can_finish_waits_or_is_undone(clock: Clock) -> None:
-    """What has no stored arguments waits for its client, and is listed, until a person gives it up: then retries know."""
+    """What has no stored arguments waits for its client, and is listed, until a person gives it up:
+    then retries know.
+    """
     book = guarded(saga)
     crashed(book, clock, at="book")
     Step.objects.update(arguments=None)
@@ -147,7 +157,9 @@ def test_a_cancelled_operation_is_undone(clock: Clock) -> None:
     store, first = stores["default"], Step.objects.order_by("position")[0]
     record = store.get(first.record)
     assert record is not None
-    cancelling = LeaseOperation(store, record.ticket(owner=uuid4())._replace(lease=30), lambda *_: None)
+    cancelling = LeaseOperation(
+        store, record.ticket(owner=uuid4())._replace(lease=30), lambda *_: None
+    )
     cancelling.open()
     cancelling.settle(WorkResult.KEPT, CANCELLATION, succeeded=True)
     work.ANSWER.append(lambda asked: asked.run())
@@ -195,13 +207,18 @@ def test_the_limit_of_a_purge_is_for_all_it_deletes(clock: Clock) -> None:
 
 
 def test_steps_outlive_no_record_and_no_record_its_steps(clock: Clock, settings: Any) -> None:
-    """A record elsewhere, which retries keep alive without coming to a step, keeps its steps: none is done twice."""
+    """A record elsewhere, which retries keep alive without coming to a step, keeps its steps: none
+    is done twice.
+    """
     book, other = guarded(saga), guarded(saga)
     crashed(book, clock)
     other("master")
     Step.objects.update(purge_at=timezone.now() - timedelta(seconds=1), due_at=None)
     assert purge("default", limit=100) == 0
-    left = [(at - timezone.now()).total_seconds() for at in Step.objects.values_list("purge_at", flat=True)]
+    left = [
+        (at - timezone.now()).total_seconds()
+        for at in Step.objects.values_list("purge_at", flat=True)
+    ]
     assert 86000 < min(left) <= max(left) <= 86400
     work.ANSWER.append(lambda asked: asked.run())
     book("visa")
@@ -211,8 +228,13 @@ def test_steps_outlive_no_record_and_no_record_its_steps(clock: Clock, settings:
     assert purge("default", limit=100) == 0  # nobody can tell
 
 
-def test_steps_of_a_store_that_is_not_there_any_more(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    """They are kept for 30 days: the alias may be missing from one deploy only. Then they go, and the log says so."""
+def test_steps_of_a_store_that_is_not_there_any_more(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are kept for 30 days: the alias may be missing from one deploy only.
+
+    Then they go, and the log says so.
+    """
     guarded(saga)("visa")
     rows, now = Step.objects.count(), timezone.now()
     Step.objects.update(store="renamed", purge_at=now - timedelta(days=29))
@@ -253,7 +275,9 @@ def test_a_store_that_is_away_keeps_its_own_steps(
     book = guarded(saga)
     for card in ("visa", "master", "amex"):
         book(card)
-    first, second, _ = Step.objects.order_by("operation").values_list("operation", flat=True).distinct()
+    first, second, _ = (
+        Step.objects.order_by("operation").values_list("operation", flat=True).distinct()
+    )
     Step.objects.update(purge_at=timezone.now() - timedelta(seconds=1), record=uuid4())
     rows = Step.objects.filter(operation__in=[first, second])
     rows.update(store="away")

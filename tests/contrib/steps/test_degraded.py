@@ -41,7 +41,11 @@ class Away(MemoryStore):
 def _open(settings: Any) -> Iterator[None]:
     BODY.clear()
     END.clear()
-    settings.IDEMPOTENCY = {"GUARANTEE": "lease", "UNDO_ON": views.UNDO_ON, "ON_STORE_FAILURE": "open"}
+    settings.IDEMPOTENCY = {
+        "GUARANTEE": "lease",
+        "UNDO_ON": views.UNDO_ON,
+        "ON_STORE_FAILURE": "open",
+    }
     with stores.replaced("default", Away()):
         yield
 
@@ -52,7 +56,9 @@ def nothing_is_done() -> bool:
 
 @pytest.mark.parametrize("door", DOORS)
 def test_a_request(send: Send, door: str) -> None:  # noqa: F811 - the fixture
-    """Its first step is refused before its body, since nobody knows what earlier attempts have done."""
+    """Its first step is refused before its body, since nobody knows what earlier attempts have
+    done.
+    """
     response = send(door)
     assert (response.status_code, response.json()["code"]) == (503, "store-unavailable")
     assert nothing_is_done()

@@ -1,4 +1,6 @@
-"""Steps in doubt: caught exceptions, late owners, held records, and what no command may take for granted."""
+"""Steps in doubt: caught exceptions, late owners, held records, and what no command may take for
+granted.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ pytestmark = pytest.mark.django_db
 
 
 def test_no_step_follows_one_in_doubt(clock: Clock) -> None:
-    """A caught exception that is no result leaves its step in doubt: another provider must not be asked instead."""
+    """A caught exception that is no result leaves its step in doubt: another provider must not be
+    asked instead.
+    """
 
     def body(card: str) -> Any:
         try:
@@ -58,7 +62,9 @@ def test_an_exception_of_undo_on_is_no_proof(clock: Clock) -> None:
 
 
 def test_a_late_owner_undoes_nothing(clock: Clock) -> None:
-    """An attempt whose lease has ended cannot undo what a later one has completed, and neither goes on."""
+    """An attempt whose lease has ended cannot undo what a later one has completed, and neither goes
+    on.
+    """
     late: list[Any] = []
 
     def body(card: str) -> Any:
@@ -213,7 +219,9 @@ def test_a_coroutine_that_nobody_awaits(clock: Clock) -> None:
 
 
 def test_arguments_are_those_of_the_call(clock: Clock) -> None:
-    """What a body changes later is not what the command calls with; hashed keys keep no arguments in plain."""
+    """What a body changes later is not what the command calls with; hashed keys keep no arguments
+    in plain.
+    """
     from django_idempotency import idempotent_function
 
     @idempotent_function(key="cart[0]", key_prefix="carts")

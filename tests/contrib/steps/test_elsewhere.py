@@ -32,7 +32,11 @@ pytestmark = [pytest.mark.any_database, pytest.mark.django_db]
 @pytest.fixture
 def other(tmp_path: Path) -> Iterator[Any]:
     """A database beside that of the steps, with a table of its own."""
-    sqlite = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "other.sqlite3"), "OPTIONS": {}}
+    sqlite = {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": str(tmp_path / "other.sqlite3"),
+        "OPTIONS": {},
+    }
     connections.settings["other"] = {**connections["default"].settings_dict, **sqlite}
     connection = connections["other"]
     connection.inc_thread_sharing()
@@ -51,7 +55,11 @@ def notes(other: Any, statement: str = "SELECT label FROM note") -> list[Any]:
         return list(cursor.fetchall()) if cursor.description else []
 
 
-WRITES = ["INSERT INTO note VALUES ('paid')", " /* traced */ update note SET label = 'x'", "-- why\ndelete FROM note"]
+WRITES = [
+    "INSERT INTO note VALUES ('paid')",
+    " /* traced */ update note SET label = 'x'",
+    "-- why\ndelete FROM note",
+]
 
 
 def test_comments_in_front_take_no_time() -> None:
@@ -69,7 +77,11 @@ def test_a_composed_statement(other: Any) -> None:
     from django.db.backends.postgresql.psycopg_any import sql
 
     write = sql.SQL("INSERT INTO {} VALUES (1)").format(sql.Identifier("note"))
-    with only_in("other", "The step 'x'"), connection.cursor() as cursor, pytest.raises(ConfigurationError):
+    with (
+        only_in("other", "The step 'x'"),
+        connection.cursor() as cursor,
+        pytest.raises(ConfigurationError),
+    ):
         cursor.execute(write)
 
 
@@ -84,14 +96,17 @@ def test_a_write_elsewhere_is_refused(clock: Clock, other: Any, statement: str) 
 
     book = guarded(lambda card: operation().step("order", both, card))
     with pytest.raises(
-        ConfigurationError, match="'order' writes to the database 'other', and its result is in 'default'"
+        ConfigurationError,
+        match="'order' writes to the database 'other', and its result is in 'default'",
     ):
         book("visa")
     assert (notes(other), work.labels(), Step.objects.count()) == ([], [], 0)
 
 
 def test_what_is_allowed(clock: Clock, other: Any) -> None:
-    """Reading there is, and writing outside of a step; a step that takes the key answers for itself."""
+    """Reading there is, and writing outside of a step; a step that takes the key answers for
+    itself.
+    """
 
     def reads(card: str) -> int:
         assert notes(other) == []
@@ -145,7 +160,14 @@ def test_the_admin_follows_the_store(other: Any, rf: RequestFactory) -> None:
     record, request = uuid4(), rf.get("/")
     request.user = AdminFactory()
     now = timezone.now()
-    facts = {"record": record, "run": uuid4(), "operation": uuid4(), "position": 1, "attempt": 1, "created_at": now}
+    facts = {
+        "record": record,
+        "run": uuid4(),
+        "operation": uuid4(),
+        "position": 1,
+        "attempt": 1,
+        "created_at": now,
+    }
     Step.objects.using("other").create(**facts, name="order", state=2, store="other", purge_at=now)
     sections = {
         using: StepsPanel().section(request, record, admin.site, ORMStore(using=using))

@@ -52,7 +52,9 @@ def _rows(settings: Settings) -> Iterator[None]:
 
 def refundable(card: str) -> Any:
     order = operation().step("order", work.make_order, card, undo=work.cancel_order)
-    return operation().step("charge", work.charge, order, undo=work.refund_found, at="most_once", ask=work.found_out)
+    return operation().step(
+        "charge", work.charge, order, undo=work.refund_found, at="most_once", ask=work.found_out
+    )
 
 
 def paid_and_died(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,11 +69,13 @@ def expire() -> None:
     IdempotencyRecord.objects.update(expires_at=timezone.now() - timedelta(seconds=5))
 
 
-# -------------------------------------------------------------------------------------------------------- what succeeded
+# ----------------------------------------------------------------------------------- what succeeded
 
 
 def test_the_worker_notes_the_end(boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
-    """Where the owner died before it could: nobody can undo it then, not even when its record is gone."""
+    """Where the owner died before it could: nobody can undo it then, not even when its record is
+    gone.
+    """
     paid_and_died(monkeypatch)
     assert states() == ["DONE", "DONE"]
     complete()
@@ -88,7 +92,9 @@ def test_the_worker_notes_the_end(boss: Client, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("known", ["noted", "not noted"])
 def test_an_expired_success(boss: Client, monkeypatch: pytest.MonkeyPatch, known: str) -> None:  # noqa: F811
-    """An expired record still says that its operation succeeded: to a person, and to the command."""
+    """An expired record still says that its operation succeeded: to a person, and to the
+    command.
+    """
     paid_and_died(monkeypatch)
     expire()
     if known == "noted":
@@ -128,21 +134,25 @@ def test_the_worker_dies_as_it_notes_the_end(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_gave_up_and_then_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A barrier whose writer died before the steps were unwatched: the undos that are owed are done."""
+    """A barrier whose writer died before the steps were unwatched: the undos that are owed are
+    done.
+    """
     book = guarded(saga, undo_on=[Declined])
     PROVIDER.fails.update(charge=Declined(), release=TimeoutError())
     with pytest.raises(Declined):
         book("visa")
     PROVIDER.fails.clear()
     barrier = Step.objects.get(name="")
-    Step.objects.filter(position=1).update(due_at=barrier.due_at, created_at=barrier.created_at - timedelta(hours=1))
+    Step.objects.filter(position=1).update(
+        due_at=barrier.due_at, created_at=barrier.created_at - timedelta(hours=1)
+    )
     Step.objects.filter(pk=barrier.pk).update(created_at=timezone.now())
     Step.objects.update(due_at=timezone.now() - timedelta(seconds=1))
     call_command("idempotency_complete", verbosity=0)
     assert states() == ["UNDONE", "UNDONE", "FAILED", "BARRIER"]
 
 
-# ------------------------------------------------------------------------------------------------ a record that was held
+# --------------------------------------------------------------------------- a record that was held
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], Any]) -> None:
@@ -159,7 +169,9 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], Any]) -> No
 
 @pytest.mark.parametrize("retried", [True, False])
 def test_released_by_another(monkeypatch: pytest.MonkeyPatch, retried: bool) -> None:
-    """A second person releases it, and perhaps its retry succeeds: that stays, and the first person tries again."""
+    """A second person releases it, and perhaps its retry succeeds: that stays, and the first person
+    tries again.
+    """
     work.ANSWER.append(lambda asked: asked.hold())
     book = hold(refundable)
 
@@ -218,7 +230,7 @@ def test_it_vanishes_when_it_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(PROVIDER.undone) == 2
 
 
-# -------------------------------------------------------------------------------------------------------------- its trace
+# ---------------------------------------------------------------------------------------- its trace
 
 
 def test_an_expired_record_leaves_a_trace(boss: Client) -> None:  # noqa: F811
@@ -239,7 +251,7 @@ def test_the_command_logs_the_reason(caplog: pytest.LogCaptureFixture) -> None:
     assert (facts["event"], facts["reason"]) == ("undone_by_hand", "cancelled")
 
 
-# -------------------------------------------------------------------------------------------------------- what is shown
+# ------------------------------------------------------------------------------------ what is shown
 
 
 def test_the_newest_row_decides(boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811

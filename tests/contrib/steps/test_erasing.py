@@ -48,7 +48,9 @@ def left() -> int:
 
 
 def test_a_crash_in_between_leaves_nothing(scope: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the process dies between the two, the next run finds the record, and what was to be erased is gone already."""
+    """If the process dies between the two, the next run finds the record, and what was to be erased
+    is gone already.
+    """
 
     def dies(*_: Any, **__: Any) -> None:
         raise work.Crash
@@ -63,7 +65,9 @@ def test_a_crash_in_between_leaves_nothing(scope: str, monkeypatch: pytest.Monke
 
 
 def test_the_table_is_looked_for_once(scope: str) -> None:
-    """A record more costs two statements of its steps, and no look at the catalogue of the database."""
+    """A record more costs two statements of its steps, and no look at the catalogue of the
+    database.
+    """
     with CaptureQueriesContext(connection) as captured:
         erase(scope)
     looks = ("sqlite_master", "relispartition", "information_schema")  # those of Django
@@ -78,7 +82,9 @@ def saying_card(card: str) -> Any:
 
 
 def test_a_failed_call_leaves_nothing(settings: Any) -> None:
-    """Nobody calls a function again whose record was forgotten: its arguments and results go, which a command kept for that."""
+    """Nobody calls a function again whose record was forgotten: its arguments and results go, which
+    a command kept for that.
+    """
     settings.IDEMPOTENCY = {**LEASES, "STORE": "orm"}
     book = guarded(saying_card)
     with pytest.raises(TimeoutError):
@@ -110,5 +116,7 @@ def test_a_record_that_is_erased_by_hand(settings: Any) -> None:
     settings.IDEMPOTENCY = {**LEASES, "STORE": "orm"}
     guarded(saga)("visa")
     record = Step.objects.order_by("pk")[0].record
-    done, _ = intervene(VERBS["erase"], stores["orm"], record, alias="orm", actor="ada", reason="asked for")
+    done, _ = intervene(
+        VERBS["erase"], stores["orm"], record, alias="orm", actor="ada", reason="asked for"
+    )
     assert (done, left()) == (Intervention.DONE, 0)

@@ -1,4 +1,5 @@
-"""A key has one life: from its first use for a lifetime, however often it comes again, by the clock of its database.
+"""A key has one life: from its first use for a lifetime, however often it comes again, by the clock
+of its database.
 
 The provider here forgets a key when its lifetime is over, and then does the work again.
 """
@@ -112,10 +113,13 @@ def written(card: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("body", "guarantee"), [(derived, "lease"), (derived, "atomic"), (unwritten, "lease"), (written, "lease")]
+    ("body", "guarantee"),
+    [(derived, "lease"), (derived, "atomic"), (unwritten, "lease"), (written, "lease")],
 )
 def test_sixty_days_of_retries(body: Callable[[str], Any], guarantee: str) -> None:
-    """A client that comes back now and then keeps no key alive: there is one charge, and then a person decides."""
+    """A client that comes back now and then keeps no key alive: there is one charge, and then a
+    person decides.
+    """
     chance = random.Random(1)
 
     @idempotent_function(key="card", key_prefix="days", guarantee=guarantee)
@@ -195,13 +199,17 @@ def held_record() -> Any:
 
 
 def test_a_refusal_begins_a_new_use() -> None:
-    """Nothing was done, and another body derives other keys: a request that is corrected late is carried out."""
+    """Nothing was done, and another body derives other keys: a request that is corrected late is
+    carried out.
+    """
 
     def view(request: Any) -> HttpResponse:
         key = request.idempotency.derive("charge")
         return HttpResponse(key, status=400 if b"wrong" in request.body else 201)
 
-    with override_settings(ROOT_URLCONF=urls(idempotent(guarantee="atomic", anonymous="shared")(view))):
+    with override_settings(
+        ROOT_URLCONF=urls(idempotent(guarantee="atomic", anonymous="shared")(view))
+    ):
         for _ in range(4):
             assert post("wrong").status_code == 400
             WORLD.go(timedelta(hours=10))
@@ -209,7 +217,9 @@ def test_a_refusal_begins_a_new_use() -> None:
 
 
 def urls(*views: Any) -> Any:
-    return type("urls", (), {"urlpatterns": [path(f"{at}/", view) for at, view in enumerate(views)]})
+    return type(
+        "urls", (), {"urlpatterns": [path(f"{at}/", view) for at, view in enumerate(views)]}
+    )
 
 
 def post(body: str, at: int = 0) -> Any:
@@ -222,7 +232,9 @@ def post(body: str, at: int = 0) -> Any:
 @pytest.mark.parametrize("guarantee", ["atomic", "lease"])
 @pytest.mark.parametrize("shape", ["plain", "nested", "rest"])
 def test_what_the_client_gets(guarantee: str, shape: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A problem with a code of its own, and then that it is held; what the view wrote in `atomic` is rolled back."""
+    """A problem with a code of its own, and then that it is held; what the view wrote in `atomic`
+    is rolled back.
+    """
     from testproject.payments.models import Effect
 
     def work(request: Any) -> None:
@@ -263,7 +275,7 @@ def test_what_the_client_gets(guarantee: str, shape: str, caplog: pytest.LogCapt
     assert "release" in caplog.text  # what a person does
 
 
-# --------------------------------------------------------------------------------------------------------------- undos
+# -------------------------------------------------------------------------------------------- undos
 
 
 def saga(card: str) -> Any:
@@ -273,7 +285,9 @@ def saga(card: str) -> Any:
 
 
 def test_sixty_days_of_undoing() -> None:
-    """An undo that has its effect and then fails is repeated while its key is remembered, and then held; others go on."""
+    """An undo that has its effect and then fails is repeated while its key is remembered, and then
+    held; others go on.
+    """
     pay = idempotent_function(key="card", key_prefix="undos", undo_on=[ValueError])(saga_of)
     WORLD.breaks.add("refund")
     with pytest.raises(ValueError):  # noqa: PT011 - of the saga
@@ -291,7 +305,12 @@ def test_sixty_days_of_undoing() -> None:
     assert out.getvalue().count("a person decides: --undo") == 1
     assert Step.objects.get(name="charge").error.endswith("UndoTooOld")
     WORLD.breaks.clear()
-    call_command("idempotency_complete", "--undo", str(Step.objects.first().record), stdout=StringIO())  # type: ignore[union-attr]
+    call_command(
+        "idempotency_complete",
+        "--undo",
+        str(Step.objects.first().record),  # type: ignore[union-attr]
+        stdout=StringIO(),
+    )
     assert states() == ["UNDONE", "UNDONE", "BARRIER"]
 
 
@@ -299,12 +318,14 @@ def saga_of(card: str) -> Any:
     return saga(card)
 
 
-# --------------------------------------------------------------------------------------------------------------- hosts
+# -------------------------------------------------------------------------------------------- hosts
 
 
 @pytest.mark.parametrize("hours", [-2, 2])
 def test_a_host_whose_clock_is_wrong(hours: int) -> None:
-    """Its purge deletes nothing that lives, its command takes nothing early, and its steps are as old as the others'."""
+    """Its purge deletes nothing that lives, its command takes nothing early, and its steps are as
+    old as the others'.
+    """
 
     @idempotent_function(key="card", key_prefix="hosts")
     def pay(card: str) -> Any:
@@ -340,7 +361,9 @@ def test_nobody_asks_the_host_for_the_time() -> None:
         for file in sorted((ROOT / folder).rglob("*.py")):
             for node in ast.walk(ast.parse(file.read_text())):
                 called = node.func if isinstance(node, ast.Call) else None
-                name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+                name = (
+                    called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+                )
                 if name in CLOCKS:
                     asked.add((str(file.relative_to(ROOT)), name))
     assert asked == ALLOWED

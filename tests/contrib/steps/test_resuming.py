@@ -59,13 +59,19 @@ def test_all_is_done_once(clock: Clock) -> None:
     book = guarded(booking)
     first = book("visa")
     assert book("visa") == first
-    assert (work.labels(), PROVIDER.asked("charge"), PROVIDER.asked("book")) == (["order visa"], 1, 1)
+    assert (work.labels(), PROVIDER.asked("charge"), PROVIDER.asked("book")) == (
+        ["order visa"],
+        1,
+        1,
+    )
 
 
 @pytest.mark.parametrize("breaks", ["charge", "book"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_crash_continues_after_what_is_done(clock: Clock, breaks: str, when: str) -> None:
-    """A step that broke off elsewhere is repeated with its key; those before it return what they returned."""
+    """A step that broke off elsewhere is repeated with its key; those before it return what they
+    returned.
+    """
     book = guarded(booking)
     (PROVIDER.fails if when == "before" else PROVIDER.breaks)[breaks] = Crash()
     with pytest.raises(Crash):
@@ -81,14 +87,20 @@ def test_a_crash_continues_after_what_is_done(clock: Clock, breaks: str, when: s
 
 
 def test_an_error_continues_too(clock: Clock) -> None:
-    """An exception that is not a result frees the key for the same request, which goes on after what is done."""
+    """An exception that is not a result frees the key for the same request, which goes on after
+    what is done.
+    """
     book = guarded(booking)
     PROVIDER.fails["book"] = TimeoutError()
     with pytest.raises(TimeoutError):
         book("visa")
     PROVIDER.fails.clear()
     book("visa")
-    assert (work.labels(), PROVIDER.asked("charge"), PROVIDER.asked("book")) == (["order visa"], 1, 2)
+    assert (work.labels(), PROVIDER.asked("charge"), PROVIDER.asked("book")) == (
+        ["order visa"],
+        1,
+        2,
+    )
 
 
 def test_what_it_writes_here_goes_with_its_row(clock: Clock) -> None:
@@ -107,7 +119,10 @@ def test_what_it_writes_here_goes_with_its_row(clock: Clock) -> None:
 
 
 def test_statements(clock: Clock) -> None:
-    """A step costs one write beside its own; two if it can be undone. A retry reads all of them at once."""
+    """A step costs one write beside its own; two if it can be undone.
+
+    A retry reads all of them at once.
+    """
 
     def body(card: str) -> None:
         with CaptureQueriesContext(connection) as captured:
@@ -128,14 +143,23 @@ def test_statements(clock: Clock) -> None:
         book("visa")
     book("visa")
     first, plain, undoable, *again = counts
-    assert [verb for verb in first if verb == "INSERT"] == ["INSERT", "INSERT"]  # its own, and the row
+    # Its own, and the row.
+    assert [verb for verb in first if verb == "INSERT"] == [
+        "INSERT",
+        "INSERT",
+    ]
     assert [verb for verb in plain if verb in ("SELECT", "INSERT", "UPDATE")] == ["INSERT"]
-    assert [verb for verb in undoable if verb in ("SELECT", "INSERT", "UPDATE")] == ["INSERT", "UPDATE"]
+    assert [verb for verb in undoable if verb in ("SELECT", "INSERT", "UPDATE")] == [
+        "INSERT",
+        "UPDATE",
+    ]
     assert again == [["SELECT", "UPDATE"], [], []]
 
 
 def test_the_first_run_gets_the_stored_form(clock: Clock) -> None:
-    """A tuple that would come back as one does; what a later attempt gets is what the first one got."""
+    """A tuple that would come back as one does; what a later attempt gets is what the first one
+    got.
+    """
     seen: list[Any] = []
 
     def body(card: str) -> None:
@@ -201,7 +225,7 @@ def declined(card: str) -> None:
         raise TimeoutError(str(error)) from error
 
 
-# ------------------------------------------------------------------------------------------------------- most once
+# ---------------------------------------------------------------------------------------- most once
 
 
 def once(card: str) -> Any:
@@ -248,7 +272,9 @@ def test_most_once_is_held(clock: Clock, asks: bool) -> None:
 
 @pytest.mark.parametrize("terms", [{"undo": work.refund}, {"at": "most_once"}])
 def test_a_lease_that_ends_while_the_start_is_written(clock: Clock, terms: Any) -> None:
-    """The body does not begin: another owner may have found the start by now, and have been told to run it."""
+    """The body does not begin: another owner may have found the start by now, and have been told to
+    run it.
+    """
 
     def body(card: str) -> Any:
         run = operation()
@@ -268,11 +294,13 @@ def test_a_lease_that_ends_while_the_start_is_written(clock: Clock, terms: Any) 
     assert Step.objects.filter(name="charge", state=StepState.STARTED).count() == 1
 
 
-# -------------------------------------------------------------------------------------------------------- refusals
+# ----------------------------------------------------------------------------------------- refusals
 
 
 def test_changed_code(clock: Clock) -> None:
-    """Steps that are not those of the attempt that broke off are a named error, and nothing is done."""
+    """Steps that are not those of the attempt that broke off are a named error, and nothing is
+    done.
+    """
     PROVIDER.fails["charge"] = TimeoutError()
     with pytest.raises(TimeoutError):
         guarded(booking)("visa")
@@ -288,8 +316,14 @@ def test_changed_code(clock: Clock) -> None:
 @pytest.mark.parametrize(
     ("bad", "sentence"),
     [
-        (lambda run: [run.step("a", work.make_order, "x"), run.step("a", work.make_order, "x")], "two steps 'a'"),
-        (lambda run: run.step("a", lambda: run.step("b", work.make_order, "x")), "inside the step 'a'"),
+        (
+            lambda run: [run.step("a", work.make_order, "x"), run.step("a", work.make_order, "x")],
+            "two steps 'a'",
+        ),
+        (
+            lambda run: run.step("a", lambda: run.step("b", work.make_order, "x")),
+            "inside the step 'a'",
+        ),
         (lambda run: run.step("a", lambda: 1, here=False), "no argument idempotency_key"),
         (lambda run: run.step("a", work.charge, 1, undo=lambda charged: None), "not a lambda"),
         (lambda run: run.step("a", work.make_order, 1, at="most_once"), "exactly once without it"),
@@ -308,7 +342,9 @@ def test_bad_use(clock: Clock, bad: Any, sentence: str) -> None:
 
 @pytest.mark.parametrize("then", ["step", "undo"])
 def test_a_host_is_over_its_deadline(clock: Clock, then: str) -> None:
-    """A host that thaws after its deadline, when its lease has ended, too, does no further step and undoes none."""
+    """A host that thaws after its deadline, when its lease has ended, too, does no further step and
+    undoes none.
+    """
 
     def body(card: str) -> Any:
         operation().step("charge", work.charge, 1, undo=work.refund, ask=work.found_out)
@@ -324,10 +360,14 @@ def test_a_host_is_over_its_deadline(clock: Clock, then: str) -> None:
 
 
 def test_one_class_is_kept(clock: Clock) -> None:
-    """`keep` takes one class of exceptions, too; what is not one is refused before anything runs."""
+    """`keep` takes one class of exceptions, too; what is not one is refused before anything
+    runs.
+    """
 
     def body(card: str) -> Any:
-        return operation().step("charge", work.charge, 1, keep=Declined if card == "visa" else "Declined")
+        return operation().step(
+            "charge", work.charge, 1, keep=Declined if card == "visa" else "Declined"
+        )
 
     PROVIDER.fails["charge"] = Declined()
     for _ in range(2):

@@ -45,9 +45,19 @@ def test_action(found: StepRow | None, at_least_once: StepAction, at_most_once: 
 
 @pytest.mark.parametrize("repeats", list(Repeats))
 def test_a_key_that_may_be_forgotten(repeats: Repeats) -> None:
-    """What may have used it is not repeated: the project is asked, or a person. What is known is still returned."""
-    for found, expected in ((None, A.HOLD), (row(S.STARTED), A.ASK), (row(S.DONE), A.RETURN), (row(S.FAILED), A.RAISE)):
-        assert action(found, name="charge", repeats=repeats, attempt=2, remembered=False) is expected
+    """What may have used it is not repeated: the project is asked, or a person.
+
+    What is known is still returned.
+    """
+    for found, expected in (
+        (None, A.HOLD),
+        (row(S.STARTED), A.ASK),
+        (row(S.DONE), A.RETURN),
+        (row(S.FAILED), A.RAISE),
+    ):
+        assert (
+            action(found, name="charge", repeats=repeats, attempt=2, remembered=False) is expected
+        )
 
 
 @pytest.mark.parametrize("repeats", list(Repeats))
@@ -71,9 +81,13 @@ def test_a_late_attempt(repeats: Repeats) -> None:
     ],
 )
 def test_undo_action(state: StepState, with_undo: UndoAction) -> None:
-    """What had its effect is undone once; what may have had it is asked about; what has no undo stays."""
+    """What had its effect is undone once; what may have had it is asked about; what has no undo
+    stays.
+    """
     assert undo_action(row(state, undo="shop.refund")) is with_undo
     assert undo_action(row(state)) is U.NOTHING
     # Its key may be forgotten: only what was called before is in danger.
     begun = state is S.UNDOING
-    assert undo_action(row(state, undo="shop.refund"), remembered=False) is (U.HOLD if begun else with_undo)
+    assert undo_action(row(state, undo="shop.refund"), remembered=False) is (
+        U.HOLD if begun else with_undo
+    )

@@ -1,4 +1,6 @@
-"""With ENCRYPTION_KEYS the table of steps has nothing of a result, an argument or an error in plain."""
+"""With ENCRYPTION_KEYS the table of steps has nothing of a result, an argument or an error in
+plain.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ SEEN: list[Any] = []
 def book(card: str) -> None:
     """Do a step here and one elsewhere, remember a refusal, and fail."""
     run = operation()
-    SEEN.append((run.step("echo", echo, card), run.step("charge", echo_elsewhere, card, undo=work.refund)))
+    SEEN.append(
+        (run.step("echo", echo, card), run.step("charge", echo_elsewhere, card, undo=work.refund))
+    )
     with pytest.raises(Declined, match=CANARY):
         run.step("book", work.book, 1, keep=[Declined])
     raise TimeoutError
@@ -64,7 +68,8 @@ def stored() -> bytes:
         cursor.execute(f"SELECT * FROM {Step._meta.db_table}")
         values = [value for row in cursor.fetchall() for value in row]
     return b"|".join(
-        bytes(value) if isinstance(value, (bytes, memoryview)) else str(value).encode() for value in values
+        bytes(value) if isinstance(value, (bytes, memoryview)) else str(value).encode()
+        for value in values
     )
 
 
@@ -81,7 +86,9 @@ def use(settings: Settings, *keys: str) -> None:
 
 @pytest.mark.parametrize("keys", [[FIRST], []], ids=["sealed", "plain"])
 def test_at_rest(settings: Settings, keys: list[str]) -> None:
-    """What is sealed opens again; without keys the same test finds the canary, so it would see one."""
+    """What is sealed opens again; without keys the same test finds the canary, so it would see
+    one.
+    """
     use(settings, *keys)
     attempt()
     assert Step.objects.count() == 3
@@ -106,7 +113,9 @@ def test_what_does_not_open(settings: Settings, keys: list[str]) -> None:
     attempt()
     use(settings, *keys)
     for _ in range(2):
-        with pytest.raises(StepResultNotStored, match=r"The step 'echo' .* is done, and its result cannot be read"):
+        with pytest.raises(
+            StepResultNotStored, match=r"The step 'echo' .* is done, and its result cannot be read"
+        ):
             book(CANARY)
     assert (len(SEEN), PROVIDER.asked("charge")) == (1, 1)
 
@@ -132,7 +141,9 @@ def mint(card: str) -> str:
 
 
 def test_what_must_not_be_stored(settings: Settings) -> None:
-    """Without keys no step runs; with keys its result is sealed, and is deleted when the operation has ended."""
+    """Without keys no step runs; with keys its result is sealed, and is deleted when the operation
+    has ended.
+    """
     settings.IDEMPOTENCY = {"GUARANTEE": "lease"}
     with pytest.raises(ConfigurationError, match="ENCRYPTION_KEYS"):
         mint(CANARY)
@@ -171,7 +182,9 @@ def completed(*arguments: str) -> str:
 def test_a_secret_of_one_that_died_at_its_end(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, mints: Callable[[str], str]
 ) -> None:
-    """The response is stored, and the process dies before it deletes the results: the command does."""
+    """The response is stored, and the process dies before it deletes the results: the command
+    does.
+    """
     PROVIDER.fails.clear()
     with monkeypatch.context() as patching:
         patching.setattr(Steps, "close", lambda _: 1 / 0)

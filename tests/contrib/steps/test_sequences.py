@@ -1,7 +1,8 @@
-"""An operation that crashes anywhere, is taken over, gives up, and meets other code, against a model of the promises.
+"""An operation that crashes anywhere, is taken over, gives up, and meets other code, against a
+model of the promises.
 
-The model is written from docs/how-to/steps.md. It sees the borders that the page names, and the books of the provider;
-it does not read the table.
+The model is written from docs/how-to/steps.md. It sees the borders that the page names, and the
+books of the provider; it does not read the table.
 """
 
 from __future__ import annotations
@@ -16,12 +17,23 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from django_idempotency import idempotent_function
 from django_idempotency.contrib.steps.models import Step
 from django_idempotency.engine.borders import Border, watched_by
-from django_idempotency.errors import OperationCancelled, OutcomeUnknown, OwnershipLost, StepsChanged
+from django_idempotency.errors import (
+    OperationCancelled,
+    OutcomeUnknown,
+    OwnershipLost,
+    StepsChanged,
+)
 from django_idempotency.testing.crashing import Interrupted
 from testproject.payments.models import Effect
 
@@ -33,8 +45,8 @@ from .work import PROVIDER, Declined
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 
-#: The first letter of a step's name says what it is: it writes here, calls elsewhere, or calls at most once. A capital
-#: letter: it has an undo.
+#: The first letter of a step's name says what it is: it writes here, calls elsewhere, or calls at
+#: most once. A capital letter: it has an undo.
 LETTERS = "hHcCoO"
 NAMES = [f"{letter}{number}" for number in (1, 2) for letter in LETTERS]
 CARDS = count()
@@ -176,7 +188,7 @@ class Operations(RuleBasedStateMachine):
         self.watching = ExitStack()
         self.watching.enter_context(watched_by(self.see))
 
-    # ---------------------------------------------------------------------------------------------- what may happen
+    # ------------------------------------------------------------------------------ what may happen
 
     @initialize(code=st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True))
     def deploy_first(self, code: list[str]) -> None:
@@ -217,7 +229,11 @@ class Operations(RuleBasedStateMachine):
             )
         )
 
-    @rule(at=st.integers(0, 4), border=st.sampled_from(Border), gives_up_after=st.none() | st.integers(0, 4))
+    @rule(
+        at=st.integers(0, 4),
+        border=st.sampled_from(Border),
+        gives_up_after=st.none() | st.integers(0, 4),
+    )
     def be_overtaken(self, at: int, border: Border, gives_up_after: Any) -> None:
         name = self.name(at)
         if not (is_here(name) and border is Border.DURING):  # that is inside its transaction
@@ -240,7 +256,7 @@ class Operations(RuleBasedStateMachine):
         if self.model.given_up:
             self.assert_undone()
 
-    # -------------------------------------------------------------------------------------------------- one attempt
+    # ---------------------------------------------------------------------------------- one attempt
 
     def name(self, at: int | None) -> str:
         return WORLD.code[at % len(WORLD.code)] if at is not None else ""
@@ -259,7 +275,14 @@ class Operations(RuleBasedStateMachine):
         except Interrupted:
             got = died = True
             self.clock.go(31)
-        except (Declined, OperationCancelled, OutcomeUnknown, OwnershipLost, StepsChanged, TimeoutError) as error:
+        except (
+            Declined,
+            OperationCancelled,
+            OutcomeUnknown,
+            OwnershipLost,
+            StepsChanged,
+            TimeoutError,
+        ) as error:
             got = type(error)
         finally:
             bodies, (WORLD.plan, WORLD.bodies) = WORLD.bodies, outer
@@ -271,8 +294,15 @@ class Operations(RuleBasedStateMachine):
         if before.end is not None:  # a replay
             assert (got, bodies) == (before.end, [])
         elif plan.is_overtaken is not None and plan.is_overtaken == self.overtaken:
-            # Without another step it finds out as it ends, and says so if what it has done may be undone.
-            late = (OwnershipLost, OperationCancelled, OutcomeUnknown, model.end, ("returned", self.expected()))
+            # Without another step it finds out as it ends, and says so if what it has done may be
+            # undone.
+            late = (
+                OwnershipLost,
+                OperationCancelled,
+                OutcomeUnknown,
+                model.end,
+                ("returned", self.expected()),
+            )
             assert got in late
         elif died:
             model.crashed = True
@@ -325,7 +355,7 @@ class Operations(RuleBasedStateMachine):
             self.overtaken = (name, border)
             late._steps.is_lost = lambda: True
 
-    # ------------------------------------------------------------------------------------------------ what is promised
+    # ----------------------------------------------------------------------------- what is promised
 
     def counted(self) -> Counter[str]:
         """Count all effects, here and elsewhere."""
@@ -359,7 +389,9 @@ class Operations(RuleBasedStateMachine):
             self.watching.close()
 
     def end(self) -> None:
-        """Whatever has happened, it can be ended: by a retry, or by the command if the code has changed."""
+        """Whatever has happened, it can be ended: by a retry, or by the command if the code has
+        changed.
+        """
         got = self.run(Plan())
         if got is StepsChanged:
             self.command(undo=True)

@@ -24,13 +24,18 @@ def saga(card: str) -> Any:
     """Do three things that can be undone."""
     order = operation().step("order", work.make_order, card, undo=work.cancel_order)
     booked = operation().step("book", work.book, order, undo=work.release, ask=work.found_out)
-    charged = operation().step("charge", work.charge, order, undo=work.refund, ask=work.found_out, keep=[Declined])
+    charged = operation().step(
+        "charge", work.charge, order, undo=work.refund, ask=work.found_out, keep=[Declined]
+    )
     return [order, booked, charged]
 
 
 def states() -> list[str]:
     """Return the states of all rows in order."""
-    return [StepState(state).name for state in Step.objects.order_by("position").values_list("state", flat=True)]
+    return [
+        StepState(state).name
+        for state in Step.objects.order_by("position").values_list("state", flat=True)
+    ]
 
 
 def test_on_a_named_exception(clock: Clock) -> None:
@@ -66,7 +71,8 @@ def test_by_hand(clock: Clock) -> None:
     book = guarded(body)
     assert (book("visa"), book("visa")) == ("sold out", "sold out")
     assert PROVIDER.undone == [
-        next(e for e in PROVIDER.effects.values() if e.startswith(what)) for what in ("charge", "book")
+        next(e for e in PROVIDER.effects.values() if e.startswith(what))
+        for what in ("charge", "book")
     ]
 
 
@@ -106,7 +112,9 @@ def test_before_its_first_step(clock: Clock) -> None:
 
 
 def test_a_barrier_that_cannot_be_written(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the database is away when the work gives up, its exception is not the result: a retry undoes what was done."""
+    """If the database is away when the work gives up, its exception is not the result: a retry
+    undoes what was done.
+    """
     book = guarded(saga, undo_on=[Declined])
     PROVIDER.fails["charge"] = Declined()
     with monkeypatch.context() as away:
@@ -121,7 +129,9 @@ def test_a_barrier_that_cannot_be_written(clock: Clock, monkeypatch: pytest.Monk
 
 
 def test_a_result_despite_a_step_in_doubt(clock: Clock) -> None:
-    """A function that catches what a call elsewhere raised is called again, and goes on with that step."""
+    """A function that catches what a call elsewhere raised is called again, and goes on with that
+    step.
+    """
 
     def careless(card: str) -> Any:
         try:
@@ -132,7 +142,8 @@ def test_a_result_despite_a_step_in_doubt(clock: Clock) -> None:
     book = guarded(careless)
     PROVIDER.breaks["charge"] = TimeoutError()
     assert book("visa") == "no payment has been taken"
-    assert Step.objects.exclude(due_at=None).exists()  # idempotency_complete finishes it, if no caller does
+    # Idempotency_complete finishes it, if no caller does.
+    assert Step.objects.exclude(due_at=None).exists()
     for _ in range(2):
         assert len(book("visa")) == 3
     assert (PROVIDER.count("charge"), states()) == (1, ["DONE", "DONE", "DONE", "ENDED"])
@@ -157,7 +168,9 @@ def test_giving_up_without_any_step(clock: Clock) -> None:
 
 @pytest.mark.parametrize("dies", ["before", "after"])
 def test_an_undo_that_breaks_off(clock: Clock, dies: str) -> None:
-    """The next attempt undoes the rest, under the same keys: each undo has one effect, and no step is repeated."""
+    """The next attempt undoes the rest, under the same keys: each undo has one effect, and no step
+    is repeated.
+    """
     book = guarded(saga, undo_on=[Declined])
     PROVIDER.fails["charge"] = Declined()
     (PROVIDER.fails if dies == "before" else PROVIDER.breaks)["release"] = Crash()
@@ -168,13 +181,19 @@ def test_an_undo_that_breaks_off(clock: Clock, dies: str) -> None:
     for _ in range(2):
         with pytest.raises(OperationCancelled):
             book("visa")
-    assert (PROVIDER.count("release"), PROVIDER.asked("release"), PROVIDER.asked("charge")) == (1, 2, 1)
+    assert (PROVIDER.count("release"), PROVIDER.asked("release"), PROVIDER.asked("charge")) == (
+        1,
+        2,
+        1,
+    )
     assert len(work.labels()) == 2
     assert states() == ["UNDONE", "UNDONE", "FAILED", "BARRIER"]
 
 
 def test_an_undo_that_fails(clock: Clock) -> None:
-    """The result is stored, the others are done, and the failed one waits for `idempotency_complete`."""
+    """The result is stored, the others are done, and the failed one waits for
+    `idempotency_complete`.
+    """
     book = guarded(saga, undo_on=[Declined])
     PROVIDER.fails.update(charge=Declined(), release=TimeoutError())
     with pytest.raises(Declined):
@@ -207,7 +226,10 @@ def test_a_late_owner_finds_the_barrier(clock: Clock) -> None:
     written = work.labels()
     steps = run._steps  # its lease is not looked at: it does not know yet
     steps.is_lost = lambda: False
-    for step in (lambda: run.step("seat", work.make_order, "visa"), lambda: run.step("charge", work.charge, 1)):
+    for step in (
+        lambda: run.step("seat", work.make_order, "visa"),
+        lambda: run.step("charge", work.charge, 1),
+    ):
         with pytest.raises(OperationCancelled):
             step()
     assert (work.labels(), PROVIDER.asked("charge")) == (written, 0)

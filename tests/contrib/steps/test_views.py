@@ -56,13 +56,18 @@ def send(user: User) -> Send:
         for client in clients:
             client.raise_request_exception = raises
         post = async_to_sync(clients[1].post) if door in ASYNC else clients[0].post
-        return post(f"/{door}/", body or {"amount": 1}, "application/json", headers={"Idempotency-Key": key})
+        return post(
+            f"/{door}/", body or {"amount": 1}, "application/json", headers={"Idempotency-Key": key}
+        )
 
     return send
 
 
 def states() -> list[str]:
-    return [StepState(state).name for state in Step.objects.order_by("position").values_list("state", flat=True)]
+    return [
+        StepState(state).name
+        for state in Step.objects.order_by("position").values_list("state", flat=True)
+    ]
 
 
 def called() -> list[str]:
@@ -86,12 +91,18 @@ def test_a_failure_continues(send: Send, door: str, failure: Any) -> None:
 
 @pytest.mark.parametrize("door", DOORS)
 def test_an_exception_that_gives_up(send: Send, door: str) -> None:
-    """What was done is undone once; the client gets a 500, and each retry that nothing of it remains."""
+    """What was done is undone once; the client gets a 500, and each retry that nothing of it
+    remains.
+    """
     END.append(Declined())
     assert send(door).status_code == 500
     for _ in range(2):
         problem = (retry := send(door)).json()
-        assert (retry.status_code, problem["code"], problem["operation_state"]) == (409, "operation-undone", "undone")
+        assert (retry.status_code, problem["code"], problem["operation_state"]) == (
+            409,
+            "operation-undone",
+            "undone",
+        )
     assert send(door, {"amount": 2}).json()["code"] == "request-mismatch"
     assert (called(), len(work.labels())) == (["charge", "refund"], 2)
     assert states() == ["UNDONE", "UNDONE", "BARRIER"]
@@ -99,7 +110,9 @@ def test_an_exception_that_gives_up(send: Send, door: str) -> None:
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_a_settle_that_is_not_written(send: Send, door: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_settle_that_is_not_written(
+    send: Send, door: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No client is told that it is paid while that may be undone."""
 
     def away(*_: Any) -> bool:
@@ -127,7 +140,9 @@ async def cut_short(run: Any) -> dict[str, str]:
 
 @pytest.mark.parametrize("door", ASYNC)
 def test_a_step_that_is_cut(send: Send, door: str) -> None:
-    """The view may catch that: its response is not remembered, and its key is busy until the lease has ended."""
+    """The view may catch that: its response is not remembered, and its key is busy until the lease
+    has ended.
+    """
     BODY.append(cut_short)
     assert send(door).status_code == 201
     assert send(door).json()["code"] == "in-progress"
@@ -153,14 +168,20 @@ def test_a_refusal_that_gives_up(send: Send, door: str) -> None:
     assert first.status_code == 404
     for _ in range(2):
         retry = send(door)
-        assert (retry.status_code, retry.content, retry["Idempotent-Replayed"]) == (404, first.content, "true")
+        assert (retry.status_code, retry.content, retry["Idempotent-Replayed"]) == (
+            404,
+            first.content,
+            "true",
+        )
     assert (called(), len(work.labels())) == (["charge", "refund"], 2)
     assert states() == ["UNDONE", "UNDONE", "BARRIER"]
 
 
 @pytest.mark.parametrize("door", DOORS)
 def test_most_once_is_held(send: Send, door: str) -> None:
-    """A call that may have had its effect is not repeated: a person must decide, and no retry does anything."""
+    """A call that may have had its effect is not repeated: a person must decide, and no retry does
+    anything.
+    """
 
     def body(run: Any) -> Any:
         return {"charge": run.step("charge", work.charge, 1, at="most_once")}
@@ -174,7 +195,11 @@ def test_most_once_is_held(send: Send, door: str) -> None:
     PROVIDER.fails.clear()
     for _ in range(2):
         held = send(door)
-        assert (held.status_code, held.json()["code"], held["Idempotency-Status"]) == (409, "operation-held", "held")
+        assert (held.status_code, held.json()["code"], held["Idempotency-Status"]) == (
+            409,
+            "operation-held",
+            "held",
+        )
     assert (called(), states()) == (["charge"], ["STARTED"])
     record = stores["default"].get(IdempotencyRecord.objects.get().pk)
     assert record is not None
@@ -184,7 +209,9 @@ def test_most_once_is_held(send: Send, door: str) -> None:
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("refusal", [409, PermissionDenied()], ids=["returned", "raised"])
 def test_a_refusal_behind_a_step(send: Send, door: str, refusal: Any) -> None:
-    """The key is not free for another body, since something was done under it; the same body continues."""
+    """The key is not free for another body, since something was done under it; the same body
+    continues.
+    """
     END.append(refusal)
     refused = send(door)
     assert refused.status_code == (refusal if isinstance(refusal, int) else 403)
@@ -213,7 +240,9 @@ def test_a_refusal_before_any_step(send: Send, door: str) -> None:
 
 @pytest.mark.parametrize("door", ["decorator", "async"])
 def test_a_refusal_of_a_retry_before_any_step(send: Send, door: str) -> None:
-    """An earlier attempt has done steps, so the key is not free for another body; the same body continues."""
+    """An earlier attempt has done steps, so the key is not free for another body; the same body
+    continues.
+    """
     END.append(500)
     assert send(door).status_code == 500
     BODY.append(adenied if door in ASYNC else denied)
@@ -227,7 +256,9 @@ def test_a_refusal_of_a_retry_before_any_step(send: Send, door: str) -> None:
 
 @pytest.mark.parametrize("door", ["decorator", "async"])
 def test_an_exception_that_the_view_catches(send: Send, door: str) -> None:
-    """A response to a step whose effect is not known is not remembered: a retry goes on with the step, under its key."""
+    """A response to a step whose effect is not known is not remembered: a retry goes on with the
+    step, under its key.
+    """
 
     def body(run: Any) -> Any:
         with suppress(TimeoutError):
@@ -264,7 +295,11 @@ def test_an_exception_of_a_step_that_writes_here(send: Send) -> None:
 
     BODY.append(body)
     first, retry = send("decorator"), send("decorator")
-    assert (retry.content, retry["Idempotent-Replayed"], work.labels()) == (first.content, "true", [])
+    assert (retry.content, retry["Idempotent-Replayed"], work.labels()) == (
+        first.content,
+        "true",
+        [],
+    )
 
 
 @pytest.mark.parametrize("door", DOORS)
@@ -275,12 +310,19 @@ def test_a_view_that_was_killed(send: Send, door: str) -> None:
         send(door)
     IdempotencyRecord.objects.update(lease_until=F("created_at"))
     assert send(door).status_code == 201
-    assert (PROVIDER.count("charge"), called(), work.labels()) == (1, ["charge", "charge"], ["order visa"])
+    assert (PROVIDER.count("charge"), called(), work.labels()) == (
+        1,
+        ["charge", "charge"],
+        ["order visa"],
+    )
     assert len({key for _, key in PROVIDER.calls}) == 1
 
 
 def test_atomic_steps_are_savepoints(send: Send) -> None:
-    """A step that writes here works, and nothing is written beside it. One that calls elsewhere is refused."""
+    """A step that writes here works, and nothing is written beside it.
+
+    One that calls elsewhere is refused.
+    """
     BODY.append(lambda run: {"order": run.step("order", work.make_order, "visa")})
     first = send("atomic")
     assert (first.status_code, send("atomic").content) == (201, first.content)
@@ -297,8 +339,12 @@ def test_atomic_steps_are_savepoints(send: Send) -> None:
 
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("by", ["variable", "observe"])
-def test_off(send: Send, door: str, by: str, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While idempotency is off, or only observes, each step is done, every time, and nothing is remembered."""
+def test_off(
+    send: Send, door: str, by: str, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While idempotency is off, or only observes, each step is done, every time, and nothing is
+    remembered.
+    """
     if by == "variable":
         monkeypatch.setenv(switch.VARIABLE, "on")
     else:
@@ -312,9 +358,14 @@ def test_off(send: Send, door: str, by: str, settings: Any, monkeypatch: pytest.
 
 @pytest.mark.parametrize("door", ["decorator", "mixin", "async", "ninja"])
 def test_without_the_app(send: Send, door: str, settings: Any) -> None:
-    """The error says what to type, and nothing is done. A guarded view without steps needs no table."""
+    """The error says what to type, and nothing is done.
+
+    A guarded view without steps needs no table.
+    """
     settings.INSTALLED_APPS = [app for app in settings.INSTALLED_APPS if "steps" not in app]
-    with pytest.raises(ConfigurationError, match=r'Add "django_idempotency.contrib.steps" to INSTALLED_APPS'):
+    with pytest.raises(
+        ConfigurationError, match=r'Add "django_idempotency.contrib.steps" to INSTALLED_APPS'
+    ):
         send(door, raises=True)
     assert (called(), work.labels()) == ([], [])
 
@@ -327,7 +378,9 @@ def test_without_the_app(send: Send, door: str, settings: Any) -> None:
 
 @pytest.mark.parametrize("door", DOORS)
 def test_a_view_that_was_killed_while_it_gave_up(send: Send, door: str) -> None:
-    """The next request undoes the rest, and learns that the operation was cancelled, as does each after it."""
+    """The next request undoes the rest, and learns that the operation was cancelled, as does each
+    after it.
+    """
     END.append(Declined())
     PROVIDER.breaks["refund"] = Crash()
     with pytest.raises(Crash):
@@ -344,7 +397,9 @@ def test_a_view_that_was_killed_while_it_gave_up(send: Send, door: str) -> None:
 
 @pytest.mark.parametrize("door", DOORS)
 def test_by_hand(send: Send, door: str) -> None:
-    """A view that gives up itself has the last word: its response is stored, whatever its status is."""
+    """A view that gives up itself has the last word: its response is stored, whatever its status
+    is.
+    """
 
     def body(run: Any) -> Any:
         run.step("charge", work.charge, 1, undo=work.refund)

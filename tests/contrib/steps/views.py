@@ -1,4 +1,7 @@
-"""One view of two steps behind each entry point. Its first step writes here, its second calls elsewhere."""
+"""One view of two steps behind each entry point.
+
+Its first step writes here, its second calls elsewhere.
+"""
 
 from __future__ import annotations
 

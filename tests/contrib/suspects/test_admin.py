@@ -1,4 +1,6 @@
-"""The page of suspects: what it finds, links to, and for whom; it reads a bounded number of rows, and never writes."""
+"""The page of suspects: what it finds, links to, and for whom; it reads a bounded number of rows,
+and never writes.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ def charges(settings: Any, db: None) -> list[Charge]:
     """Two charges of one user and amount, and another one."""
     settings.IDEMPOTENCY = {"SUSPECTS": [SOURCE]}
     user: User = UserFactory()
-    return [Charge.objects.create(user=user, amount=amount, currency="eur") for amount in (2499, 2499, 100)]
+    return [
+        Charge.objects.create(user=user, amount=amount, currency="eur")
+        for amount in (2499, 2499, 100)
+    ]
 
 
 def test_it_finds_them(boss: Client, charges: list[Charge]) -> None:
@@ -48,7 +53,9 @@ def test_there_are_more(boss: Client, charges: list[Charge], monkeypatch: Any) -
 
 
 def test_who_may_not_see_the_model(charges: list[Charge]) -> None:
-    """A source is shown to those who may view its model, and the page to those who may view records."""
+    """A source is shown to those who may view its model, and the page to those who may view
+    records.
+    """
     assert "payments.Charge" not in text_of(staff().get(PAGE))
     outsider = Client()
     outsider.force_login(UserFactory(is_staff=True))
@@ -61,6 +68,11 @@ def test_without_sources(boss: Client, settings: Any) -> None:
     settings.IDEMPOTENCY = {}
     assert PAGE not in text_of(boss.get(LIST))
     assert "No source is configured" in text_of(boss.get(PAGE))
-    for wrong in ({"model": "payments.Charge"}, {**SOURCE, "same": ["nothing"]}, {**SOURCE, "within": "5m"}, "x"):
+    for wrong in (
+        {"model": "payments.Charge"},
+        {**SOURCE, "same": ["nothing"]},
+        {**SOURCE, "within": "5m"},
+        "x",
+    ):
         settings.IDEMPOTENCY = {"SUSPECTS": [wrong]}
         assert 'class="errornote"' in text_of(boss.get(PAGE))

@@ -12,7 +12,13 @@ START = datetime(2026, 11, 23, tzinfo=timezone.utc)
 
 
 def sighting(minute: int, *, follows: bool) -> Sighting:
-    return Sighting(pk=(minute,), at=START + timedelta(minutes=minute), key=None, facts=(7, 2499), follows=follows)
+    return Sighting(
+        pk=(minute,),
+        at=START + timedelta(minutes=minute),
+        key=None,
+        facts=(7, 2499),
+        follows=follows,
+    )
 
 
 @pytest.mark.parametrize(
@@ -30,7 +36,9 @@ def sighting(minute: int, *, follows: bool) -> Sighting:
 def test_chains(rows: list[tuple[int, bool]], since: int, expected: list[list[int]]) -> None:
     """A row that follows belongs to the one before it; a row alone is no suspect."""
     read = [sighting(minute, follows=follows) for minute, follows in rows]
-    found = suspects(read, model="shop.Charge", names=("card", "amount"), since=START + timedelta(minutes=since))
+    found = suspects(
+        read, model="shop.Charge", names=("card", "amount"), since=START + timedelta(minutes=since)
+    )
     assert [[row.pk[0] for row in each.rows] for each in found] == expected
 
 

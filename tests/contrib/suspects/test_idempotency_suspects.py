@@ -30,7 +30,9 @@ START = datetime.now(timezone.utc).replace(microsecond=0) - timedelta(hours=3)
 def call(model: str = "payments.Effect", same: str = "label", *args: str) -> tuple[str, str]:
     out, err = StringIO(), StringIO()
     chosen = ["--within=5m"] if not any(each.startswith("--within") for each in args) else []
-    call_command("idempotency_suspects", model, f"--same={same}", *chosen, *args, stdout=out, stderr=err)
+    call_command(
+        "idempotency_suspects", model, f"--same={same}", *chosen, *args, stdout=out, stderr=err
+    )
     return out.getvalue(), err.getvalue()
 
 
@@ -60,7 +62,7 @@ def sent() -> Iterator[list[Suspect]]:
     duplicate_found.disconnect(note)
 
 
-# ---------------------------------------------------------------------------------------------------- what is a suspect
+# -------------------------------------------------------------------------------- what is a suspect
 
 
 @pytest.mark.parametrize(
@@ -73,10 +75,21 @@ def sent() -> Iterator[list[Suspect]]:
         ([("a", 0, ""), ("a", 1, "")], [[0, 1]]),  # no keys are not one key
         ([("a", 0, "k1"), ("a", 1, "")], [[0, 1]]),
         ([("a", 0, "k1"), ("a", 0, "k2")], [[0, 1]]),  # the same instant
-        ([("a", 0, "k1"), ("a", 4, "k2"), ("a", 8, "k3"), ("a", 14, "k4")], [[0, 1, 2]]),  # each near the one before
+        # Each near the one before.
+        (
+            [("a", 0, "k1"), ("a", 4, "k2"), ("a", 8, "k3"), ("a", 14, "k4")],
+            [[0, 1, 2]],
+        ),
         ([("a", 0, "k1"), ("b", 0, "k2"), ("a", 2, "k3"), ("b", 2, "k4")], [[0, 2], [1, 3]]),
-        ([("a", 0, "k1"), ("a", 1, "k1"), ("a", 2, "k2")], [[1, 2]]),  # the neighbours of different keys
-        ([("a", 0, "k1"), ("a", 4, "k1"), ("a", 8, "k2"), ("a", 9, "k2"), ("a", 12, "k1")], [[1, 2], [3, 4]]),
+        # The neighbours of different keys.
+        (
+            [("a", 0, "k1"), ("a", 1, "k1"), ("a", 2, "k2")],
+            [[1, 2]],
+        ),
+        (
+            [("a", 0, "k1"), ("a", 4, "k1"), ("a", 8, "k2"), ("a", 9, "k2"), ("a", 12, "k1")],
+            [[1, 2], [3, 4]],
+        ),
     ],
 )
 def test_what_is_a_suspect(rows: list[tuple[str, float, str]], expected: list[list[int]]) -> None:
@@ -86,15 +99,24 @@ def test_what_is_a_suspect(rows: list[tuple[str, float, str]], expected: list[li
 
 
 def test_the_database_decides_what_is_equal() -> None:
-    """Where its collation ignores case, so does the search, and rows that alternate are one group."""
-    a, b, c = (effect(label, number, f"k{number}").pk for number, label in enumerate(("a", "A", "a")))
+    """Where its collation ignores case, so does the search, and rows that alternate are one
+    group.
+    """
+    a, b, c = (
+        effect(label, number, f"k{number}").pk for number, label in enumerate(("a", "A", "a"))
+    )
     assert groups("--within=1m") == ([[a, b, c]] if connection.vendor == "mysql" else [])
     assert groups("--within=2m") == ([[a, b, c]] if connection.vendor == "mysql" else [[a, c]])
 
 
 def test_paths_and_several_facts(user: User, other_user: User) -> None:
-    """Facts may be of another table; a model without keys has none to compare; NULL equals nothing."""
-    made = [Charge.objects.create(user=each, amount=5, currency="EUR").pk for each in (user, other_user, user)]
+    """Facts may be of another table; a model without keys has none to compare; NULL equals
+    nothing.
+    """
+    made = [
+        Charge.objects.create(user=each, amount=5, currency="EUR").pk
+        for each in (user, other_user, user)
+    ]
     assert groups(model="payments.Charge", same="user,amount") == [[made[0], made[2]]]
     assert groups(model="payments.Charge", same="user__username,amount") == [[made[0], made[2]]]
     assert groups(model="payments.Charge", same="amount") == [made]
@@ -122,7 +144,7 @@ def test_where() -> None:
     assert groups("--where=created__isnull=true") == []
 
 
-# ------------------------------------------------------------------------------------------------------------ the window
+# --------------------------------------------------------------------------------------- the window
 
 
 def test_a_pair_over_the_edge_belongs_to_the_later_run() -> None:
@@ -151,18 +173,27 @@ def test_days_are_those_of_the_project(settings: Any) -> None:
     assert groups("--since=yesterday", "--until=today") == []
 
 
-# ------------------------------------------------------------------------------------------------------------ what it does
+# ------------------------------------------------------------------------------------- what it does
 
 
 def test_one_statement_that_reads() -> None:
-    """One SELECT does it, beside those that look for an index; only rows that are near another leave the database."""
+    """One SELECT does it, beside those that look for an index; only rows that are near another
+    leave the database.
+    """
     for number in range(4):
         effect("a" if number < 2 else str(number), number, f"k{number}")
     with CaptureQueriesContext(connection) as queries:
         assert len(groups()) == 1
-    about_rows = [each["sql"] for each in queries if "payments_effect" in each["sql"] and "LAG(" in each["sql"].upper()]
+    about_rows = [
+        each["sql"]
+        for each in queries
+        if "payments_effect" in each["sql"] and "LAG(" in each["sql"].upper()
+    ]
     assert len(about_rows) == 1
-    assert all(each["sql"].lstrip("( \n").upper().startswith(("SELECT", "PRAGMA", "SHOW")) for each in queries)
+    assert all(
+        each["sql"].lstrip("( \n").upper().startswith(("SELECT", "PRAGMA", "SHOW"))
+        for each in queries
+    )
     assert Effect.objects.count() == 4
 
 
@@ -188,20 +219,33 @@ def test_csv_that_no_spreadsheet_runs() -> None:
     made = [effect("=1+1", 0, "@key"), effect("=1+1", 1, "k,2")]
     read = list(csv.reader(StringIO(call("payments.Effect", "label", "--format=csv")[0])))
     assert read[0] == ["group", "model", "pk", "at", "key", "label"]
-    assert [row[:3] for row in read[1:]] == [["1", "payments.Effect", str(each.pk)] for each in made]
+    assert [row[:3] for row in read[1:]] == [
+        ["1", "payments.Effect", str(each.pk)] for each in made
+    ]
     assert [row[4:] for row in read[1:]] == [["'@key", "'=1+1"], ["k,2", "'=1+1"]]
 
 
 def test_files(tmp_path: Path) -> None:
-    """The report is its owner's; the figures are the collector's. Nothing is printed beside them."""
+    """The report is its owner's; the figures are the collector's.
+
+    Nothing is printed beside them.
+    """
     effect("a", 0, "k1"), effect("a", 1, "k2")
     report, figures = tmp_path / "report.json", tmp_path / "suspects.prom"
-    out, _ = call("payments.Effect", "label", "--format=json", f"--output={report}", f"--textfile={figures}")
+    out, _ = call(
+        "payments.Effect", "label", "--format=json", f"--output={report}", f"--textfile={figures}"
+    )
     assert out == ""
     assert json.loads(report.read_text())["facts"] == {"label": "a"}
     assert [path.stat().st_mode & 0o777 for path in (report, figures)] == [0o600, 0o644]
-    assert 'django_idempotency_suspects{model="payments.Effect",same="label"} 1\n' in figures.read_text()
-    assert 'django_idempotency_suspect_rows{model="payments.Effect",same="label"} 2\n' in figures.read_text()
+    assert (
+        'django_idempotency_suspects{model="payments.Effect",same="label"} 1\n'
+        in figures.read_text()
+    )
+    assert (
+        'django_idempotency_suspect_rows{model="payments.Effect",same="label"} 2\n'
+        in figures.read_text()
+    )
 
 
 def test_a_device_is_not_replaced(tmp_path: Path) -> None:
@@ -217,7 +261,9 @@ def test_a_signal_and_a_figure_for_each(sent: list[Suspect]) -> None:
     with installed(meter):
         out, _ = call("payments.Effect", "label", "--format=none")
     assert out == ""
-    assert [(each.model, each.facts) for each in sent] == [("payments.Effect", {"label": label}) for label in "ab"]
+    assert [(each.model, each.facts) for each in sent] == [
+        ("payments.Effect", {"label": label}) for label in "ab"
+    ]
     assert [row.key for row in sent[0].rows] == ["k1", "k2"]
     assert sent[0].span == timedelta(minutes=1)
     assert meter.labels("duplicates.found") == [("payments.Effect",)] * 2
@@ -247,7 +293,9 @@ def test_a_receiver_that_raises(sent: list[Suspect]) -> None:
 
 
 def test_the_exit_code() -> None:
-    """3, so that neither an error nor a wrong option looks like a suspect; and only if it is asked for."""
+    """3, so that neither an error nor a wrong option looks like a suspect; and only if it is asked
+    for.
+    """
     call("payments.Effect", "label", "--exit-code")
     effect("a", 0, "k1"), effect("a", 1, "k2")
     call()
@@ -274,34 +322,114 @@ def test_a_time_without_an_index() -> None:
     assert "index" not in out
 
 
-# ------------------------------------------------------------------------------------------------------------------ errors
+# ------------------------------------------------------------------------------------------- errors
 
 
 @pytest.mark.parametrize(
     ("model", "same", "args", "message"),
     [
-        ("payments.Carge", "label", [], "There is no model 'payments.Carge'. payments has payments.Charge, payments.R"),
+        (
+            "payments.Carge",
+            "label",
+            [],
+            "There is no model 'payments.Carge'. payments has payments.Charge, payments.R",
+        ),
         ("charge", "label", [], "There is no model 'charge'. Type it as in payments.Charge."),
-        ("payments.Charge", "card", [], "payments.Charge has no field 'card'. It has id, user, amount, currency"),
-        ("payments.Charge", "user__card", [], "'user__card' goes past a column: 'card' is no field."),
-        ("payments.Charge", "created__date", [], "'created__date' goes past a column: 'date' is no field."),
-        ("payments.Charge", "refunds", [], "'refunds' of payments.Charge has many values for a row"),
-        ("payments.Charge", "user,user_id", [], "'user_id' and 'user' are one column. Leave one out."),
-        ("payments.Charge", "user,user__id", [], "'user__id' and 'user' are one column. Leave one out."),
+        (
+            "payments.Charge",
+            "card",
+            [],
+            "payments.Charge has no field 'card'. It has id, user, amount, currency",
+        ),
+        (
+            "payments.Charge",
+            "user__card",
+            [],
+            "'user__card' goes past a column: 'card' is no field.",
+        ),
+        (
+            "payments.Charge",
+            "created__date",
+            [],
+            "'created__date' goes past a column: 'date' is no field.",
+        ),
+        (
+            "payments.Charge",
+            "refunds",
+            [],
+            "'refunds' of payments.Charge has many values for a row",
+        ),
+        (
+            "payments.Charge",
+            "user,user_id",
+            [],
+            "'user_id' and 'user' are one column. Leave one out.",
+        ),
+        (
+            "payments.Charge",
+            "user,user__id",
+            [],
+            "'user__id' and 'user' are one column. Leave one out.",
+        ),
         ("payments.Charge", "pk", [], "'id' and 'pk' are one column. Leave one out."),
-        ("auth.User", "groups", ["--timestamp=date_joined"], "'groups' of auth.User has many values for a row"),
+        (
+            "auth.User",
+            "groups",
+            ["--timestamp=date_joined"],
+            "'groups' of auth.User has many values for a row",
+        ),
         ("payments.Charge", "amount,", [], "is not a list of fields, such as card,amount"),
         ("auth.User", "email", [], r"Type --timestamp FIELD. It has last_login, date_joined."),
         ("auth.Group", "name", [], "Type --timestamp FIELD. It has no DateTimeField."),
-        ("payments.Charge", "amount", ["--timestamp=amount"], "'amount' is not a DateTimeField of payments.Charge."),
-        ("payments.Charge", "amount", ["--timestamp=user__date_joined"], "'user__date_joined' is not a DateTimeField"),
+        (
+            "payments.Charge",
+            "amount",
+            ["--timestamp=amount"],
+            "'amount' is not a DateTimeField of payments.Charge.",
+        ),
+        (
+            "payments.Charge",
+            "amount",
+            ["--timestamp=user__date_joined"],
+            "'user__date_joined' is not a DateTimeField",
+        ),
         ("payments.Charge", "amount", ["--key=nokey"], "payments.Charge has no field 'nokey'"),
-        ("payments.Charge", "amount", ["--where=amount"], "'amount' is not a lookup, such as status=paid."),
-        ("payments.Charge", "amount", ["--where=status=paid"], "payments.Charge has no field 'status'"),
-        ("payments.Charge", "amount", ["--where=refunds__amount=1"], "'refunds' of payments.Charge has many values"),
-        ("payments.Charge", "amount", ["--where=amount__more=1"], "--where cannot be asked: Unsupported lookup"),
-        ("payments.Charge", "amount", ["--where=amount=much"], "--where cannot be asked: Field 'amount' expected"),
-        ("payments.Charge", "amount", ["--where=created=much"], "--where cannot be asked: “much” value has an invalid"),
+        (
+            "payments.Charge",
+            "amount",
+            ["--where=amount"],
+            "'amount' is not a lookup, such as status=paid.",
+        ),
+        (
+            "payments.Charge",
+            "amount",
+            ["--where=status=paid"],
+            "payments.Charge has no field 'status'",
+        ),
+        (
+            "payments.Charge",
+            "amount",
+            ["--where=refunds__amount=1"],
+            "'refunds' of payments.Charge has many values",
+        ),
+        (
+            "payments.Charge",
+            "amount",
+            ["--where=amount__more=1"],
+            "--where cannot be asked: Unsupported lookup",
+        ),
+        (
+            "payments.Charge",
+            "amount",
+            ["--where=amount=much"],
+            "--where cannot be asked: Field 'amount' expected",
+        ),
+        (
+            "payments.Charge",
+            "amount",
+            ["--where=created=much"],
+            "--where cannot be asked: “much” value has an invalid",
+        ),
         (
             "payments.Charge",
             "amount",
@@ -309,11 +437,21 @@ def test_a_time_without_an_index() -> None:
             "--where cannot be asked: created__isnull is true or false, and not",
         ),
         ("payments.Charge", "amount", ["--since=0001-01-01"], "--since is too early: 0001-01-01"),
-        ("payments.Charge", "amount", ["--since=soon"], "'soon' is not a moment: a span such as 24h, today, yesterday"),
+        (
+            "payments.Charge",
+            "amount",
+            ["--since=soon"],
+            "'soon' is not a moment: a span such as 24h, today, yesterday",
+        ),
         ("payments.Charge", "amount", ["--since=2026-02-31"], "'2026-02-31' is not a moment"),
         ("payments.Charge", "amount", ["--until=2d"], "--since 24h is not before --until 2d."),
         ("payments.Charge", "amount", ["--within=soon"], "'soon' is not a span of time"),
-        ("payments.Charge", "amount", ["--database=other"], "DATABASES has no 'other'. It has default."),
+        (
+            "payments.Charge",
+            "amount",
+            ["--database=other"],
+            "DATABASES has no 'other'. It has default.",
+        ),
     ],
 )
 def test_errors_say_what_to_type(model: str, same: str, args: list[str], message: str) -> None:
@@ -329,5 +467,7 @@ def test_a_database_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> Non
         raise OperationalError("server closed\nthe connection")
 
     monkeypatch.setattr(Search, "rows", gone)
-    with pytest.raises(CommandError, match="The database could not answer: server closed the connection"):
+    with pytest.raises(
+        CommandError, match="The database could not answer: server closed the connection"
+    ):
         call()

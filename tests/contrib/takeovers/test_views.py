@@ -39,7 +39,11 @@ from testproject.payments.models import Charge, Effect
 from tests.entry_points.conftest import CHARGE, KEY, effects
 from tests.support.factories import grant
 
-pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+]
 
 FOUND = {"id": "ch_1"}
 
@@ -67,7 +71,9 @@ async def ahook(takeover: Takeover) -> Any:
 
 
 def charge(request: Any) -> dict[str, Any]:
-    Effect.objects.create(label=request.idempotency.derive("charge")[:9], attempt=request.idempotency.attempt)
+    Effect.objects.create(
+        label=request.idempotency.derive("charge")[:9], attempt=request.idempotency.attempt
+    )
     return {"attempt": request.idempotency.attempt}
 
 
@@ -140,14 +146,26 @@ urlpatterns = [
     path("async-both/", idempotent(guarantee="lease", on_takeover=ahook)(aplain)),
     path("mixin/", mixed(Rest)),
     path("adrf/", mixed(AsyncRest)),
-    path("above/", GUARD(api_view(["POST"])(authentication_classes([SessionAuthentication])(rest_function)))),
-    path("below/", api_view(["POST"])(authentication_classes([SessionAuthentication])(GUARD(rest_function)))),
+    path(
+        "above/",
+        GUARD(api_view(["POST"])(authentication_classes([SessionAuthentication])(rest_function))),
+    ),
+    path(
+        "below/",
+        api_view(["POST"])(authentication_classes([SessionAuthentication])(GUARD(rest_function))),
+    ),
     path("middleware/", plain),
     path("middleware/async/", aplain),
     path("middleware/rest/", Rest.as_view()),
-    path("middleware/permitted/", permission_required("payments.add_charge", raise_exception=True)(plain)),
+    path(
+        "middleware/permitted/",
+        permission_required("payments.add_charge", raise_exception=True)(plain),
+    ),
     path("large/", idempotent(guarantee="lease", on_takeover=hook, max_body=3)(plain)),
-    path("mine/", idempotent(guarantee="lease", on_takeover=hook, authorize_replay=lambda *_: False)(plain)),
+    path(
+        "mine/",
+        idempotent(guarantee="lease", on_takeover=hook, authorize_replay=lambda *_: False)(plain),
+    ),
     path("paypal/", idempotent(guarantee="lease", on_takeover=hook, profile="paypal")(plain)),
     path("atomic/", idempotent(on_takeover=hook)(plain)),
     path("nothing/", idempotent(guarantee="lease")(plain)),
@@ -156,7 +174,9 @@ urlpatterns = [
 ]
 #: Every entry point, and whether a found response may be one of REST framework.
 ENTRY_POINTS = {
-    **dict.fromkeys(["decorator", "async-hook", "class", "async", "async-both", "ninja", "async-ninja"], False),
+    **dict.fromkeys(
+        ["decorator", "async-hook", "class", "async", "async-both", "ninja", "async-ninja"], False
+    ),
     **dict.fromkeys(["middleware", "middleware/async", "middleware/permitted"], False),
     **dict.fromkeys(["mixin", "adrf", "above", "below", "middleware/rest"], True),
 }
@@ -194,7 +214,9 @@ def crash(send: Send, name: str = "decorator") -> None:
 
 
 def stranded() -> None:
-    IdempotencyRecord.objects.update(status=Status.RUNNING, lease_until=F("created_at"), completed_at=None)
+    IdempotencyRecord.objects.update(
+        status=Status.RUNNING, lease_until=F("created_at"), completed_at=None
+    )
 
 
 def state() -> tuple[int, int]:
@@ -205,14 +227,26 @@ def state() -> tuple[int, int]:
 @pytest.mark.parametrize("asgi", [False, True], ids=["wsgi", "asgi"])
 @pytest.mark.parametrize("name", ENTRY_POINTS)
 def test_found(send: Send, name: str, asgi: bool) -> None:
-    """What happened is remembered and returned, marked as a replay; the view does not run. Retries get the same."""
+    """What happened is remembered and returned, marked as a replay; the view does not run.
+
+    Retries get the same.
+    """
     crash(send, name)
     before, found = effects(), Response if ENTRY_POINTS[name] else JsonResponse
-    hook.decide = lambda takeover: takeover.found(found(FOUND, status=202, headers={"Location": "/charges/1/"}))
+    hook.decide = lambda takeover: takeover.found(
+        found(FOUND, status=202, headers={"Location": "/charges/1/"})
+    )
     first, retry = send(name, asgi=asgi), send(name)
     for response in (first, retry):
-        assert (response.status_code, response.json(), response["Location"]) == (202, FOUND, "/charges/1/")
-        assert (response["Idempotent-Replayed"], response["Idempotency-Status"]) == ("true", "replayed")
+        assert (response.status_code, response.json(), response["Location"]) == (
+            202,
+            FOUND,
+            "/charges/1/",
+        )
+        assert (response["Idempotent-Replayed"], response["Idempotency-Status"]) == (
+            "true",
+            "replayed",
+        )
     assert first.content == retry.content
     assert first["Original-Request"] == retry["Original-Request"]
     assert (len(hook.asked), effects(), state()) == (1, before, (Status.COMPLETED, 2))
@@ -220,7 +254,10 @@ def test_found(send: Send, name: str, asgi: bool) -> None:
 
 @pytest.mark.parametrize("name", ENTRY_POINTS)
 def test_run(send: Send, name: str) -> None:
-    """The view runs as the next attempt. It is asked about takeovers only, and gets the keys that the view got."""
+    """The view runs as the next attempt.
+
+    It is asked about takeovers only, and gets the keys that the view got.
+    """
     crash(send, name)
     response = send(name)
     assert (response.json(), response["Idempotency-Status"]) == ({"attempt": 2}, "created")
@@ -235,13 +272,18 @@ def test_run(send: Send, name: str) -> None:
 @pytest.mark.parametrize("asgi", [False, True], ids=["wsgi", "asgi"])
 @pytest.mark.parametrize("name", ENTRY_POINTS)
 def test_hold(send: Send, name: str, asgi: bool, caplog: pytest.LogCaptureFixture) -> None:
-    """Nothing runs until a person has released the record: 409, with the reason, however often it is sent."""
+    """Nothing runs until a person has released the record: 409, with the reason, however often it
+    is sent.
+    """
     crash(send, name)
     before = effects()
     hook.decide = lambda takeover: takeover.hold()
     for response in (send(name, asgi=asgi), send(name)):
         assert (response.status_code, response.json()["code"]) == (409, "operation-held")
-        assert (response["Idempotency-Status"], response["Stripe-Should-Retry"]) == ("held", "false")
+        assert (response["Idempotency-Status"], response["Stripe-Should-Retry"]) == (
+            "held",
+            "false",
+        )
         assert "Retry-After" not in response
     assert (len(hook.asked), effects(), state()) == (1, before, (Status.COMPLETED, 2))
     assert f"Held: POST /{name}/ under 8e03978e… waits for a person" in caplog.text
@@ -264,7 +306,9 @@ def test_a_held_key(send: Send, browser: Client) -> None:
 @pytest.mark.parametrize("asgi", [False, True], ids=["wsgi", "asgi"])
 @pytest.mark.parametrize("name", ENTRY_POINTS)
 def test_a_hook_that_does_not_know(send: Send, name: str, asgi: bool) -> None:
-    """An error goes to the client and decides nothing: the key is busy, and after the lease the hook is asked again."""
+    """An error goes to the client and decides nothing: the key is busy, and after the lease the
+    hook is asked again.
+    """
     crash(send, name)
     before = effects()
     hook.decide = lambda takeover: 1 / 0
@@ -283,17 +327,25 @@ def test_a_hook_that_does_not_know(send: Send, name: str, asgi: bool) -> None:
         (lambda takeover: None, ConfigurationError),
         (lambda takeover: takeover.found(FOUND), TypeError),
         (lambda takeover: takeover.found(HttpResponse(status=502)), ValueError),
-        (lambda takeover: takeover.found(Response(FOUND)), AssertionError),  # outside REST framework
+        # Outside REST framework.
+        (
+            lambda takeover: takeover.found(Response(FOUND)),
+            AssertionError,
+        ),
     ],
 )
-def test_a_decision_that_is_none(user: User, send: Send, decision: Any, error: type[Exception]) -> None:
+def test_a_decision_that_is_none(
+    user: User, send: Send, decision: Any, error: type[Exception]
+) -> None:
     """It is an error that says what to return, and the record stays as it is."""
     crash(send)
     hook.decide = decision
     client = Client()
     client.force_login(user)
     with pytest.raises(error):
-        client.post("/decorator/", CHARGE, content_type="application/json", headers={"Idempotency-Key": KEY})
+        client.post(
+            "/decorator/", CHARGE, content_type="application/json", headers={"Idempotency-Key": KEY}
+        )
     assert state() == (Status.RUNNING, 2)
 
 
@@ -311,7 +363,9 @@ def test_a_refusal_of_the_hook(send: Send) -> None:
 
 
 def test_a_found_refusal_is_remembered(send: Send) -> None:
-    """What the provider refused stays refused, whatever its status: the key is not free for another try."""
+    """What the provider refused stays refused, whatever its status: the key is not free for another
+    try.
+    """
     crash(send)
     hook.decide = lambda takeover: takeover.found(JsonResponse({}, status=409))
     assert [send().status_code, send().status_code] == [409, 409]
@@ -319,7 +373,9 @@ def test_a_found_refusal_is_remembered(send: Send) -> None:
 
 
 def test_found_without_a_body(send: Send) -> None:
-    """A response that is too large to store goes to this client, and a retry learns that it was not stored."""
+    """A response that is too large to store goes to this client, and a retry learns that it was not
+    stored.
+    """
     crash(send, "large")
     hook.decide = lambda takeover: takeover.found(JsonResponse(FOUND))
     first, retry = send("large"), send("large")
@@ -331,7 +387,9 @@ def test_found_as_a_template(send: Send) -> None:
     """It is rendered before it is stored."""
     crash(send)
     template = engines["django"].from_string("Charged {{ sum }}")
-    hook.decide = lambda takeover: takeover.found(TemplateResponse(takeover.request, template, {"sum": 3}))
+    hook.decide = lambda takeover: takeover.found(
+        TemplateResponse(takeover.request, template, {"sum": 3})
+    )
     assert [send().content, send().content] == [b"Charged 3"] * 2
 
 
@@ -359,7 +417,9 @@ def test_how_long_it_is_remembered(send: Send) -> None:
 
 @pytest.mark.parametrize("name", ["mine", "middleware/permitted"])
 def test_who_may_see_what_was_found(send: Send, user: User, name: str) -> None:
-    """Access is checked as for a replay: a client without it gets 403, and what happened is remembered."""
+    """Access is checked as for a replay: a client without it gets 403, and what happened is
+    remembered.
+    """
     crash(send, name)
     user.user_permissions.clear()
     hook.decide = lambda takeover: takeover.found(JsonResponse(FOUND))
@@ -377,7 +437,9 @@ def test_without_a_hook(send: Send) -> None:
 
 
 def test_a_contradiction(user: User) -> None:
-    """A hook that would never be asked is an error before anything runs; at once if the policy says it all."""
+    """A hook that would never be asked is an error before anything runs; at once if the policy says
+    it all.
+    """
     with pytest.raises(ValueError, match='guarantee="lease"'):
         idempotent(guarantee="atomic", on_takeover=hook)
     client = Client()
@@ -386,12 +448,16 @@ def test_a_contradiction(user: User) -> None:
         override_settings(IDEMPOTENCY={"GUARANTEE": "atomic"}),
         pytest.raises(ConfigurationError, match='guarantee="lease"'),
     ):
-        client.post("/atomic/", CHARGE, content_type="application/json", headers={"Idempotency-Key": KEY})
+        client.post(
+            "/atomic/", CHARGE, content_type="application/json", headers={"Idempotency-Key": KEY}
+        )
     assert effects() == 0
 
 
 def test_a_cancelled_hook(user: User, send: Send) -> None:
-    """A client that disconnects while the hook asks the provider leaves the record to the next takeover."""
+    """A client that disconnects while the hook asks the provider leaves the record to the next
+    takeover.
+    """
     crash(send, "async-both")
 
     def cancel(takeover: Takeover) -> Any:
@@ -404,7 +470,9 @@ def test_a_cancelled_hook(user: User, send: Send) -> None:
 
 
 def test_a_lost_record(send: Send, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If another owner has taken over meanwhile, the client still learns what was found, and that it is not stored."""
+    """If another owner has taken over meanwhile, the client still learns what was found, and that
+    it is not stored.
+    """
     crash(send)
 
     def overtaken(takeover: Takeover) -> Any:
@@ -437,6 +505,8 @@ def test_inside_atomic_requests(send: Send, settings: Any, atomic_requests: bool
 @pytest.mark.parametrize("name", ["decorator", "async"])
 def test_a_wing_that_is_not_there(send: Send, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """It is missed at the first request, before anything is claimed: not at the first takeover."""
-    monkeypatch.setitem(wings.WINGS, "takeovers", ("on_takeover", "django_idempotency.contrib.gone.views"))
+    monkeypatch.setitem(
+        wings.WINGS, "takeovers", ("on_takeover", "django_idempotency.contrib.gone.views")
+    )
     assert send(name).status_code == 500
     assert (effects(), IdempotencyRecord.objects.count()) == (0, 0)

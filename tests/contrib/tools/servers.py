@@ -1,4 +1,7 @@
-"""A server of each SDK with one guarded tool, and an agent that calls it. Annotations are objects here: a tool is local."""
+"""A server of each SDK with one guarded tool, and an agent that calls it.
+
+Annotations are objects here: a tool is local.
+"""
 
 import asyncio
 import threading
@@ -59,23 +62,30 @@ class Answer(NamedTuple):
 class Shop:
     """A server of an SDK, with the tools `charge` and `refund`, which do the same."""
 
-    def __init__(self, sdk: str, *, is_async: bool = False, work: Callable[[int], Any] = write, **terms: Any) -> None:
+    def __init__(
+        self, sdk: str, *, is_async: bool = False, work: Callable[[int], Any] = write, **terms: Any
+    ) -> None:
         package = import_module("mcp.server.mcpserver" if sdk == "mcp" else sdk)
         server: Any = (package.MCPServer if sdk == "mcp" else package.FastMCP)("shop")
         context: Any = package.Context
         self.sdk, self.server = sdk, server
-        #: Is set once a call has had its effect; and until it is cleared, no call goes on after that.
+        #: Is set once a call has had its effect; and until it is cleared, no call goes on after
+        #: that.
         self.done, self.held = threading.Event(), threading.Event()
         terms = {"caller": agent_of, **({"guarantee": "lease"} if is_async else {}), **terms}
 
-        def charge(amount: int, ctx: context, note: str = "", request_id: str | None = None) -> dict[str, int]:
+        def charge(
+            amount: int, ctx: context, note: str = "", request_id: str | None = None
+        ) -> dict[str, int]:
             made: dict[str, int] = work(amount)
             self.done.set()
             while self.held.is_set():
                 time.sleep(PAUSE)
             return made
 
-        async def acharge(amount: int, ctx: context, note: str = "", request_id: str | None = None) -> dict[str, int]:
+        async def acharge(
+            amount: int, ctx: context, note: str = "", request_id: str | None = None
+        ) -> dict[str, int]:
             made: dict[str, int] = await sync_to_async(work)(amount)
             self.done.set()
             await polled(lambda: not self.held.is_set())
@@ -88,12 +98,26 @@ class Shop:
             self.guarded = idempotent_tool(key_prefix=f"{sdk}.{name}", **terms)(tool)
             server.tool(name=name)(self.guarded)
 
-    def call(self, amount: int = 1, *, tool: str = "charge", key: Any = KEY, agent: Any = "ada", **more: Any) -> Answer:
+    def call(
+        self,
+        amount: int = 1,
+        *,
+        tool: str = "charge",
+        key: Any = KEY,
+        agent: Any = "ada",
+        **more: Any,
+    ) -> Answer:
         """Call a tool, in a session of its own."""
         return async_to_sync(self.acall)(amount, tool=tool, key=key, agent=agent, **more)
 
     async def acall(
-        self, amount: int = 1, *, tool: str = "charge", key: Any = KEY, agent: Any = "ada", **more: Any
+        self,
+        amount: int = 1,
+        *,
+        tool: str = "charge",
+        key: Any = KEY,
+        agent: Any = "ada",
+        **more: Any,
     ) -> Answer:
         """See call()."""
         meta = {"agent": agent, **({} if key is None else {"idempotency-key": key})}
@@ -111,8 +135,14 @@ def client(sdk: str, server: Any, **options: Any) -> Any:
     return FastClient(server, **options)
 
 
-async def called(session: Any, sdk: str, tool: str, arguments: dict[str, Any], meta: dict[str, Any]) -> Answer:
+async def called(
+    session: Any, sdk: str, tool: str, arguments: dict[str, Any], meta: dict[str, Any]
+) -> Answer:
     more = {} if sdk == "mcp" else {"raise_on_error": False}
     result = await session.call_tool(tool, arguments, meta=meta, **more)
-    content = result.structured_content if result.structured_content is not None else result.content[0].text
+    content = (
+        result.structured_content
+        if result.structured_content is not None
+        else result.content[0].text
+    )
     return Answer(content, result.is_error, (result.meta or {}).get("idempotent-replayed", False))

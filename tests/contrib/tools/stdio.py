@@ -1,4 +1,6 @@
-"""A server on stdin and stdout, in a process that may be killed: `python -m tests.contrib.tools.stdio`."""
+"""A server on stdin and stdout, in a process that may be killed: `python -m
+tests.contrib.tools.stdio`.
+"""
 
 import os
 import signal

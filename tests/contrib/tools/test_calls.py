@@ -37,7 +37,12 @@ URLS = ("/plain", "/async", "/rest")
 
 
 def message(
-    number: Any, key: Any = KEY, *, tool: str = "charge", arguments: dict[str, Any] | None = None, **params: Any
+    number: Any,
+    key: Any = KEY,
+    *,
+    tool: str = "charge",
+    arguments: dict[str, Any] | None = None,
+    **params: Any,
 ) -> dict[str, Any]:
     meta = {"progressToken": number, **({} if key is None else {"idempotency-key": key})}
     params = {"name": tool, "arguments": arguments or {"amount": 1}, "_meta": meta, **params}
@@ -73,7 +78,9 @@ def said(response: Any) -> tuple[int, Any, str, str]:
 
 @pytest.mark.parametrize("url", URLS)
 def test_once(agent: Any, url: str) -> None:
-    """A call that is sent again under a new id gets the first result, under its own id, marked as a replay."""
+    """A call that is sent again under a new id gets the first result, under its own id, marked as a
+    replay.
+    """
     first, again = sent(agent, url, message(1)), sent(agent, url, message("b"))
     expected = first.json()
     assert (expected["id"], expected["result"]["_meta"]) == (1, {"trace": "first"})
@@ -125,10 +132,20 @@ def test_a_required_key(agent: Any) -> None:
 
 @pytest.mark.parametrize("url", URLS)
 def test_where_the_key_is(agent: Any, url: str) -> None:
-    """A key is one key, in `_meta` or in the header, and `_meta` counts: an HTTP library makes a header for each request."""
+    """A key is one key, in `_meta` or in the header, and `_meta` counts: an HTTP library makes a
+    header for each request.
+    """
     sent(agent, url, message(1))
-    assert sent(agent, url, message(2, key=None), **{"Idempotency-Key": f'"{KEY}"'})["Idempotency-Status"] == "replayed"
-    assert sent(agent, url, message(3), **{"Idempotency-Key": "another"})["Idempotency-Status"] == "replayed"
+    assert (
+        sent(agent, url, message(2, key=None), **{"Idempotency-Key": f'"{KEY}"'})[
+            "Idempotency-Status"
+        ]
+        == "replayed"
+    )
+    assert (
+        sent(agent, url, message(3), **{"Idempotency-Key": "another"})["Idempotency-Status"]
+        == "replayed"
+    )
     refused = sent(agent, url, message(4, key=None), **{"Idempotency-Key": "a,b"})
     assert said(refused) == (200, 4, "key-malformed", "new-key")
     assert Effect.objects.count() == 1
@@ -140,23 +157,34 @@ def test_a_header_of_another_name(agent: Any, settings: Settings, name: str) -> 
     settings.IDEMPOTENCY = {"HEADER": "X-Idem"}
     header = {name: "b2b9a1a0-0000-4000-8000-000000000000"}
     for tool in ("charge", "refund"):
-        assert sent(agent, "/plain", message(1, tool=tool, key=None), **header)["Idempotency-Status"] == "created"
+        assert (
+            sent(agent, "/plain", message(1, tool=tool, key=None), **header)["Idempotency-Status"]
+            == "created"
+        )
     assert sent(agent, "/plain", message(2), **header)["Idempotency-Status"] == "created"
     assert Effect.objects.count() == 3
 
 
 def test_events(agent: Any) -> None:
     """A response in the form of server-sent events is replayed under the id of its own call."""
-    first, again = (sent(agent, "/plain", message(each, arguments={"events": True})) for each in (1, 2))
+    first, again = (
+        sent(agent, "/plain", message(each, arguments={"events": True})) for each in (1, 2)
+    )
     before, _, after = first.content.partition(b'"id": 1')
     assert again.content.startswith(before + b'"id": 2')
-    assert (again["Idempotency-Status"], again.content.endswith(b"\r\n\r\n"), after != b"") == ("replayed", True, True)
+    assert (again["Idempotency-Status"], again.content.endswith(b"\r\n\r\n"), after != b"") == (
+        "replayed",
+        True,
+        True,
+    )
     assert b'"idempotent-replayed": true' in again.content
 
 
 def test_a_key_among_the_arguments(agent: Any) -> None:
     """Where the tools have one."""
-    first, again = (sent(agent, "/async", message(each, None, arguments={"request_id": KEY})) for each in (1, 2))
+    first, again = (
+        sent(agent, "/async", message(each, None, arguments={"request_id": KEY})) for each in (1, 2)
+    )
     assert [each["Idempotency-Status"] for each in (first, again)] == ["created", "replayed"]
 
 
@@ -177,7 +205,11 @@ def test_what_is_no_message(agent: Any, url: str) -> None:
     batch = [{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, message(2)]
     for content, code in ((json.dumps(batch), -32600), ("{", -32700), ('{"a": ' * 5000, -32700)):
         response = agent.post(url, content, content_type="application/json")
-        assert (response.status_code, response.json()["error"]["code"], response.json()["id"]) == (400, code, None)
+        assert (response.status_code, response.json()["error"]["code"], response.json()["id"]) == (
+            400,
+            code,
+            None,
+        )
     assert not Effect.objects.exists()
 
 
@@ -189,18 +221,27 @@ def test_a_call_by_another_method(agent: Any, method: str) -> None:
     assert refused.json()["result"]["structuredContent"]["code"] == "key-missing"
     assert not Effect.objects.exists()
     for number in (1, 2):
-        agent.generic(method, "/plain", json.dumps(message(number)), content_type="application/json")
+        agent.generic(
+            method, "/plain", json.dumps(message(number)), content_type="application/json"
+        )
     assert Effect.objects.count() == 1
 
 
 @pytest.mark.parametrize("method", ["GET", "OPTIONS"])
 def test_a_call_by_a_method_that_nothing_guards(agent: Any, method: str) -> None:
-    """It is refused. Any other message passes, and so does a request without one, such as for a stream of events."""
-    refused = agent.generic(method, "/plain", json.dumps(message(1)), content_type="application/json")
+    """It is refused.
+
+    Any other message passes, and so does a request without one, such as for a stream of events.
+    """
+    refused = agent.generic(
+        method, "/plain", json.dumps(message(1)), content_type="application/json"
+    )
     assert (refused.status_code, refused.json()["error"]["code"]) == (400, -32600)
     assert not Effect.objects.exists()
     listing = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
-    assert agent.generic(method, "/plain", listing, content_type="application/json").status_code == 200
+    assert (
+        agent.generic(method, "/plain", listing, content_type="application/json").status_code == 200
+    )
     assert agent.generic(method, "/ignoring").status_code == 200
 
 
@@ -214,7 +255,9 @@ def test_arguments_that_are_nested_deep(agent: Any, depth: int) -> None:
 
     post = partial(agent.post, "/plain", content_type="application/json")
     spelled = ({"deep": "HERE", "amount": 1}, {"amount": 1, "deep": "HERE"})
-    statuses = [post(call(number, each))["Idempotency-Status"] for number, each in enumerate(spelled)]
+    statuses = [
+        post(call(number, each))["Idempotency-Status"] for number, each in enumerate(spelled)
+    ]
     assert statuses == ["created", "replayed"]
     other = post(call(3, spelled[0]).replace("1.50", "1.51"))
     assert other["Idempotency-Status"] == "mismatch"
@@ -237,7 +280,9 @@ def test_any_content_type(agent: Any) -> None:
 
 @pytest.mark.parametrize("url", URLS)
 def test_a_question_to_the_client(agent: Any, url: str) -> None:
-    """It is no result: the call goes on with the answer, under its key; then both get the result of that."""
+    """It is no result: the call goes on with the answer, under its key; then both get the result of
+    that.
+    """
     asked = message(1, arguments={"ask": True})
     answered = message(2, arguments={"ask": True}, inputResponses={"a": {}}, requestState="s")
     assert sent(agent, url, asked).json()["result"]["resultType"] == "input_required"
@@ -267,7 +312,9 @@ def test_a_server_error(agent: Any, url: str) -> None:
 @pytest.mark.parametrize("url", ["/plain", "/rest"])
 @pytest.mark.parametrize("how", ["result", "error", "events"])
 def test_a_failure_with_status_200(agent: Any, url: str, how: str) -> None:
-    """The tool says that it has failed: that is not stored, its writes are rolled back, and the key is free for the same call."""
+    """The tool says that it has failed: that is not stored, its writes are rolled back, and the key
+    is free for the same call.
+    """
     failing = message(1, arguments={"refuse": how, "events": how == "events"})
     for _ in range(2):
         response = sent(agent, url, failing)
@@ -286,20 +333,31 @@ def test_tools_that_name_nothing(tools: Any) -> None:
 
 
 @pytest.mark.parametrize("lists", [True, False])
-def test_a_tool_that_the_server_does_not_have(caplog: pytest.LogCaptureFixture, lists: bool) -> None:
-    """A typo in its name guards nothing. The server's own list of tools tells, and the log has it, once."""
-    result = {"tools": [{"name": "charge"}, {"name": "refund"}, {}, 7]} if lists else {"tools": "none"}
+def test_a_tool_that_the_server_does_not_have(
+    caplog: pytest.LogCaptureFixture, lists: bool
+) -> None:
+    """A typo in its name guards nothing.
+
+    The server's own list of tools tells, and the log has it, once.
+    """
+    result = (
+        {"tools": [{"name": "charge"}, {"name": "refund"}, {}, 7]} if lists else {"tools": "none"}
+    )
 
     def view(request: HttpRequest) -> HttpResponse:
         return HttpResponse(json.dumps({"jsonrpc": "2.0", "id": 1, "result": result}))
 
-    guarded = idempotent_tool_calls(tools=["chrage", "refund"], required=True, scope=lambda _: "agent")(view)
+    guarded = idempotent_tool_calls(
+        tools=["chrage", "refund"], required=True, scope=lambda _: "agent"
+    )(view)
     for method in ("tools/list", "tools/list", "ping"):
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method})
         guarded(RequestFactory().post("/mcp", body, content_type="application/json"))
     said = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert len(said) == int(lists)
-    assert all("names 'chrage'" in each and each.endswith("Did you mean 'charge'?") for each in said)
+    assert all(
+        "names 'chrage'" in each and each.endswith("Did you mean 'charge'?") for each in said
+    )
 
 
 def test_a_policy_that_stores_no_results() -> None:
@@ -318,20 +376,30 @@ def test_a_response_that_is_nested_too_deep_to_be_read(atomic: bool) -> None:
 @pytest.mark.parametrize("how", ["result", "error"])
 def test_a_failure_under_a_lease(agent: Any, how: str) -> None:
     """Nothing proves that it did nothing: it is stored, and a repeated call does nothing again."""
-    statuses = [sent(agent, "/async", message(1, arguments={"refuse": how}))["Idempotency-Status"] for _ in range(2)]
+    statuses = [
+        sent(agent, "/async", message(1, arguments={"refuse": how}))["Idempotency-Status"]
+        for _ in range(2)
+    ]
     assert (statuses, Effect.objects.count()) == (["created", "replayed"], 1)
 
 
 @pytest.mark.parametrize("url", URLS)
 def test_an_error_that_is_null(agent: Any, url: str) -> None:
     """A member beside the result that says nothing is not a failure."""
-    statuses = [sent(agent, url, message(1, arguments={"null": True}))["Idempotency-Status"] for _ in range(2)]
+    statuses = [
+        sent(agent, url, message(1, arguments={"null": True}))["Idempotency-Status"]
+        for _ in range(2)
+    ]
     assert (statuses, Effect.objects.count()) == (["created", "replayed"], 1)
 
 
 @pytest.mark.parametrize("url", ["/plain", "/rest"])
-def test_in_the_transactions_of_a_project(agent: Any, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With ATOMIC_REQUESTS a call is guarded as without it, and what passes runs in a transaction of its own."""
+def test_in_the_transactions_of_a_project(
+    agent: Any, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With ATOMIC_REQUESTS a call is guarded as without it, and what passes runs in a transaction
+    of its own.
+    """
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
     sent(agent, url, message(1))
     assert sent(agent, url, message(2))["Idempotency-Status"] == "replayed"
@@ -348,7 +416,9 @@ def test_while_it_runs(agent: Any, url: str) -> None:
     IdempotencyRecord.objects.update(status=Status.RUNNING.value, lease_until=soon)
     response = sent(agent, url, message(2))
     assert said(response) == (200, 2, "in-progress", "same-key")
-    assert response.json()["result"]["structuredContent"]["retry_after"] == int(response["Retry-After"])
+    assert response.json()["result"]["structuredContent"]["retry_after"] == int(
+        response["Retry-After"]
+    )
     assert Effect.objects.count() == 1
 
 

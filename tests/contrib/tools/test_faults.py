@@ -1,4 +1,6 @@
-"""Accidents on the way: a stream that breaks after the effect, and a worker that is killed in it."""
+"""Accidents on the way: a stream that breaks after the effect, and a worker that is killed in
+it.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def served(shop: Shop) -> Iterator[str]:
 @pytest.mark.parametrize("sdk", ["mcp", "fastmcp"])
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_a_stream_breaks_after_the_effect(sdk: str, kind: str) -> None:
-    """The client calls again, under a new id: it gets "same-key" while the first call runs, and then its result."""
+    """The client calls again, under a new id: it gets "same-key" while the first call runs, and
+    then its result.
+    """
     pytest.importorskip(sdk)
     shop = Shop(sdk, is_async=kind == "async", guarantee="lease")
     shop.held.set()
@@ -85,7 +89,9 @@ def test_a_worker_is_killed() -> None:
         "DATABASE_NAME": str(connection.settings_dict["NAME"]),
         "PYTHONPATH": str(Path(__file__).resolve().parents[3]),
     }
-    program = StdioServerParameters(command=sys.executable, args=["-m", "tests.contrib.tools.stdio"], env=environment)
+    program = StdioServerParameters(
+        command=sys.executable, args=["-m", "tests.contrib.tools.stdio"], env=environment
+    )
 
     async def call(session: Any) -> Any:
         return await called(session, "mcp", "charge", {"amount": 1}, {"idempotency-key": KEY})

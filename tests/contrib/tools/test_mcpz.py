@@ -28,22 +28,34 @@ pytestmark = [
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_once(live_server: LiveServer, mode: Any) -> None:
-    """The SDK's client understands replays and problems, in the protocol of 2026-07-28 and before it."""
+    """The SDK's client understands replays and problems, in the protocol of 2026-07-28 and before
+    it.
+    """
 
     async def run() -> tuple[Any, ...]:
         async with Client(f"{live_server.url}/mcp", mode=mode) as client:
             keys = {"idempotency-key": KEY}
             given = [(1, keys), (1, keys), (2, keys), (1, {})]
-            return tuple([await called(client, "mcp", "charge", {"amount": each}, meta) for each, meta in given])
+            return tuple(
+                [
+                    await called(client, "mcp", "charge", {"amount": each}, meta)
+                    for each, meta in given
+                ]
+            )
 
     first, again, other, keyless = async_to_sync(run)()
     assert (first.content, first.replayed) == ({"id": Effect.objects.get(label="tool").pk}, False)
     assert again == first._replace(replayed=True)
-    assert (other.said, keyless.said) == (("request-mismatch", "look-first"), ("key-missing", "new-key"))
+    assert (other.said, keyless.said) == (
+        ("request-mismatch", "look-first"),
+        ("key-missing", "new-key"),
+    )
 
 
 def test_a_question_to_the_client(live_server: LiveServer) -> None:
-    """The SDK calls again with the answer, under the same key; a repetition is one question less."""
+    """The SDK calls again with the answer, under the same key; a repetition is one question
+    less.
+    """
     asked = []
 
     async def agree(context: Any, params: Any) -> ElicitResult:

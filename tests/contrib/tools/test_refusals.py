@@ -34,7 +34,9 @@ def test_which_problem_an_error_is(error: IdempotencyError, code: str | None) ->
 
 
 def test_what_is_said() -> None:
-    """A program reads it in one member, a model in the text; nothing names a header that a tool has not."""
+    """A program reads it in one member, a model in the text; nothing names a header that a tool has
+    not.
+    """
     result = refusal(errors.InProgress(headers={"Retry-After": "7"}))
     said = result["structuredContent"]
     assert (said["code"], said["retry"], said["retry_after"]) == ("in-progress", "same-key", 7)
@@ -47,9 +49,14 @@ def test_nothing_of_the_server_is_said() -> None:
     for error in (errors.KeyMissing("This call of shop.charge"), errors.HeldForPerson("manage.py")):
         problem = problem_of(error)
         assert problem is not None
-        assert not {"shop.charge", "manage.py"} & set(refusal(problem)["structuredContent"]["detail"].split())
+        assert not {"shop.charge", "manage.py"} & set(
+            refusal(problem)["structuredContent"]["detail"].split()
+        )
 
 
 def test_where_it_is() -> None:
     """What exists already is named by its address."""
-    assert refusal(AlreadyCreated(headers={"Location": "/orders/7/"}))["structuredContent"]["location"] == "/orders/7/"
+    assert (
+        refusal(AlreadyCreated(headers={"Location": "/orders/7/"}))["structuredContent"]["location"]
+        == "/orders/7/"
+    )

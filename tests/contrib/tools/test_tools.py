@@ -60,11 +60,18 @@ def effects() -> int:
 
 
 def test_once(made: Any) -> None:
-    """A repeated call gets the first result, in the form of the first one, and says that it is a replay."""
+    """A repeated call gets the first result, in the form of the first one, and says that it is a
+    replay.
+    """
     shop = made()
     first, again = shop.call(), shop.call()
     assert first.content == again.content == {"id": Effect.objects.get().pk, "amount": 1}
-    assert (first.is_error, first.replayed, again.is_error, again.replayed) == (False, False, False, True)
+    assert (first.is_error, first.replayed, again.is_error, again.replayed) == (
+        False,
+        False,
+        False,
+        True,
+    )
 
 
 def test_whose_key_it_is(made: Any) -> None:
@@ -112,7 +119,9 @@ def test_an_error_of_what_it_calls(made: Any) -> None:
 
 
 def test_other_arguments(made: Any) -> None:
-    """They are another call, whether given or left to their defaults; `_meta` and the Context do not count."""
+    """They are another call, whether given or left to their defaults; `_meta` and the Context do
+    not count.
+    """
     shop = made()
     shop.call()
     assert shop.call(2).said == ("request-mismatch", "look-first")
@@ -151,13 +160,19 @@ def test_without_a_key(made: Any) -> None:
 def test_a_key_among_the_arguments(made: Any) -> None:
     """Where the tool has one, `_meta` comes first."""
     shop = made(argument="request_id")
-    assert [shop.call(key=None, request_id=name).replayed for name in ("a", "a", "b")] == [False, True, False]
+    assert [shop.call(key=None, request_id=name).replayed for name in ("a", "a", "b")] == [
+        False,
+        True,
+        False,
+    ]
     assert not shop.call(request_id="a").replayed
     assert effects() == 3
 
 
 def test_a_derived_key(made: Any, settings: Settings) -> None:
-    """Equal calls of one caller are one until the window has passed since the first ended; a repetition does not prolong it."""
+    """Equal calls of one caller are one until the window has passed since the first ended; a
+    repetition does not prolong it.
+    """
     settings.IDEMPOTENCY = {"SEEN_FOR": 3600}
     shop = made(derived_for=30)
     assert [shop.call(key=None).replayed for _ in range(3)] == [False, True, True]
@@ -184,7 +199,9 @@ def test_what_the_tool_raises(made: Any) -> None:
 
 
 def test_other_problems(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is a result with a word: its result was not stored, it is too old, a person looks, the store is away."""
+    """Each is a result with a word: its result was not stored, it is too old, a person looks, the
+    store is away.
+    """
     shop = made(guarantee="lease", on_takeover=lambda takeover: takeover.hold(), store_body=False)
     shop.call()
     record = IdempotencyRecord.objects.all()
@@ -214,7 +231,11 @@ def test_a_question_to_the_client(sdk: str, kind: str) -> None:
 
     def work(amount: int) -> Any:
         rounds.append(amount)
-        return write(amount) if len(rounds) > 1 else InputRequiredResult(input_requests={}, request_state="asked")
+        return (
+            write(amount)
+            if len(rounds) > 1
+            else InputRequiredResult(input_requests={}, request_state="asked")
+        )
 
     shop = Shop(sdk, is_async=kind == "async", work=work)
     record = IdempotencyRecord.objects
@@ -228,9 +249,14 @@ def test_a_question_to_the_client(sdk: str, kind: str) -> None:
 
 
 def test_a_result_that_is_an_error(sdk: str, kind: str) -> None:
-    """What was written is rolled back, and the key is free for the same call. Under a lease nothing is: it is stored."""
+    """What was written is rolled back, and the key is free for the same call.
+
+    Under a lease nothing is: it is stored.
+    """
     rounds: list[int] = []
-    cls: Any = CallToolResult if sdk == "mcp" else importlib.import_module("fastmcp.tools").ToolResult
+    cls: Any = (
+        CallToolResult if sdk == "mcp" else importlib.import_module("fastmcp.tools").ToolResult
+    )
 
     class Own(cls):  # known as what it is
         pass
@@ -254,7 +280,7 @@ def test_a_result_that_is_an_error(sdk: str, kind: str) -> None:
     assert record.status == Status.COMPLETED.value
 
 
-# ------------------------------------------------------------------------------------------------- without a client
+# --------------------------------------------------------------------------------- without a client
 
 
 def context_of(agent: str = "ada", key: str | None = KEY, session: str | None = None) -> Any:
@@ -304,7 +330,9 @@ def test_it_works_outside_of_its_callers_realm() -> None:
 
 
 def test_what_is_injected_is_left_out() -> None:
-    """It may be another object on each call, and one that cannot be hashed; all else must stay the same."""
+    """It may be another object on each call, and one that cannot be hashed; all else must stay the
+    same.
+    """
 
     @idempotent_tool(key_prefix="injected", caller=agent_of, exclude=["client"])
     def charge(amount: int, ctx: Context, client: Any) -> dict[str, int]:
@@ -316,7 +344,9 @@ def test_what_is_injected_is_left_out() -> None:
 
 
 def test_a_sync_tool_on_an_event_loop() -> None:
-    """The error is ours, and says what to do: Django would only say that it cannot be used there."""
+    """The error is ours, and says what to do: Django would only say that it cannot be used
+    there.
+    """
 
     @idempotent_tool(key_prefix="blocking", caller=agent_of)
     def charge(amount: int, ctx: Context) -> int:
@@ -325,10 +355,15 @@ def test_a_sync_tool_on_an_event_loop() -> None:
     async def call() -> Any:
         return charge(1, context_of())
 
-    with pytest.raises(ConfigurationError, match="blocking is a sync tool, and is called on an event loop"):
+    with pytest.raises(
+        ConfigurationError, match="blocking is a sync tool, and is called on an event loop"
+    ):
         async_to_sync(call)()
-    with pytest.raises(ConfigurationError, match='guarantee="lease"'):  # an async tool in a transaction
-        async_to_sync(idempotent_tool(key_prefix="acharge", caller=agent_of)(call_async))(1, context_of())
+    # An async tool in a transaction.
+    with pytest.raises(ConfigurationError, match='guarantee="lease"'):
+        async_to_sync(idempotent_tool(key_prefix="acharge", caller=agent_of)(call_async))(
+            1, context_of()
+        )
 
 
 async def call_async(amount: int, ctx: Context) -> int:
@@ -348,7 +383,9 @@ def test_a_coroutine_that_is_closed() -> None:
         coroutine = guarded(1, context_of())
         copy_context().run(coroutine.send, None)
         coroutine.close()
-        await polled(lambda: not [each for each in asyncio.all_tasks() if each is not asyncio.current_task()])
+        await polled(
+            lambda: not [each for each in asyncio.all_tasks() if each is not asyncio.current_task()]
+        )
 
     async_to_sync(run)()
     assert (effects(), IdempotencyRecord.objects.get().status) == (1, Status.COMPLETED.value)
@@ -365,11 +402,20 @@ def test_a_caller_that_is_no_name() -> None:
 
 def test_the_principal_of_an_access_token(sdk: str) -> None:
     """It is the client, its issuer and its user: each is another caller."""
-    base = importlib.import_module(f"{sdk}.server.auth.{'provider' if sdk == 'mcp' else 'auth'}").AccessToken
+    base = importlib.import_module(
+        f"{sdk}.server.auth.{'provider' if sdk == 'mcp' else 'auth'}"
+    ).AccessToken
     context = Context() if sdk == "mcp" else SimpleNamespace()
     names = set()
-    for client_id, issuer, subject in (("app", "a", "1"), ("app", "a", "2"), ("app", "b", "1"), ("bot", "a", "1")):
-        token = base(token="t", client_id=client_id, scopes=[], subject=subject, claims={"iss": issuer})
+    for client_id, issuer, subject in (
+        ("app", "a", "1"),
+        ("app", "a", "2"),
+        ("app", "b", "1"),
+        ("bot", "a", "1"),
+    ):
+        token = base(
+            token="t", client_id=client_id, scopes=[], subject=subject, claims={"iss": issuer}
+        )
         reset = auth_context_var.set(AuthenticatedUser(token))
         names.add(authenticated(context))
         auth_context_var.reset(reset)
@@ -378,7 +424,7 @@ def test_the_principal_of_an_access_token(sdk: str) -> None:
     assert authenticated(context) is None
 
 
-# --------------------------------------------------------------------------------------------------------- declaration
+# -------------------------------------------------------------------------------------- declaration
 
 
 def without_context(amount: int) -> int:
@@ -401,7 +447,9 @@ def unannotated(ctx: Context):
     return Image(data=b"")
 
 
-def storable(ctx: Context) -> Sequence[CallToolResult | dict[str, Any]] | tuple[Decimal, ...] | Literal["none"] | None:
+def storable(
+    ctx: Context,
+) -> Sequence[CallToolResult | dict[str, Any]] | tuple[Decimal, ...] | Literal["none"] | None:
     return None
 
 
@@ -414,7 +462,9 @@ def storable(ctx: Context) -> Sequence[CallToolResult | dict[str, Any]] | tuple[
     ],
 )
 def test_what_is_stored(function: Any, terms: dict[str, Any]) -> None:
-    """A class of the SDK that has fields, what is abstract, what no annotation says, and what is given a serializer."""
+    """A class of the SDK that has fields, what is abstract, what no annotation says, and what is
+    given a serializer.
+    """
     assert idempotent_tool(**terms)(function)
 
 
@@ -439,12 +489,20 @@ def test_what_never_works(function: Any, terms: dict[str, Any], says: str) -> No
         idempotent_tool(**terms)(function)
 
 
-@pytest.mark.parametrize(("terms", "once"), [({}, False), ({"required": True}, True), ({"derived_for": 30}, True)])
+@pytest.mark.parametrize(
+    ("terms", "once"), [({}, False), ({"required": True}, True), ({"derived_for": 30}, True)]
+)
 def test_hints(terms: dict[str, Any], once: bool) -> None:
-    """A client may repeat a call by itself only where none without a key runs; what is destroyed its author knows."""
+    """A client may repeat a call by itself only where none without a key runs; what is destroyed
+    its author knows.
+    """
     guarded = idempotent_tool(guarantee="lease", **terms)(call_async)
     said = ToolAnnotations.model_validate(hints(guarded, destructive=False, openWorldHint=True))
-    assert (said.idempotent_hint, said.destructive_hint, said.open_world_hint) == (once, False, True)
+    assert (said.idempotent_hint, said.destructive_hint, said.open_world_hint) == (
+        once,
+        False,
+        True,
+    )
     assert hints(guarded)["destructiveHint"]
 
 

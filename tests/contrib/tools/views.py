@@ -22,26 +22,43 @@ class Broken(Exception):
 def answer(message: dict[str, Any]) -> HttpResponse:
     """Respond to a message, as a server does that knows nothing of keys."""
     if message["method"] != "tools/call":
-        return JsonResponse({"jsonrpc": "2.0", "id": message["id"], "result": {"method": message["method"]}})
+        return JsonResponse(
+            {"jsonrpc": "2.0", "id": message["id"], "result": {"method": message["method"]}}
+        )
     params = message["params"]
     arguments = params["arguments"]
     if arguments.get("ask") and "inputResponses" not in params:
         return JsonResponse(
-            {"jsonrpc": "2.0", "id": message["id"], "result": {"resultType": "input_required", "requestState": "s"}}
+            {
+                "jsonrpc": "2.0",
+                "id": message["id"],
+                "result": {"resultType": "input_required", "requestState": "s"},
+            }
         )
     made = Effect.objects.create(label=params["name"], attempt=0)
     if arguments.get("break"):
         raise Broken
     if arguments.get("refuse") == "error":
-        return JsonResponse({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32603, "message": "No."}})
-    result = {"content": [{"type": "text", "text": str(made.pk)}], "structuredContent": {"id": made.pk, "rate": 1.10}}
-    envelope = {"jsonrpc": "2.0", "id": message["id"], "result": {**result, "_meta": {"trace": "first"}}}
+        return JsonResponse(
+            {"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32603, "message": "No."}}
+        )
+    result = {
+        "content": [{"type": "text", "text": str(made.pk)}],
+        "structuredContent": {"id": made.pk, "rate": 1.10},
+    }
+    envelope = {
+        "jsonrpc": "2.0",
+        "id": message["id"],
+        "result": {**result, "_meta": {"trace": "first"}},
+    }
     if arguments.get("null"):
         envelope["error"] = None
     if arguments.get("refuse"):
         envelope["result"]["isError"] = True
     if arguments.get("stream"):
-        return StreamingHttpResponse([f"data: {json.dumps(envelope)}\n\n"], content_type="text/event-stream")  # type: ignore[return-value]
+        return StreamingHttpResponse(
+            [f"data: {json.dumps(envelope)}\n\n"], content_type="text/event-stream"
+        )  # type: ignore[return-value]
     if arguments.get("events"):
         events = f"event: message\r\ndata: {json.dumps(envelope)}\r\n\r\n"
         return HttpResponse(events, content_type="text/event-stream")

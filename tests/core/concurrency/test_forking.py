@@ -21,7 +21,8 @@ ACTS = {
     "switch._changing": "switch.warn_once()",
     "new_lock()": "assert wait_slots.count == 0",  # a waiter in the parent takes no place here
 }
-#: In a process of its own: a fork of this one would take pytest along. `alarm` ends a child that hangs.
+#: In a process of its own: a fork of this one would take pytest along. `alarm` ends a child that
+#: hangs.
 SCRIPT = f"""
 import os, signal, threading, warnings
 from uuid import UUID
@@ -60,8 +61,12 @@ for lock, act in {ACTS!r}.items():
 
 
 def test_a_lock_that_another_thread_holds() -> None:
-    """A lock held by another thread of the parent is open in the child, where no thread would ever release it."""
-    done = subprocess.run([sys.executable, "-c", SCRIPT], check=True, timeout=60, capture_output=True, text=True)
+    """A lock held by another thread of the parent is open in the child, where no thread would ever
+    release it.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], check=True, timeout=60, capture_output=True, text=True
+    )
     assert done.stdout.split() == [], done.stderr
 
 

@@ -17,7 +17,8 @@ from django_idempotency.models import IdempotencyRecord
 
 ROOT = Path(__file__).resolve().parents[3]
 
-#: A thread with its own event loop, whose call ends after the main thread. It is called once more, too.
+#: A thread with its own event loop, whose call ends after the main thread. It is called once more,
+#: too.
 SCRIPT = """
 import asyncio, threading
 import django
@@ -48,7 +49,9 @@ at_work.wait()
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("receiver", [False, True])
 def test_the_main_thread_has_ended(receiver: bool) -> None:
-    """The result and its record are there at once; a sync receiver that cannot be called changes nothing."""
+    """The result and its record are there at once; a sync receiver that cannot be called changes
+    nothing.
+    """
     environment = {**os.environ, "DATABASE_NAME": str(connection.settings_dict["NAME"])}
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT.format(receiver=receiver)],

@@ -1,7 +1,8 @@
 """What the Agentic Commerce Protocol publishes of keys, against a view with the docs' policy.
 
-Facts of repository agentic-commerce-protocol/agentic-commerce-protocol at c2afc863b46b6bb64fbc2be969bff25ee6eab652:
-`rfcs/rfc.agentic_checkout.md`, section 6, and the bodies of `examples/2026-04-17/examples.agentic_checkout.json`, shortened.
+Facts of repository agentic-commerce-protocol/agentic-commerce-protocol at
+c2afc863b46b6bb64fbc2be969bff25ee6eab652: `rfcs/rfc.agentic_checkout.md`, section 6, and the bodies
+of `examples/2026-04-17/examples.agentic_checkout.json`, shortened.
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ from testproject.payments.models import Effect
 
 pytest.importorskip("rfc8785")
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__), pytest.mark.any_database]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+    pytest.mark.any_database,
+]
 
 SESSIONS = "/checkout_sessions"
 #: Where each request of the examples goes, and its body.
@@ -30,19 +35,33 @@ REQUESTS = {
     "create": (SESSIONS, {"currency": "usd", "line_items": [{"id": "item_123"}]}),
     "update": (
         f"{SESSIONS}/checkout_session_123",
-        {"selected_fulfillment_options": [{"type": "shipping", "option_id": "fulfillment_option_456"}]},
+        {
+            "selected_fulfillment_options": [
+                {"type": "shipping", "option_id": "fulfillment_option_456"}
+            ]
+        },
     ),
     "complete": (
         f"{SESSIONS}/checkout_session_123/complete",
-        {"payment_data": {"handler_id": "card_tokenized", "instrument": {"credential": {"token": "spt_123"}}}},
+        {
+            "payment_data": {
+                "handler_id": "card_tokenized",
+                "instrument": {"credential": {"token": "spt_123"}},
+            }
+        },
     ),
-    "cancel": (f"{SESSIONS}/checkout_session_123/cancel", {"intent_trace": {"reason_code": "shipping_cost"}}),
+    "cancel": (
+        f"{SESSIONS}/checkout_session_123/cancel",
+        {"intent_trace": {"reason_code": "shipping_cost"}},
+    ),
 }
 KEY = "550e8400-e29b-41d4-a716-446655440000"
 
 
 class Seller:
-    """Responds to each request with the next of `statuses`, or 201, and counts its effects in the database."""
+    """Responds to each request with the next of `statuses`, or 201, and counts its effects in the
+    database.
+    """
 
     def __init__(self) -> None:
         self.statuses: list[int] = []
@@ -54,9 +73,13 @@ class Seller:
         if self.meanwhile is not None:
             again, self.meanwhile = self.meanwhile, None
             self.inside = again()
-        return JsonResponse({"id": effect.pk}, status=self.statuses.pop(0) if self.statuses else 201)
+        return JsonResponse(
+            {"id": effect.pk}, status=self.statuses.pop(0) if self.statuses else 201
+        )
 
-    def send(self, name: str = "create", key: str | None = KEY, body: Any = None, **headers: str) -> Any:
+    def send(
+        self, name: str = "create", key: str | None = KEY, body: Any = None, **headers: str
+    ) -> Any:
         where, published = REQUESTS[name]
         sent = body if isinstance(body, str) else json.dumps(published if body is None else body)
         headers = {
@@ -64,7 +87,9 @@ class Seller:
             **headers,
             **({} if key is None else {"Idempotency-Key": key}),
         }
-        return Client(raise_request_exception=False).post(where, sent, "application/json", headers=headers)
+        return Client(raise_request_exception=False).post(
+            where, sent, "application/json", headers=headers
+        )
 
 
 seller = Seller()
@@ -95,13 +120,20 @@ def effects() -> int:
 
 def refusal(response: Any) -> tuple[int, str, str]:
     body = response.json()
-    assert sorted(body) == ["code", "message", "type"]  # the schema of an error allows no others that we could add
+    # The schema of an error allows no others that we could add.
+    assert sorted(body) == [
+        "code",
+        "message",
+        "type",
+    ]
     return response.status_code, body["type"], body["code"]
 
 
 @pytest.mark.parametrize("name", REQUESTS)
 def test_the_requests_of_the_examples(name: str) -> None:
-    """6.3: sent twice, each gets the original response and status, marked, with its key; one effect."""
+    """6.3: sent twice, each gets the original response and status, marked, with its key; one
+    effect.
+    """
     first, again = seller.send(name), seller.send(name)
     assert (first.status_code, again.status_code, first.content) == (201, 201, again.content)
     assert ("Idempotent-Replayed" in first, again["Idempotent-Replayed"]) == (False, "true")
@@ -115,11 +147,17 @@ def test_a_refusal_is_the_original_response(status: int) -> None:
     first, again = seller.send(), seller.send()
     assert (first.status_code, again.status_code, first.content) == (status, status, again.content)
     assert (again["Idempotent-Replayed"], effects()) == ("true", 1)
-    assert refusal(seller.send(body={"currency": "eur"})) == (422, "invalid_request", "idempotency_conflict")
+    assert refusal(seller.send(body={"currency": "eur"})) == (
+        422,
+        "invalid_request",
+        "idempotency_conflict",
+    )
 
 
 def test_the_errors_of_the_examples() -> None:
-    """6.4: `error_400_idempotency_key_required`, `error_422_idempotency_conflict`, `error_409_idempotency_in_flight`."""
+    """6.4: `error_400_idempotency_key_required`, `error_422_idempotency_conflict`,
+    `error_409_idempotency_in_flight`.
+    """
     assert refusal(seller.send(key=None)) == (400, "invalid_request", "idempotency_key_required")
     seller.meanwhile = seller.send
     seller.send()
@@ -127,7 +165,11 @@ def test_the_errors_of_the_examples() -> None:
     assert int(seller.inside["Retry-After"]) >= 1
     conflict = seller.send(body={"currency": "eur"})
     assert refusal(conflict) == (422, "invalid_request", "idempotency_conflict")
-    assert (seller.inside["Idempotency-Key"], conflict["Idempotency-Key"], effects()) == (KEY, KEY, 1)
+    assert (seller.inside["Idempotency-Key"], conflict["Idempotency-Key"], effects()) == (
+        KEY,
+        KEY,
+        1,
+    )
 
 
 def test_whose_a_key_is() -> None:
@@ -165,12 +207,15 @@ def test_equivalence(first: str, second: str, equivalent: bool) -> None:
 def test_headers_do_not_count() -> None:
     """6.2: the same body with other headers is the same request."""
     seller.send(**{"Request-Id": "1", "Timestamp": "2026-04-17T10:30:00Z"})
-    again = seller.send(**{"Request-Id": "2", "Timestamp": "2026-04-17T10:31:00Z", "User-Agent": "ChatGPT/2.0"})
+    again = seller.send(
+        **{"Request-Id": "2", "Timestamp": "2026-04-17T10:31:00Z", "User-Agent": "ChatGPT/2.0"}
+    )
     assert (again["Idempotent-Replayed"], effects()) == ("true", 1)
 
 
 @pytest.mark.parametrize(
-    "content_type", ["application/json; charset=utf-8", "application/vnd.acp+json", "text/plain", ""]
+    "content_type",
+    ["application/json; charset=utf-8", "application/vnd.acp+json", "text/plain", ""],
 )
 @pytest.mark.parametrize("query", ["", "?locale=en"])
 def test_neither_content_type_nor_query_counts(content_type: str, query: str) -> None:
@@ -178,7 +223,9 @@ def test_neither_content_type_nor_query_counts(content_type: str, query: str) ->
     seller.send()
     where, body = REQUESTS["create"]
     headers = {"Authorization": "Bearer api_key_123", "Idempotency-Key": KEY}
-    again = Client().generic("POST", where + query, json.dumps(body, indent=1), content_type, headers=headers)
+    again = Client().generic(
+        "POST", where + query, json.dumps(body, indent=1), content_type, headers=headers
+    )
     assert (again.status_code, again.get("Idempotent-Replayed"), effects()) == (201, "true", 1)
 
 

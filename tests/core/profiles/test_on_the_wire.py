@@ -27,7 +27,10 @@ from django_idempotency.errors import KeyAhead, KeyExpired, KeyMalformed
 from django_idempotency.http.plan import parse_key
 from django_idempotency.runtime.registry import stores
 
-MEMORY = {"STORES": {"default": {"BACKEND": "django_idempotency.stores.memory.MemoryStore"}}, "GUARANTEE": "lease"}
+MEMORY = {
+    "STORES": {"default": {"BACKEND": "django_idempotency.stores.memory.MemoryStore"}},
+    "GUARANTEE": "lease",
+}
 NAMES = list(PROFILES)
 #: JSON that no parser of Python's reads.
 DEEP = b"[" * 100_000 + b"]" * 100_000
@@ -72,7 +75,9 @@ class Api:
             self.inside = again()
         return JsonResponse({"run": self.ran}, status=self.status)
 
-    def send(self, key: object = None, headers: Mapping[str, str] | None = None, *, amount: int = 1) -> Any:
+    def send(
+        self, key: object = None, headers: Mapping[str, str] | None = None, *, amount: int = 1
+    ) -> Any:
         """Send a request with a key where the profile has it; `None`: without one."""
         profile, body, headers = self.profile, {"amount": amount}, {**(headers or {})}
         if key is not None and profile.carrier == "body":
@@ -81,7 +86,9 @@ class Api:
             headers[profile.field] = f'"{key}"' if profile.spelling == "quoted" else str(key)
             if profile.first_sent_field:
                 headers.setdefault(profile.first_sent_field, http_date())
-        return self.view(FACTORY.post("/", json.dumps(body), content_type="application/json", headers=headers))
+        return self.view(
+            FACTORY.post("/", json.dumps(body), content_type="application/json", headers=headers)
+        )
 
 
 @pytest.fixture(params=NAMES)
@@ -89,7 +96,7 @@ def api(request: pytest.FixtureRequest) -> Api:
     return Api(request.param)
 
 
-# ---------------------------------------------------------------------------------------------- statuses and headers
+# ----------------------------------------------------------------------------- statuses and headers
 
 #: missing, malformed, another request, still running; and a replay of 201.
 STATUSES = {
@@ -126,7 +133,13 @@ def test_statuses(name: str) -> None:
     api.meanwhile = lambda: api.send(key)
     first = api.send(key)
     assert api.inside is not None
-    answers = (required.send(), api.send("\x7f"), api.send(key, amount=2), api.inside, api.send(key))
+    answers = (
+        required.send(),
+        api.send("\x7f"),
+        api.send(key, amount=2),
+        api.inside,
+        api.send(key),
+    )
     assert tuple(answer.status_code for answer in answers) == STATUSES[name]
     assert (first.status_code, api.ran, required.ran, stored()) == (201, 1, 0, 1)
     said = {} if api.profile.marker_member is None else {api.profile.marker_member: True}
@@ -136,16 +149,22 @@ def test_statuses(name: str) -> None:
 def test_a_replay_is_marked(api: Api) -> None:
     """Every profile says which response is a replay, of which request."""
     key = new_key(api.profile)
-    first, replay = api.send(key, {"X-Request-ID": "req-1"}), api.send(key, {"X-Request-ID": "req-2"})
+    first, replay = (
+        api.send(key, {"X-Request-ID": "req-1"}),
+        api.send(key, {"X-Request-ID": "req-2"}),
+    )
     assert ("Idempotent-Replayed" in first, replay["Idempotent-Replayed"]) == (False, "true")
     assert (first["Original-Request"], replay["Original-Request"]) == ("req-1", "req-1")
 
 
 @pytest.mark.parametrize(
-    ("name", "echoed"), [("stripe", {201, 400, 404, 409}), ("adyen", {201, 422}), ("paypal", set()), ("square", set())]
+    ("name", "echoed"),
+    [("stripe", {201, 400, 404, 409}), ("adyen", {201, 422}), ("paypal", set()), ("square", set())],
 )
 def test_the_key_comes_back(name: str, echoed: set[int]) -> None:
-    """Where an API repeats the key, we do: on its statuses, on a replay, and never a malformed one."""
+    """Where an API repeats the key, we do: on its statuses, on a replay, and never a malformed
+    one.
+    """
     api = Api(name)
     for status in (201, 400, 404, 409):
         api.status, key = status, new_key(api.profile)
@@ -162,7 +181,11 @@ def test_the_key_comes_back(name: str, echoed: set[int]) -> None:
     ("name", "running", "mismatch"),
     [
         ("default", {"Retry-After": "30"}, {}),
-        ("stripe", {"Retry-After": "30", "Stripe-Should-Retry": "true"}, {"Stripe-Should-Retry": "false"}),
+        (
+            "stripe",
+            {"Retry-After": "30", "Stripe-Should-Retry": "true"},
+            {"Stripe-Should-Retry": "false"},
+        ),
         ("adyen", {"Retry-After": "30", "Transient-Error": "true"}, {}),
     ],
 )
@@ -178,7 +201,7 @@ def test_whether_to_retry(name: str, running: dict[str, str], mismatch: dict[str
         assert {header: answer[header] for header in named if header in answer} == expected
 
 
-# ----------------------------------------------------------------------------------------------- what is remembered
+# ------------------------------------------------------------------------------- what is remembered
 
 TRIED = (201, 303, 400, 401, 402, 403, 404, 408, 409, 415, 422, 425, 429, 500, 503)
 _TABLE = {201, 303, 402, 404, 422}
@@ -218,14 +241,15 @@ def test_what_is_remembered(name: str) -> None:
     assert remembered == REMEMBERED[name]
 
 
-# --------------------------------------------------------------------------------------------------- errors' bodies
+# ----------------------------------------------------------------------------------- errors' bodies
 
 
 def _code(document: Any) -> Any:
     return document["code"]
 
 
-#: How a client reads the code of an error, and what it reads for another request and for one that runs.
+#: How a client reads the code of an error, and what it reads for another request and for one that
+#: runs.
 BODIES: dict[str, tuple[Callable[[Any], Any], str, str]] = {
     "default": (_code, "request-mismatch", "in-progress"),
     "ietf": (_code, "request-mismatch", "in-progress"),
@@ -234,7 +258,11 @@ BODIES: dict[str, tuple[Callable[[Any], Any], str, str]] = {
         "idempotency_error request_mismatch",
         "idempotency_error idempotency_key_in_use",
     ),
-    "adyen": (lambda body: f"{body['status']} {body['errorCode']}", "422 request_mismatch", "422 704"),
+    "adyen": (
+        lambda body: f"{body['status']} {body['errorCode']}",
+        "422 request_mismatch",
+        "422 704",
+    ),
     "paypal": (
         lambda body: f"{body['name']} {body['details'][0]['issue']}",
         "UNPROCESSABLE_ENTITY REQUEST_MISMATCH",
@@ -267,13 +295,21 @@ BODIES: dict[str, tuple[Callable[[Any], Any], str, str]] = {
     "mastodon": (
         lambda body: body["error"],
         (
-            "This idempotency key was used for a different request, so this one was not carried out. Repeat that request "
-            "unchanged. If this one is meant, look first if it was carried out: under a new key that could happen twice."
+            "This idempotency key was used for a different request, so this one was not "
+            "carried out. Repeat that request "
+            "unchanged. If this one is meant, look first if it was carried out: under a "
+            "new key that could happen twice."
         ),
-        "The first request with this idempotency key is still running. Send it again later, with the same key.",
+        (
+            "The first request with this idempotency key is still running. Send it again "
+            "later, with the same key."
+        ),
     ),
     "gocardless": (
-        lambda body: f"{body['error']['code']} {body['error']['type']} {body['error']['errors'][0]['reason']}",
+        lambda body: (
+            f"{body['error']['code']} {body['error']['type']} "
+            f"{body['error']['errors'][0]['reason']}"
+        ),
         "422 invalid_api_usage request_mismatch",
         "409 invalid_state in_progress",
     ),
@@ -308,13 +344,27 @@ def test_keys_of_an_endpoint(name: str, echoes: bool) -> None:
     api = Api(name)
     key = new_key(api.profile)
     for path, runs in (("/sessions", 1), ("/sessions/1/complete", 2), ("/sessions", 2)):
-        answer = api.view(FACTORY.post(path, b"{}", content_type="application/json", headers={"Idempotency-Key": key}))
-        assert (answer.status_code, answer.get("Idempotency-Key"), api.ran) == (201, key if echoes else None, runs)
+        answer = api.view(
+            FACTORY.post(
+                path, b"{}", content_type="application/json", headers={"Idempotency-Key": key}
+            )
+        )
+        assert (answer.status_code, answer.get("Idempotency-Key"), api.ran) == (
+            201,
+            key if echoes else None,
+            runs,
+        )
 
 
 @pytest.mark.parametrize(
     ("sent", "back"),
-    [({"context": {"id": 7}}, {"id": 7}), ({"context": None}, None), ({}, ...), ([], ...), ("[" * 100_000, ...)],
+    [
+        ({"context": {"id": 7}}, {"id": 7}),
+        ({"context": None}, None),
+        ({}, ...),
+        ([], ...),
+        ("[" * 100_000, ...),
+    ],
 )
 def test_the_context_of_a_buyer(sent: Any, back: Any) -> None:
     """AdCP: an error has the context of its request, and how long to wait if that helps."""
@@ -322,7 +372,10 @@ def test_the_context_of_a_buyer(sent: Any, back: Any) -> None:
     posted = sent if isinstance(sent, str) else json.dumps(sent)
     body = json.loads(view(FACTORY.post("/", posted, content_type="application/json")).content)
     assert body.get("context", ...) == back
-    assert (body["adcp_error"]["code"], "retry_after" in body["adcp_error"]) == ("INVALID_REQUEST", False)
+    assert (body["adcp_error"]["code"], "retry_after" in body["adcp_error"]) == (
+        "INVALID_REQUEST",
+        False,
+    )
     api = Api("adcp", lease=30)
     key = new_key(api.profile)
     api.meanwhile = lambda: api.send(key)
@@ -355,11 +408,16 @@ def test_a_replay_of_adcp_has_the_context_of_its_own_request(context: Any) -> No
     assert json.loads(second.content) == {"id": 1, "replayed": True} | own
 
 
-@pytest.mark.parametrize("body", [b"", b"bought", b"[1]", DEEP], ids=["204", "text", "a list", "deep"])
+@pytest.mark.parametrize(
+    "body", [b"", b"bought", b"[1]", DEEP], ids=["204", "text", "a list", "deep"]
+)
 def test_a_replay_of_adcp_without_an_object(body: bytes) -> None:
     """What has no place for a context is replayed as it was stored."""
     replay = HttpResponse(body)
-    assert adcp_replay(FACTORY.post("/", b"{}", content_type="application/json"), replay).content == body
+    assert (
+        adcp_replay(FACTORY.post("/", b"{}", content_type="application/json"), replay).content
+        == body
+    )
 
 
 def test_a_replay_that_is_nested_too_deep_to_be_marked() -> None:
@@ -368,7 +426,9 @@ def test_a_replay_that_is_nested_too_deep_to_be_marked() -> None:
 
 
 def test_a_conflict_of_adcp_says_little() -> None:
-    """AdCP's own tests take any member of a conflict's `adcp_error` but these two for a leak of the first request."""
+    """AdCP's own tests take any member of a conflict's `adcp_error` but these two for a leak of the
+    first request.
+    """
     api = Api("adcp")
     key = new_key(api.profile)
     api.send(key)
@@ -376,7 +436,10 @@ def test_a_conflict_of_adcp_says_little() -> None:
 
 
 def test_a_key_of_adcp_that_was_seen_and_has_expired() -> None:
-    """For a minute after its `ttl` it is replayed, as AdCP has it for clocks that differ. Then, with `seen_for`, it says so."""
+    """For a minute after its `ttl` it is replayed, as AdCP has it for clocks that differ.
+
+    Then, with `seen_for`, it says so.
+    """
     api = Api("adcp", ttl=60, seen_for=3600)
     key = new_key(api.profile)
     api.send(key)
@@ -400,7 +463,9 @@ def test_a_body_of_the_projects_own() -> None:
     def shape(problem: Any, status: int, request: Any) -> dict[str, Any]:
         return {"fault": problem.code, "http": status, "of": request.path}
 
-    view = idempotent(profile=replace(IETF, errors=shape), required=True)(lambda request: HttpResponse())
+    view = idempotent(profile=replace(IETF, errors=shape), required=True)(
+        lambda request: HttpResponse()
+    )
     answer = view(FACTORY.post("/"))
     assert (answer["Content-Type"], json.loads(answer.content)) == (
         "application/json",
@@ -408,18 +473,24 @@ def test_a_body_of_the_projects_own() -> None:
     )
 
 
-# ------------------------------------------------------------------------------------------------- malformed input
+# ---------------------------------------------------------------------------------- malformed input
 
-TEXTS = st.text(st.characters(codec="utf-8"), max_size=40) | st.text('0123456789abcdef-",\\ ;=\t\x00é', max_size=300)
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=40) | st.text(
+    '0123456789abcdef-",\\ ;=\t\x00é', max_size=300
+)
 VALUES = st.recursive(
     TEXTS | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.booleans(),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=2), inner, max_size=2)
+    ),
     max_leaves=4,
 )
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data())
 def test_any_key(name: str, data: st.DataObject) -> None:
     """Whatever is sent as a key runs as one, or gets the profile's refusal and leaves nothing."""
@@ -473,14 +544,18 @@ def test_a_key_in_the_body(body: bytes, status: int, ran: int) -> None:
 
 
 def test_a_body_that_cannot_be_read() -> None:
-    """A key may be in there, so it is said that the request ran unguarded, or refused where keys are required."""
+    """A key may be in there, so it is said that the request ran unguarded, or refused where keys
+    are required.
+    """
     for required, status in ((False, "unguarded"), (True, None)):
-        answer = Api("square", required=required).view(FACTORY.post("/", b"{", content_type="application/json"))
+        answer = Api("square", required=required).view(
+            FACTORY.post("/", b"{", content_type="application/json")
+        )
         assert answer.get("Idempotency-Status") == status
         assert answer.status_code == (400 if required else 201)
 
 
-# -------------------------------------------------------------------------------------------- structured fields (ietf)
+# ------------------------------------------------------------------------- structured fields (ietf)
 
 
 @pytest.mark.parametrize(
@@ -520,7 +595,7 @@ def test_a_string_of_rfc_9651(sent: str, key: str | None) -> None:
         assert parse_key(sent, IETF) == key
 
 
-# ------------------------------------------------------------------------------------------------ repeatable requests
+# ------------------------------------------------------------------------------ repeatable requests
 
 ID, SENT, CLIENT, RESULT = (
     *("Repeatability-Request-ID", "Repeatability-First-Sent", "Repeatability-Client-ID"),
@@ -556,12 +631,16 @@ class TestRepeatability:
         assert RESULT not in Api("repeatability").send()
 
     def test_accepted(self) -> None:
-        """The first, its replay, and one that runs meanwhile are accepted; another request is not."""
+        """The first, its replay, and one that runs meanwhile are accepted; another request is
+        not.
+        """
         api, key = Api("repeatability"), str(uuid4())
         api.meanwhile = lambda: api.send(key)
         first = api.send(key)
         assert api.inside is not None
-        said = [(answer.status_code, answer[RESULT]) for answer in (first, api.inside, api.send(key))]
+        said = [
+            (answer.status_code, answer[RESULT]) for answer in (first, api.inside, api.send(key))
+        ]
         assert said == [(201, "accepted"), (409, "accepted"), (201, "accepted")]
         mismatch = api.send(key, amount=2)
         assert (mismatch.status_code, mismatch[RESULT]) == (400, "rejected")
@@ -572,11 +651,15 @@ class TestRepeatability:
         api, key = Api("repeatability"), str(uuid4())
         api.status = status
         answers = [api.send(key), api.send(key)]
-        assert [(answer.status_code, answer[RESULT]) for answer in answers] == [(status, "accepted")] * 2
+        assert [(answer.status_code, answer[RESULT]) for answer in answers] == [
+            (status, "accepted")
+        ] * 2
         assert api.ran == runs
 
     def test_not_supported(self) -> None:
-        """Valid headers on a method that the policy does not guard get 501; malformed ones 400; without any it runs."""
+        """Valid headers on a method that the policy does not guard get 501; malformed ones 400;
+        without any it runs.
+        """
         api = Api("repeatability", methods=["PUT"])
         answers = [api.send("a"), api.send(None, {ID: "a"}), api.send()]
         assert [answer.status_code for answer in answers] == [501, 400, 201]
@@ -590,12 +673,15 @@ class TestRepeatability:
         assert runs == [1, 2, 3, 1]
 
     @pytest.mark.parametrize(
-        ("age", "accepted"), [(0, True), (-300, True), (-301, False), (12 * 3600, True), (12 * 3600 + 1, False)]
+        ("age", "accepted"),
+        [(0, True), (-300, True), (-301, False), (12 * 3600, True), (12 * 3600 + 1, False)],
     )
     def test_the_window(self, age: int, accepted: bool) -> None:
         """The window is closed at both ends, to the second."""
         now = datetime(2030, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
-        sent = {"HTTP_REPEATABILITY_FIRST_SENT": http_date((now - timedelta(seconds=age)).timestamp())}
+        sent = {
+            "HTTP_REPEATABILITY_FIRST_SENT": http_date((now - timedelta(seconds=age)).timestamp())
+        }
         if accepted:
             require_timely("a", sent, REPEATABILITY, now=now)
         else:

@@ -67,20 +67,28 @@ def test_a_member_of_the_body_may_have_any_name() -> None:
 
 def test_every_field_is_checked() -> None:
     """No field takes just anything."""
-    assert all(field.metadata["expected"] and callable(field.metadata["accepts"]) for field in fields(Profile))
+    assert all(
+        field.metadata["expected"] and callable(field.metadata["accepts"])
+        for field in fields(Profile)
+    )
 
 
 def test_every_shipped_profile_is_found_by_its_name() -> None:
-    """The core's names are those of the dialects, in their order, and each is found by the settings."""
+    """The core's names are those of the dialects, in their order, and each is found by the
+    settings.
+    """
     assert [profile.name for profile in PROFILES.values()] == list(PROFILES) == list(SHIPPED)
     assert [conf.profile_of(name, {}) for name in SHIPPED] == list(PROFILES.values())
 
 
-# ------------------------------------------------------------------------------------------ a policy and its profile
+# ------------------------------------------------------------------------- a policy and its profile
 
 
 def test_which_profile_a_policy_has() -> None:
-    """The policy's own, else the setting: a name, a profile, or a dotted path. HEADER is the default profile's."""
+    """The policy's own, else the setting: a name, a profile, or a dotted path.
+
+    HEADER is the default profile's.
+    """
 
     def found(policy: Policy, **settings: Any) -> tuple[str, str]:
         with override_settings(IDEMPOTENCY=settings):
@@ -89,9 +97,16 @@ def test_which_profile_a_policy_has() -> None:
 
     assert found(Policy()) == ("default", "Idempotency-Key")
     assert found(Policy(), HEADER="X-Key") == ("default", "X-Key")
-    assert found(Policy(profile="ietf"), HEADER="X-Key", PROFILE="paypal") == ("ietf", "Idempotency-Key")
+    assert found(Policy(profile="ietf"), HEADER="X-Key", PROFILE="paypal") == (
+        "ietf",
+        "Idempotency-Key",
+    )
     assert found(Policy(), PROFILE="paypal") == ("paypal", "PayPal-Request-Id")
-    assert found(Policy(), PROFILE=OF_A_PROJECT) == found(Policy(profile=OF_A_PROJECT)) == ("shop", "Idempotency-Key")
+    assert (
+        found(Policy(), PROFILE=OF_A_PROJECT)
+        == found(Policy(profile=OF_A_PROJECT))
+        == ("shop", "Idempotency-Key")
+    )
     assert found(Policy(), PROFILE=f"{__name__}.OF_A_PROJECT") == ("shop", "Idempotency-Key")
 
 
@@ -113,15 +128,23 @@ def test_an_unknown_name() -> None:
         ({"profile": "aip155", "key_format": "uuid"}, None),
         ({"profile": "iceberg", "key_format": "uuid7"}, None),
         ({"profile": "zalando", "key_format": "uuid7"}, None),
-        ({"profile": replace(DEFAULT, max_length=31), "key_format": "uuid"}, "so leave key_format out"),
+        (
+            {"profile": replace(DEFAULT, max_length=31), "key_format": "uuid"},
+            "so leave key_format out",
+        ),
         ({"profile": replace(DEFAULT, max_length=32), "key_format": "uuid"}, None),
         ({"profile": "aip155", "anonymous": "shared"}, None),
-        ({"profile": replace(DEFAULT, max_length=19), "anonymous": "shared"}, "identify the client"),
+        (
+            {"profile": replace(DEFAULT, max_length=19), "anonymous": "shared"},
+            "identify the client",
+        ),
         *(({"profile": profile, "required": True}, None) for profile in PROFILES),
     ],
 )
 def test_a_policy_that_cannot_keep_its_profile(given: dict[str, Any], said: str | None) -> None:
-    """A contradiction is said with what to type; the shipped profiles agree with the default policy."""
+    """A contradiction is said with what to type; the shipped profiles agree with the default
+    policy.
+    """
     found = profile_contradiction(conf.resolve(Policy(**given)))
     assert (found is None) if said is None else re.search(re.escape(said), str(found))
 

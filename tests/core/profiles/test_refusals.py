@@ -37,7 +37,12 @@ def text(value: Any) -> bool:
 
 def problem_details(body: Body, status: int) -> bool:
     """RFC 9457, as in Zalando's rule 176."""
-    return text(body["type"]) and text(body["title"]) and text(body["detail"]) and body["status"] == status
+    return (
+        text(body["type"])
+        and text(body["title"])
+        and text(body["detail"])
+        and body["status"] == status
+    )
 
 
 def stripe(body: Body, status: int) -> bool:
@@ -47,7 +52,9 @@ def stripe(body: Body, status: int) -> bool:
 
 
 def adyen(body: Body, status: int) -> bool:
-    return body["status"] == status and all(text(body[name]) for name in ("errorCode", "message", "errorType"))
+    return body["status"] == status and all(
+        text(body[name]) for name in ("errorCode", "message", "errorType")
+    )
 
 
 def paypal(body: Body, status: int) -> bool:
@@ -57,7 +64,10 @@ def paypal(body: Body, status: int) -> bool:
 
 def square(body: Body, status: int) -> bool:
     kinds = {"API_ERROR", "INVALID_REQUEST_ERROR", "RATE_LIMIT_ERROR"}
-    return all(each["category"] in kinds and text(each["code"]) for each in body["errors"]) and len(body["errors"]) > 0
+    return (
+        all(each["category"] in kinds and text(each["code"]) for each in body["errors"])
+        and len(body["errors"]) > 0
+    )
 
 
 def odata(body: Body, status: int) -> bool:
@@ -90,7 +100,11 @@ def iceberg(body: Body, status: int) -> bool:
 
 def acp(body: Body, status: int) -> bool:
     """RFC "Agentic Checkout": a flat body; idempotency errors are invalid requests."""
-    kind = "invalid_request" if status < 500 else {503: "service_unavailable"}.get(status, "processing_error")
+    kind = (
+        "invalid_request"
+        if status < 500
+        else {503: "service_unavailable"}.get(status, "processing_error")
+    )
     return (
         set(body) == {"type", "code", "message"}
         and body["type"] == kind
@@ -100,9 +114,17 @@ def acp(body: Body, status: int) -> bool:
 
 
 def ucp(body: Body, status: int) -> bool:
-    """Overview: "Businesses MUST include the `ucp` field in every response". REST binding: `code` and `content`."""
+    """Overview: "Businesses MUST include the `ucp` field in every response".
+
+    REST binding: `code` and `content`.
+    """
     version = re.fullmatch(r"\d{4}-\d{2}-\d{2}", body["ucp"]["version"])
-    return version is not None and body["ucp"]["status"] == "error" and text(body["code"]) and text(body["content"])
+    return (
+        version is not None
+        and body["ucp"]["status"] == "error"
+        and text(body["code"])
+        and text(body["content"])
+    )
 
 
 def adcp(body: Body, status: int) -> bool:
@@ -111,7 +133,12 @@ def adcp(body: Body, status: int) -> bool:
     recovery = error["recovery"] in ("transient", "correctable", "terminal")
     must_wait = error["code"] in ("RATE_LIMITED", "IDEMPOTENCY_IN_FLIGHT")
     waits = 1 <= error["retry_after"] <= 3600 if must_wait or "retry_after" in error else True
-    return recovery and waits and text(error["message"]) and body["adcp_error"]["code"] == error["code"]
+    return (
+        recovery
+        and waits
+        and text(error["message"])
+        and body["adcp_error"]["code"] == error["code"]
+    )
 
 
 def mastodon(body: Body, status: int) -> bool:
@@ -120,13 +147,22 @@ def mastodon(body: Body, status: int) -> bool:
 
 def gocardless(body: Body, status: int) -> bool:
     error = body["error"]
-    named = all(text(error[name]) for name in ("type", "message", "documentation_url", "request_id"))
-    return named and error["code"] == status and all(text(each["reason"]) for each in error["errors"])
+    named = all(
+        text(error[name]) for name in ("type", "message", "documentation_url", "request_id")
+    )
+    return (
+        named and error["code"] == status and all(text(each["reason"]) for each in error["errors"])
+    )
 
 
 def mollie(body: Body, status: int) -> bool:
     link = body["_links"]["documentation"]
-    return body["status"] == status and text(body["title"]) and text(body["detail"]) and text(link["href"])
+    return (
+        body["status"] == status
+        and text(body["title"])
+        and text(body["detail"])
+        and text(link["href"])
+    )
 
 
 #: Profile → whether a body has what its API's clients read in each.
@@ -171,12 +207,17 @@ def test_what_a_refusal_must_have(name: str, problem: type[Problem]) -> None:
     [
         ({}, UCP_VERSION),
         ({"UCP-Agent": 'profile="https://agent.example/p.json"'}, UCP_VERSION),
-        ({"UCP-Agent": 'profile="https://agent.example/p.json"; version="2026-01-11"'}, "2026-01-11"),
+        (
+            {"UCP-Agent": 'profile="https://agent.example/p.json"; version="2026-01-11"'},
+            "2026-01-11",
+        ),
         ({"UCP-Agent": 'version="<script>"'}, UCP_VERSION),
     ],
 )
 def test_the_version_of_ucp(sent: dict[str, str], version: str) -> None:
-    """It is the one that the request was let in with, and else that of the profile, which a project replaces."""
+    """It is the one that the request was let in with, and else that of the profile, which a project
+    replaces.
+    """
     request = RequestFactory().post("/", headers=sent)
     assert document(example_of(errors.InProgress), UCP, request)["ucp"]["version"] == version
     own = replace(UCP, errors=ucp_errors("2026-01-23"))
@@ -184,7 +225,7 @@ def test_the_version_of_ucp(sent: dict[str, str], version: str) -> None:
     assert document(example_of(errors.InProgress), own, request)["ucp"]["version"] == expected
 
 
-# ------------------------------------------------------------------------------------- functions that cannot be called
+# ------------------------------------------------------------------ functions that cannot be called
 
 
 def two(problem: Any, status: Any) -> Any: ...
@@ -199,15 +240,21 @@ async def coroutine(problem: Any, status: Any, request: Any) -> Any: ...
 def keyword(problem: Any, status: Any, *, request: Any) -> Any: ...
 
 
-@pytest.mark.parametrize("function", [two, four, coroutine, keyword], ids=lambda each: each.__name__)
+@pytest.mark.parametrize(
+    "function", [two, four, coroutine, keyword], ids=lambda each: each.__name__
+)
 def test_errors_that_would_fail_at_each_refusal(function: Any) -> None:
-    """A function that cannot be called with a problem, its status and the request is refused where it is declared."""
+    """A function that cannot be called with a problem, its status and the request is refused where
+    it is declared.
+    """
     with pytest.raises(ValueError, match=r"def errors\(problem, status, request\)"):
         replace(IETF, errors=function)
 
 
 @pytest.mark.parametrize(
-    "function", [lambda *given: {}, lambda problem, status, request=None: {}, max], ids=["any", "default", "built in"]
+    "function",
+    [lambda *given: {}, lambda problem, status, request=None: {}, max],
+    ids=["any", "default", "built in"],
 )
 def test_errors_that_can_be_called(function: Any) -> None:
     """What takes three arguments does, however it says so; what does not say is believed."""
@@ -219,7 +266,9 @@ def nothing() -> Any: ...
 
 #: Field → how many arguments it is called with.
 HOOKS = {
-    **dict.fromkeys(("scope", "realm", "key", "fingerprint", "keep", "headers", "on_takeover", "suspect"), 1),
+    **dict.fromkeys(
+        ("scope", "realm", "key", "fingerprint", "keep", "headers", "on_takeover", "suspect"), 1
+    ),
     **dict.fromkeys(("authorize_replay", "on_replay"), 2),
 }
 
@@ -238,4 +287,6 @@ def test_hooks_of_a_policy_that_would_fail_at_each_request(field: str, count: in
 
 def test_a_request_that_no_server_made() -> None:
     """A refusal can be made of any request."""
-    assert document(example_of(errors.InProgress), UCP, HttpRequest())["ucp"]["version"] == UCP_VERSION
+    assert (
+        document(example_of(errors.InProgress), UCP, HttpRequest())["ucp"]["version"] == UCP_VERSION
+    )

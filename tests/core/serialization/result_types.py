@@ -8,7 +8,17 @@ from datetime import date
 from decimal import Decimal
 from enum import Enum, Flag, IntEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, NewType, TypedDict, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    NamedTuple,
+    NewType,
+    TypedDict,
+    TypeVar,
+)
 from uuid import UUID
 
 import attrs

@@ -76,7 +76,8 @@ def test_type_aliases() -> None:
     """`type X = ...` is followed, also where it names itself, has parameters or names nothing."""
     names: dict[str, Any] = {"of": of}
     exec(
-        "type Tree = dict[str, Tree] | of.Level\ntype Many[T] = list[T] | of.Owner\ntype Absent = nowhere.Absent\n"
+        "type Tree = dict[str, Tree] | of.Level\ntype Many[T] = list[T] | of.Owner\ntype "
+        "Absent = nowhere.Absent\n"
         "def function[T: of.Money]() -> 'T': ...",
         names,
     )
@@ -136,7 +137,9 @@ def test_names_for_the_type_checker_only() -> None:
 
 
 def test_local_classes() -> None:
-    """A function that makes what it returns closes over the class, so its name resolves, and those in its fields."""
+    """A function that makes what it returns closes over the class, so its name resolves, and those
+    in its fields.
+    """
 
     @dataclass
     class Inner:

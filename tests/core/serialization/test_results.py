@@ -27,7 +27,9 @@ async def acoroutine(value): ...
 
 
 @pytest.mark.parametrize("value", [None, 0, "", [], False, {}, (), b"", 0.0], ids=shown)
-@pytest.mark.parametrize("serializer", [None, (lambda value: [value], list.pop)], ids=["none", "a list"])
+@pytest.mark.parametrize(
+    "serializer", [None, (lambda value: [value], list.pop)], ids=["none", "a list"]
+)
 def test_nothing_is_an_answer(value: Any, serializer: Any) -> None:
     """None, 0, "", [] and False come back as what they were."""
     results = results_for(bare, serializer)
@@ -37,11 +39,14 @@ def test_nothing_is_an_answer(value: Any, serializer: Any) -> None:
 
 
 def test_by_annotation() -> None:
-    """Instances of what the return annotation names, and of what is named beside it, are stored; nothing else is."""
+    """Instances of what the return annotation names, and of what is named beside it, are stored;
+    nothing else is.
+    """
     results = results_for(of.Service.method)
     assert results.load(results.dump(ORDER)) == ORDER
     with pytest.raises(
-        Unstorable, match=r"Owner, and that class is not named. Name it in the function's return annotation"
+        Unstorable,
+        match=r"Owner, and that class is not named. Name it in the function's return annotation",
     ):
         results.dump(of.Owner("a"))
     with pytest.raises(Unreadable, match="Line, which is not allowed"):
@@ -100,7 +105,9 @@ def test_a_serializer_that_makes_none() -> None:
 
 
 def test_a_serializer_that_came_or_went() -> None:
-    """A result stored without a serializer is not passed to one, and one stored with it is not returned without it."""
+    """A result stored without a serializer is not passed to one, and one stored with it is not
+    returned without it.
+    """
     without, within = results_for(bare), results_for(bare, Schema())
     assert within.load(without.dump({"a": 1})) == {"a": 1}
     with pytest.raises(Unreadable):
@@ -138,7 +145,10 @@ def test_a_serializer_that_fails() -> None:
 
 @pytest.mark.parametrize(
     "serializer",
-    [*(1, "json", (), (id,), (id, id, id), (id, None), json, object()), *((acoroutine, id), (id, acoroutine))],
+    [
+        *(1, "json", (), (id,), (id, id, id), (id, None), json, object()),
+        *((acoroutine, id), (id, acoroutine)),
+    ],
     ids=shown,
 )
 def test_wrong_serializers(serializer: Any) -> None:
@@ -147,7 +157,7 @@ def test_wrong_serializers(serializer: Any) -> None:
         results_for(bare, serializer)
 
 
-# ---------------------------------------------------------------------------------------------------------- exceptions
+# --------------------------------------------------------------------------------------- exceptions
 
 
 @pytest.mark.parametrize(
@@ -165,7 +175,12 @@ def test_exceptions(error: Exception) -> None:
     """Class, text, args and attributes are the same, without a call of __init__."""
     back = load_error(dump_error(error, KEPT), KEPT)
     assert type(back) is type(error)
-    assert (str(back), repr(back), back.args, vars(back)) == (str(error), repr(error), error.args, vars(error))
+    assert (str(back), repr(back), back.args, vars(back)) == (
+        str(error),
+        repr(error),
+        error.args,
+        vars(error),
+    )
     for name in ("code", "order", "reason", "limit"):
         assert getattr(back, name, None) == getattr(error, name, None)
     assert [back.__cause__, back.__context__, back.__traceback__] == [None] * 3
@@ -227,14 +242,25 @@ def test_golden_exceptions(error: Exception, expected: bytes) -> None:
     stored = b'1:{"$":' + expected + b"}"
     assert dump_error(error, KEPT) == stored
     back = load_error(stored, KEPT)
-    assert (type(back), repr(back), back.args, vars(back)) == (type(error), repr(error), error.args, vars(error))
+    assert (type(back), repr(back), back.args, vars(back)) == (
+        type(error),
+        repr(error),
+        error.args,
+        vars(error),
+    )
 
 
 def test_the_nearest_class_that_is_named() -> None:
     """An exception of a class that is not named is kept as its nearest base class that is."""
     again = of.DeclinedAgain(of.State.PAID, limit=Decimal(1))
-    assert type(load_error(dump_error(again, [Exception, of.Declined]), [Exception, of.Declined])) is of.Declined
-    assert type(load_error(dump_error(again, [Exception, of.DeclinedAgain]), [of.DeclinedAgain])) is of.DeclinedAgain
+    assert (
+        type(load_error(dump_error(again, [Exception, of.Declined]), [Exception, of.Declined]))
+        is of.Declined
+    )
+    assert (
+        type(load_error(dump_error(again, [Exception, of.DeclinedAgain]), [of.DeclinedAgain]))
+        is of.DeclinedAgain
+    )
     back = load_error(dump_error(KeyError("a"), [KeyError, LookupError]), [KeyError])
     assert (type(back), str(back)) == (KeyError, "'a'")
 
@@ -255,17 +281,30 @@ def test_notes_are_kept() -> None:
     ],
     ids=shown,
 )
-def test_exceptions_that_cannot_be_kept(error: Exception, kept: list[type[Exception]], says: str) -> None:
+def test_exceptions_that_cannot_be_kept(
+    error: Exception, kept: list[type[Exception]], says: str
+) -> None:
     """An exception that would come back as another one is not stored."""
     with pytest.raises(Unstorable, match=says):
         dump_error(error, kept)
 
 
 def test_only_named_exceptions_are_rebuilt() -> None:
-    """Today's classes decide, not the bytes. A result is never read as an exception, nor the reverse."""
+    """Today's classes decide, not the bytes.
+
+    A result is never read as an exception, nor the reverse.
+    """
     data = dump_error(of.Fielded(3), KEPT)
-    assert data == b'1:{"$":["error","tests.core.serialization.result_types.Fielded",{"code":3,"args":[3]}]}'
-    for other in (b'1:{"$":["error","builtins.SystemExit",{"args":[3]}]}', b"1:3", b"1:null", b'1:{"$":["error"]}'):
+    assert (
+        data
+        == b'1:{"$":["error","tests.core.serialization.result_types.Fielded",{"code":3,"args":[3]}]}'
+    )
+    for other in (
+        b'1:{"$":["error","builtins.SystemExit",{"args":[3]}]}',
+        b"1:3",
+        b"1:null",
+        b'1:{"$":["error"]}',
+    ):
         with pytest.raises(Unreadable):
             load_error(other, KEPT)
     with pytest.raises(Unreadable):

@@ -1,4 +1,6 @@
-"""Values as bytes: what is read back equals what was written, in type and value, and nothing else is ever made."""
+"""Values as bytes: what is read back equals what was written, in type and value, and nothing else
+is ever made.
+"""
 
 from __future__ import annotations
 
@@ -114,7 +116,11 @@ INSTANCES: list[tuple[Any, Any]] = [
     (of.Hashed, of.Hashed("a")),
     (of.HashedOpen, of.HashedOpen("a")),
     (of.Loose, of.Loose(the_name="a", more=[1], later=of.Later(when=date(2026, 1, 1)))),  # type: ignore[call-arg]
-    (of.Later, of.Later.model_construct(when="no date", validated=False)),  # never validated, so not now
+    # Never validated, so not now.
+    (
+        of.Later,
+        of.Later.model_construct(when="no date", validated=False),
+    ),
     (of.Roots, of.Roots([of.Point(1)])),
     (of.Envelope[of.Order], of.Envelope[of.Order](body=ORDER)),
     (of.Checked, of.Checked(date(2026, 1, 1))),
@@ -143,11 +149,20 @@ def typed(value: Any) -> Any:  # noqa: PLR0911 - a row per kind
         return Decimal, value.as_tuple()
     if isinstance(value, (datetime, time)):
         zone = value.tzinfo
-        return type(value), value.replace(tzinfo=None), value.fold, type(zone), value.utcoffset(), value.tzname()
+        return (
+            type(value),
+            value.replace(tzinfo=None),
+            value.fold,
+            type(zone),
+            value.utcoffset(),
+            value.tzname(),
+        )
     return type(value), value
 
 
-@pytest.mark.parametrize("value", VALUES, ids=[f"{type(value).__name__}{n}" for n, value in enumerate(VALUES)])
+@pytest.mark.parametrize(
+    "value", VALUES, ids=[f"{type(value).__name__}{n}" for n, value in enumerate(VALUES)]
+)
 def test_there_and_back(value: Any) -> None:
     """Values come back equal, of the same types all the way down, and newly made."""
     back = there_and_back(value)
@@ -210,7 +225,9 @@ def test_pydantic_keeps_more_than_fields() -> None:
 
 @pytest.mark.parametrize("kind", ["dataclass", "slots", "attrs", "pydantic", "tuple"])
 def test_a_class_that_has_grown(kind: str) -> None:
-    """A field added since then gets its default, as for any old caller; without one the value is unreadable."""
+    """A field added since then gets its default, as for any old caller; without one the value is
+    unreadable.
+    """
     name, stored = {
         "dataclass": ("Page", '{"items":[]}'),
         "slots": ("Order", '{"id":1,"lines":[],"gone":2}'),
@@ -248,7 +265,9 @@ SCALARS = (
     | st.times()
     | st.timedeltas()
 )
-KEYS = st.recursive(SCALARS, lambda keys: st.tuples(keys, keys) | st.frozensets(keys, max_size=3), max_leaves=3)
+KEYS = st.recursive(
+    SCALARS, lambda keys: st.tuples(keys, keys) | st.frozensets(keys, max_size=3), max_leaves=3
+)
 NESTED = st.recursive(
     SCALARS,
     lambda values: (
@@ -287,7 +306,10 @@ def test_any_nesting(value: Any) -> None:
         (date(2026, 1, 2), b'1:{"$":["date","2026-01-02"]}'),
         (time(1, 2, 3), b'1:{"$":["time","01:02:03"]}'),
         (time(1, fold=1), b'1:{"$":["time","01:00:00",1]}'),
-        (datetime(2026, 1, 2, tzinfo=timezone.utc), b'1:{"$":["datetime","2026-01-02T00:00:00+00:00"]}'),
+        (
+            datetime(2026, 1, 2, tzinfo=timezone.utc),
+            b'1:{"$":["datetime","2026-01-02T00:00:00+00:00"]}',
+        ),
         (
             datetime(2026, 1, 2, tzinfo=PARIS),
             b'1:{"$":["datetime","2026-01-02T00:00:00",0,{"$":["ZoneInfo","Europe/Paris"]}]}',
@@ -298,14 +320,19 @@ def test_any_nesting(value: Any) -> None:
         (PureWindowsPath("a"), b'1:{"$":["PureWindowsPath","a"]}'),
         (of.State.PAID, b'1:{"$":["tests.core.serialization.result_types.State","PAID"]}'),
         (of.Right.READ, b'1:{"$":["tests.core.serialization.result_types.Right",1]}'),
-        (of.Point(1, Decimal(2)), b'1:{"$":["tests.core.serialization.result_types.Point",[1,{"$":["Decimal","2"]}]]}'),
+        (
+            of.Point(1, Decimal(2)),
+            b'1:{"$":["tests.core.serialization.result_types.Point",[1,{"$":["Decimal","2"]}]]}',
+        ),
         (of.Owner("a"), b'1:{"$":["tests.core.serialization.result_types.Owner",{"name":"a"}]}'),
         (
             of.Later(when=date(2026, 1, 2)),
             b'1:{"$":["tests.core.serialization.result_types.Later",{"when":{"$":["date","2026-01-02"]},"validated":true},["when"]]}',
         ),
     ],
-    ids=lambda value: type(value).__name__ if not isinstance(value, bytes) else f"{len(value)}{value[:50]!r}",
+    ids=lambda value: (
+        type(value).__name__ if not isinstance(value, bytes) else f"{len(value)}{value[:50]!r}"
+    ),
 )
 def test_golden(value: Any, expected: bytes) -> None:
     """Every later release reads what an earlier one wrote."""
@@ -359,11 +386,26 @@ class ListedLine(of.Line, list): ...
 @pytest.mark.parametrize(
     ("value", "says"),
     [
-        (Plain(), "result is a tests.core.serialization.test_typed_json.Plain, which cannot be stored"),
+        (
+            Plain(),
+            "result is a tests.core.serialization.test_typed_json.Plain, which cannot be stored",
+        ),
         ([0, {"a": (Plain(),)}], "result[1].a[0] is a tests"),
         ({"not a name": Plain()}, 'result."…" is a'),  # a key may be secret
-        ({"a": ORDER}, "result.a is a tests.core.serialization.result_types.Order, and that class is not named"),
-        ([of.State.PAID], "result[0] is a tests.core.serialization.result_types.State, and that class is not named"),
+        (
+            {"a": ORDER},
+            (
+                "result.a is a tests.core.serialization.result_types.Order, and that class is "
+                "not named"
+            ),
+        ),
+        (
+            [of.State.PAID],
+            (
+                "result[0] is a tests.core.serialization.result_types.State, and that class is "
+                "not named"
+            ),
+        ),
         (Kept("a"), "Kept, which"),
         (OrderedDict(), "OrderedDict, which"),
         (defaultdict(list), "defaultdict, which"),
@@ -376,7 +418,11 @@ class ListedLine(of.Line, list): ...
         (iter([]), "list_iterator, which"),
         (memoryview(b""), "memoryview, which"),
         (TwoInOne("a", Decimal(1)), "TwoInOne, which"),
-        (ListedLine("a", Decimal(1)), "ListedLine, which"),  # nor would it come back: object.__new__ makes no list
+        # Nor would it come back: object.__new__ makes no list.
+        (
+            ListedLine("a", Decimal(1)),
+            "ListedLine, which",
+        ),
     ],
     ids=shown,
 )
@@ -396,7 +442,9 @@ def nested(depth: int) -> list[Any]:
 
 
 def test_depth() -> None:
-    """Values are stored to a depth that every process can read back; deeper values and cycles are refused."""
+    """Values are stored to a depth that every process can read back; deeper values and cycles are
+    refused.
+    """
     assert there_and_back(nested(MAX_DEPTH)) == nested(MAX_DEPTH)
     chain: Any = None
     for _ in range(MAX_DEPTH // 2):
@@ -432,7 +480,10 @@ def test_a_stack_that_is_nearly_full() -> None:
 
 
 def test_a_value_that_fails_when_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """dump() raises one exception, whatever an instance does. Its message contains nothing of the value."""
+    """dump() raises one exception, whatever an instance does.
+
+    Its message contains nothing of the value.
+    """
     value = of.Loose(the_name="a")
     monkeypatch.setattr(of.Loose, "__getstate__", lambda self: vars(self)["secret"])
     with pytest.raises(Unstorable, match="KeyError") as caught:
@@ -518,7 +569,9 @@ def test_any_bytes(data: bytes) -> None:
         "type",
     ],
 )
-def test_a_class_that_is_not_allowed_is_never_made(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_class_that_is_not_allowed_is_never_made(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Bytes choose among the allowed classes. No name in them is ever looked up."""
     calls: list[object] = []
     monkeypatch.setattr(os, "system", calls.append)
@@ -530,7 +583,9 @@ def test_a_class_that_is_not_allowed_is_never_made(name: str, monkeypatch: pytes
 
 
 def test_tampered_state_stays_data() -> None:
-    """Python's own names become at most entries of `__dict__`: an instance cannot become one of another class."""
+    """Python's own names become at most entries of `__dict__`: an instance cannot become one of
+    another class.
+    """
     back = Results([of.Line]).load(
         b'1:{"$":["tests.core.serialization.result_types.Line",{"name":"a","price":1,"__class__":"x","__init__":"y","__dict__":{}}]}'
     )

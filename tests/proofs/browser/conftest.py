@@ -1,4 +1,6 @@
-"""A headless Chromium at a live server, with the scripts of others that `make browser` has fetched."""
+"""A headless Chromium at a live server, with the scripts of others that `make browser` has
+fetched.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def chromium() -> Iterator[Any]:
         sandbox = [] if os.geteuid() else ["--no-sandbox"]  # Chromium has no sandbox as root
         # As people have it: after Back the page is there as it was left.
         browser = playwright.chromium.launch(
-            executable_path=found, args=sandbox, ignore_default_args=["--disable-back-forward-cache"]
+            executable_path=found,
+            args=sandbox,
+            ignore_default_args=["--disable-back-forward-cache"],
         )
         yield browser
         browser.close()
@@ -57,7 +61,11 @@ def window(chromium: Any, live_server: Any, user: User) -> Iterator[Window]:
     """Return a function that opens a page, logged in. `javascript=False` turns scripts off."""
     client = Client()
     client.force_login(user)
-    session = {"name": "sessionid", "value": client.cookies["sessionid"].value, "url": live_server.url}
+    session = {
+        "name": "sessionid",
+        "value": client.cookies["sessionid"].value,
+        "url": live_server.url,
+    }
     contexts: list[Any] = []
     shop.began.clear()
 
@@ -68,7 +76,10 @@ def window(chromium: Any, live_server: Any, user: User) -> Iterator[Window]:
         page = context.new_page()
         page.set_default_timeout(10_000)
         page.posts = []
-        page.on("request", lambda request: page.posts.append(request.url) if request.method == "POST" else None)
+        page.on(
+            "request",
+            lambda request: page.posts.append(request.url) if request.method == "POST" else None,
+        )
         page.goto(url)
         return page
 

@@ -1,4 +1,6 @@
-"""An operation that fetch.js sends from a headless Chromium, with tabs that are reloaded, closed and doubled: `make browser`."""
+"""An operation that fetch.js sends from a headless Chromium, with tabs that are reloaded, closed
+and doubled: `make browser`.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def another(page: Any) -> Any:
 
 @pytest.mark.parametrize("url", [TILL, "/till/?module"])
 def test_a_retry(window: Window, url: str) -> None:
-    """A lost response is asked for again at once, and then the key is gone; as a classic script and as a module."""
+    """A lost response is asked for again at once, and then the key is gone; as a classic script and
+    as a module.
+    """
     page = window(url)
     lose(page)
     status, row = pay(page, "tea")
@@ -84,13 +88,15 @@ def test_a_closed_tab(window: Window) -> None:
     till.gate.clear()
     with page.expect_request("**/pay/"):
         page.evaluate(
-            "([what]) => void djangoIdempotency.send('/pay/', { method: 'POST', body: what })", ['{"what": "tea"}']
+            "([what]) => void djangoIdempotency.send('/pay/', { method: 'POST', body: what })",
+            ['{"what": "tea"}'],
         )
     opened = another(page)
     page.close()
     till.gate.set()
     sent = (
-        "djangoIdempotency.send('/pay/', { method: 'POST', body: '{\"what\": \"tea\"}' }).then(({ status }) => status)"
+        "djangoIdempotency.send('/pay/', { method: 'POST', body: '{\"what\": \"tea\"}' "
+        "}).then(({ status }) => status)"
     )
     assert len(opened.evaluate(PENDING)) == 1
     assert opened.evaluate(sent) == 201
@@ -99,7 +105,10 @@ def test_a_closed_tab(window: Window) -> None:
 
 @pytest.mark.parametrize("locks", [True, False])
 def test_two_tabs_one_after_the_other(window: Window, locks: bool) -> None:
-    """The second one sends the same payment while the first is made: both get one result. Without locks, too."""
+    """The second one sends the same payment while the first is made: both get one result.
+
+    Without locks, too.
+    """
     page = window(TILL)
     opened = another(page)
     for each in (page, opened):

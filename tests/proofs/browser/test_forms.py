@@ -43,7 +43,10 @@ def send(page: Any) -> None:
 
 
 def done(page: Any) -> None:
-    """Wait for the result. A click that another has overtaken is no failure, as it would be to wait_for_url()."""
+    """Wait for the result.
+
+    A click that another has overtaken is no failure, as it would be to wait_for_url().
+    """
     page.get_by_role("heading", name="Ordered").wait_for()
 
 
@@ -59,7 +62,10 @@ def heading(page: Any) -> str:
 
 
 def click_twice(page: Any) -> None:
-    """Click again while the first request is held, and let both go on. The mouse does not wait for a page, as a hand does."""
+    """Click again while the first request is held, and let both go on.
+
+    The mouse does not wait for a page, as a hand does.
+    """
     box = page.locator("button").bounding_box()
     place = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     shop.began.clear()
@@ -81,7 +87,9 @@ def test_a_double_click(window: Window, url: str, javascript: bool) -> None:
     assert orders() == ["tea 1"]
 
 
-@pytest.mark.parametrize(("url", "javascript"), [("/order/", True), ("/order/", False), (TURBO, True)])
+@pytest.mark.parametrize(
+    ("url", "javascript"), [("/order/", True), ("/order/", False), (TURBO, True)]
+)
 def test_back_and_send_again(window: Window, url: str, javascript: bool) -> None:
     """The same order."""
     page = fill(window(url, javascript=javascript))
@@ -129,7 +137,9 @@ def test_a_reload_of_the_response(window: Window, javascript: bool) -> None:
     assert orders() == ["tea 1"]
 
 
-@pytest.mark.parametrize(("url", "javascript"), [("/order/", True), ("/order/", False), (TURBO, True)])
+@pytest.mark.parametrize(
+    ("url", "javascript"), [("/order/", True), ("/order/", False), (TURBO, True)]
+)
 def test_a_corrected_form(window: Window, url: str, javascript: bool) -> None:
     """It goes through, from the page with the errors and, if it can, from the one before."""
     page = fill(window(url, javascript=javascript), item="nothing")
@@ -139,7 +149,8 @@ def test_a_corrected_form(window: Window, url: str, javascript: bool) -> None:
     assert orders() == ["tea 1"]
 
 
-@pytest.mark.parametrize(("url", "javascript"), [("/order/", True), ("/turbo/", False)])  # Turbo shows a 422 in place
+# Turbo shows a 422 in place.
+@pytest.mark.parametrize(("url", "javascript"), [("/order/", True), ("/turbo/", False)])
 def test_a_form_that_is_corrected_after_back(window: Window, url: str, javascript: bool) -> None:
     """The script gets it another key; without that, its own is free after a 422."""
     page = fill(window(url, javascript=javascript), item="nothing")
@@ -162,7 +173,9 @@ def test_back_and_edited(window: Window, url: str) -> None:
 
 
 def test_an_answer_that_is_no_key(window: Window) -> None:
-    """It changes nothing; and a form that the browser then stops, since it is invalid by now, asks again the next time."""
+    """It changes nothing; and a form that the browser then stops, since it is invalid by now, asks
+    again the next time.
+    """
     page = fill(window("/order/"))
     send(page)
     fill(back(page), count="2")
@@ -195,7 +208,9 @@ def test_a_script_that_sends_the_form_itself(window: Window) -> None:
 
 
 def test_back_and_edited_without_a_script(window: Window) -> None:
-    """A page says what happened, and leads to no other key: a person looks first, and then opens the form as before."""
+    """A page says what happened, and leads to no other key: a person looks first, and then opens
+    the form as before.
+    """
     page = fill(window("/order/", javascript=False))
     send(page)
     fill(back(page), count="2")
@@ -207,7 +222,9 @@ def test_back_and_edited_without_a_script(window: Window) -> None:
     assert orders() == ["tea 1", "tea 2"]
 
 
-@pytest.mark.parametrize(("url", "javascript"), [("/order/", True), ("/order/", False), (TURBO, True)])
+@pytest.mark.parametrize(
+    ("url", "javascript"), [("/order/", True), ("/order/", False), (TURBO, True)]
+)
 def test_a_new_order(window: Window, url: str, javascript: bool) -> None:
     """The form, opened again, is another order with the same content."""
     page = fill(window(url, javascript=javascript))
@@ -253,7 +270,9 @@ def test_htmx_without_a_response(window: Window, version: int) -> None:
 
 
 def test_the_key_cannot_be_renewed(window: Window) -> None:
-    """Without a connection to the server's tokens the form goes out, and the server's page says what is the matter."""
+    """Without a connection to the server's tokens the form goes out, and the server's page says
+    what is the matter.
+    """
     page = fill(window("/order/"))
     send(page)
     back(page)

@@ -1,1 +1,3 @@
-"""PostgreSQL restarts every few seconds while clients retry: each operation has one effect, and all finish."""
+"""PostgreSQL restarts every few seconds while clients retry: each operation has one effect, and all
+finish.
+"""

@@ -1,8 +1,10 @@
-"""Restart PostgreSQL every few seconds under clients that retry, and say what became of their operations.
+"""Restart PostgreSQL every few seconds under clients that retry, and say what became of their
+operations.
 
     python -m tests.proofs.chaos [workload …]
 
-CHAOS_CLIENTS, CHAOS_SECONDS and CHAOS_PAUSE, the time between restarts in seconds, make a run shorter or harder.
+CHAOS_CLIENTS, CHAOS_SECONDS and CHAOS_PAUSE, the time between restarts in seconds, make a run
+shorter or harder.
 """
 
 from __future__ import annotations
@@ -30,21 +32,38 @@ def main(names: Sequence[str]) -> int:
     if initdb is None:
         print("PostgreSQL's server is not installed.", file=sys.stderr)
         return 2
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is ended then, as after Ctrl-C
+    # What was started is ended then, as after Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     clients = int(os.environ.get("CHAOS_CLIENTS", "200"))
     seconds, pause = (
-        float(os.environ.get(f"CHAOS_{part}", given)) for part, given in (("SECONDS", "120"), ("PAUSE", "4"))
+        float(os.environ.get(f"CHAOS_{part}", given))
+        for part, given in (("SECONDS", "120"), ("PAUSE", "4"))
     )
     began = time.monotonic()
-    with postgresql(Path(initdb).parent, "max_connections=300") as server, tempfile.TemporaryDirectory() as folder:
-        place = {"HOST": "127.0.0.1", "PORT": str(server.port), "USER": "postgres", "PASSWORD": "", "OPTIONS": "{}"}
+    with (
+        postgresql(Path(initdb).parent, "max_connections=300") as server,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        place = {
+            "HOST": "127.0.0.1",
+            "PORT": str(server.port),
+            "USER": "postgres",
+            "PASSWORD": "",
+            "OPTIONS": "{}",
+        }
         os.environ.update({f"POSTGRESQL_{part}": value for part, value in place.items()})
-        os.environ.update(DATABASE="postgresql", DJANGO_SETTINGS_MODULE="tests.proofs.chaos.settings")
+        os.environ.update(
+            DATABASE="postgresql", DJANGO_SETTINGS_MODULE="tests.proofs.chaos.settings"
+        )
         os.environ[FOLDER] = folder
         import django
 
         django.setup()
-        print(f"{', '.join(workloads)}: {clients} clients, {seconds:g} s, a restart every {pause:g} s", flush=True)
+        print(
+            f"{', '.join(workloads)}: {clients} clients, {seconds:g} s, a restart every "
+            f"{pause:g} s",
+            flush=True,
+        )
         reports = run(workloads, server, clients=clients, seconds=seconds, pause=pause)
         from django.db import connection
 
@@ -52,7 +71,11 @@ def main(names: Sequence[str]) -> int:
     for name, found in reports.items():
         print(f"\n{name}\n{found}")
     holds = all(found.holds for found in reports.values())
-    print("Each operation has one effect, and one order explains all responses." if holds else "BROKEN")
+    print(
+        "Each operation has one effect, and one order explains all responses."
+        if holds
+        else "BROKEN"
+    )
     print(f"{time.monotonic() - began:.0f} s")
     return int(not holds)
 

@@ -1,4 +1,6 @@
-"""Clients that retry as good clients do: under the same key, with full jitter, no sooner than they are asked to."""
+"""Clients that retry as good clients do: under the same key, with full jitter, no sooner than they
+are asked to.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from django_idempotency.testing.linearizability import History
 
 from .workloads import Workload
 
-#: Seconds: the longest pause before the second try, and before any; the time for one response; for one operation.
+#: Seconds: the longest pause before the second try, and before any; the time for one response; for
+#: one operation.
 PAUSE, LONGEST_PAUSE = 0.1, 2.0
 TIMEOUT = 20
 PATIENCE = 120
@@ -25,7 +28,9 @@ random = SystemRandom()
 
 
 class Clients:
-    """Threads, each with its own connection. Two of them send each key, at about the same moment."""
+    """Threads, each with its own connection. Two of them send each key, at about the same
+    moment.
+    """
 
     def __init__(self, workload: Workload, url: str, size: int) -> None:
         self.history = History()
@@ -33,14 +38,17 @@ class Clients:
         self.begun: Counter[str] = Counter()
         self.unfinished: Counter[str] = Counter()
         self.statuses: Counter[str] = Counter()
-        #: Seconds, from an operation's first request to the response that it waited for, and from a request to its end.
+        #: Seconds, from an operation's first request to the response that it waited for, and from a
+        #: request to its end.
         self.slowest = 0.0
         self.slowest_request = 0.0
         self._workload, self._url = workload, url
         self._keys = self._twice()
         self._over = threading.Event()
         self._changing = threading.Lock()
-        self._threads = [threading.Thread(target=self._work, name=f"client-{number}") for number in range(size)]
+        self._threads = [
+            threading.Thread(target=self._work, name=f"client-{number}") for number in range(size)
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -88,7 +96,9 @@ class Clients:
         status, began = "", time.monotonic()
         try:
             response = self.history.send(
-                lambda: self._workload.send(client, key), key=key, client=threading.current_thread().name
+                lambda: self._workload.send(client, key),
+                key=key,
+                client=threading.current_thread().name,
             )
         except httpx.TransportError as error:
             status = f"no response: {type(error).__name__}"

@@ -39,7 +39,11 @@ class Report:
     def __str__(self) -> str:
         rows = {name: f"{number:,}" for name, number in self.counts.items()}
         rows |= dict(
-            zip(("slowest operation", "slowest request"), (f"{each:.1f} s" for each in self.slowest), strict=True)
+            zip(
+                ("slowest operation", "slowest request"),
+                (f"{each:.1f} s" for each in self.slowest),
+                strict=True,
+            )
         )
         lines = [f"{name:<32}{shown:>12}" for name, shown in rows.items()]
         lines += [f"Not finished: {key}" for key in self.unfinished]
@@ -49,9 +53,17 @@ class Report:
 
 
 def run(
-    workloads: Mapping[str, Workload], server: PostgreSQLServer, *, clients: int, seconds: float, pause: float
+    workloads: Mapping[str, Workload],
+    server: PostgreSQLServer,
+    *,
+    clients: int,
+    seconds: float,
+    pause: float,
 ) -> dict[str, Report]:
-    """Restart the database about every `pause` seconds under that many clients. Needs Django, set up for the server."""
+    """Restart the database about every `pause` seconds under that many clients.
+
+    Needs Django, set up for the server.
+    """
     from django.core.management import call_command
     from django.db import connection
 
@@ -63,9 +75,14 @@ def run(
     restarts = 0
     with (
         tempfile.TemporaryDirectory() as folder,
-        gunicorn(Path(folder), DJANGO_SETTINGS_MODULE=os.environ["DJANGO_SETTINGS_MODULE"]) as fleet,
+        gunicorn(
+            Path(folder), DJANGO_SETTINGS_MODULE=os.environ["DJANGO_SETTINGS_MODULE"]
+        ) as fleet,
     ):
-        crowds = {name: Clients(each, fleet.url, clients // len(workloads)) for name, each in workloads.items()}
+        crowds = {
+            name: Clients(each, fleet.url, clients // len(workloads))
+            for name, each in workloads.items()
+        }
         try:
             end = time.monotonic() + seconds
             while (left := end - time.monotonic()) > 0:
@@ -87,7 +104,8 @@ def report(workload: Workload, crowd: Clients, restarts: int) -> Report:
     keys = set(crowd.begun) | set(effects)
     if workload.atomic:
         for key in keys:
-            crowd.history.count(lambda key=key: effects.get(key, 0), key=key)  # type: ignore[misc]  # the key of this turn
+            # The key of this turn.
+            crowd.history.count(lambda key=key: effects.get(key, 0), key=key)  # type: ignore[misc]
     answers = Counter(call.answer for call in crowd.history)
     requests = len(crowd.history) - answers[Answer.COUNTED]
     counts = {
@@ -111,7 +129,11 @@ def report(workload: Workload, crowd: Clients, restarts: int) -> Report:
         slowest=(crowd.slowest, crowd.slowest_request),
         unfinished=sorted(+crowd.unfinished),
         # What its clients have abandoned may never have begun.
-        wrong={key: number for key in keys if (number := effects.get(key, 0)) != 1 and (number or not gone(key))},
+        wrong={
+            key: number
+            for key in keys
+            if (number := effects.get(key, 0)) != 1 and (number or not gone(key))
+        },
         violations=violations(crowd.history),
         broken=list(workload.broken(keys)),
     )

@@ -1,6 +1,8 @@
-"""An operation of three steps: one writes here, one calls elsewhere, one calls elsewhere and can be undone.
+"""An operation of three steps: one writes here, one calls elsewhere, one calls elsewhere and can be
+undone.
 
-The key of a request says what happens to it, so both of its clients, every attempt and the audit agree.
+The key of a request says what happens to it, so both of its clients, every attempt and the audit
+agree.
 """
 
 from __future__ import annotations

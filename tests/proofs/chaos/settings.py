@@ -1,4 +1,7 @@
-"""The testproject with the views of the workloads. For the server and for the commands at the end of a run."""
+"""The testproject with the views of the workloads.
+
+For the server and for the commands at the end of a run.
+"""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ PATIENCE = 120
 class Workload(Protocol):
     """One kind of operation, which a client repeats under one key until it is finished."""
 
-    #: Are an operation's effects committed with its response, so that responses say how many there are?
+    #: Are an operation's effects committed with its response, so that responses say how many there
+    #: are?
     atomic: bool
 
     def send(self, client: httpx.Client, key: str) -> httpx.Response:
@@ -69,7 +70,9 @@ class Charges:
     atomic = True
 
     def send(self, client: httpx.Client, key: str) -> httpx.Response:
-        return client.post("/api/charges/", json={"amount": 2499, "currency": "inr"}, headers=headers(key))
+        return client.post(
+            "/api/charges/", json={"amount": 2499, "currency": "inr"}, headers=headers(key)
+        )
 
     def is_finished(self, response: httpx.Response) -> bool:
         return response.status_code == 201
@@ -91,7 +94,9 @@ class Charges:
 
 
 class Sagas:
-    """Three steps under `lease`, here and elsewhere. Some give up; some lose their clients, and a command finishes them."""
+    """Three steps under `lease`, here and elsewhere. Some give up; some lose their clients, and a
+    command finishes them.
+    """
 
     atomic = False
 
@@ -100,7 +105,8 @@ class Sagas:
 
     def is_finished(self, response: httpx.Response) -> bool:
         return response.status_code in (201, 410) or (
-            response.status_code == 409 and response.json().get("code") in ("operation-cancelled", "operation-undone")
+            response.status_code == 409
+            and response.json().get("code") in ("operation-cancelled", "operation-undone")
         )
 
     def is_abandoned(self, key: str) -> bool:
@@ -109,13 +115,19 @@ class Sagas:
         return sagas.is_abandoned(key)
 
     def finish(self) -> str:
-        """Run `idempotency_complete`, and give up by hand what waits, until the leases of the dead are over."""
+        """Run `idempotency_complete`, and give up by hand what waits, until the leases of the dead
+        are over.
+        """
         from django.core.management import CommandError, call_command
         from django.db.models.functions import Now
 
         from django_idempotency.contrib.steps.models import Step
 
-        due, said, deadline = Step.objects.exclude(due_at=None), io.StringIO(), time.monotonic() + PATIENCE
+        due, said, deadline = (
+            Step.objects.exclude(due_at=None),
+            io.StringIO(),
+            time.monotonic() + PATIENCE,
+        )
         left = due.count()
         while due.update(due_at=Now()) and time.monotonic() < deadline:
             with suppress(CommandError):  # what failed is tried again
@@ -146,7 +158,9 @@ class Sagas:
                 promised += BROKEN_OFF
             if done[key] not in promised:
                 yield f"{dict(done[key])}: {key}"
-        yield from (f"no end of {row.name!r}: {row.record}" for row in Step.objects.exclude(due_at=None))
+        yield from (
+            f"no end of {row.name!r}: {row.record}" for row in Step.objects.exclude(due_at=None)
+        )
 
 
 SUCCEEDED = Counter(["order", "pay", "reserve"])

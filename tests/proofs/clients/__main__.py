@@ -2,8 +2,8 @@
 
     python -m tests.proofs.clients [pytest arguments]
 
-They are installed into .venv-clients and .cache/clients, from PyPI and npm. Nothing is sent anywhere else than to a
-server on this machine.
+They are installed into .venv-clients and .cache/clients, from PyPI and npm. Nothing is sent
+anywhere else than to a server on this machine.
 """
 
 from __future__ import annotations
@@ -27,8 +27,18 @@ def main(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         variables = of_project("tests.proofs.clients.api.settings", folder)
         ini = HERE / "pytest.ini"
-        command = [str(environment.PYTHON), "-m", "pytest", "-q", "-c", str(ini), str(HERE / "cases")]
-        return subprocess.run([*command, *arguments], cwd=ROOT, env=variables, check=False).returncode
+        command = [
+            str(environment.PYTHON),
+            "-m",
+            "pytest",
+            "-q",
+            "-c",
+            str(ini),
+            str(HERE / "cases"),
+        ]
+        return subprocess.run(
+            [*command, *arguments], cwd=ROOT, env=variables, check=False
+        ).returncode
 
 
 if __name__ == "__main__":

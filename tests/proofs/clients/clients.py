@@ -1,4 +1,5 @@
-"""Each official client behind one interface: `pay()` calls its operation, and says what the API has returned.
+"""Each official client behind one interface: `pay()` calls its operation, and says what the API has
+returned.
 
 The clients are imported where they are used: in the environment of these tests only.
 """
@@ -28,8 +29,8 @@ class Lost(Exception):
     """The client has no answer, and has given up."""
 
 
-#: `pay(url, key, amount, retries)` → the id that the API has returned. Without a key (""), the client makes one up.
-#: Raises `Refused` and `Lost`.
+#: `pay(url, key, amount, retries)` → the id that the API has returned. Without a key (""), the
+#: client makes one up. Raises `Refused` and `Lost`.
 Pay = Callable[[str, str, int, int], str]
 
 
@@ -49,7 +50,8 @@ class Client:
     #: Does it retry by itself: after a lost answer, and while the first request runs?
     after_loss: bool
     while_running: bool
-    #: Does it make up a key of its own, if its user names none, and send it with each of its retries?
+    #: Does it make up a key of its own, if its user names none, and send it with each of its
+    #: retries?
     own_key: bool = False
     #: Does it retry by itself after a failure of the server (503)?
     after_failure: bool = False
@@ -58,18 +60,30 @@ class Client:
 def stripe_python(url: str, key: str, amount: int, retries: int) -> str:
     import stripe
 
-    client = stripe.StripeClient("sk_test_1", base_addresses={"api": url}, max_network_retries=retries)
+    client = stripe.StripeClient(
+        "sk_test_1", base_addresses={"api": url}, max_network_retries=retries
+    )
     try:
-        made = client.v1.payment_intents.create({"amount": amount, "currency": "eur"}, {"idempotency_key": key or None})
+        made = client.v1.payment_intents.create(
+            {"amount": amount, "currency": "eur"}, {"idempotency_key": key or None}
+        )
     except stripe.APIConnectionError as error:
         raise Lost from error
     except stripe.StripeError as error:
-        raise Refused(type(error).__name__, error.http_status, getattr(error.error, "code", None)) from error
+        raise Refused(
+            type(error).__name__, error.http_status, getattr(error.error, "code", None)
+        ) from error
     return str(made.id)
 
 
 def stripe_node(url: str, key: str, amount: int, retries: int) -> str:
-    told = {"url": url, "key": key, "amount": amount, "retries": retries, "packages": str(NODE / "node_modules")}
+    told = {
+        "url": url,
+        "key": key,
+        "amount": amount,
+        "retries": retries,
+        "packages": str(NODE / "node_modules"),
+    }
     done = subprocess.run(
         ["node", str(HERE / "stripe_node.cjs"), json.dumps(told)],
         capture_output=True,
@@ -112,7 +126,11 @@ def adyen(url: str, key: str, amount: int, retries: int) -> str:
 
     client = Adyen.Adyen(xapikey="k", platform="test")
     client.checkout.payments_api.baseUrl = f"{url}/v72"
-    payment = {"amount": {"currency": "EUR", "value": amount}, "reference": "order 17", "merchantAccount": "m"}
+    payment = {
+        "amount": {"currency": "EUR", "value": amount},
+        "reference": "order 17",
+        "merchantAccount": "m",
+    }
     try:
         made = client.checkout.payments_api.payments(payment, idempotency_key=key)
     except requests.ConnectionError as error:
@@ -160,13 +178,21 @@ def paypal(url: str, key: str, amount: int, retries: int) -> str:
 def modern_treasury(url: str, key: str, amount: int, retries: int) -> str:
     import modern_treasury as module
 
-    client = module.ModernTreasury(api_key="k", organization_id="o", base_url=url, max_retries=retries)
+    client = module.ModernTreasury(
+        api_key="k", organization_id="o", base_url=url, max_retries=retries
+    )
     try:
         made = client.payment_orders.create(
-            amount=amount, direction="credit", originating_account_id="a", type="ach", idempotency_key=key or None
+            amount=amount,
+            direction="credit",
+            originating_account_id="a",
+            type="ach",
+            idempotency_key=key or None,
         )
     except module.APIStatusError as error:
-        raise Refused(type(error).__name__, error.status_code, error.response.json()["code"]) from error
+        raise Refused(
+            type(error).__name__, error.status_code, error.response.json()["code"]
+        ) from error
     except module.APIConnectionError as error:
         raise Lost from error
     return str(made.id)
@@ -180,7 +206,9 @@ def azure(url: str, key: str, amount: int, retries: int) -> str:
     from azure.core.credentials import AzureKeyCredential
     from azure.core.exceptions import HttpResponseError, ServiceResponseError
 
-    client = EmailClient(url, AzureKeyCredential("a2V5"), retry_total=retries, retry_backoff_factor=0.1)
+    client = EmailClient(
+        url, AzureKeyCredential("a2V5"), retry_total=retries, retry_backoff_factor=0.1
+    )
     message = {
         "senderAddress": "shop@example.com",
         "content": {"subject": f"Receipt over {amount}", "plainText": "Thank you"},
@@ -189,11 +217,15 @@ def azure(url: str, key: str, amount: int, retries: int) -> str:
     first_sent = format_datetime(datetime.now(timezone.utc), usegmt=True)
     headers = {"Repeatability-Request-ID": key, "Repeatability-First-Sent": first_sent}
     try:
-        made = client.begin_send(message, headers=headers, retry_on_methods=["POST"], polling=False).result()
+        made = client.begin_send(
+            message, headers=headers, retry_on_methods=["POST"], polling=False
+        ).result()
     except ServiceResponseError as error:
         raise Lost from error
     except HttpResponseError as error:
-        raise Refused(type(error).__name__, error.status_code, getattr(error.error, "code", None)) from error
+        raise Refused(
+            type(error).__name__, error.status_code, getattr(error.error, "code", None)
+        ) from error
     return str(made["id"])
 
 
@@ -237,7 +269,9 @@ def svix(url: str, key: str, amount: int, retries: int) -> str:
     client = Svix("t", SvixOptions(server_url=url, retry_schedule=[0.1] * retries))
     message = MessageIn(event_type="invoice.paid", payload={"amount": amount})
     try:
-        made = client.message.create("app_1", message, MessageCreateOptions(idempotency_key=key or None))
+        made = client.message.create(
+            "app_1", message, MessageCreateOptions(idempotency_key=key or None)
+        )
     except httpx.TransportError as error:
         raise Lost from error
     except HttpError as error:
@@ -348,7 +382,8 @@ CLIENTS = (
         index="PyPI",
         profile="default",
         pay=svix,
-        # Its client reads each 422 as one of FastAPI's, and fails at ours: the profile of its view says 409.
+        # Its client reads each 422 as one of FastAPI's, and fails at ours: the profile of its view
+        # says 409.
         mismatch=("HttpError", 409, "request-mismatch"),
         running=("HttpError", 409, "in-progress"),
         after_loss=True,

@@ -2,7 +2,8 @@
 
     python -m tests.proofs.commerce [protocol ...] [arguments for them]
 
-A protocol is a package beside this file, with `main(arguments)`, which returns an exit code. Without a name all of them run.
+A protocol is a package beside this file, with `main(arguments)`, which returns an exit code.
+Without a name all of them run.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ def main(arguments: Sequence[str]) -> int:
     if others and not others[0].startswith("-"):
         print(f"Unknown: {others[0]}. There are: {', '.join(PROTOCOLS)}.", file=sys.stderr)
         return 2
-    codes: list[int] = [import_module(f"{__package__}.{name}").main(others) for name in chosen or PROTOCOLS]
+    codes: list[int] = [
+        import_module(f"{__package__}.{name}").main(others) for name in chosen or PROTOCOLS
+    ]
     return max(codes)
 
 

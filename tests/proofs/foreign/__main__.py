@@ -1,13 +1,16 @@
-"""Run other projects' suites with us installed, and with a fresh key on each unsafe request; then the shop.
+"""Run other projects' suites with us installed, and with a fresh key on each unsafe request; then
+the shop.
 
     python -m tests.proofs.foreign [--build | --record | --keyed] [suite ...]
 
-Each test must end as it did without us, which recorded.json says: --record runs the suites without us and writes it.
---build only makes their environment and looks at the record. --keyed only runs them with keys, as CI does: safe requests
-have none there either. The run fails for each difference that explained.py does not list, for each that it lists and
-that does not happen, and if the record is of other versions, options or tests.
+Each test must end as it did without us, which recorded.json says: --record runs the suites without
+us and writes it. --build only makes their environment and looks at the record. --keyed only runs
+them with keys, as CI does: safe requests have none there either. The run fails for each difference
+that explained.py does not list, for each that it lists and that does not happen, and if the record
+is of other versions, options or tests.
 
-FOREIGN_SECONDS gives them longer than two idle cores need. Their environment is built before, in as much time.
+FOREIGN_SECONDS gives them longer than two idle cores need. Their environment is built before, in as
+much time.
 """
 
 from __future__ import annotations
@@ -27,7 +30,16 @@ from .suites import OURS, SUITES, Suite
 
 #: Seconds for all suites.
 LIMIT = float(os.environ.get("FOREIGN_SECONDS", "480"))
-HEADER = ("suite", "version", "alone", "installed", "keyed", "requests with a key", "of them guarded", "seconds")
+HEADER = (
+    "suite",
+    "version",
+    "alone",
+    "installed",
+    "keyed",
+    "requests with a key",
+    "of them guarded",
+    "seconds",
+)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -36,7 +48,10 @@ def main(arguments: Sequence[str]) -> int:
     chosen = [argument for argument in arguments if argument not in flags]
     names = [*(suite.name for suite in SUITES), shop_run.NAME]
     if unknown := (set(chosen) - set(names)) | (flags - {"--build", "--record", "--keyed"}):
-        print(f"Unknown: {', '.join(sorted(unknown))}. There are: {'; '.join(names)}.", file=sys.stderr)
+        print(
+            f"Unknown: {', '.join(sorted(unknown))}. There are: {'; '.join(names)}.",
+            file=sys.stderr,
+        )
         return 2
     suites = [suite for suite in SUITES if not chosen or suite.name in chosen]
     try:
@@ -66,11 +81,18 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def record(suites: Sequence[Suite]) -> list[str]:
-    """Run the suites without us and record how they end; return what is wrong. A suite that fails is not recorded."""
+    """Run the suites without us and record how they end; return what is wrong.
+
+    A suite that fails is not recorded.
+    """
     runs, failures = run_all(suites, ["without"], time.monotonic() + LIMIT)
     for run in runs:
-        if broken := [test for test, outcome in run.outcomes.items() if outcome.state in ("failed", "error")]:
-            failures.append(f"{run.suite.name} fails without us: {', '.join(broken[:5])}. Pin what it needs.")
+        if broken := [
+            test for test, outcome in run.outcomes.items() if outcome.state in ("failed", "error")
+        ]:
+            failures.append(
+                f"{run.suite.name} fails without us: {', '.join(broken[:5])}. Pin what it needs."
+            )
         else:
             save({run.suite.name: recorded_of(run.suite, run.outcomes)})
             print(f"{run.suite.name}: {tally(run.outcomes)}, recorded.")
@@ -89,11 +111,15 @@ def compare(
         if set(found) != set(modes):
             continue
         try:
-            without = {mode: recorded[suite.name].outcomes(run.outcomes) for mode, run in found.items()}
+            without = {
+                mode: recorded[suite.name].outcomes(run.outcomes) for mode, run in found.items()
+            }
         except Stale as stale:
             failures.append(f"{suite.name}: {stale}")
             continue
-        found_differences = {mode: differences(without[mode], run.outcomes) for mode, run in found.items()}
+        found_differences = {
+            mode: differences(without[mode], run.outcomes) for mode, run in found.items()
+        }
         rows.append(row(suite, tally(without["keyed"]), found, found_differences))
         failures += judge(suite, found, found_differences)
     print(table(HEADER, rows))
@@ -104,7 +130,9 @@ def compare(
     return failures
 
 
-def row(suite: Suite, alone: str, found: dict[str, Run], differ: dict[str, list[Difference]]) -> tuple[str, ...]:
+def row(
+    suite: Suite, alone: str, found: dict[str, Run], differ: dict[str, list[Difference]]
+) -> tuple[str, ...]:
     keyed = found["keyed"]
     return (
         suite.name,
@@ -127,11 +155,14 @@ def judge(suite: Suite, found: dict[str, Run], differ: dict[str, list[Difference
         f"{suite.name} ({mode}): {sentence}"
         for mode in differ
         for sentence in complaints(
-            differ[mode], [each for each in EXPLAINED if (each.suite, each.mode) == (suite.name, mode)]
+            differ[mode],
+            [each for each in EXPLAINED if (each.suite, each.mode) == (suite.name, mode)],
         )
     ]
     if (guarded := found["keyed"].guarded) < suite.guards:
-        failures.append(f"{suite.name} (keyed): {guarded} requests were guarded, fewer than {suite.guards}.")
+        failures.append(
+            f"{suite.name} (keyed): {guarded} requests were guarded, fewer than {suite.guards}."
+        )
     return failures
 
 

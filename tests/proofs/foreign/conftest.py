@@ -1,4 +1,6 @@
-"""Nothing here is collected by the package's own run: these are other projects' settings and fixtures."""
+"""Nothing here is collected by the package's own run: these are other projects' settings and
+fixtures.
+"""
 
 from __future__ import annotations
 

@@ -1,15 +1,20 @@
-"""Every intended difference. An unlisted difference fails the gate, and so does a listed one that no longer happens."""
+"""Every intended difference.
+
+An unlisted difference fails the gate, and so does a listed one that no longer happens.
+"""
 
 from __future__ import annotations
 
 from .reports import Explanation
 
 _COUNTED = (
-    "The test counts the queries of a request. A guarded one makes those of the guard, too: its savepoints, the claim, "
+    "The test counts the queries of a request. A guarded one makes those of the guard, "
+    "too: its savepoints, the claim, "
     "the row lock, the settle."
 )
 _FORBIDDEN = (
-    "The test forbids any query, since its view is refused before the first one. The key of a guarded request is "
+    "The test forbids any query, since its view is refused before the first one. The key "
+    "of a guarded request is "
     "claimed before its view."
 )
 
@@ -38,7 +43,13 @@ EXPLAINED = (
         ),
     ),
     *(
-        Explanation(suite=suite, mode="keyed", shows="Database access not allowed", reason=_FORBIDDEN, tests=tests)
+        Explanation(
+            suite=suite,
+            mode="keyed",
+            shows="Database access not allowed",
+            reason=_FORBIDDEN,
+            tests=tests,
+        )
         for suite, tests in {
             "django-allauth": (
                 "tests.apps.headless.account.test_login::test_auth_password_input_error[app]",

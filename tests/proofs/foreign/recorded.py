@@ -1,4 +1,6 @@
-"""How each suite ends without us: `python -m tests.proofs.foreign --record` writes it, other runs compare with it."""
+"""How each suite ends without us: `python -m tests.proofs.foreign --record` writes it, other runs
+compare with it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ class Stale(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """A run without us. `facts` and `tests` are digests: of what its outcomes depend on, and of the names of its tests."""
+    """A run without us. `facts` and `tests` are digests: of what its outcomes depend on, and of the
+    names of its tests.
+    """
 
     facts: str
     tests: str
@@ -36,24 +40,48 @@ class Recorded:
         return self.passed + len(self.others)
 
     def outcomes(self, ran: Iterable[str]) -> Outcomes:
-        """Return how each of the tests that now ran with us has ended without us. Raises `Stale` if they are others."""
+        """Return how each of the tests that now ran with us has ended without us.
+
+        Raises `Stale` if they are others.
+        """
         names = set(ran)
         if digest(names) != self.tests:
-            raise Stale(f"{self.total} tests were recorded, and {len(names)} ran that are not all the same. {AGAIN}")
+            raise Stale(
+                f"{self.total} tests were recorded, and {len(names)} ran that are not all "
+                f"the same. {AGAIN}"
+            )
         return {name: Outcome(state=self.others.get(name, "passed")) for name in names}
 
 
 def recorded_of(suite: Suite, outcomes: Outcomes) -> Recorded:
-    others = {name: outcome.state for name, outcome in sorted(outcomes.items()) if outcome.state != "passed"}
-    return Recorded(facts=facts(suite), tests=digest(outcomes), passed=len(outcomes) - len(others), others=others)
+    others = {
+        name: outcome.state
+        for name, outcome in sorted(outcomes.items())
+        if outcome.state != "passed"
+    }
+    return Recorded(
+        facts=facts(suite),
+        tests=digest(outcomes),
+        passed=len(outcomes) - len(others),
+        others=others,
+    )
 
 
 def load(suites: Iterable[Suite], file: Path = FILE) -> dict[str, Recorded]:
-    """Return what was recorded of each suite, by its name. Raises `Stale` unless that was under today's facts."""
-    known = {name: Recorded(**each) for name, each in json.loads(file.read_text(encoding="utf-8")).items()}
+    """Return what was recorded of each suite, by its name.
+
+    Raises `Stale` unless that was under today's facts.
+    """
+    known = {
+        name: Recorded(**each)
+        for name, each in json.loads(file.read_text(encoding="utf-8")).items()
+    }
     for suite in suites:
         if suite.name not in known or known[suite.name].facts != facts(suite):
-            raise Stale(f"{suite.name}: its pins, options, settings or Python are not those of the record. {AGAIN}")
+            raise Stale(
+                f"{suite.name}: its pins, options, settings or Python are not those of the "
+                f"record. {AGAIN}"
+            )
     return known
 
 

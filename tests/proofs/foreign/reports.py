@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-#: From the best to the worst: a test that is reported twice (its subtests, its teardown) ended as its worst report.
+#: From the best to the worst: a test that is reported twice (its subtests, its teardown) ended as
+#: its worst report.
 STATES = ("passed", "skipped", "failed", "error", "missing")
 _TAGS = {"skipped": "skipped", "failure": "failed", "error": "error"}
 
@@ -55,14 +56,18 @@ def read(report: Path) -> Outcomes:
     outcomes: dict[str, Outcome] = {}
     for case in ElementTree.parse(report).iter("testcase"):
         test, outcome = f"{case.get('classname')}::{case.get('name')}", _outcome(case)
-        outcomes[test] = max(outcomes.get(test, outcome), outcome, key=lambda found: STATES.index(found.state))
+        outcomes[test] = max(
+            outcomes.get(test, outcome), outcome, key=lambda found: STATES.index(found.state)
+        )
     return outcomes
 
 
 def _outcome(case: ElementTree.Element) -> Outcome:
     for child in case:
         if child.tag in _TAGS:
-            return Outcome(state=_TAGS[child.tag], message=f"{child.get('message') or ''}\n{child.text or ''}")
+            return Outcome(
+                state=_TAGS[child.tag], message=f"{child.get('message') or ''}\n{child.text or ''}"
+            )
     return Outcome(state="passed")
 
 
@@ -76,9 +81,15 @@ def differences(without: Outcomes, ours: Outcomes) -> list[Difference]:
 
 
 def complaints(found: Sequence[Difference], explanations: Iterable[Explanation]) -> list[str]:
-    """Return a sentence for each difference without an explanation, and for each explanation without a difference."""
+    """Return a sentence for each difference without an explanation, and for each explanation
+    without a difference.
+    """
     explanations = list(explanations)
-    unexplained = [f"unexplained: {each}" for each in found if not any(one.explains(each) for one in explanations)]
+    unexplained = [
+        f"unexplained: {each}"
+        for each in found
+        if not any(one.explains(each) for one in explanations)
+    ]
     idle = [
         f"explained, but no longer different: {test}"
         for one in explanations

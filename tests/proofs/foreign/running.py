@@ -18,7 +18,8 @@ from .reports import Outcomes, read
 from .suites import HERE, Suite
 
 RESULTS = CACHE / "results"
-#: One for each core that CI has. A suite runs in one process, in its own order, the same in each mode.
+#: One for each core that CI has. A suite runs in one process, in its own order, the same in each
+#: mode.
 AT_A_TIME = 2
 
 
@@ -40,12 +41,16 @@ class Run:
         return self.counts.get("claimed", 0) + self.counts.get("taken_over", 0)
 
 
-def run_all(suites: Sequence[Suite], modes: Sequence[str], deadline: float) -> tuple[list[Run], list[str]]:
+def run_all(
+    suites: Sequence[Suite], modes: Sequence[str], deadline: float
+) -> tuple[list[Run], list[str]]:
     """Return the runs that ended, and a sentence for each that did not."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     runs, complaints = [], []
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        started = [pool.submit(run_one, suite, mode, deadline) for suite in suites for mode in modes]
+        started = [
+            pool.submit(run_one, suite, mode, deadline) for suite in suites for mode in modes
+        ]
         for each in started:
             try:
                 runs.append(each.result())
@@ -55,15 +60,36 @@ def run_all(suites: Sequence[Suite], modes: Sequence[str], deadline: float) -> t
 
 
 def run_one(suite: Suite, mode: str, deadline: float) -> Run:
-    """Run one suite in one mode. Raises `Cut` if it is not finished by the deadline, or has nothing to report."""
+    """Run one suite in one mode.
+
+    Raises `Cut` if it is not finished by the deadline, or has nothing to report.
+    """
     started = time.monotonic()
     place = RESULTS / f"{suite.name.replace(', ', '-').replace(' ', '-')}.{mode}"
     report, counted = place.with_name(f"{place.name}.xml"), place.with_name(f"{place.name}.json")
     for earlier in (report, counted):
         earlier.unlink(missing_ok=True)
-    pytest = [str(PYTHON), "-m", "pytest", "-q", "-p", "foreign_guard", "-p", "no:django_idempotency"]
+    pytest = [
+        str(PYTHON),
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "foreign_guard",
+        "-p",
+        "no:django_idempotency",
+    ]
     # The folder is in our own repository, whose project must not be found.
-    plain = ["-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:xdist", "-o", "django_find_project=false"]
+    plain = [
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:randomly",
+        "-p",
+        "no:xdist",
+        "-o",
+        "django_find_project=false",
+    ]
     environment = {
         **inherited(),
         **suite.environment,
@@ -80,7 +106,9 @@ def run_one(suite: Suite, mode: str, deadline: float) -> Run:
         deadline,
     )
     if not report.exists() or not counted.exists():
-        raise Cut(f"{suite.name} ({mode}) has nothing to report. The end of its output:\n{tail(log)}")
+        raise Cut(
+            f"{suite.name} ({mode}) has nothing to report. The end of its output:\n{tail(log)}"
+        )
     return Run(
         suite=suite,
         mode=mode,
@@ -90,11 +118,18 @@ def run_one(suite: Suite, mode: str, deadline: float) -> Run:
     )
 
 
-def call(command: list[str], folder: Path, environment: dict[str, str], log: Path, deadline: float) -> int:
+def call(
+    command: list[str], folder: Path, environment: dict[str, str], log: Path, deadline: float
+) -> int:
     """Run a command, and what it starts, until it ends. Raises `Cut` at the deadline."""
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command, cwd=folder, env=environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            command,
+            cwd=folder,
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
         try:
             return process.wait(max(deadline - time.monotonic(), 0))

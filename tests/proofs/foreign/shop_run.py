@@ -1,4 +1,6 @@
-"""The shop as one more suite: `python -m shop` opens it, buys in it and closes it, in the suites' environment."""
+"""The shop as one more suite: `python -m shop` opens it, buys in it and closes it, in the suites'
+environment.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,10 @@ def run(deadline: float) -> tuple[str, list[str]]:
 def in_words(found: Mapping[str, Mapping[str, Any]]) -> str:
     alone, at_once, killed = found["without a key"], found["at once"], found["killed"]
     return (
-        f"The shop: 20 orders placed at once under one key are {at_once['orders']} order and {at_once['replays']} "
-        f"replays; without a key {alone['orders']} order, and {20 - alone['thanked']} of 20 see an error. "
+        f"The shop: 20 orders placed at once under one key are {at_once['orders']} order "
+        f"and {at_once['replays']} "
+        f"replays; without a key {alone['orders']} order, and {20 - alone['thanked']} of "
+        "20 see an error. "
         f"A worker killed in the middle and the retry: {killed['orders']} order. "
         f"{sum(each['keys'] for each in found.values())} keys, each guarded."
     )

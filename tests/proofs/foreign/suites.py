@@ -1,7 +1,7 @@
 """The suites: what is taken from the index, in which version, and how its tests are started.
 
-Versions have hashes, since these archives are run. Nothing that a suite tests is changed; a test left out of a run
-has its reason here, and on the page.
+Versions have hashes, since these archives are run. Nothing that a suite tests is changed; a test
+left out of a run has its reason here, and on the page.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 
-#: How a suite runs with us: installed, and installed with a fresh key on each unsafe request. "without" is recorded.
+#: How a suite runs with us: installed, and installed with a fresh key on each unsafe request.
+#: "without" is recorded.
 OURS = ("installed", "keyed")
 
 
@@ -34,7 +35,8 @@ class Archive:
 class Suite:
     name: str
     archive: Archive
-    #: The number of requests that must be guarded in the keyed run; otherwise "identical" would mean nothing.
+    #: The number of requests that must be guarded in the keyed run; otherwise "identical" would
+    #: mean nothing.
     guards: int
     arguments: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
@@ -44,7 +46,9 @@ class Suite:
     @property
     def options(self) -> list[str]:
         """The arguments of pytest."""
-        left_out = [f"--deselect={path}" if "::" in path else f"--ignore={path}" for path in self.leave_out]
+        left_out = [
+            f"--deselect={path}" if "::" in path else f"--ignore={path}" for path in self.leave_out
+        ]
         return [*self.arguments, *left_out]
 
 
@@ -54,7 +58,9 @@ REST_FRAMEWORK = Archive(
     sha256="446a9b352e7eff630421ab3f2328bd2401b109a9470afa4a31189994911ed030",
 )
 ALLAUTH = Archive(
-    name="django-allauth", version="65.21.1", sha256="128344e260a22b62796747be0a2249ad9488a509c1aa34ab35e3fcf22862dd9e"
+    name="django-allauth",
+    version="65.21.1",
+    sha256="128344e260a22b62796747be0a2249ad9488a509c1aa34ab35e3fcf22862dd9e",
 )
 OAUTH_TOOLKIT = Archive(
     name="django-oauth-toolkit",
@@ -64,7 +70,9 @@ OAUTH_TOOLKIT = Archive(
     support=(HERE / "oauth_toolkit", "tests"),
 )
 REST_AUTH = Archive(
-    name="dj-rest-auth", version="7.2.0", sha256="f77af37da5cf6ee28f03f283a378a2f5761860e72d1d6f2fa3d50e6286000482"
+    name="dj-rest-auth",
+    version="7.2.0",
+    sha256="f77af37da5cf6ee28f03f283a378a2f5761860e72d1d6f2fa3d50e6286000482",
 )
 
 REST_AUTH_SUITE = Suite(
@@ -73,10 +81,13 @@ REST_AUTH_SUITE = Suite(
     guards=190,
     # It has no configuration of pytest, and ours must not be found instead.
     arguments=("-c", "setup.cfg", "--rootdir=.", "--ds=tests.settings", "dj_rest_auth/tests"),
-    # Its settings are found as its own runner finds them. 100,000 rounds per password are most of its time in each run.
+    # Its settings are found as its own runner finds them. 100,000 rounds per password are most of
+    # its time in each run.
     environment={"PYTHONPATH": "dj_rest_auth", "FOREIGN_FAST_PASSWORDS": "1"},
     # It calls Facebook.
-    leave_out=("dj_rest_auth/tests/test_serializers.py::TestSocialLoginSerializer::test_http_error",),
+    leave_out=(
+        "dj_rest_auth/tests/test_serializers.py::TestSocialLoginSerializer::test_http_error",
+    ),
 )
 
 #: The longest first: two run at a time.

@@ -1,4 +1,7 @@
-"""Search all histories: `python -m tests.proofs.model`. Fails if a promise is broken, or if a mutation goes unnoticed."""
+"""Search all histories: `python -m tests.proofs.model`.
+
+Fails if a promise is broken, or if a mutation goes unnoticed.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,9 @@ from .world import Setting, World, steps
 
 
 class Found(NamedTuple):
-    """What a search has found: the broken promise with its shortest history, or none; and how many states it has seen."""
+    """What a search has found: the broken promise with its shortest history, or none; and how many
+    states it has seen.
+    """
 
     states: int
     broken: str = ""
@@ -20,7 +22,9 @@ class Found(NamedTuple):
     def __str__(self) -> str:
         if not self.broken:
             return f"holds in {self.states:,} states"
-        return "\n".join([self.broken, *(f"  {number}. {said}" for number, said in enumerate(self.history, 1))])
+        return "\n".join(
+            [self.broken, *(f"  {number}. {said}" for number, said in enumerate(self.history, 1))]
+        )
 
 
 def broken_promise(world: World, setting: Setting) -> str:
@@ -37,7 +41,10 @@ def broken_promise(world: World, setting: Setting) -> str:
     if setting.atomic and world.here > 1:
         return "The effect here was had twice."
     if setting.there != "plain" and len(world.there) > 1:
-        return "The effect at the provider was had twice, although the work asked, or passed its derived key."
+        return (
+            "The effect at the provider was had twice, although the work asked, or passed its "
+            "derived key."
+        )
     stored = world.record_on_disk is not None and world.record_on_disk.status is Status.COMPLETED
     if not stored and any(client.told for client in world.clients):
         return "A client was told of a response that a crash forgets."
@@ -62,7 +69,10 @@ def search(setting: Setting) -> Found:
 
 
 def reaches(setting: Setting, effects: int) -> bool:
-    """Can the effect at the provider be had so often? Shows that a search has looked at what it is about."""
+    """Can the effect at the provider be had so often?
+
+    Shows that a search has looked at what it is about.
+    """
     first = World()
     seen = {first}
     waiting = deque([first])

@@ -23,7 +23,9 @@ EXAMINED = {
         )
     },
     **{
-        f'{guarantee}, on_failure="{on_failure}"': Setting(guarantee=guarantee, there="asks", on_failure=on_failure)
+        f'{guarantee}, on_failure="{on_failure}"': Setting(
+            guarantee=guarantee, there="asks", on_failure=on_failure
+        )
         for guarantee in Guarantee
         for on_failure in ("hold", "forget")
     },
@@ -38,8 +40,12 @@ def remembers_what_is_rolled_back(
     return conclusions.conclude(ended, rollback, on_failure, succeeded=succeeded)
 
 
-def counts_no_attempt(record: Record, ticket: Ticket, run: Execute, transaction_id: str | None) -> Settlement:
-    return conclusions.takeover(record, ticket, run, transaction_id)._replace(attempt=record.attempt)
+def counts_no_attempt(
+    record: Record, ticket: Ticket, run: Execute, transaction_id: str | None
+) -> Settlement:
+    return conclusions.takeover(record, ticket, run, transaction_id)._replace(
+        attempt=record.attempt
+    )
 
 
 def runs_again(record: Record, ticket: Ticket) -> Any:
@@ -56,7 +62,9 @@ MUTATIONS = {
     "a claim is not on disk before the work": Setting(
         guarantee=Guarantee.ATOMIC, there="asks", code=Code(durable_claims=False)
     ),
-    "a settle has no fence": Setting(guarantee=Guarantee.ATOMIC, there="asks", code=Code(fenced=False)),
+    "a settle has no fence": Setting(
+        guarantee=Guarantee.ATOMIC, there="asks", code=Code(fenced=False)
+    ),
     "a success that an error rolls back is remembered": Setting(
         guarantee=Guarantee.ATOMIC, there="asks", code=Code(conclude=remembers_what_is_rolled_back)
     ),
@@ -66,7 +74,9 @@ MUTATIONS = {
     "a takeover counts no attempt": Setting(
         guarantee=Guarantee.ATOMIC, there="asks", code=Code(takeover=counts_no_attempt)
     ),
-    "a remembered response is run again": Setting(guarantee=Guarantee.ATOMIC, there="key", code=Code(read=runs_again)),
+    "a remembered response is run again": Setting(
+        guarantee=Guarantee.ATOMIC, there="key", code=Code(read=runs_again)
+    ),
     "each attempt derives another key": Setting(
         guarantee=Guarantee.LEASE, there="key", code=Code(operation_of=another_key)
     ),

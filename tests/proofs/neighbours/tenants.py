@@ -25,7 +25,10 @@ def behind(front: str) -> dict[str, Any]:
     if front != "redis":
         return {"default": orm}
     return {
-        "default": {"BACKEND": f"{STORES}.layered.LayeredStore", "OPTIONS": {"front": "redis", "authority": "orm"}},
+        "default": {
+            "BACKEND": f"{STORES}.layered.LayeredStore",
+            "OPTIONS": {"front": "redis", "authority": "orm"},
+        },
         "orm": orm,
         "redis": {"BACKEND": f"{STORES}.redis.RedisStore", "OPTIONS": {"prefix": uuid4().hex}},
     }
@@ -47,6 +50,10 @@ urlpatterns = [path("pay/", pay), path("order/", order), path("guest/", guest)]
 def send(client: Client, where: str, to: str) -> tuple[str, bool]:
     """Send the same request as always; return the response, and whether it is a replay."""
     headers = {"Host": to, **({} if where == "order" else {"Idempotency-Key": KEY})}
-    response = client.post(f"/{where}/", '{"order": 17}', content_type="application/json", headers=headers)
+    response = client.post(
+        f"/{where}/", '{"order": 17}', content_type="application/json", headers=headers
+    )
     assert response.status_code == 201, response.content
-    return response.json()["iban"], "Idempotent-Replayed" in response or "Idempotent-Replayed" in response
+    return response.json()[
+        "iban"
+    ], "Idempotent-Replayed" in response or "Idempotent-Replayed" in response

@@ -1,4 +1,6 @@
-"""adrf itself: async views of REST framework, guarded under a lease behind their authentication and permissions."""
+"""adrf itself: async views of REST framework, guarded under a lease behind their authentication and
+permissions.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,11 @@ from testproject.payments.models import Effect
 from tests.support.factories import TokenFactory
 from tests.support.observed import Observed
 
-pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+]
 
 KEY = "8e03978e-40d5-43e8-bc93-6894a57f9324"
 LEASE = Policy(guarantee="lease")
@@ -48,7 +54,11 @@ class Tokens(BaseAuthentication):
 
     async def authenticate(self, request: Any) -> tuple[User, Token] | None:  # type: ignore[override]
         text = request.headers.get("Authorization", "").removeprefix("Token ")
-        found = await Token.objects.filter(key=text, user__is_active=True).select_related("user").afirst()
+        found = (
+            await Token.objects.filter(key=text, user__is_active=True)
+            .select_related("user")
+            .afirst()
+        )
         return None if found is None else (found.user, found)
 
     def authenticate_header(self, request: Any) -> str:
@@ -225,11 +235,15 @@ class Caller:
         self.token = token
         self.client = AsyncClient(raise_request_exception=False)
 
-    async def send(self, url: str, how: str = "", key: str | None = KEY, method: str = "post") -> Any:
+    async def send(
+        self, url: str, how: str = "", key: str | None = KEY, method: str = "post"
+    ) -> Any:
         headers = {"Authorization": f"Token {self.token}"}
         if key is not None:
             headers["Idempotency-Key"] = key
-        return await getattr(self.client, method)(url, {"how": how}, content_type="application/json", headers=headers)
+        return await getattr(self.client, method)(
+            url, {"how": how}, content_type="application/json", headers=headers
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return async_to_sync(self.send)(*args, **kwargs)
@@ -271,7 +285,9 @@ def test_a_retry_gets_the_first_response(call: Caller, url: str) -> None:
 
 
 @guarded
-def test_a_demoted_or_revoked_caller_never_sees_the_replay(call: Caller, token: Token, user: User, url: str) -> None:
+def test_a_demoted_or_revoked_caller_never_sees_the_replay(
+    call: Caller, token: Token, user: User, url: str
+) -> None:
     """The permission's 403 or the authentication's 401, and no part of the stored response."""
     assert call(url, "secret").status_code == 201
     User.objects.filter(pk=user.pk).update(is_staff=False)
@@ -298,9 +314,15 @@ def test_a_throttled_retry_gets_429(call: Caller, url: str) -> None:
 @guarded
 @pytest.mark.parametrize(
     ("how", "status", "left"),
-    [("declined", 402, Status.COMPLETED), ("denied", 403, Status.FREE), ("raise", 500, Status.FREE)],
+    [
+        ("declined", 402, Status.COMPLETED),
+        ("denied", 403, Status.FREE),
+        ("raise", 500, Status.FREE),
+    ],
 )
-def test_exceptions_end_as_in_the_table(call: Caller, url: str, how: str, status: int, left: Status) -> None:
+def test_exceptions_end_as_in_the_table(
+    call: Caller, url: str, how: str, status: int, left: Status
+) -> None:
     """An exception that REST framework handles is a response; any other frees the key."""
     assert call(url, how).status_code == status
     assert IdempotencyRecord.objects.get().status == left
@@ -318,9 +340,14 @@ def project_handler(error: Exception, context: Any) -> Response:
     return Response({"error": getattr(error, "default_code", type(error).__name__)}, status=499)
 
 
-def test_a_projects_own_exception_handler_answers_problems(call: Caller, settings: Settings) -> None:
+def test_a_projects_own_exception_handler_answers_problems(
+    call: Caller, settings: Settings
+) -> None:
     """The project's exception handler shapes the problem, as in DRF, and its headers are kept."""
-    settings.REST_FRAMEWORK = {**settings.REST_FRAMEWORK, "EXCEPTION_HANDLER": f"{__name__}.project_handler"}
+    settings.REST_FRAMEWORK = {
+        **settings.REST_FRAMEWORK,
+        "EXCEPTION_HANDLER": f"{__name__}.project_handler",
+    }
     for url in ("/required/", "/below/"):
         refused = call(url, key="a,b")
         assert (refused.status_code, refused["Cache-Control"]) == (499, "no-store")
@@ -332,7 +359,10 @@ def test_ten_at_once_are_one(call: Caller, url: str) -> None:
     """There is one effect; the others get 409."""
 
     async def send_all() -> list[int]:
-        return [answer.status_code for answer in await asyncio.gather(*(call.send(url, "slow") for _ in range(10)))]
+        return [
+            answer.status_code
+            for answer in await asyncio.gather(*(call.send(url, "slow") for _ in range(10)))
+        ]
 
     statuses = async_to_sync(send_all)()
     assert (effects(), statuses.count(201)) == (1, 1)
@@ -360,11 +390,18 @@ def test_a_cancelled_handler_keeps_its_key(call: Caller, url: str) -> None:
 
 
 def test_actions_of_every_kind(call: Caller) -> None:
-    """adrf's own create, a sync action that adrf runs in a thread, and an exempt handler, which is marked unguarded."""
+    """adrf's own create, a sync action that adrf runs in a thread, and an exempt handler, which is
+    marked unguarded.
+    """
     first, retry = call("/effects/"), call("/effects/")
     assert (first.status_code, replayed(retry)) == (400, False)  # the label is missing: dropped
     first, retry = (call("/viewset/", method="put", key=KEY + "2") for _ in range(2))
-    assert (first.status_code, retry.content, replayed(retry), effects()) == (200, first.content, True, 1)
+    assert (first.status_code, retry.content, replayed(retry), effects()) == (
+        200,
+        first.content,
+        True,
+        1,
+    )
     assert call("/mixin/", method="delete")["Idempotency-Status"] == "unguarded"
 
 
@@ -378,7 +415,10 @@ def test_sync_handlers_are_atomic(call: Caller) -> None:
 
 @pytest.mark.parametrize("url", ["/atomic/", "/bare/"])
 def test_what_cannot_be_guarded_raises_before_anything_runs(call: Caller, url: str) -> None:
-    """`atomic` on an async handler, and a view without a guard under the middleware. Without a key both run."""
+    """`atomic` on an async handler, and a view without a guard under the middleware.
+
+    Without a key both run.
+    """
     call.client.raise_request_exception = True
     with pytest.raises(ConfigurationError, match="async"):
         call(url)
@@ -387,9 +427,13 @@ def test_what_cannot_be_guarded_raises_before_anything_runs(call: Caller, url: s
 
 
 def test_under_wsgi(token: Token) -> None:
-    """Django runs the async view in an event loop, guarded as under ASGI; a view that cannot be guarded raises."""
+    """Django runs the async view in an event loop, guarded as under ASGI; a view that cannot be
+    guarded raises.
+    """
     headers = {"Authorization": f"Token {token.key}", "Idempotency-Key": KEY}
-    send = functools.partial(Client().post, data={"how": ""}, content_type="application/json", headers=headers)
+    send = functools.partial(
+        Client().post, data={"how": ""}, content_type="application/json", headers=headers
+    )
     for url in ("/mixin/", "/below/"):
         first, retry = send(url), send(url)
         assert (first.status_code, retry.content, replayed(retry)) == (201, first.content, True)
@@ -401,8 +445,12 @@ def test_under_wsgi(token: Token) -> None:
 
 
 @pytest.mark.parametrize("url", ["/mixin/", "/above/"])
-def test_django_itself_refuses_atomic_requests(call: Caller, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As for any async view: an error, and nothing runs outside of the transaction that was asked for."""
+def test_django_itself_refuses_atomic_requests(
+    call: Caller, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for any async view: an error, and nothing runs outside of the transaction that was asked
+    for.
+    """
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
     call.client.raise_request_exception = True
     with pytest.raises(RuntimeError, match="ATOMIC_REQUESTS with async views"):
@@ -414,7 +462,9 @@ def test_django_itself_refuses_atomic_requests(call: Caller, url: str, monkeypat
 def test_an_observed_view_runs_each_time(call: Caller, url: str, observed: Observed) -> None:
     """A retry runs again, and is reported."""
     responses = [call(url), call(url), call(url, "other")]
-    assert [(each.status_code, each["Idempotency-Status"]) for each in responses] == [(201, "observed")] * 3
+    assert [(each.status_code, each["Idempotency-Status"]) for each in responses] == [
+        (201, "observed")
+    ] * 3
     assert observed.would == ["run", "replay", "request-mismatch"]
 
 

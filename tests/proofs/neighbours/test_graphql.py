@@ -1,4 +1,6 @@
-"""graphene-django and strawberry themselves: a key guards mutations, and a caller without the right gets no replay."""
+"""graphene-django and strawberry themselves: a key guards mutations, and a caller without the right
+gets no replay.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,11 @@ from testproject.payments.models import Effect
 from tests.support.factories import grant
 from tests.support.observed import Observed
 
-pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+]
 
 KEY = "8e03978e-40d5-43e8-bc93-6894a57f9324"
 CHARGE = "mutation ($how: String) { charge(how: $how) { id how } }"
@@ -55,7 +61,9 @@ def pay(request: Any, how: str | None) -> int:
     """Do what `how` says, once the caller is found to be authorised."""
     if not request.user.is_staff:
         raise PermissionDenied("Staff only.")
-    effect = Effect.objects.create(label=how or "paid", attempt=getattr(request, "idempotency", None) is not None)
+    effect = Effect.objects.create(
+        label=how or "paid", attempt=getattr(request, "idempotency", None) is not None
+    )
     match how:
         case "raise":
             raise LookupError
@@ -68,7 +76,7 @@ def pay(request: Any, how: str | None) -> int:
     return int(effect.pk)
 
 
-# ---------------------------------------------------------------------------------------------------------- graphene
+# ----------------------------------------------------------------------------------------- graphene
 
 
 class GrapheneCharged(graphene.ObjectType):
@@ -102,10 +110,12 @@ class GrapheneQueries(graphene.ObjectType):
 
 
 GRAPHENE = graphene.Schema(
-    query=GrapheneQueries, mutation=GrapheneMutations, directives=[*specified_directives, IDEMPOTENT]
+    query=GrapheneQueries,
+    mutation=GrapheneMutations,
+    directives=[*specified_directives, IDEMPOTENT],
 )
 
-# --------------------------------------------------------------------------------------------------------- strawberry
+# --------------------------------------------------------------------------------------- strawberry
 
 
 @strawberry.type
@@ -177,7 +187,9 @@ def with_key(value: DirectiveValue[Any], key: str) -> Any:
     return value
 
 
-STRAWBERRY = strawberry.Schema(query=Queries, mutation=Mutations, config=BATCHING, directives=[with_key])
+STRAWBERRY = strawberry.Schema(
+    query=Queries, mutation=Mutations, config=BATCHING, directives=[with_key]
+)
 ASYNC = strawberry.Schema(query=AsyncQueries, mutation=AsyncMutations, directives=[with_key])
 STRAWBERRY_LATE = strawberry.Schema(query=Queries, mutation=Mutations, extensions=[Raising])
 ASYNC_LATE = strawberry.Schema(query=AsyncQueries, mutation=AsyncMutations, extensions=[Raising])
@@ -191,7 +203,7 @@ class Otherwise(strawberry.Schema):
         return StrawberryResult(data=None, errors=[GraphQLError("Failed.")])
 
 
-# -------------------------------------------------------------------------------------------------------------- views
+# -------------------------------------------------------------------------------------------- views
 
 
 def is_staff(request: Any, outcome: Any) -> bool:
@@ -217,7 +229,9 @@ class MaskedGraphene(GrapheneView):
         return {"message": "Something failed."}
 
     def execute_graphql_request(self, request: Any, data: Any, query: Any, *args: Any) -> Any:
-        return super().execute_graphql_request(request, data, PERSISTED.get(data.get("id"), query), *args)
+        return super().execute_graphql_request(
+            request, data, PERSISTED.get(data.get("id"), query), *args
+        )
 
 
 class Persisting:
@@ -226,7 +240,10 @@ class Persisting:
         return {"query": PERSISTED.get(found.get("id")), **found}
 
     def process_result(self, request: Any, result: Any) -> Any:
-        return {"data": None, **({"errors": [{"message": "Something failed."}]} if result.errors else {})}
+        return {
+            "data": None,
+            **({"errors": [{"message": "Something failed."}]} if result.errors else {}),
+        }
 
 
 class MaskedStrawberryView(Persisting, StrawberryView):
@@ -278,7 +295,12 @@ class Awaited(AsyncGraphQLView):
     pass
 
 
-SHOPIFY: dict[str, Any] = {"authorize_replay": is_staff, "key": directive_key, "key_format": "uuid", "required": True}
+SHOPIFY: dict[str, Any] = {
+    "authorize_replay": is_staff,
+    "key": directive_key,
+    "key_format": "uuid",
+    "required": True,
+}
 
 
 @idempotent(**SHOPIFY)
@@ -306,7 +328,10 @@ urlpatterns = [
     path("graphene/derived/", Derived.as_view(schema=GRAPHENE)),
     path("graphene/bare/", GrapheneView.as_view(schema=GRAPHENE)),
     path("strawberry/", csrf_exempt(Strawberry.as_view(schema=STRAWBERRY))),
-    path("strawberry/otherwise/", Strawberry.as_view(schema=Otherwise(query=Queries, mutation=Mutations))),
+    path(
+        "strawberry/otherwise/",
+        Strawberry.as_view(schema=Otherwise(query=Queries, mutation=Mutations)),
+    ),
     path("strawberry/batch/", Strawberry.as_view(schema=STRAWBERRY)),
     path("strawberry/entered/", EnteredStrawberry.as_view(schema=STRAWBERRY)),
     path("strawberry/bare/", StrawberryView.as_view(schema=STRAWBERRY)),
@@ -361,12 +386,14 @@ def said(response: Any) -> str:
     return str(response["Idempotency-Status"])
 
 
-# ---------------------------------------------------------------------------------------------------------- mutations
+# ---------------------------------------------------------------------------------------- mutations
 
 
 @every
 def test_a_mutation_is_carried_out_once(call: Call, url: str) -> None:
-    """A retry gets the same bytes, other variables are a mismatch, and another key is another charge."""
+    """A retry gets the same bytes, other variables are a mismatch, and another key is another
+    charge.
+    """
     first, retry = call(url, "a"), call(url, "a")
     assert (first.json()["data"]["charge"]["how"], said(first)) == ("a", "created")
     assert (retry.content, replayed(retry), said(retry)) == (first.content, True, "replayed")
@@ -377,7 +404,9 @@ def test_a_mutation_is_carried_out_once(call: Call, url: str) -> None:
 
 
 @every
-def test_a_caller_whose_right_was_withdrawn_never_sees_the_replay(call: Call, staff: User, url: str) -> None:
+def test_a_caller_whose_right_was_withdrawn_never_sees_the_replay(
+    call: Call, staff: User, url: str
+) -> None:
     """A replay would skip the right that the resolver checks, so authorize_replay checks it."""
     assert call(url, "secret").json()["data"]["charge"]
     User.objects.filter(pk=staff.pk).update(is_staff=False)
@@ -389,8 +418,12 @@ def test_a_caller_whose_right_was_withdrawn_never_sees_the_replay(call: Call, st
     assert effects() == 1
 
 
-@pytest.mark.parametrize("url", ["/graphene/entered/", "/strawberry/entered/", "/graphene/derived/"])
-def test_what_a_class_asks_for_stands_in_front_of_the_guard(call: Call, staff: User, url: str) -> None:
+@pytest.mark.parametrize(
+    "url", ["/graphene/entered/", "/strawberry/entered/", "/graphene/derived/"]
+)
+def test_what_a_class_asks_for_stands_in_front_of_the_guard(
+    call: Call, staff: User, url: str
+) -> None:
     """A permission of the view is checked before a replay, whichever base has it."""
     assert call(url, "secret").json()["data"]["charge"]
     staff.user_permissions.clear()
@@ -416,7 +449,9 @@ def test_ten_at_once_are_one(staff: User, url: str) -> None:
         client.force_login(staff)
         try:
             sent = json.dumps(body("a"))
-            answer = client.post(url, sent, content_type="application/json", headers={"Idempotency-Key": KEY})
+            answer = client.post(
+                url, sent, content_type="application/json", headers={"Idempotency-Key": KEY}
+            )
             return answer.status_code
         finally:
             connections.close_all()
@@ -428,7 +463,7 @@ def test_ten_at_once_are_one(staff: User, url: str) -> None:
     assert set(statuses) <= {200, 409}
 
 
-# ------------------------------------------------------------------------------------------------------------- errors
+# ------------------------------------------------------------------------------------------- errors
 
 
 @every
@@ -446,11 +481,17 @@ def test_a_mutation_that_was_begun_keeps_its_key(call: Call, staff: User, url: s
 @every
 @pytest.mark.parametrize(
     "sent",
-    [{"query": "mutation {"}, {"query": "mutation { chrage { id } }"}, {"query": CHARGE, "variables": {"how": [7]}}],
+    [
+        {"query": "mutation {"},
+        {"query": "mutation { chrage { id } }"},
+        {"query": CHARGE, "variables": {"how": [7]}},
+    ],
     ids=["syntax", "field", "variables"],
 )
 def test_a_mutation_that_was_not_begun_frees_its_key(call: Call, url: str, sent: Any) -> None:
-    """The library has refused the document or its variables: the client corrects them under the same key."""
+    """The library has refused the document or its variables: the client corrects them under the
+    same key.
+    """
     assert call(url, batch=sent).json()["errors"]
     assert IdempotencyRecord.objects.get().status == Status.FREE
     assert (said(call(url, "a")), effects()) == ("created", 1)
@@ -466,8 +507,12 @@ def test_a_mutation_that_was_not_begun_frees_its_key(call: Call, url: str, sent:
     ],
     ids=["masked", "extension", "persisted"],
 )
-def test_the_response_does_not_say_what_was_begun(call: Call, url: str, sent: Any, ran: int) -> None:
-    """The library does: errors without a path, from an extension, or of a query that is not in the request."""
+def test_the_response_does_not_say_what_was_begun(
+    call: Call, url: str, sent: Any, ran: int
+) -> None:
+    """The library does: errors without a path, from an extension, or of a query that is not in the
+    request.
+    """
     first, retry = call(url, batch=sent), call(url, batch=sent)
     assert (replayed(first), replayed(retry), effects()) == (False, True, ran)
 
@@ -514,15 +559,21 @@ def test_a_resolver_may_keep_its_errors(call: Call, url: str) -> None:
 
 @both
 def test_what_was_rolled_back_is_not_remembered(call: Call, url: str) -> None:
-    """The library swallows an error that has rolled back the transaction: the key is free, and nothing is half done."""
+    """The library swallows an error that has rolled back the transaction: the key is free, and
+    nothing is half done.
+    """
     failed = call(url, "rollback")
     assert (bool(failed.json()["errors"]), effects()) == (True, 0)
     assert not replayed(call(url, "rollback"))
     assert IdempotencyRecord.objects.get().status == Status.FREE
 
 
-def test_graphene_rolls_back_under_atomic_requests(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its set_rollback() finds our transaction in place of Django's: with and without a key, nothing is written."""
+def test_graphene_rolls_back_under_atomic_requests(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its set_rollback() finds our transaction in place of Django's: with and without a key,
+    nothing is written.
+    """
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
     two = 'mutation { a: charge { id } b: charge(how: "raise") { id } }'
     for key in (None, KEY, KEY):
@@ -542,7 +593,8 @@ def test_graphene_with_atomic_mutations(call: Call, monkeypatch: pytest.MonkeyPa
 
 @both
 @pytest.mark.parametrize(
-    "sent", [b"", b"{", b"[]", b'{"query": 1}', b'{"query": "mutation {"}', b'{"query": "mutation { x }"}']
+    "sent",
+    [b"", b"{", b"[]", b'{"query": 1}', b'{"query": "mutation {"}', b'{"query": "mutation { x }"}'],
 )
 def test_a_malformed_document_is_left_to_the_view(staff: User, url: str, sent: bytes) -> None:
     """The view returns 400 or errors, as without a key; the key is free."""
@@ -557,17 +609,22 @@ def test_a_malformed_document_is_left_to_the_view(staff: User, url: str, sent: b
     assert not IdempotencyRecord.objects.exclude(status=Status.FREE).exists()
 
 
-# ------------------------------------------------------------------------------------------------------------ queries
+# ------------------------------------------------------------------------------------------ queries
 
 
 @every
 def test_a_query_is_not_guarded(call: Call, url: str) -> None:
-    """A query runs each time, says so, and leaves no record; in a document with both, operationName decides."""
+    """A query runs each time, says so, and leaves no record; in a document with both, operationName
+    decides.
+    """
     for query, more in ((QUERY, {}), (BOTH, {"operationName": "Look"})):
         first = call(url, query=query, **more)
         Effect.objects.create(label="between")
         second = call(url, query=query, **more)
-        assert (first.json()["data"]["effects"] + 1, said(first)) == (second.json()["data"]["effects"], "unguarded")
+        assert (first.json()["data"]["effects"] + 1, said(first)) == (
+            second.json()["data"]["effects"],
+            "unguarded",
+        )
     assert not IdempotencyRecord.objects.exists()
     assert said(call(url, query=BOTH, operationName="Pay")) == "created"
     assert replayed(call(url, query=BOTH, operationName="Pay"))
@@ -590,7 +647,9 @@ def test_a_query_by_get(staff: User) -> None:
 
 
 def test_graphene_prefers_the_query_of_the_address(call: Call) -> None:
-    """A mutation in the URL is guarded even with a query in the body: what the view will run decides."""
+    """A mutation in the URL is guarded even with a query in the body: what the view will run
+    decides.
+    """
     url = "/graphene/?query=mutation+{charge+{+id+}}"
     assert said(call(url, query=QUERY)) == "created"
     assert replayed(call(url, query=QUERY))
@@ -599,7 +658,9 @@ def test_graphene_prefers_the_query_of_the_address(call: Call) -> None:
 
 @pytest.mark.parametrize("url", ["/graphene/batch/", "/strawberry/batch/"])
 def test_a_batch_is_guarded_as_one(call: Call, url: str) -> None:
-    """One response covers the batch; a batch of queries alone is not guarded; one that failed in part is remembered."""
+    """One response covers the batch; a batch of queries alone is not guarded; one that failed in
+    part is remembered.
+    """
     mixed = [body("a"), {"query": "{ effects }"}, body("raise")]
     first = call(url, batch=mixed)
     assert [bool(result.get("errors")) for result in first.json()] == [False, False, True]
@@ -608,21 +669,28 @@ def test_a_batch_is_guarded_as_one(call: Call, url: str) -> None:
     assert said(call(url, batch=[{"query": "{ effects }"}] * 2, key=KEY + "2")) == "unguarded"
     refused = [{"query": "{ effects }"}, {"query": "mutation {"}]
     assert said(call(url, batch=refused, key=KEY + "3")) == "released"
-    for nth, second in enumerate(("mutation {", None)):  # refused as a whole, with 400, after the first was carried out
+    # Refused as a whole, with 400, after the first was carried out.
+    for nth, second in enumerate(("mutation {", None)):
         malformed = [body("a"), {"query": second}]
         call(url, batch=malformed, key=f"{KEY}4{nth}")
         assert replayed(call(url, batch=malformed, key=f"{KEY}4{nth}"))
 
 
-# ----------------------------------------------------------------------------------------------------------- refusals
+# ----------------------------------------------------------------------------------------- refusals
 
 
 @pytest.mark.parametrize(
-    "view", [GrapheneView, StrawberryView, AsyncGraphQLView], ids=lambda view: view.__module__ + view.__name__
+    "view",
+    [GrapheneView, StrawberryView, AsyncGraphQLView],
+    ids=lambda view: view.__module__ + view.__name__,
 )
 def test_rights_must_be_thought_of(view: type[Any]) -> None:
-    """A policy that lets a replay skip the resolvers' checks is refused at import, with what to type."""
-    with pytest.raises(ImproperlyConfigured, match="authorize_replay=lambda request, outcome: True"):
+    """A policy that lets a replay skip the resolvers' checks is refused at import, with what to
+    type.
+    """
+    with pytest.raises(
+        ImproperlyConfigured, match="authorize_replay=lambda request, outcome: True"
+    ):
         idempotent()(view)
 
 
@@ -640,7 +708,10 @@ def test_the_librarys_own_class_is_not_touched() -> None:
 
 @pytest.mark.parametrize("url", ["/graphene/bare/", "/strawberry/bare/"])
 def test_the_middleware_leaves_a_bare_view_alone(call: Call, settings: Settings, url: str) -> None:
-    """The response says so: a replay would show what a resolver now refuses. Where keys are required nothing runs."""
+    """The response says so: a replay would show what a resolver now refuses.
+
+    Where keys are required nothing runs.
+    """
     assert [said(call(url, "a")), said(call(url, "a")), effects()] == ["unguarded", "unguarded", 2]
     settings.IDEMPOTENCY = {"REQUIRED": True}
     with pytest.raises(ConfigurationError, match="authorize_replay"):
@@ -655,7 +726,9 @@ def test_an_async_view_under_asgi(staff: User) -> None:
 
     async def send() -> Any:
         headers = {"Idempotency-Key": KEY}
-        return await client.post("/async/", body("slow"), content_type="application/json", headers=headers)
+        return await client.post(
+            "/async/", body("slow"), content_type="application/json", headers=headers
+        )
 
     async def pool() -> list[int]:
         return [answer.status_code for answer in await asyncio.gather(*(send() for _ in range(5)))]
@@ -665,7 +738,7 @@ def test_an_async_view_under_asgi(staff: User) -> None:
     assert replayed(async_to_sync(send)())
 
 
-# -------------------------------------------------------------------------------------------------------------- tables
+# ------------------------------------------------------------------------------------------- tables
 
 
 @pytest.mark.parametrize(
@@ -693,12 +766,20 @@ def test_an_observed_mutation_runs_each_time(call: Call, url: str, observed: Obs
     """A retry runs again, and would have been replayed, also with errors."""
     responses = [call(url, how) for how in ("raise", "raise", "a", "a", "b")]
     assert {(each.status_code, said(each)) for each in responses} == {(200, "observed")}
-    assert observed.would == ["run", "replay", "request-mismatch", "request-mismatch", "request-mismatch"]
+    assert observed.would == [
+        "run",
+        "replay",
+        "request-mismatch",
+        "request-mismatch",
+        "request-mismatch",
+    ]
 
 
-# ------------------------------------------------------------------------------------------------------- the directive
+# ------------------------------------------------------------------------------------ the directive
 
-DIRECTIVE = "mutation ($how: String, $key: String!) { charge(how: $how) @idempotent(key: $key) { id how } }"
+DIRECTIVE = (
+    "mutation ($how: String, $key: String!) { charge(how: $how) @idempotent(key: $key) { id how } }"
+)
 shops = pytest.mark.parametrize("url", ["/shop/graphene/", "/shop/strawberry/", "/shop/async/"])
 
 
@@ -708,7 +789,9 @@ def shop(call: Call, url: str, how: str, key: str) -> Any:
 
 @shops
 def test_a_directive_carries_the_key(call: Call, url: str) -> None:
-    """A retry gets the first result, and other variables are a mismatch; without a key it is refused."""
+    """A retry gets the first result, and other variables are a mismatch; without a key it is
+    refused.
+    """
     first, retry = (shop(call, url, "a", key) for key in (KEY, KEY))
     assert (first.json()["data"]["charge"]["how"], said(first)) == ("a", "created")
     assert (retry.content, said(retry)) == (first.content, "replayed")
@@ -726,7 +809,9 @@ def test_a_failed_attempt_is_remembered(call: Call, url: str) -> None:
     assert replayed(shop(call, url, "raise", KEY))
 
 
-FIELDS = 'mutation { a: charge @idempotent(key: "1") { id } b: charge @idempotent(key: "2") { id } }'
+FIELDS = (
+    'mutation { a: charge @idempotent(key: "1") { id } b: charge @idempotent(key: "2") { id } }'
+)
 
 #: What is sent → the key.
 DIRECTIVES: list[tuple[Any, Any]] = [
@@ -734,10 +819,16 @@ DIRECTIVES: list[tuple[Any, Any]] = [
     ({"query": 'mutation { charge @idempotent(key: "k") { id } }'}, "k"),
     ({"query": 'mutation ($key: String = "k") { charge @idempotent(key: $key) { id } }'}, "k"),
     (
-        {"query": 'mutation ($key: String = "k") { charge @idempotent(key: $key) { id } }', "variables": {"key": "l"}},
+        {
+            "query": 'mutation ($key: String = "k") { charge @idempotent(key: $key) { id } }',
+            "variables": {"key": "l"},
+        },
         "l",
     ),
-    ({"query": BOTH.replace("charge", 'charge @idempotent(key: "k")'), "operationName": "Pay"}, "k"),
+    (
+        {"query": BOTH.replace("charge", 'charge @idempotent(key: "k")'), "operationName": "Pay"},
+        "k",
+    ),
     ({"query": FIELDS}, ["1", "2"]),  # one request, one record
     ([{"query": DIRECTIVE, "variables": {"key": "k"}}] * 2, ["k", "k"]),
     ([{"query": QUERY}, {"query": DIRECTIVE, "variables": {"key": "k"}}], "k"),
@@ -747,7 +838,13 @@ DIRECTIVES: list[tuple[Any, Any]] = [
     ({"query": DIRECTIVE, "variables": {"key": ""}}, None),
     ({"query": DIRECTIVE, "variables": {"key": 7}}, None),
     ({"query": FIELDS.replace('@idempotent(key: "2")', "")}, None),  # one of two would run twice
-    ({"query": 'mutation { ...f } fragment f on Mutation { charge @idempotent(key: "k") { id } }'}, None),
+    (
+        {
+            "query": 'mutation { ...f } fragment f on Mutation { charge @idempotent(key: "k") { id '
+            "} }"
+        },
+        None,
+    ),
     ({"query": 'mutation { charge { id @idempotent(key: "k") } }'}, None),  # not on the root field
     ({"query": "mutation { charge @include(if: true) { id } }"}, None),
     ({"query": QUERY}, None),
@@ -775,10 +872,25 @@ IN_URL = "/?" + urlencode({"query": DIRECTIVE, "variables": '{"key": "url"}'})
     [
         (IN_URL, "application/json", json.dumps({}), "url"),
         (IN_URL, "application/json", json.dumps({"query": QUERY}), "url"),
-        (IN_URL, "application/json", json.dumps({"query": DIRECTIVE, "variables": {"key": "body"}}), "url"),
+        (
+            IN_URL,
+            "application/json",
+            json.dumps({"query": DIRECTIVE, "variables": {"key": "body"}}),
+            "url",
+        ),
         (IN_URL, "application/x-www-form-urlencoded", "", "url"),
-        ("/?" + urlencode({"variables": '{"key": "url"}'}), "application/graphql", DIRECTIVE, "url"),
-        ("/", "application/json", json.dumps({"query": FIELDS, "operationName": "null"}), ["1", "2"]),
+        (
+            "/?" + urlencode({"variables": '{"key": "url"}'}),
+            "application/graphql",
+            DIRECTIVE,
+            "url",
+        ),
+        (
+            "/",
+            "application/json",
+            json.dumps({"query": FIELDS, "operationName": "null"}),
+            ["1", "2"],
+        ),
     ],
 )
 def test_the_key_of_what_graphene_runs(url: str, content_type: str, body: str, key: Any) -> None:
@@ -804,4 +916,6 @@ def test_the_key_of_a_form() -> None:
     """As graphene reads one, with its variables in JSON."""
     request = RequestFactory().post("/", {"query": DIRECTIVE, "variables": '{"key": "k"}'})
     assert directive_key(request) == "k"
-    assert directive_key(RequestFactory().post("/", b"\xff", content_type="application/json")) is None
+    assert (
+        directive_key(RequestFactory().post("/", b"\xff", content_type="application/json")) is None
+    )

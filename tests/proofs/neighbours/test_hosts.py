@@ -27,7 +27,9 @@ pytestmark = [
 A, B = "a.localhost", "b.localhost"
 
 
-def realms(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+def realms(
+    get_response: Callable[[HttpRequest], HttpResponse],
+) -> Callable[[HttpRequest], HttpResponse]:
     """The middleware of the how-to, as a function."""
 
     def respond(request: HttpRequest) -> HttpResponse:
@@ -51,7 +53,9 @@ def shop(request: pytest.FixtureRequest, settings: Settings) -> Callable[..., No
 
 @pytest.mark.parametrize("where", ["pay", "order"])
 def test_hosts(shop: Callable[..., None], settings: Settings, user: User, where: str) -> None:
-    """Without a realm the second tenant gets the first one's response, uncharged; with a realm each has its own."""
+    """Without a realm the second tenant gets the first one's response, uncharged; with a realm each
+    has its own.
+    """
 
     def sent(*hosts: str) -> list[tuple[str, bool]]:
         client = Client()  # a new one, since it keeps the middleware that it has loaded
@@ -71,7 +75,9 @@ def test_hosts(shop: Callable[..., None], settings: Settings, user: User, where:
         Effect.objects.all().delete()
         shop(**terms)
         assert sent(A, B, A, B) == [
-            (f"that of {user.pk} of {host}", replayed) for replayed in (False, True) for host in (A, B)
+            (f"that of {user.pk} of {host}", replayed)
+            for replayed in (False, True)
+            for host in (A, B)
         ]
         assert sorted(Effect.objects.values_list("label", flat=True)) == [A, B]
         assert set(IdempotencyRecord.objects.values_list("scope", flat=True)) == {

@@ -39,7 +39,15 @@ print(json.dumps([loaded, [(each.status_code, each.json(), each["Idempotency-Sta
 def test_an_operation_of_ninja() -> None:
     """A retry gets the first response."""
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], cwd=ROOT.parent, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", SCRIPT],
+        cwd=ROOT.parent,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == [False, [[200, {"id": 1}, "created"], [200, {"id": 1}, "replayed"]]]
+    assert json.loads(done.stdout) == [
+        False,
+        [[200, {"id": 1}, "created"], [200, {"id": 1}, "replayed"]],
+    ]

@@ -1,4 +1,6 @@
-"""django-ninja itself: a guarded operation comes after ninja's checks, and its response is ninja's own."""
+"""django-ninja itself: a guarded operation comes after ninja's checks, and its response is ninja's
+own.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,11 @@ from tests.support.observed import Observed
 if TYPE_CHECKING:
     from django.http import HttpRequest  # as ruff would have it: ninja need not know it
 
-pytestmark = [pytest.mark.either_server, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.either_server,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+]
 
 KEY = "8e03978e-40d5-43e8-bc93-6894a57f9324"
 
@@ -108,7 +114,9 @@ def superuser(request: HttpRequest) -> Any:
 
 def work(request: HttpRequest) -> Effect:
     handle: Any = getattr(request, "idempotency", None)
-    return Effect.objects.create(label="ninja", idempotency_key="", attempt=handle.attempt if handle else 0)
+    return Effect.objects.create(
+        label="ninja", idempotency_key="", attempt=handle.attempt if handle else 0
+    )
 
 
 #: How an operation ends → what it returns, for the row that it has written.
@@ -118,7 +126,9 @@ RESULTS: dict[str, Callable[[Effect], Any]] = {
     "status": lambda effect: Status(201, {"id": effect.pk, "amount": 5}),
     "refused": lambda effect: Status(409, {"detail": f"refused {effect.pk}"}),
     "empty": lambda effect: Status(204, None),
-    "response": lambda effect: HttpResponse(b"\x00 bytes", status=202, content_type="application/octet-stream"),
+    "response": lambda effect: HttpResponse(
+        b"\x00 bytes", status=202, content_type="application/octet-stream"
+    ),
     "invalid": lambda effect: {"amount": "no number"},
     "500": lambda effect: HttpResponse(status=500),
 }
@@ -192,7 +202,9 @@ def replace(request: HttpRequest, number: Path[int]) -> dict[str, Any]:
 
 @api.api_operation(["POST", "PATCH"], "/orders/{int:number}")
 @idempotent(required=True)
-def order(request: HttpRequest, number: Path[int], fast: Query[bool] = False, note: Body[str] = "") -> dict[str, Any]:
+def order(
+    request: HttpRequest, number: Path[int], fast: Query[bool] = False, note: Body[str] = ""
+) -> dict[str, Any]:
     return {"number": number, "fast": fast, "note": note, "id": work(request).pk}
 
 
@@ -344,7 +356,10 @@ def make(guard: Callable[..., Any]) -> NinjaAPI:
     @guard
     def locks(request: Any) -> dict[str, bool]:
         record = IdempotencyRecord.objects.filter(key=KEY)
-        return {"locked": elsewhere(lambda: is_locked(request.auth)), "claimed": elsewhere(record.exists)}
+        return {
+            "locked": elsewhere(lambda: is_locked(request.auth)),
+            "claimed": elsewhere(record.exists),
+        }
 
     return made
 
@@ -402,12 +417,21 @@ class Caller:
         self.token = token
         self.client = Client(raise_request_exception=False)
 
-    def __call__(self, url: str, body: Any = None, key: str | None = KEY, method: str = "POST", **headers: str) -> Any:
+    def __call__(
+        self,
+        url: str,
+        body: Any = None,
+        key: str | None = KEY,
+        method: str = "POST",
+        **headers: str,
+    ) -> Any:
         headers = {"Authorization": f"Bearer {self.token}", **headers}
         if key is not None:
             headers["Idempotency-Key"] = key
         body = json.dumps({"amount": 5} if body is None else body)
-        return self.client.generic(method, url, body, content_type="application/json", headers=headers)
+        return self.client.generic(
+            method, url, body, content_type="application/json", headers=headers
+        )
 
 
 @pytest.fixture
@@ -434,7 +458,7 @@ def replayed(response: Any) -> bool:
     return bool(response.get("Idempotent-Replayed"))
 
 
-# ----------------------------------------------------------------------------------------------------------- responses
+# ---------------------------------------------------------------------------------------- responses
 
 
 @SYNC_AND_ASYNC
@@ -453,11 +477,20 @@ def replayed(response: Any) -> bool:
 def test_a_retry_gets_what_ninja_made_of_the_result(
     call: Caller, url: str, how: str, status: int, content: bytes
 ) -> None:
-    """Schemas, dicts, a status, nothing, a response, handled exceptions: the same bytes, and one effect, committed."""
+    """Schemas, dicts, a status, nothing, a response, handled exceptions: the same bytes, and one
+    effect, committed.
+    """
     first, retry = (call(url, {"amount": 5, "how": how}) for _ in range(2))
     effect = Effect.objects.get()
-    assert (first.status_code, first.content) == (status, content % effect.pk if b"%d" in content else content)
-    assert (retry.status_code, retry.content, retry["Content-Type"]) == (status, first.content, first["Content-Type"])
+    assert (first.status_code, first.content) == (
+        status,
+        content % effect.pk if b"%d" in content else content,
+    )
+    assert (retry.status_code, retry.content, retry["Content-Type"]) == (
+        status,
+        first.content,
+        first["Content-Type"],
+    )
     assert (replayed(first), replayed(retry)) == (False, True)
     assert (first["Idempotency-Status"], retry["Idempotency-Status"]) == ("created", "replayed")
     assert retry.get("X-Charge") == first.get("X-Charge")
@@ -476,7 +509,9 @@ def test_a_refusal_frees_the_key(call: Caller, url: str, how: str) -> None:
 @SYNC_AND_ASYNC
 @pytest.mark.parametrize("how", ["raise", "500", "invalid"])
 def test_a_failure_frees_the_key(call: Caller, url: str, how: str) -> None:
-    """An exception, a 500 or a result that the response schema refuses; in `atomic` the writes are gone."""
+    """An exception, a 500 or a result that the response schema refuses; in `atomic` the writes are
+    gone.
+    """
     assert [call(url, {"amount": 5, "how": how}).status_code for _ in range(2)] == [500, 500]
     record = IdempotencyRecord.objects.get()
     assert (record.status, record.attempt) == (RecordStatus.FREE, 2)
@@ -486,7 +521,12 @@ def test_a_failure_frees_the_key(call: Caller, url: str, how: str) -> None:
 def test_an_answered_integrity_error_keeps_what_was_written(call: Caller) -> None:
     """The savepoint is gone and the rest is committed, as in ninja's own API without a key."""
     first, retry = (call("/api/charges", {"amount": 5, "how": "integrity"}) for _ in range(2))
-    assert (first.status_code, first.json(), replayed(retry), effects()) == (422, {"conflict": True}, True, 1)
+    assert (first.status_code, first.json(), replayed(retry), effects()) == (
+        422,
+        {"conflict": True},
+        True,
+        1,
+    )
 
 
 def test_a_stream_is_made_inside_the_guard(call: Caller) -> None:
@@ -498,9 +538,16 @@ def test_a_stream_is_made_inside_the_guard(call: Caller) -> None:
 
 
 def test_parameters_of_every_kind(call: Caller) -> None:
-    """Path, query and body reach the function, and each is part of the request that a key identifies."""
+    """Path, query and body reach the function, and each is part of the request that a key
+    identifies.
+    """
     first = call("/api/orders/7?fast=1", "deep", method="PATCH")
-    assert first.json() == {"number": 7, "fast": True, "note": "deep", "id": Effect.objects.get().pk}
+    assert first.json() == {
+        "number": 7,
+        "fast": True,
+        "note": "deep",
+        "id": Effect.objects.get().pk,
+    }
     assert replayed(call("/api/orders/7?fast=1", "deep", method="PATCH"))
     for url, body, method in [
         ("/api/orders/8?fast=1", "deep", "PATCH"),
@@ -508,7 +555,11 @@ def test_parameters_of_every_kind(call: Caller) -> None:
         ("/api/orders/7?fast=1", "else", "PATCH"),
         ("/api/orders/7?fast=1", "deep", "POST"),
     ]:
-        assert call(url, body, method=method).json()["code"] == "request-mismatch", (url, body, method)
+        assert call(url, body, method=method).json()["code"] == "request-mismatch", (
+            url,
+            body,
+            method,
+        )
     assert effects() == 1
 
 
@@ -527,7 +578,7 @@ def test_an_upload(call: Caller) -> None:
     assert (replayed(send("one")), send("two").status_code) == (True, 422)
 
 
-# ---------------------------------------------------------------------------------------------------- behind the checks
+# -------------------------------------------------------------------------------- behind the checks
 
 
 @SYNC_AND_ASYNC
@@ -542,8 +593,12 @@ def test_a_revoked_token_never_sees_the_replay(call: Caller, token: Token, url: 
 
 
 @pytest.mark.parametrize("prefix", ["first", "second"])
-def test_a_demoted_superuser_never_sees_the_replay(browser: Client, user: User, prefix: str) -> None:
-    """The same holds under the middleware, which knows the session: it leaves a guarded operation alone."""
+def test_a_demoted_superuser_never_sees_the_replay(
+    browser: Client, user: User, prefix: str
+) -> None:
+    """The same holds under the middleware, which knows the session: it leaves a guarded operation
+    alone.
+    """
     User.objects.filter(pk=user.pk).update(is_superuser=True)
     send = functools.partial(browser.post, f"/api/{prefix}/admin", headers={"Idempotency-Key": KEY})
     assert (send().status_code, replayed(send())) == (200, True)
@@ -553,7 +608,9 @@ def test_a_demoted_superuser_never_sees_the_replay(browser: Client, user: User, 
 
 
 def test_the_middleware_leaves_an_unguarded_operation_alone(browser: Client, user: User) -> None:
-    """The middleware cannot tell who may have its replay: it runs, and the response says that it is unguarded."""
+    """The middleware cannot tell who may have its replay: it runs, and the response says that it is
+    unguarded.
+    """
     User.objects.filter(pk=user.pk).update(is_superuser=True)
     send = functools.partial(browser.post, "/api/first/unguarded", headers={"Idempotency-Key": KEY})
     assert [send()["Idempotency-Status"] for _ in range(2)] == ["unguarded", "unguarded"]
@@ -563,11 +620,15 @@ def test_the_middleware_leaves_an_unguarded_operation_alone(browser: Client, use
     assert not IdempotencyRecord.objects.exists()
 
 
-def test_where_keys_are_required_the_middleware_refuses_what_it_cannot_guard(browser: Client, settings: Any) -> None:
+def test_where_keys_are_required_the_middleware_refuses_what_it_cannot_guard(
+    browser: Client, settings: Any
+) -> None:
     """An error names the function, with and without a key; an exempt one runs."""
     settings.IDEMPOTENCY = {"REQUIRED": True}
     for headers in ({}, {"Idempotency-Key": KEY}):
-        with pytest.raises(ConfigurationError, match=r"@idempotent\(\) on unguarded, directly below"):
+        with pytest.raises(
+            ConfigurationError, match=r"@idempotent\(\) on unguarded, directly below"
+        ):
             browser.post("/api/first/unguarded", headers=headers)
     assert browser.post("/api/first/exempt").status_code == 200
 
@@ -584,7 +645,9 @@ def test_a_throttled_retry_gets_429(call: Caller, url: str) -> None:
 
 @SYNC_AND_ASYNC
 def test_what_ninja_refuses_claims_nothing(call: Caller, url: str) -> None:
-    """422 of the validation, or 401: no record, so the corrected request runs under the same key."""
+    """422 of the validation, or 401: no record, so the corrected request runs under the same
+    key.
+    """
     assert call(url, {"amount": "many"}).status_code == 422
     assert Caller("unknown")(url).status_code == 401
     assert not IdempotencyRecord.objects.exists()
@@ -592,7 +655,9 @@ def test_what_ninja_refuses_claims_nothing(call: Caller, url: str) -> None:
 
 
 @SYNC_AND_ASYNC
-def test_a_key_belongs_to_the_one_whom_ninja_let_in(call: Caller, other_user: User, url: str) -> None:
+def test_a_key_belongs_to_the_one_whom_ninja_let_in(
+    call: Caller, other_user: User, url: str
+) -> None:
     """The same key of another user is another operation."""
     first = call(url)
     other = Caller(TokenFactory(user=other_user).key)(url)
@@ -600,8 +665,12 @@ def test_a_key_belongs_to_the_one_whom_ninja_let_in(call: Caller, other_user: Us
     assert first.content != other.content
 
 
-def test_an_api_key_is_a_principal_and_no_secret_is_stored(call: Caller, token: Token, other_user: User) -> None:
-    """If authentication returns a row, the row owns the key; a primary key that is the token is hashed."""
+def test_an_api_key_is_a_principal_and_no_secret_is_stored(
+    call: Caller, token: Token, other_user: User
+) -> None:
+    """If authentication returns a row, the row owns the key; a primary key that is the token is
+    hashed.
+    """
     assert call("/api/first/keys").status_code == 200
     assert replayed(call("/api/first/keys"))
     assert not replayed(Caller(TokenFactory(user=other_user).key)("/api/first/keys"))
@@ -613,7 +682,9 @@ def test_an_api_key_is_a_principal_and_no_secret_is_stored(call: Caller, token: 
 
 
 def test_a_token_without_a_user(call: Caller, token: Token) -> None:
-    """A string is a secret and rotates: without a scope the key has no owner, with one the scope is its owner."""
+    """A string is a secret and rotates: without a scope the key has no owner, with one the scope is
+    its owner.
+    """
     refused = call("/api/first/text")
     assert (refused.status_code, refused.json()["code"], effects()) == (400, "scope-required", 0)
     assert call("/api/first/scoped").status_code == 200
@@ -622,7 +693,9 @@ def test_a_token_without_a_user(call: Caller, token: Token) -> None:
     assert not replayed(Caller("another")("/api/first/scoped"))
 
 
-def test_a_scope_takes_precedence_over_the_session_of_a_token_without_a_user(browser: Client) -> None:
+def test_a_scope_takes_precedence_over_the_session_of_a_token_without_a_user(
+    browser: Client,
+) -> None:
     """Two accounts of one browser do not meet under its user."""
     for account in ("one", "two"):
         headers = {"Idempotency-Key": KEY, "Authorization": f"Bearer {account}"}
@@ -630,10 +703,12 @@ def test_a_scope_takes_precedence_over_the_session_of_a_token_without_a_user(bro
     assert effects() == 2
 
 
-# ------------------------------------------------------------------------------------------------------------- problems
+# ----------------------------------------------------------------------------------------- problems
 
 
-@pytest.mark.parametrize(("key", "code"), [(None, "key-missing"), ("a,b", "key-malformed"), ("", "key-malformed")])
+@pytest.mark.parametrize(
+    ("key", "code"), [(None, "key-missing"), ("a,b", "key-malformed"), ("", "key-malformed")]
+)
 def test_a_key_that_is_missing_or_malformed(call: Caller, key: str | None, code: str) -> None:
     """400 before the function runs, as a problem document, or in the API's own shape."""
     problem = call("/api/orders/7", "x", key=key)
@@ -654,12 +729,14 @@ def test_another_body_is_a_mismatch(call: Caller, url: str) -> None:
 
 
 def test_a_handler_for_everything_does_not_handle_problems(call: Caller) -> None:
-    """Only a handler for Problem, or for a class of ours, handles it; the other's 500 is rolled back."""
+    """Only a handler for Problem, or for a class of ours, handles it; the other's 500 is rolled
+    back.
+    """
     assert [call("/own/charges?how=raise").status_code for _ in range(2)] == [500, 500]
     assert effects() == 0
 
 
-# ---------------------------------------------------------------------------------------------------------- concurrency
+# -------------------------------------------------------------------------------------- concurrency
 
 
 def test_twenty_at_once_are_one(call: Caller, token: Token) -> None:
@@ -708,7 +785,9 @@ def test_a_cancelled_operation_keeps_its_key(token: Token) -> None:
         headers = {"Authorization": f"Bearer {token.key}", "Idempotency-Key": KEY}
         body = {"amount": 5, "how": "slow"}
         sending = asyncio.ensure_future(
-            AsyncClient().post("/api/async/charges", body, content_type="application/json", headers=headers)
+            AsyncClient().post(
+                "/api/async/charges", body, content_type="application/json", headers=headers
+            )
         )
         await asyncio.wait_for(ENTERED.wait(), 20)
         sending.cancel()
@@ -720,7 +799,7 @@ def test_a_cancelled_operation_keeps_its_key(token: Token) -> None:
     assert Caller(token.key)("/api/async/charges", {"amount": 5, "how": "slow"}).status_code == 409
 
 
-# ------------------------------------------------------------------------------------------------------ ATOMIC_REQUESTS
+# ---------------------------------------------------------------------------------- ATOMIC_REQUESTS
 
 
 @pytest.fixture
@@ -730,19 +809,27 @@ def atomic_requests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("atomic_requests")
 def test_only_the_guarded_operation_leaves_atomic_requests(call: Caller) -> None:
-    """The claim is committed before the work; the other operations of the path keep their transaction."""
+    """The claim is committed before the work; the other operations of the path keep their
+    transaction.
+    """
     assert call("/api/orders/7", method="GET").json()["atomic"] is True
     assert call("/api/orders/7", method="PUT", key=None).json()["atomic"] is True
     assert call("/api/orders/13", method="PUT", key=None).status_code == 500
     assert effects() == 1
     first, retry = call("/api/orders/7", "x"), call("/api/orders/7", "x")
-    assert (first.status_code, retry.content, replayed(retry), effects()) == (200, first.content, True, 2)
+    assert (first.status_code, retry.content, replayed(retry), effects()) == (
+        200,
+        first.content,
+        True,
+        2,
+    )
 
 
 @pytest.mark.usefixtures("atomic_requests")
 @pytest.mark.parametrize("key", [None, KEY], ids=["without a key", "with a key"])
 @pytest.mark.parametrize(
-    ("how", "status", "written"), [("raise", 500, 0), ("denied", 403, 0), ("http-error", 402, 1), ("refused", 409, 1)]
+    ("how", "status", "written"),
+    [("raise", 500, 0), ("denied", 403, 0), ("http-error", 402, 1), ("refused", 409, 1)],
 )
 def test_writes_mean_the_same_with_a_key_under_atomic_requests(
     call: Caller, key: str | None, how: str, status: int, written: int
@@ -752,14 +839,28 @@ def test_writes_mean_the_same_with_a_key_under_atomic_requests(
     assert effects() == written
 
 
-def trace(call: Caller, url: str, how: str, key: str | None, method: str = "POST") -> tuple[Any, list[str]]:
+def trace(
+    call: Caller, url: str, how: str, key: str | None, method: str = "POST"
+) -> tuple[Any, list[str]]:
     """Send. Return the response, and each statement, BEGIN and COMMIT among them."""
     TokenFactory(user=User.objects.get(), key=call.token)
     with CaptureQueriesContext(connection) as queries:
-        response = call(url, {"amount": 5 if how != "unprocessable" else "many", "how": how}, key=key, method=method)
+        response = call(
+            url,
+            {"amount": 5 if how != "unprocessable" else "many", "how": how},
+            key=key,
+            method=method,
+        )
     Token.objects.all().delete()
-    statements = [re.sub(r"'[^']*'|\b\d[\d.]*\b|_s\d+\w*|s\d+_x\d+", "?", str(query["sql"])) for query in queries]
-    return (response.status_code, re.sub(rb"\d+", b"?", response.content), response.get("X-After")), statements
+    statements = [
+        re.sub(r"'[^']*'|\b\d[\d.]*\b|_s\d+\w*|s\d+_x\d+", "?", str(query["sql"]))
+        for query in queries
+    ]
+    return (
+        response.status_code,
+        re.sub(rb"\d+", b"?", response.content),
+        response.get("X-After"),
+    ), statements
 
 
 def begun(statements: list[str]) -> list[int]:
@@ -770,11 +871,25 @@ def begun(statements: list[str]) -> list[int]:
 @pytest.mark.usefixtures("atomic_requests", "user")
 @pytest.mark.parametrize("url", ["/charges", "/decorated"])
 def test_without_a_key_nothing_differs_under_atomic_requests(url: str) -> None:
-    """The same response, by the same statements in the same transactions, as from an operation that we do not guard."""
+    """The same response, by the same statements in the same transactions, as from an operation that
+    we do not guard.
+    """
     call = Caller("token")
-    hows = ("schema", "http-error", "denied", "refused", "invalid", "500", "raise", "integrity", "unprocessable")
+    hows = (
+        "schema",
+        "http-error",
+        "denied",
+        "refused",
+        "invalid",
+        "500",
+        "raise",
+        "integrity",
+        "unprocessable",
+    )
     for method, how in [*(("POST", how) for how in hows), ("GET", "not allowed")]:
-        bare, guarded = (trace(call, f"/{api}{url}", how, None, method) for api in ("bare", "guarded"))
+        bare, guarded = (
+            trace(call, f"/{api}{url}", how, None, method) for api in ("bare", "guarded")
+        )
         assert guarded == bare, how
         assert begun(bare[1]) == [0], how
 
@@ -782,10 +897,16 @@ def test_without_a_key_nothing_differs_under_atomic_requests(url: str) -> None:
 @pytest.mark.usefixtures("atomic_requests", "user")
 @pytest.mark.parametrize(("url", "transactions"), [("/charges", 1), ("/decorated", 2)])
 def test_with_a_key_it_is_one_transaction(url: str, transactions: int) -> None:
-    """It spans authentication, validation and function; what a decorator does with the response is another one."""
+    """It spans authentication, validation and function; what a decorator does with the response is
+    another one.
+    """
     answered, statements = trace(Caller("token"), f"/guarded{url}", "schema", KEY)
     assert (answered[0], len(begun(statements))) == (200, transactions)
-    work = next(n for n, sql in enumerate(statements) if sql.startswith("INSERT") and "payments_effect" in sql)
+    work = next(
+        n
+        for n, sql in enumerate(statements)
+        if sql.startswith("INSERT") and "payments_effect" in sql
+    )
     assert begun(statements)[0] < next(n for n, sql in enumerate(statements) if "authtoken" in sql)
     assert not [sql for sql in statements[:work] if sql in ("COMMIT", "ROLLBACK")]
 
@@ -805,17 +926,25 @@ def test_with_a_key_it_is_one_transaction(url: str, transactions: int) -> None:
 def test_a_lock_of_the_authentication_holds_in_the_function(
     call: Caller, prefix: str, key: str | None, found: dict[str, bool]
 ) -> None:
-    """With a key and without; the claim is in the same transaction, so others see it only after the COMMIT."""
+    """With a key and without; the claim is in the same transaction, so others see it only after the
+    COMMIT.
+    """
     assert call(f"/{prefix}/locks", key=key).json() == found
 
 
 @pytest.mark.usefixtures("atomic_requests")
 @pytest.mark.parametrize("how", ["raise", "500", "invalid"])
 def test_a_one_time_token_is_not_used_up_by_a_failure(call: Caller, how: str) -> None:
-    """What authentication consumed is rolled back with the work, so the keyed retry is authenticated."""
+    """What authentication consumed is rolled back with the work, so the keyed retry is
+    authenticated.
+    """
     send = functools.partial(call, "/guarded/charges", {"amount": 5, "how": f"{how} then schema"})
     assert send().status_code == 500
-    assert (Token.objects.count(), effects(), IdempotencyRecord.objects.get().status) == (1, 0, RecordStatus.FREE)
+    assert (Token.objects.count(), effects(), IdempotencyRecord.objects.get().status) == (
+        1,
+        0,
+        RecordStatus.FREE,
+    )
     assert send().status_code == 200
     assert (Token.objects.count(), effects(), IdempotencyRecord.objects.get().attempt) == (0, 1, 2)
     assert send().status_code == 401
@@ -823,22 +952,32 @@ def test_a_one_time_token_is_not_used_up_by_a_failure(call: Caller, how: str) ->
 
 @pytest.mark.usefixtures("atomic_requests")
 def test_what_decorate_view_wrote_before_is_rolled_back_with_a_failure(call: Caller) -> None:
-    """The decorator is inside the transaction, as without us; a replay commits its write, as an early response does."""
+    """The decorator is inside the transaction, as without us; a replay commits its write, as an
+    early response does.
+    """
     Effect.objects.create(label="token")
     send = functools.partial(call, "/guarded/decorated", {"amount": 5, "how": "raise then schema"})
     assert send().status_code == 500
     assert list(Effect.objects.values_list("label", flat=True)) == ["token"]
     first, retry = send(), send()
     assert (retry.content, replayed(retry), retry["X-After"]) == (first.content, True, "yes")
-    assert list(Effect.objects.order_by("pk").values_list("label", flat=True)) == ["ninja", "after", "after"]
+    assert list(Effect.objects.order_by("pk").values_list("label", flat=True)) == [
+        "ninja",
+        "after",
+        "after",
+    ]
 
 
-# ---------------------------------------------------------------------------------------------- what the guard responds
+# -------------------------------------------------------------------------- what the guard responds
 
 
 @pytest.mark.parametrize("atomic", [True, False], ids=["atomic requests", "none"])
-def test_a_lost_transaction_is_a_503(call: Caller, request: pytest.FixtureRequest, atomic: bool) -> None:
-    """A handler for everything does not turn it into a 500: nothing was committed, and the retry does the work."""
+def test_a_lost_transaction_is_a_503(
+    call: Caller, request: pytest.FixtureRequest, atomic: bool
+) -> None:
+    """A handler for everything does not turn it into a 500: nothing was committed, and the retry
+    does the work.
+    """
     if atomic:
         request.getfixturevalue("atomic_requests")
     lost = call("/losing/transaction")
@@ -850,9 +989,15 @@ def test_a_lost_transaction_is_a_503(call: Caller, request: pytest.FixtureReques
 @pytest.mark.parametrize("url", ["/losing/store", "/losing/async/store"])
 @pytest.mark.parametrize("atomic", [True, False], ids=["atomic requests", "none"])
 def test_a_derived_key_without_a_store_is_a_503(
-    call: Caller, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, url: str, atomic: bool
+    call: Caller,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    url: str,
+    atomic: bool,
 ) -> None:
-    """A handler for everything does not make it a 500; under ATOMIC_REQUESTS what the function wrote is rolled back."""
+    """A handler for everything does not make it a 500; under ATOMIC_REQUESTS what the function
+    wrote is rolled back.
+    """
     if atomic and "async" in url:
         pytest.skip("Django refuses it")
     if atomic:
@@ -867,19 +1012,21 @@ def test_a_derived_key_without_a_store_is_a_503(
     assert effects() == (not atomic and "async" not in url)
 
 
-# -------------------------------------------------------------------------------------------------- ninja's test client
+# ------------------------------------------------------------------------------ ninja's test client
 
 #: Ninja's test client does not capitalise the names of headers, as a server does.
 CAPITALS = {"IDEMPOTENCY-KEY": KEY}
 
 
-# --------------------------------------------------------------------------------------------------------- wrong places
+# ------------------------------------------------------------------------------------- wrong places
 
 
 def test_in_decorate_view_it_is_refused() -> None:
     """It would be outside of ninja's authentication: the error names the operation, at import."""
     fresh = NinjaAPI(urls_namespace="decorated")
-    with pytest.raises(ImproperlyConfigured, match=r"'/charges' would replay before ninja has authenticated"):
+    with pytest.raises(
+        ImproperlyConfigured, match=r"'/charges' would replay before ninja has authenticated"
+    ):
 
         @fresh.post("/charges")
         @decorate_view(idempotent())
@@ -974,19 +1121,23 @@ def test_decorate_view_stands_outside_of_the_guard(call: Caller) -> None:
 
     client = ninja.testing.TestClient(fresh)
     for url in ("/above", "/below"):
-        first, retry = (client.post(url, headers={"IDEMPOTENCY-KEY": KEY + url[1:]}) for _ in range(2))
+        first, retry = (
+            client.post(url, headers={"IDEMPOTENCY-KEY": KEY + url[1:]}) for _ in range(2)
+        )
         assert (first["X-Seen"], retry["X-Seen"], retry.content) == ("1", "1", first.content)
     assert effects() == 2
 
 
-# ------------------------------------------------------------------------------------------------------------- observe
+# ------------------------------------------------------------------------------------------ observe
 
 
 @SYNC_AND_ASYNC
 def test_an_observed_operation_runs_each_time(call: Caller, url: str, observed: Observed) -> None:
     """A retry runs again, and is reported."""
     responses = [call(url), call(url), call(url, {"amount": 6})]
-    assert [(each.status_code, each["Idempotency-Status"]) for each in responses] == [(200, "observed")] * 3
+    assert [(each.status_code, each["Idempotency-Status"]) for each in responses] == [
+        (200, "observed")
+    ] * 3
     assert observed.would == ["run", "replay", "request-mismatch"]
     assert effects() == 3
 

@@ -16,7 +16,11 @@ from django_idempotency.checks.middleware import check_middleware
 from django_idempotency.http.exchange import HEADER
 from testproject.payments.models import Effect
 
-pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+]
 
 BEFORE = "django_prometheus.middleware.PrometheusBeforeMiddleware"
 AFTER = "django_prometheus.middleware.PrometheusAfterMiddleware"
@@ -49,7 +53,10 @@ def test_each_request_is_counted_and_guarded(user: User) -> None:
     client.force_login(user)
     before = counted()
     answers = [client.post("/charge/", headers={"Idempotency-Key": "k"}) for _ in range(2)]
-    assert [(answer.status_code, answer[HEADER]) for answer in answers] == [(201, "created"), (201, "replayed")]
+    assert [(answer.status_code, answer[HEADER]) for answer in answers] == [
+        (201, "created"),
+        (201, "replayed"),
+    ]
     assert (Effect.objects.count(), counted() - before) == (1, 2)
     assert client.post("/charge/?fail", headers={"Idempotency-Key": "another"})[HEADER] == "failed"
     assert Effect.objects.count() == 1

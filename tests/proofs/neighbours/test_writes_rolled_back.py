@@ -1,4 +1,6 @@
-"""Frameworks that are not REST framework: a success whose writes an error has rolled back is withheld there, too."""
+"""Frameworks that are not REST framework: a success whose writes an error has rolled back is
+withheld there, too.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,11 @@ from django_idempotency.core.records import Status
 from django_idempotency.models import IdempotencyRecord
 from testproject.payments.models import Effect
 
-pytestmark = [pytest.mark.any_database, pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
+pytestmark = [
+    pytest.mark.any_database,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.urls(__name__),
+]
 BOTH = 'mutation { good: charge(how: "written") { id } bad: charge(how: "raise") { id } }'
 
 
@@ -74,7 +80,10 @@ class Graph(GraphQLView):
 
 urlpatterns = [
     path("ninja/", ninja.urls),
-    path("graphql/", csrf_exempt(Graph.as_view(schema=graphene.Schema(query=Query, mutation=Mutation)))),
+    path(
+        "graphql/",
+        csrf_exempt(Graph.as_view(schema=graphene.Schema(query=Query, mutation=Mutation))),
+    ),
 ]
 
 
@@ -87,7 +96,9 @@ def send(user: User) -> Any:
         headers = {"Idempotency-Key": "k" * 20}
         if not graphql:
             return client.post(f"/ninja/charges/{how}/", {}, "application/json", headers=headers)
-        query = how if how.startswith("mutation") else f'mutation {{ charge(how: "{how}") {{ id }} }}'
+        query = (
+            how if how.startswith("mutation") else f'mutation {{ charge(how: "{how}") {{ id }} }}'
+        )
         return client.post("/graphql/", {"query": query}, "application/json", headers=headers)
 
     return send

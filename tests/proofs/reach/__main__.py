@@ -1,9 +1,10 @@
-"""Run what the stores promise against each of these servers, and say at the end which could not be had.
+"""Run what the stores promise against each of these servers, and say at the end which could not be
+had.
 
     python -m tests.proofs.reach [name ...]
 
-What is missing is downloaded into .cache/reach, through apt, npm and pip as they are set up here. This takes some
-forty minutes.
+What is missing is downloaded into .cache/reach, through apt, npm and pip as they are set up here.
+This takes some forty minutes.
 """
 
 from __future__ import annotations
@@ -32,9 +33,13 @@ SERVERS: dict[str, Callable[[], Result]] = {
 
 def main(names: Sequence[str]) -> int:
     if unknown := set(names) - set(SERVERS):
-        print(f"Unknown: {', '.join(sorted(unknown))}. There are {', '.join(SERVERS)}.", file=sys.stderr)
+        print(
+            f"Unknown: {', '.join(sorted(unknown))}. There are {', '.join(SERVERS)}.",
+            file=sys.stderr,
+        )
         return 2
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is ended then, as after Ctrl-C
+    # What was started is ended then, as after Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     CACHE.mkdir(parents=True, exist_ok=True)
     FIGURES.unlink(missing_ok=True)
     results = {name: reach(name) for name in SERVERS if not names or name in names}

@@ -13,16 +13,23 @@ from .running import Result, run
 
 #: The contract, races, guards, purges, partitions and statement counts.
 TESTS = ["tests/stores/orm", "tests/stores/test_races.py", "tests/stores/test_waiting.py"]
-#: Each process of pytest makes a database. It is left to the server's end: a pooler holds connections to it.
+#: Each process of pytest makes a database. It is left to the server's end: a pooler holds
+#: connections to it.
 OPTIONS = ("-n", "2", "--reuse-db", "--create-db", "-p", "no:randomly", "-m", "not faults")
-#: Not through a pooler: they choose a schema with a parameter of the connection's start, or bring a pooler of their own.
-BESIDE_A_POOLER = ("--ignore=tests/stores/orm/test_partitions.py", "--ignore=tests/stores/orm/test_pgbouncer.py")
+#: Not through a pooler: they choose a schema with a parameter of the connection's start, or bring a
+#: pooler of their own.
+BESIDE_A_POOLER = (
+    "--ignore=tests/stores/orm/test_partitions.py",
+    "--ignore=tests/stores/orm/test_pgbouncer.py",
+)
 
 
 @contextmanager
 def server(major: str) -> Iterator[PostgreSQLServer]:
     # More sessions than the tests have threads, and what `manage.py check --deploy` asks for.
-    with postgresql(obtaining.postgresql(major), "max_connections=300", "client_connection_check_interval=1s") as one:
+    with postgresql(
+        obtaining.postgresql(major), "max_connections=300", "client_connection_check_interval=1s"
+    ) as one:
         yield one
 
 
@@ -38,7 +45,9 @@ def behind_pgbouncer() -> Result:
         pgbouncer(host="127.0.0.1", port=str(behind.port), user="postgres") as pooler,
     ):
         counts = run(TESTS, place(pooler.port), *OPTIONS, *BESIDE_A_POOLER)
-        return Result(version=f"{pooler.version()}, transaction mode, statements combined", counts=counts)
+        return Result(
+            version=f"{pooler.version()}, transaction mode, statements combined", counts=counts
+        )
 
 
 def place(port: int) -> dict[str, str]:
@@ -51,5 +60,10 @@ def place(port: int) -> dict[str, str]:
 
 
 def version(port: int) -> str:
-    with psycopg.connect(host="127.0.0.1", port=port, user="postgres", dbname="postgres") as session:
-        return f"PostgreSQL {(session.info.parameter_status('server_version') or '').partition(' ')[0]}"
+    with psycopg.connect(
+        host="127.0.0.1", port=port, user="postgres", dbname="postgres"
+    ) as session:
+        return (
+            "PostgreSQL "
+            f"{(session.info.parameter_status('server_version') or '').partition(' ')[0]}"
+        )

@@ -1,4 +1,6 @@
-"""PostgreSQL through the other ways in which Django may speak to it: the same contract, and requests to real servers."""
+"""PostgreSQL through the other ways in which Django may speak to it: the same contract, and
+requests to real servers.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +15,41 @@ from .databases import BESIDE_A_POOLER, OPTIONS, TESTS, place, server, version
 from .running import Result, run
 
 #: Calls that meet in the middle, besides what runs on every server.
-INTERLEAVED = [f"tests/stores/test_{name}.py" for name in ("breakage", "callers", "endings", "interference")]
+INTERLEAVED = [
+    f"tests/stores/test_{name}.py" for name in ("breakage", "callers", "endings", "interference")
+]
 INTERLEAVED += ["tests/entry_points/test_left_open.py"]
 #: With gunicorn: requests at once, killed workers, a database that goes away.
 REQUESTS = tuple(f"tests/faults/test_{name}.py" for name in ("bursts", "kills", "outages"))
 FAULTS = (*OPTIONS[:-1], "faults")
 #: What the tests import, without psycopg 3: where that is installed, Django uses it.
 PSYCOPG2 = (
-    *("boto3", "celery", "django", "django-redis", "djangorestframework", "factory-boy", "gunicorn", "httpx"),
-    *("hypothesis", "jmespath", "psycopg2-binary", "pytest", "pytest-django", "pytest-randomly", "pytest-xdist"),
+    *(
+        "boto3",
+        "celery",
+        "django",
+        "django-redis",
+        "djangorestframework",
+        "factory-boy",
+        "gunicorn",
+        "httpx",
+    ),
+    *(
+        "hypothesis",
+        "jmespath",
+        "psycopg2-binary",
+        "pytest",
+        "pytest-django",
+        "pytest-randomly",
+        "pytest-xdist",
+    ),
     *("prometheus-client", "standardwebhooks", "uvicorn"),
 )
-#: Not under gevent: an event loop and all greenlets share a thread, so nobody runs async views there.
+#: Not under gevent: an event loop and all greenlets share a thread, so nobody runs async views
+#: there.
 LOOPS = ("async", "Async", "in_one_loop", "many_tasks", "no_database", "any_sequence")
-#: Not with a pool: a killed connection is not the last one, so the settle finds another, and succeeds.
+#: Not with a pool: a killed connection is not the last one, so the settle finds another, and
+#: succeeds.
 LAST_CONNECTIONS = ("test_killed_in_a_lease_with_its_server", "test_killed_before_a_rollback")
 
 
@@ -54,17 +77,27 @@ def gevent() -> Path:
 
 DRIVERS = {
     "combine-off": Driver(
-        name='"combine": False', environment={"STORE_OPTIONS": '{"combine": false}'}, requests=("tests/faults",)
+        name='"combine": False',
+        environment={"STORE_OPTIONS": '{"combine": false}'},
+        requests=("tests/faults",),
     ),
     "server-side-binding": Driver(
-        name="server-side binding", environment={"POSTGRESQL_OPTIONS": '{"server_side_binding": true}'}
+        name="server-side binding",
+        environment={"POSTGRESQL_OPTIONS": '{"server_side_binding": true}'},
     ),
     "pool": Driver(
         name=f"psycopg_pool {installed('psycopg-pool')}",
         # The tests of races hold a connection in each of 50 threads.
-        environment={"POSTGRESQL_OPTIONS": '{"pool": {"min_size": 2, "max_size": 60, "timeout": 5}}'},
+        environment={
+            "POSTGRESQL_OPTIONS": '{"pool": {"min_size": 2, "max_size": 60, "timeout": 5}}'
+        },
         serving={"POSTGRESQL_OPTIONS": '{"pool": {"timeout": 5}}', "CONN_MAX_AGE": "0"},
-        options=(*OPTIONS, *BESIDE_A_POOLER, "-k", " and ".join(f"not {each}" for each in LAST_CONNECTIONS)),
+        options=(
+            *OPTIONS,
+            *BESIDE_A_POOLER,
+            "-k",
+            " and ".join(f"not {each}" for each in LAST_CONNECTIONS),
+        ),
     ),
     "psycopg2": Driver(
         name=f"psycopg2 {installed('psycopg2-binary')}",

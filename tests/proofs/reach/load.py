@@ -1,4 +1,6 @@
-"""Workers that send one key after another, each until its response is stored: clients that retry, through an outage."""
+"""Workers that send one key after another, each until its response is stored: clients that retry,
+through an outage.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from django_idempotency.errors import LostRace, StoreUnavailable
 from django_idempotency.stores.base import BaseStore
 from django_idempotency.testing.tickets import make_ticket
 
-OUTCOME = Outcome(status=201, headers=(("Content-Type", "application/json"),), body=b'{"id": 1}' * 100)
+OUTCOME = Outcome(
+    status=201, headers=(("Content-Type", "application/json"),), body=b'{"id": 1}' * 100
+)
 #: Seconds. No lease ends in a run, so work that runs twice has lost its record.
 LEASE = 600
 PAUSE = 0.02
@@ -27,7 +31,8 @@ PAUSE = 0.02
 @dataclass(frozen=True, kw_only=True)
 class Figures:
     requests: int
-    #: Keys whose work ran more than once, of those whose response had been stored and of the others.
+    #: Keys whose work ran more than once, of those whose response had been stored and of the
+    #: others.
     twice_after_response: int
     twice_before: int
     refused: int
@@ -36,8 +41,10 @@ class Figures:
 
     def __str__(self) -> str:
         return (
-            f"{self.requests} keys; ran twice: {self.twice_after_response} after their response was stored, "
-            f"{self.twice_before} before; {self.refused} claims refused; one key was refused for up to {self.silent:.1f} s"
+            f"{self.requests} keys; ran twice: {self.twice_after_response} after their "
+            "response was stored, "
+            f"{self.twice_before} before; {self.refused} claims refused; one key was "
+            f"refused for up to {self.silent:.1f} s"
         )
 
 
@@ -98,8 +105,12 @@ class Load:
             self._silent = max(self._silent, time.monotonic() - begun)
 
     def _settle(self, ticket: Ticket, run: Execute) -> bool:
-        """Write the response until it is there, or the record is not ours, as the package does until the lease ends."""
-        settlement = conclusions.settlement(SettledState.COMPLETED, ticket, run, fence=None, outcome=OUTCOME, ttl=None)
+        """Write the response until it is there, or the record is not ours, as the package does
+        until the lease ends.
+        """
+        settlement = conclusions.settlement(
+            SettledState.COMPLETED, ticket, run, fence=None, outcome=OUTCOME, ttl=None
+        )
         assert settlement is not None
         while not self._over.is_set():
             try:

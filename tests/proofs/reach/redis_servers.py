@@ -1,4 +1,6 @@
-"""Valkey, Redis Cluster and Sentinel; the last two also with a primary that is killed under load."""
+"""Valkey, Redis Cluster and Sentinel; the last two also with a primary that is killed under
+load.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,17 @@ def valkey() -> Iterator[ValkeyServer]:
 
 def on_valkey() -> Result:
     with valkey() as server:
-        environment = {"DATABASE": "sqlite", "REDIS_URL": server.url, "REDIS_SERVER": server.program()}
+        environment = {
+            "DATABASE": "sqlite",
+            "REDIS_URL": server.url,
+            "REDIS_SERVER": server.program(),
+        }
         counts = run(
-            ["tests/stores/redis", "tests/stores/test_store_faults.py"], environment, *OPTIONS, "-k", "not dynamodb"
+            ["tests/stores/redis", "tests/stores/test_store_faults.py"],
+            environment,
+            *OPTIONS,
+            "-k",
+            "not dynamodb",
         )
         return Result(version=version(server.program()), counts=counts)
 
@@ -48,6 +58,8 @@ def in_a_group(kind: str) -> Result:
 
 def version(program: str) -> str:
     """Return a server's name and version: "Redis server v=7.0.15 sha=…" says too much."""
-    done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=True)
+    done = subprocess.run(
+        [program, "--version"], capture_output=True, text=True, timeout=10, check=True
+    )
     name, _, rest = done.stdout.partition(" server v=")
     return f"{name} {rest.split()[0]}"

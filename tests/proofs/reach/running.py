@@ -33,13 +33,18 @@ def run(
     *options: str,
     command: Sequence[str] = (sys.executable, "-m", "pytest"),
 ) -> Counts:
-    """Run these tests against the server that `environment` names. `command` starts pytest, whose output is shown."""
+    """Run these tests against the server that `environment` names.
+
+    `command` starts pytest, whose output is shown.
+    """
     given = {**os.environ, "DJANGO_SETTINGS_MODULE": "testproject.settings", **environment}
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "junit.xml"
         arguments = ["-q", "-r", "fE", "--color=no", f"--junitxml={report}", *options, *paths]
         # A group of its own: xdist's workers end with it.
-        process = subprocess.Popen([*command, *arguments], cwd=ROOT, env=given, start_new_session=True)
+        process = subprocess.Popen(
+            [*command, *arguments], cwd=ROOT, env=given, start_new_session=True
+        )
         try:
             code = process.wait(LIMIT)
         except subprocess.TimeoutExpired:

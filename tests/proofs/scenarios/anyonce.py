@@ -1,6 +1,8 @@
-"""The 20 scenarios that anyonce publishes for any implementation (`conformance/vectors`), in our words.
+"""The 20 scenarios that anyonce publishes for any implementation (`conformance/vectors`), in our
+words.
 
-The first eleven are what the IETF draft says, the others are anyonce's own choices. Its endpoints are one view here.
+The first eleven are what the IETF draft says, the others are anyonce's own choices. Its endpoints
+are one view here.
 """
 
 from __future__ import annotations
@@ -22,7 +24,10 @@ def _two(first: Step, second: Step) -> tuple[Step, ...]:
 
 SCENARIOS = (
     Scenario(
-        name="post-executes-once", says="A request with a new key runs.", steps=(Step(wanted=_ONCE),), terms=_REQUIRED
+        name="post-executes-once",
+        says="A request with a new key runs.",
+        steps=(Step(wanted=_ONCE),),
+        terms=_REQUIRED,
     ),
     Scenario(
         name="retry-replays",
@@ -45,7 +50,11 @@ SCENARIOS = (
     Scenario(
         name="mismatch-does-not-poison",
         says="After that refusal, the first body still gets the first response.",
-        steps=(Step(wanted=_ONCE), Step(body="b", wanted=Wanted(status=422, runs=1)), Step(wanted=_AGAIN)),
+        steps=(
+            Step(wanted=_ONCE),
+            Step(body="b", wanted=Wanted(status=422, runs=1)),
+            Step(wanted=_AGAIN),
+        ),
         terms=_REQUIRED,
     ),
     Scenario(
@@ -117,11 +126,20 @@ SCENARIOS = (
     ),
     Scenario(
         name="omitted-body-replay",
-        says="A replay of a response that is too long for the store has the status and no body, and says so.",
+        says="A replay of a response that is too long for the store has the status and no body, "
+        "and says so.",
         steps=_two(
-            Step(work=Work(status=200, body="x" * (_LARGE + 1)), wanted=Wanted(status=200, length=_LARGE + 1, runs=1)),
             Step(
-                wanted=Wanted(status=200, length=0, runs=1, headers={MARKER: "true", "Idempotency-Replay": "omitted"})
+                work=Work(status=200, body="x" * (_LARGE + 1)),
+                wanted=Wanted(status=200, length=_LARGE + 1, runs=1),
+            ),
+            Step(
+                wanted=Wanted(
+                    status=200,
+                    length=0,
+                    runs=1,
+                    headers={MARKER: "true", "Idempotency-Replay": "omitted"},
+                )
             ),
         ),
         terms={**_REQUIRED, "max_body": _LARGE},
@@ -130,9 +148,15 @@ SCENARIOS = (
         name="problem-content-type",
         says="Refusals are problem documents.",
         steps=(
-            Step(key=None, wanted=Wanted(status=400, headers={"Content-Type": "application/problem+json"})),
+            Step(
+                key=None,
+                wanted=Wanted(status=400, headers={"Content-Type": "application/problem+json"}),
+            ),
             Step(wanted=_ONCE),
-            Step(body="b", wanted=Wanted(status=422, headers={"Content-Type": "application/problem+json"})),
+            Step(
+                body="b",
+                wanted=Wanted(status=422, headers={"Content-Type": "application/problem+json"}),
+            ),
         ),
         terms=_REQUIRED,
     ),

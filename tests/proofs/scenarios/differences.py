@@ -1,4 +1,6 @@
-"""Where this package differs from a published scenario, and why. docs/explanation/proof.md says how many."""
+"""Where this package differs from a published scenario, and why. docs/explanation/proof.md says how
+many.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ DIFFERENCES = (
             "step 2: Idempotency-Replayed None, not 'true'",
             "step 2: Idempotency-Replay None, not 'omitted'",
         ),
-        here="409 `response-not-stored`, with the original status as a member. A client that reads 200 with an empty body "
+        here="409 `response-not-stored`, with the original status as a member. A client that "
+        "reads 200 with an empty body "
         "would take it for the result.",
     ),
     Difference(
@@ -63,7 +66,8 @@ DIFFERENCES = (
         suite="idemkit",
         scenario="concurrent-same-key-exactly-once",
         missed=("step 1: also 409",),
-        here='One runs. With `on_busy="wait"` a quarter of a process\'s threads may wait, and always one; the others get 409 '
+        here='One runs. With `on_busy="wait"` a quarter of a process\'s threads may wait, and '
+        "always one; the others get 409 "
         "at once, and their retry gets the response. Waiting requests must not occupy all threads.",
     ),
     Difference(
@@ -82,27 +86,34 @@ DIFFERENCES = (
         suite="idemkit",
         scenario="corrupt-record-treated-as-absent",
         missed=("step 2: status 409, not 201", "step 2: runs 1, not 2"),
-        here="409 `record-unreadable`, until a person has looked. The record says that the work was done: running it again "
+        here="409 `record-unreadable`, until a person has looked. The record says that the work "
+        "was done: running it again "
         "is a second charge.",
     ),
     Difference(
         suite="idemkit",
         scenario="body-size-exceeded-bypass",
-        missed=("step 1: Idempotency-Replay-Unavailable None, not 'size-exceeded'", "step 2: runs 1, not 2"),
-        here="It does not run again: 409 `response-not-stored`. The first response has no header for it.",
+        missed=(
+            "step 1: Idempotency-Replay-Unavailable None, not 'size-exceeded'",
+            "step 2: runs 1, not 2",
+        ),
+        here="It does not run again: 409 `response-not-stored`. The first response has no "
+        "header for it.",
     ),
     Difference(
         suite="idemkit",
         scenario="queue-lease-shorter-than-visibility",
         missed=("there is no visibility timeout",),
-        here="A guarded function does not know its broker. A message that comes while it runs is refused, and the lease is "
+        here="A guarded function does not know its broker. A message that comes while it runs "
+        "is refused, and the lease is "
         "renewed until it returns.",
     ),
     Difference(
         suite="idemkit",
         scenario="tool-unserializable-result-fails-closed",
         missed=("step 1: ending 'returned', not 'an error'",),
-        here="The first call returns its result, with a warning in the log: the work is done. The next one raises "
+        here="The first call returns its result, with a warning in the log: the work is done. "
+        "The next one raises "
         "`ResponseNotStored`, and does not run.",
     ),
     Difference(

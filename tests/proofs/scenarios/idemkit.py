@@ -1,7 +1,8 @@
-"""The 24 scenarios that idemkit publishes for implementations of its specification (`spec/conformance.yaml`), in our words.
+"""The 24 scenarios that idemkit publishes for implementations of its specification
+(`spec/conformance.yaml`), in our words.
 
-Twelve are of HTTP, six of consumers of messages, six of tools that a language model calls. The last two kinds are
-functions here.
+Twelve are of HTTP, six of consumers of messages, six of tools that a language model calls. The last
+two kinds are functions here.
 """
 
 from __future__ import annotations
@@ -21,12 +22,18 @@ HTTP = (
     Scenario(
         name="basic-replay",
         says="A retry gets the first response, marked.",
-        steps=(Step(wanted=Wanted(status=201, runs=1, headers={MARKER: None})), Step(wanted=_REPLAY)),
+        steps=(
+            Step(wanted=Wanted(status=201, runs=1, headers={MARKER: None})),
+            Step(wanted=_REPLAY),
+        ),
     ),
     Scenario(
         name="payload-mismatch",
         says="Another body under the key is refused, with a type of its own.",
-        steps=(Step(wanted=_ONCE), Step(body="b", wanted=Wanted(status=422, runs=1, code="payload-mismatch"))),
+        steps=(
+            Step(wanted=_ONCE),
+            Step(body="b", wanted=Wanted(status=422, runs=1, code="payload-mismatch")),
+        ),
     ),
     Scenario(
         name="concurrent-same-key-exactly-once",
@@ -44,26 +51,42 @@ HTTP = (
         name="in-flight-wait-timeout",
         says="If it has waited long enough, it is refused and told when to come back.",
         steps=(
-            Step(meanwhile=Step(wanted=Wanted(status=423, runs=1, code="in-progress", headers={"Retry-After": ANY}))),
+            Step(
+                meanwhile=Step(
+                    wanted=Wanted(
+                        status=423, runs=1, code="in-progress", headers={"Retry-After": ANY}
+                    )
+                )
+            ),
         ),
         terms={"on_busy": "wait", "wait": 0.05},
     ),
     Scenario(
         name="crash-recovery-lease-expiry",
         says="The process dies. Once the lease has ended, a retry runs.",
-        steps=(Step(work=Work(raises=SystemExit)), Step(after=0.6, wanted=Wanted(status=201, runs=2))),
+        steps=(
+            Step(work=Work(raises=SystemExit)),
+            Step(after=0.6, wanted=Wanted(status=201, runs=2)),
+        ),
         terms={"lease": 0.3},
     ),
     Scenario(
         name="5xx-not-cached-by-default",
         says="After a 500 the key runs again.",
-        steps=(Step(work=Work(status=500), wanted=Wanted(status=500, runs=1)), Step(wanted=Wanted(status=201, runs=2))),
+        steps=(
+            Step(work=Work(status=500), wanted=Wanted(status=500, runs=1)),
+            Step(wanted=Wanted(status=201, runs=2)),
+        ),
     ),
     Scenario(
         name="cross-tenant-isolation",
         says="The same key of another client is another key.",
         steps=(
-            Step(caller="tenant-A", body="tenant-A", wanted=Wanted(status=201, runs=1, contains="tenant-A")),
+            Step(
+                caller="tenant-A",
+                body="tenant-A",
+                wanted=Wanted(status=201, runs=1, contains="tenant-A"),
+            ),
             Step(
                 caller="tenant-B",
                 body="tenant-B",
@@ -81,12 +104,25 @@ HTTP = (
         name="response-headers-preserved",
         says="A replay has the safe headers of the first response, and no cookie.",
         steps=(
-            Step(work=Work(headers={"Location": "/resources/abc123", "ETag": '"v1"', "Set-Cookie": "session=secret"})),
+            Step(
+                work=Work(
+                    headers={
+                        "Location": "/resources/abc123",
+                        "ETag": '"v1"',
+                        "Set-Cookie": "session=secret",
+                    }
+                )
+            ),
             Step(
                 wanted=Wanted(
                     status=201,
                     runs=1,
-                    headers={"Location": "/resources/abc123", "ETag": '"v1"', MARKER: "true", "Set-Cookie": None},
+                    headers={
+                        "Location": "/resources/abc123",
+                        "ETag": '"v1"',
+                        MARKER: "true",
+                        "Set-Cookie": None,
+                    },
                 )
             ),
         ),
@@ -102,7 +138,9 @@ HTTP = (
         steps=(
             Step(
                 work=Work(status=200, body="x" * 2048),
-                wanted=Wanted(status=200, runs=1, headers={"Idempotency-Replay-Unavailable": "size-exceeded"}),
+                wanted=Wanted(
+                    status=200, runs=1, headers={"Idempotency-Replay-Unavailable": "size-exceeded"}
+                ),
             ),
             Step(wanted=Wanted(runs=2)),
         ),
@@ -123,10 +161,15 @@ QUEUE = (
     ),
     Scenario(
         name="queue-crash-recovery",
-        says="The consumer falls silent. Once the lease has ended, the next delivery is handled; the first is fenced out.",
+        says="The consumer falls silent. Once the lease has ended, the next delivery is "
+        "handled; the first is fenced out.",
         steps=(
             Step(
-                meanwhile=Step(after=60, work=Work(returns="second"), wanted=Wanted(runs=2, ending="Acknowledge")),
+                meanwhile=Step(
+                    after=60,
+                    work=Work(returns="second"),
+                    wanted=Wanted(runs=2, ending="Acknowledge"),
+                ),
                 work=Work(returns="first"),
             ),
             Step(wanted=Wanted(runs=2, body="second")),
@@ -149,7 +192,10 @@ QUEUE = (
     Scenario(
         name="queue-result-bearing-replay",
         says="A second delivery gets the result of the first.",
-        steps=(Step(work=Work(returns="receipt"), wanted=Wanted(runs=1)), Step(wanted=Wanted(runs=1, same_as=1))),
+        steps=(
+            Step(work=Work(returns="receipt"), wanted=Wanted(runs=1)),
+            Step(wanted=Wanted(runs=1, same_as=1)),
+        ),
     ),
 )
 
@@ -169,7 +215,10 @@ TOOLS = (
         steps=(
             Step(arguments={**_FLIGHT, "request_id": "r1"}, wanted=Wanted(runs=1)),
             Step(arguments={**_FLIGHT, "request_id": "r2"}, wanted=Wanted(runs=1, same_as=1)),
-            Step(arguments={**_FLIGHT, "destination": "LAX", "request_id": "r3"}, wanted=Wanted(runs=2)),
+            Step(
+                arguments={**_FLIGHT, "destination": "LAX", "request_id": "r3"},
+                wanted=Wanted(runs=2),
+            ),
         ),
         terms=_TOOL,
     ),
@@ -183,7 +232,11 @@ TOOLS = (
         name="tool-crash-recovery",
         says="After an exception the next call runs.",
         steps=(
-            Step(arguments=_FLIGHT, work=Work(raises=OSError), wanted=Wanted(runs=1, ending="OSError")),
+            Step(
+                arguments=_FLIGHT,
+                work=Work(raises=OSError),
+                wanted=Wanted(runs=1, ending="OSError"),
+            ),
             Step(arguments=_FLIGHT, wanted=Wanted(runs=2, ending="returned")),
         ),
         terms=_TOOL,
@@ -192,12 +245,18 @@ TOOLS = (
         name="tool-unserializable-result-fails-closed",
         says="A result that cannot be stored is an error, and the next call does not run.",
         steps=(
-            Step(arguments=_FLIGHT, work=Work(returns=object()), wanted=Wanted(runs=1, ending="an error")),
+            Step(
+                arguments=_FLIGHT,
+                work=Work(returns=object()),
+                wanted=Wanted(runs=1, ending="an error"),
+            ),
             Step(arguments=_FLIGHT, wanted=Wanted(runs=1, ending="an error")),
         ),
         terms=_TOOL,
     ),
     Scenario(
-        name="tool-pickle-opt-in-warns", says="A project that stores results as pickles is warned.", lacks="pickle"
+        name="tool-pickle-opt-in-warns",
+        says="A project that stores results as pickles is warned.",
+        lacks="pickle",
     ),
 )

@@ -1,4 +1,6 @@
-"""Plays a published scenario against a guarded view or function, and says what its authors would miss."""
+"""Plays a published scenario against a guarded view or function, and says what its authors would
+miss.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ class Answer:
 
 
 class Play:
-    """One scenario, being played: `complaints` has what its authors would miss, one sentence each."""
+    """One scenario, being played: `complaints` has what its authors would miss, one sentence
+    each.
+    """
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
@@ -71,7 +75,9 @@ class Play:
         self._clock.go(step.after)
         if step.damaged:
             records = self._memory._records
-            records |= {name: record._replace(outcome=Outcome(1)) for name, record in records.items()}
+            records |= {
+                name: record._replace(outcome=Outcome(1)) for name, record in records.items()
+            }
         self._step = step
         answers = [self.send(step)] if step.at_once == 1 else self._at_once(step)
         if self._inner is not None:
@@ -137,7 +143,9 @@ class Play:
         self.complaints += [
             f"{where}: {name} {is_!r}, not {expected!r}"
             for name, expected, is_ in found
-            if expected is not None and expected != is_ and (expected != AN_ERROR or is_ == RETURNED)
+            if expected is not None
+            and expected != is_
+            and (expected != AN_ERROR or is_ == RETURNED)
         ]
         if wanted.length is not None and wanted.length != len(answer.body):
             self.complaints.append(f"{where}: the body does not have {wanted.length} characters")
@@ -147,19 +155,29 @@ class Play:
                 self.complaints.append(f"{where}: {name} {has!r}, not {value!r}")
         if wanted.contains is not None and wanted.contains not in answer.body:
             self.complaints.append(f"{where}: {wanted.contains!r} is not in the body")
-        if wanted.same_as is not None and _essence(answer) != _essence(self._answers[wanted.same_as - 1]):
+        if wanted.same_as is not None and _essence(answer) != _essence(
+            self._answers[wanted.same_as - 1]
+        ):
             self.complaints.append(f"{where}: not the answer of step {wanted.same_as}")
         if wanted.identical and len(set(map(_essence, answers))) > 1:
             self.complaints.append(f"{where}: also {max(each.status or 0 for each in answers)}")
 
 
 class OverHttp(Play):
-    """A scenario of requests. Where the key is and what marks a replay is their choice, by a profile."""
+    """A scenario of requests. Where the key is and what marks a replay is their choice, by a
+    profile.
+    """
 
     def send(self, step: Step) -> Answer:
         headers = {"X-Client": step.caller, **({} if step.key is None else {step.header: step.key})}
-        request = FACTORY.generic(step.method, "/", step.body, content_type="text/plain", headers=headers)
-        terms = {"profile": PROFILE, "scope": lambda request: request.headers["X-Client"], **self.scenario.terms}
+        request = FACTORY.generic(
+            step.method, "/", step.body, content_type="text/plain", headers=headers
+        )
+        terms = {
+            "profile": PROFILE,
+            "scope": lambda request: request.headers["X-Client"],
+            **self.scenario.terms,
+        }
         try:
             response = idempotent(**terms)(self._view)(request)
         except SystemExit:
@@ -186,7 +204,9 @@ class InCalls(Play):
         terms: dict[str, Any] = {"key": "message", **scenario.terms}
 
         @idempotent_function(key_prefix=scenario.name, **terms)
-        def tool(message: str = "", origin: str = "", destination: str = "", request_id: str = "") -> Any:
+        def tool(
+            message: str = "", origin: str = "", destination: str = "", request_id: str = ""
+        ) -> Any:
             work = self.works()
             if work.raises is not None:
                 raise work.raises
@@ -195,7 +215,11 @@ class InCalls(Play):
         self._tool = tool
 
     def send(self, step: Step) -> Answer:
-        call = partial(self._tool, **step.arguments) if step.arguments else partial(self._tool, str(step.key))
+        call = (
+            partial(self._tool, **step.arguments)
+            if step.arguments
+            else partial(self._tool, str(step.key))
+        )
         error, result = None, None
         try:
             result = call()

@@ -1,4 +1,6 @@
-"""What a published scenario consists of, as data: requests or calls, what the work does, and what must follow."""
+"""What a published scenario consists of, as data: requests or calls, what the work does, and what
+must follow.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,8 @@ class Wanted:
     same_as: int | None = None
     #: Of calls at the same time: do all get the same answer?
     identical: bool | None = None
-    #: Of a function: what becomes of its message, or what it raises; "an error": anything; "returned": nothing.
+    #: Of a function: what becomes of its message, or what it raises; "an error": anything;
+    #: "returned": nothing.
     ending: str | None = None
 
 
@@ -76,7 +79,8 @@ class Scenario:
     name: str
     says: str
     steps: tuple[Step, ...] = ()
-    #: The fields of the policy, or the arguments of `@idempotent_function`, that say what the scenario configures.
+    #: The fields of the policy, or the arguments of `@idempotent_function`, that say what the
+    #: scenario configures.
     terms: Mapping[str, Any] = field(default_factory=dict)
     #: A setting that has no counterpart here.
     lacks: str | None = None

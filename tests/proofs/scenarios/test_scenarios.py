@@ -30,7 +30,9 @@ MISSED = {(each.suite, each.scenario): list(each.missed) for each in DIFFERENCES
 
 @pytest.fixture(autouse=True)
 def threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let one in four threads of a small server wait: without more, a test's process has too few for one to wait."""
+    """Let one in four threads of a small server wait: without more, a test's process has too few
+    for one to wait.
+    """
     running = threading.active_count
     monkeypatch.setattr("threading.active_count", lambda: max(running(), 8))
 
@@ -41,12 +43,16 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> None:
     ids=[f"{suite}-{scenario.name}" for suite, scenario, _ in PLAYS],
 )
 def test_a_published_scenario(suite: str, name: str, play: Play) -> None:
-    """It goes as its authors expect, but for the differences that are listed, each of which is there."""
+    """It goes as its authors expect, but for the differences that are listed, each of which is
+    there.
+    """
     assert play.run() == MISSED.get((suite, name), [])
 
 
 def test_they_are_all_there() -> None:
-    """As many as the two projects publish, each under its own name; and each difference is of one of them."""
+    """As many as the two projects publish, each under its own name; and each difference is of one
+    of them.
+    """
     names = [(suite, scenario.name) for suite, scenario, _ in PLAYS]
     assert [sum(suite == each for each, _ in names) for suite in ("anyonce", "idemkit")] == [20, 24]
     assert len(set(names)) == 44

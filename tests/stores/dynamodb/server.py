@@ -1,7 +1,7 @@
 """A DynamoDB-compatible server over HTTP, and stores that use it.
 
-moto differs from DynamoDB in what our tests touch: it refuses updates that leave an item over 405,000 bytes instead of
-409,600 (our own limit is below both), and never throttles.
+moto differs from DynamoDB in what our tests touch: it refuses updates that leave an item over
+405,000 bytes instead of 409,600 (our own limit is below both), and never throttles.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ def session() -> boto3.Session:
     """Return credentials that need no profile, file or metadata service."""
     import boto3
 
-    return boto3.Session(aws_access_key_id="testing", aws_secret_access_key="testing", region_name=REGION)
+    return boto3.Session(
+        aws_access_key_id="testing", aws_secret_access_key="testing", region_name=REGION
+    )
 
 
 def make_store(endpoint: str, **options: Any) -> DynamoDBStore:
@@ -77,7 +79,10 @@ LOST = object()
 
 @contextmanager
 def answered(store: DynamoDBStore, *answers: Any) -> Iterator[None]:
-    """Give these responses to the next requests: an error's code, its document, or `LOST`. `None` asks the server."""
+    """Give these responses to the next requests: an error's code, its document, or `LOST`.
+
+    `None` asks the server.
+    """
     from botocore.awsrequest import AWSResponse
     from botocore.exceptions import ReadTimeoutError
     from botocore.httpsession import URLLib3Session

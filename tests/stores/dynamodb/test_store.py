@@ -52,7 +52,9 @@ class Stored(Contract):
     options: ClassVar[dict[str, Any]] = {}
     frozen = True
     costs: ClassVar = {
-        **dict.fromkeys(("claim", "ours", "busy", "mismatch", "settle", "replay", "release", "late settle"), 1),
+        **dict.fromkeys(
+            ("claim", "ours", "busy", "mismatch", "settle", "replay", "release", "late settle"), 1
+        ),
         **dict.fromkeys(("takeover", "next attempt", "new life"), 2),
         **dict.fromkeys(("renew", "get"), 1),
         "renew many": 2,
@@ -75,7 +77,11 @@ class Stored(Contract):
 
     def elsewhere(self, store: DynamoDBStore) -> Callable[[], BaseStore]:
         return partial(
-            dynamodb_store, store.client.boto.meta.endpoint_url, store.schema.table, store._clock(), self.options
+            dynamodb_store,
+            store.client.boto.meta.endpoint_url,
+            store.schema.table,
+            store._clock(),
+            self.options,
         )
 
     def trips(self, store: DynamoDBStore) -> AbstractContextManager[Sized]:
@@ -87,9 +93,11 @@ class TestDynamoDBStore(Stored, StoreContract):
 
 
 class TestCompositeKey(Stored, Claims, Endings, Maintenance):
-    """A shared table: one partition value for us, the id as the sort key, every attribute under another name.
+    """A shared table: one partition value for us, the id as the sort key, every attribute under
+    another name.
 
-    Each verb has its own expressions. Races, async variants and trips do not depend on these names: see above.
+    Each verb has its own expressions. Races, async variants and trips do not depend on these names:
+    see above.
     """
 
     options: ClassVar = {
@@ -153,7 +161,7 @@ def ttl(store: DynamoDBStore) -> int:
     return int(item(store)["ttl"]["N"])
 
 
-# ---------------------------------------------------------------------------------------------------------- requests
+# ----------------------------------------------------------------------------------------- requests
 
 
 def test_a_first_call_is_two_requests(store: DynamoDBStore) -> None:
@@ -209,7 +217,7 @@ def test_reads_are_consistent(store: DynamoDBStore) -> None:
     assert [params["ConsistentRead"] for params in seen] == [True]
 
 
-# ------------------------------------------------------------------------------------------------------------- races
+# -------------------------------------------------------------------------------------------- races
 
 
 def test_thirty_claimers(store: DynamoDBStore) -> None:
@@ -226,7 +234,9 @@ def test_thirty_claimers(store: DynamoDBStore) -> None:
 
 
 def test_a_takeover_race(store: DynamoDBStore) -> None:
-    """Of those that find a lapsed lease, one becomes the next owner, and only one reports the takeover."""
+    """Of those that find a lapsed lease, one becomes the next owner, and only one reports the
+    takeover.
+    """
     store.claim(make_ticket())
     elapse(store, 31)
     barrier = threading.Barrier(10)
@@ -237,7 +247,9 @@ def test_a_takeover_race(store: DynamoDBStore) -> None:
 
     with ThreadPoolExecutor(10) as pool:
         records = list(pool.map(claim, range(10)))
-    assert {(record.owner, record.attempt) for record in records} == {(stored(store, make_ticket()).owner, 2)}
+    assert {(record.owner, record.attempt) for record in records} == {
+        (stored(store, make_ticket()).owner, 2)
+    }
     assert [record.taken for record in records].count(True) == 1
 
 
@@ -272,7 +284,11 @@ def test_deleted_before_the_takeover(store: DynamoDBStore, monkeypatch: pytest.M
     complete(store, first)
     elapse(store, first.ttl + 1)
     boto, table = store.client.boto, store.schema.table
-    with between(store, monkeypatch, lambda: boto.delete_item(TableName=table, Key=store.schema.key(first.id))):
+    with between(
+        store,
+        monkeypatch,
+        lambda: boto.delete_item(TableName=table, Key=store.schema.key(first.id)),
+    ):
         record = store.claim(second)
     assert (record.owner, record.attempt) == (second.owner, 1)
 
@@ -287,7 +303,9 @@ def test_who_always_comes_late(store: DynamoDBStore, monkeypatch: pytest.MonkeyP
     def overtaken(*given: Any) -> Any:
         change = takeover(*given)
         values = {"attempt": stored(store, first).attempt + 1}
-        store.client.write("update_item", **store.schema.change(first.id, values, seen={"owner": first.owner}))
+        store.client.write(
+            "update_item", **store.schema.change(first.id, values, seen={"owner": first.owner})
+        )
         return change
 
     monkeypatch.setattr(store, "_takeover", overtaken)
@@ -295,7 +313,7 @@ def test_who_always_comes_late(store: DynamoDBStore, monkeypatch: pytest.MonkeyP
         store.claim(make_ticket())
 
 
-# -------------------------------------------------------------------------------------------------- lost responses
+# ----------------------------------------------------------------------------------- lost responses
 
 
 def test_a_claim_whose_answer_is_lost(store: DynamoDBStore) -> None:
@@ -336,7 +354,7 @@ def test_renewals_whose_answer_is_lost(store: DynamoDBStore) -> None:
         assert store.renew(tickets) == {ticket.owner for ticket in tickets}
 
 
-# ------------------------------------------------------------------------------------------------------------- renew
+# -------------------------------------------------------------------------------------------- renew
 
 
 def test_two_owners_of_one_key(store: DynamoDBStore) -> None:
@@ -368,7 +386,9 @@ def test_an_item_whose_time_to_live_is_not_ours(store: DynamoDBStore, ttl: str |
     """Its lease is renewed and it replays: only what deletes it needs the attribute."""
     ticket = make_ticket()
     store.claim(ticket)
-    change: dict[str, Any] = {"Action": "DELETE"} if ttl is None else {"Action": "PUT", "Value": {"N": ttl}}
+    change: dict[str, Any] = (
+        {"Action": "DELETE"} if ttl is None else {"Action": "PUT", "Value": {"N": ttl}}
+    )
     store.client.boto.update_item(
         TableName=store.schema.table,
         Key=store.schema.key(ticket.id),
@@ -381,7 +401,7 @@ def test_an_item_whose_time_to_live_is_not_ours(store: DynamoDBStore, ttl: str |
     assert found.outcome == ANSWER
 
 
-# ------------------------------------------------------------------------------------------------------------ expiry
+# ------------------------------------------------------------------------------------------- expiry
 
 
 def test_the_ttl_attribute(store: DynamoDBStore) -> None:
@@ -436,7 +456,7 @@ def test_expired_and_not_yet_deleted(store: DynamoDBStore) -> None:
     assert ttl(store) == int(store._clock().timestamp()) + 70
 
 
-# ----------------------------------------------------------------------------------------------------------- responses
+# ---------------------------------------------------------------------------------------- responses
 
 
 @pytest.mark.parametrize(
@@ -449,8 +469,12 @@ def test_expired_and_not_yet_deleted(store: DynamoDBStore) -> None:
     ],
 )
 def test_large_answers(store: DynamoDBStore, size: int, text: bool, kept: bool) -> None:
-    """A response that fits into an item is kept; otherwise the work is done, but its response was not stored."""
-    outcome = ANSWER._replace(body=b"text" * (size // 4) if text else random.Random(1).randbytes(size))
+    """A response that fits into an item is kept; otherwise the work is done, but its response was
+    not stored.
+    """
+    outcome = ANSWER._replace(
+        body=b"text" * (size // 4) if text else random.Random(1).randbytes(size)
+    )
     ticket = make_ticket()
     assert complete(store, ticket, outcome) is True
     record = store.claim(make_ticket())
@@ -459,8 +483,14 @@ def test_large_answers(store: DynamoDBStore, size: int, text: bool, kept: bool) 
 
 
 def test_the_size_of_an_item(store: DynamoDBStore) -> None:
-    """A claim is one write unit: the item without its response is under 1 KB, by our count and DynamoDB's."""
-    store.claim(make_ticket(scope="user:auth.user:12345678", key="k" * 36, path="/api/v1/orders/12345678/charges/"))
+    """A claim is one write unit: the item without its response is under 1 KB, by our count and
+    DynamoDB's.
+    """
+    store.claim(
+        make_ticket(
+            scope="user:auth.user:12345678", key="k" * 36, path="/api/v1/orders/12345678/charges/"
+        )
+    )
     assert items._size(item(store)) < 600
 
 
@@ -492,7 +522,9 @@ def test_what_is_in_an_item(store: DynamoDBStore) -> None:
 def test_a_foreign_item(store: DynamoDBStore) -> None:
     """A foreign item is neither judged nor overwritten."""
     ticket = make_ticket()
-    store.client.boto.put_item(TableName=store.schema.table, Item={**store.schema.key(ticket.id), "x": {"N": "1"}})
+    store.client.boto.put_item(
+        TableName=store.schema.table, Item={**store.schema.key(ticket.id), "x": {"N": "1"}}
+    )
     for ask in (lambda: store.claim(ticket), lambda: store.get(ticket.id)):
         with pytest.raises(RecordUnreadable):
             ask()
@@ -500,12 +532,19 @@ def test_a_foreign_item(store: DynamoDBStore) -> None:
 
 
 def test_a_damaged_answer(store: DynamoDBStore) -> None:
-    """It is not returned, and its work does not run again; the rest of the item can be read, and be expired."""
+    """It is not returned, and its work does not run again; the rest of the item can be read, and be
+    expired.
+    """
     ticket = make_ticket()
     run = rules.read(store.claim(ticket), ticket)
     assert isinstance(run, rules.Execute)
     settlement = conclusions.settlement(
-        conclusions.SettledState.COMPLETED, ticket, run, fence=None, outcome=Outcome(status=201, body=b"{}"), ttl=None
+        conclusions.SettledState.COMPLETED,
+        ticket,
+        run,
+        fence=None,
+        outcome=Outcome(status=201, body=b"{}"),
+        ttl=None,
     )
     assert settlement is not None
     assert store.settle(ticket, settlement)
@@ -520,18 +559,24 @@ def test_a_damaged_answer(store: DynamoDBStore) -> None:
 
 
 def test_completed_at_stays(store: DynamoDBStore) -> None:
-    """A record that is settled again, as by an operator's expiry, keeps the time when its work was done."""
+    """A record that is settled again, as by an operator's expiry, keeps the time when its work was
+    done.
+    """
     ticket = make_ticket()
     complete(store, ticket)
     done, deleted = stored(store, ticket).completed_at, ttl(store)
     elapse(store, 60)
     assert store.change(ticket.id, expired_now, audit=lambda record: None) is Intervention.DONE
     record = stored(store, ticket)
-    assert (record.completed_at, record.expires_at, record.outcome) == (done, store._clock(), ANSWER)
+    assert (record.completed_at, record.expires_at, record.outcome) == (
+        done,
+        store._clock(),
+        ANSWER,
+    )
     assert ttl(store) == deleted
 
 
-# ----------------------------------------------------------------------------------------------------------- outages
+# ------------------------------------------------------------------------------------------ outages
 
 
 def test_throttled(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -544,7 +589,10 @@ def test_throttled(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> Non
     assert requests == ["PutItem", "PutItem"]
     assert len(naps) == 1
     assert 0 <= naps[0] <= PAUSE
-    with answered(store, *["ProvisionedThroughputExceededException"] * 2), pytest.raises(StoreUnavailable) as caught:
+    with (
+        answered(store, *["ProvisionedThroughputExceededException"] * 2),
+        pytest.raises(StoreUnavailable) as caught,
+    ):
         store.claim(ticket)
     assert "ProvisionedThroughputExceeded" in str(caught.value.__cause__)
 
@@ -584,7 +632,9 @@ def verbs(store: DynamoDBStore) -> list[Callable[[], object]]:
 
 @pytest.mark.parametrize("document", [b"", b"{}", b'{"status": "ok"}', b"<html></html>"])
 def test_a_response_of_another_server(document: bytes) -> None:
-    """A proxy that returns 200 has stored nothing: no verb mistakes its response for DynamoDB's, which may be empty."""
+    """A proxy that returns 200 has stored nothing: no verb mistakes its response for DynamoDB's,
+    which may be empty.
+    """
     with pretending(200, {"Content-Type": "application/json"}, document) as endpoint:
         store = make_store(endpoint)
         for verb in verbs(store):
@@ -619,7 +669,9 @@ def pretending(status: int, headers: Mapping[str, str], document: bytes) -> Iter
             thread.join()
 
 
-@pytest.mark.parametrize("code", ["AccessDeniedException", "ValidationException", "UnrecognizedClientException"])
+@pytest.mark.parametrize(
+    "code", ["AccessDeniedException", "ValidationException", "UnrecognizedClientException"]
+)
 def test_refused(store: DynamoDBStore, code: str) -> None:
     """After any error of DynamoDB the store is unavailable; the cause is chained for the log."""
     for verb in verbs(store):
@@ -664,7 +716,9 @@ def frozen() -> Iterator[str]:
 
 
 def test_a_frozen_server() -> None:
-    """By default it costs about a second: two tries of half a second, without a pause in between."""
+    """By default it costs about a second: two tries of half a second, without a pause in
+    between.
+    """
     with frozen() as endpoint:
         store = make_store(endpoint, timeout=0.5)
         with asked(store) as requests:
@@ -693,7 +747,7 @@ def test_the_defaults_of_the_client() -> None:
         store.client.boto.close()
 
 
-# ----------------------------------------------------------------------------------------------------------- clients
+# ------------------------------------------------------------------------------------------ clients
 
 
 def test_a_client_of_ones_own(store: DynamoDBStore) -> None:
@@ -727,7 +781,12 @@ if not child:
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 assert store.client.boto is parents
 """
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60, env={**os.environ, "PYTHONWARNINGS": ""})
+    subprocess.run(
+        [sys.executable, "-c", script],
+        check=True,
+        timeout=60,
+        env={**os.environ, "PYTHONWARNINGS": ""},
+    )
 
 
 def test_without_boto3(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -745,7 +804,10 @@ def test_without_boto3(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"key_attr": "x", "attributes": {"ttl": "x"}}, "'x'"),
         ({"attributes": {"ttl": "owner", "path": "idempotency_owner"}}, "'idempotency_owner'"),
         ({"static_pk_value": "x"}, "sort_key_attr"),
-        *(({"timeout": value}, "such as 0.5") for value in (0, -1, 61, float("nan"), None, True, "0.5")),
+        *(
+            ({"timeout": value}, "such as 0.5")
+            for value in (0, -1, 61, float("nan"), None, True, "0.5")
+        ),
     ],
 )
 def test_impossible_options(options: dict[str, Any], said: str) -> None:
@@ -755,11 +817,17 @@ def test_impossible_options(options: dict[str, Any], said: str) -> None:
 
 
 def test_our_names_yield(dynamodb: str) -> None:
-    """A project may give an attribute or a key the name of another of ours, as a table that it has already prescribes."""
-    store = make_table(make_store(dynamodb, key_attr="key", attributes={"ttl": "expires_at", "outcome": "path"}))
+    """A project may give an attribute or a key the name of another of ours, as a table that it has
+    already prescribes.
+    """
+    store = make_table(
+        make_store(dynamodb, key_attr="key", attributes={"ttl": "expires_at", "outcome": "path"})
+    )
     ticket = make_ticket()
     assert complete(store, ticket)
-    found = store.client.boto.get_item(TableName=store.schema.table, Key=store.schema.key(ticket.id))["Item"]
+    found = store.client.boto.get_item(
+        TableName=store.schema.table, Key=store.schema.key(ticket.id)
+    )["Item"]
     for name in ("key", "expires_at", "path"):
         assert {name, f"idempotency_{name}"} <= found.keys()
     known = store.get(ticket.id)

@@ -81,7 +81,9 @@ def test_always_beaten() -> None:
     store, ticket = Beaten(), make_ticket()
     store.claim(ticket)
     before = store.values[ticket.id][0]
-    settlement = Settlement(status=Status.FREE, fence=ticket.owner, attempt=1, digest=b"", operation=ticket.owner)
+    settlement = Settlement(
+        status=Status.FREE, fence=ticket.owner, attempt=1, digest=b"", operation=ticket.owner
+    )
     store.time.now += timedelta(seconds=ticket.lease)
     for verb in (lambda: store.settle(ticket, settlement), lambda: store.claim(make_ticket())):
         with pytest.raises(LostRace):
@@ -90,7 +92,9 @@ def test_always_beaten() -> None:
 
 
 def test_a_driver_that_repeats_a_swap() -> None:
-    """A swap refused the second time was written the first time: the record is ours, and a takeover is reported."""
+    """A swap refused the second time was written the first time: the record is ours, and a takeover
+    is reported.
+    """
     store, crashed, ticket = Repeating(), make_ticket(lease=0), make_ticket()
     assert store.claim(crashed).owner == crashed.owner
     taken = store.claim(ticket)

@@ -23,7 +23,9 @@ outcomes = st.none() | st.builds(
     Outcome,
     status=st.integers(100, 599),
     headers=st.lists(st.tuples(texts, texts), max_size=3).map(tuple),
-    body=st.just(MISSING) | st.binary(max_size=64) | st.binary(min_size=1, max_size=4).map(lambda part: part * 1000),
+    body=st.just(MISSING)
+    | st.binary(max_size=64)
+    | st.binary(min_size=1, max_size=4).map(lambda part: part * 1000),
 )
 
 
@@ -66,7 +68,9 @@ def test_a_record_cut_short(cut: int) -> None:
 
 
 def test_a_body_over_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A body too large to be inflated is not deflated: a stored response is never lost to the limit."""
+    """A body too large to be inflated is not deflated: a stored response is never lost to the
+    limit.
+    """
     monkeypatch.setattr(packing, "INFLATE_LIMIT", 5000)
     for size in (4999, 5000, 5001, 9000):
         outcome = Outcome(status=200, body=b"0" * size)
@@ -85,7 +89,9 @@ def test_a_bomb(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("size", [1, 1000])
 def test_a_bomb_that_lies(size: int) -> None:
-    """A value that inflates to more than it claims is refused, and is never completely in memory."""
+    """A value that inflates to more than it claims is refused, and is never completely in
+    memory.
+    """
     deflated = zlib.compress(bytes(32 * 1024 * 1024), 9)
     tracemalloc.start()
     try:

@@ -16,7 +16,11 @@ from django_idempotency.stores.key_value import signing
     [
         ("a secret", "922b7a7334ce4432edc41ce2da4e3f962478e02e2300c4f29363b741e099367e"),
         (b"bytes", "2b9c2fc2c358e96e2c3570424f63c6a705396e017d985c1d485b3b1d49842797"),
-        ("ß" * 200, "5c498a8f5db0ab4d8bf293609734d4f97bbf92507f6f4ac31b9726b008babbef"),  # longer than a block
+        # Longer than a block.
+        (
+            "ß" * 200,
+            "5c498a8f5db0ab4d8bf293609734d4f97bbf92507f6f4ac31b9726b008babbef",
+        ),
     ],
 )
 def test_a_signature_never_changes(secret: str | bytes, signature: str, settings: Settings) -> None:

@@ -41,7 +41,11 @@ class FarCache:
             return None
         record, at, ends = self.copies[record_id]
         now = self.clock()
-        return record._replace(read_at=record.read_at + timedelta(seconds=now - at)) if now < ends else None
+        return (
+            record._replace(read_at=record.read_at + timedelta(seconds=now - at))
+            if now < ends
+            else None
+        )
 
     async def apeek(self, record_id: UUID) -> Record | None:
         return self.peek(record_id)

@@ -1,4 +1,6 @@
-"""The layers before a store: a local cache that is bounded in every way, and a circuit breaker for a failing front."""
+"""The layers before a store: a local cache that is bounded in every way, and a circuit breaker for
+a failing front.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from .cache_layers import FarCache, Stopwatch
 
 def finished(key: str = "key-1", *, ttl: float = 86400, **fields: Any) -> Record:
     ticket = make_ticket(key=key, ttl=ttl)
-    return record_of(ticket, **{"status": Status.COMPLETED, "outcome": Outcome(status=201, body=b"{}"), **fields})
+    return record_of(
+        ticket, **{"status": Status.COMPLETED, "outcome": Outcome(status=201, body=b"{}"), **fields}
+    )
 
 
 @pytest.fixture
@@ -43,7 +47,9 @@ class TestLocalFront:
         record = finished()
         local.put(record, seconds=60)
         stopwatch.now += 1.5
-        assert local.peek(record.id) == record._replace(read_at=record.read_at + timedelta(seconds=1.5))
+        assert local.peek(record.id) == record._replace(
+            read_at=record.read_at + timedelta(seconds=1.5)
+        )
         assert async_to_sync(local.apeek)(record.id) == local.peek(record.id)
         assert local.peek(UUID(int=1)) is None
 
@@ -55,7 +61,9 @@ class TestLocalFront:
             (3600, 30, 30),  # the record's expiry
         ],
     )
-    def test_a_life(self, local: LocalCache, stopwatch: Stopwatch, seconds: float, ttl: float, life: float) -> None:
+    def test_a_life(
+        self, local: LocalCache, stopwatch: Stopwatch, seconds: float, ttl: float, life: float
+    ) -> None:
         """The shortest of three limits ends a copy, and its room is free afterwards."""
         record = finished(ttl=ttl)
         local.put(record, seconds=seconds)
@@ -80,7 +88,12 @@ class TestLocalFront:
             local.put(record, seconds=60)
         assert local.peek(records[0].id) is not None
         local.put(records[3], seconds=60)
-        assert [local.peek(record.id) is not None for record in records] == [True, False, True, True]
+        assert [local.peek(record.id) is not None for record in records] == [
+            True,
+            False,
+            True,
+            True,
+        ]
         assert len(local) == 3
 
     def test_a_drop(self, local: LocalCache) -> None:
@@ -123,7 +136,9 @@ class TestSheltered:
         return CircuitBreaker(far, clock=stopwatch)
 
     @pytest.mark.parametrize("error", [StoreUnavailable(), RuntimeError("a driver's own")])
-    def test_no_failure_reaches_the_caller(self, breaker: CircuitBreaker, far: FarCache, error: Exception) -> None:
+    def test_no_failure_reaches_the_caller(
+        self, breaker: CircuitBreaker, far: FarCache, error: Exception
+    ) -> None:
         """A failing front counts as empty."""
         for ask in (
             lambda: breaker.peek(UUID(int=1)),
@@ -134,7 +149,9 @@ class TestSheltered:
             assert ask() is None
         assert breaker.drop(UUID(int=1), insist=True) is False
 
-    def test_a_log_filter_that_raises_is_contained(self, breaker: CircuitBreaker, far: FarCache) -> None:
+    def test_a_log_filter_that_raises_is_contained(
+        self, breaker: CircuitBreaker, far: FarCache
+    ) -> None:
         def fail(*_: object) -> bool:
             raise KeyError("a filter's own fault")
 
@@ -146,8 +163,12 @@ class TestSheltered:
         finally:
             logger.removeFilter(fail)
 
-    def test_it_is_left_alone(self, breaker: CircuitBreaker, far: FarCache, stopwatch: Stopwatch) -> None:
-        """After one failure there is no trip for a while, then one trial; if that succeeds, the front is used again."""
+    def test_it_is_left_alone(
+        self, breaker: CircuitBreaker, far: FarCache, stopwatch: Stopwatch
+    ) -> None:
+        """After one failure there is no trip for a while, then one trial; if that succeeds, the
+        front is used again.
+        """
         record = finished()
         far.put(record, seconds=60)
         far.asked()
@@ -178,7 +199,9 @@ class TestSheltered:
         assert breaker.drop(record.id) is False
         far.error = None
         assert breaker.peek(record.id) is not None
-        assert [said.getMessage().partition(".")[0] for said in caplog.records] == ["A front returned an error"]
+        assert [said.getMessage().partition(".")[0] for said in caplog.records] == [
+            "A front returned an error"
+        ]
 
     def test_only_one_tries(self, far: FarCache, stopwatch: Stopwatch) -> None:
         """While one call tests whether the front is back, the others do not wait for it."""
@@ -197,7 +220,11 @@ class TestSheltered:
         assert far.asked() == ["peek", "drop"]
 
     def test_it_warns_now_and_then(
-        self, breaker: CircuitBreaker, far: FarCache, stopwatch: Stopwatch, caplog: pytest.LogCaptureFixture
+        self,
+        breaker: CircuitBreaker,
+        far: FarCache,
+        stopwatch: Stopwatch,
+        caplog: pytest.LogCaptureFixture,
     ) -> None:
         """It does not warn once per request."""
         far.error = StoreUnavailable()

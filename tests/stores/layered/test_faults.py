@@ -1,4 +1,6 @@
-"""A layered store whose front is flushed, frozen, killed or restarted: slower, but nothing runs twice or fails."""
+"""A layered store whose front is flushed, frozen, killed or restarted: slower, but nothing runs
+twice or fails.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,12 @@ from ...support.services import needs_redis
 from ...support.store_servers import RedisServer, running
 from ..helpers import Call, atomic_ticket, effects
 
-pytestmark = [needs_redis, pytest.mark.faults, pytest.mark.either_server, pytest.mark.django_db(transaction=True)]
+pytestmark = [
+    needs_redis,
+    pytest.mark.faults,
+    pytest.mark.either_server,
+    pytest.mark.django_db(transaction=True),
+]
 
 
 @pytest.fixture
@@ -34,8 +41,12 @@ def authority() -> RecordingStore:
 
 
 @pytest.fixture
-def store(server: RedisServer, authority: RecordingStore, settings: Settings) -> Iterator[LayeredStore]:
-    settings.CACHES = {"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": server.url}}
+def store(
+    server: RedisServer, authority: RecordingStore, settings: Settings
+) -> Iterator[LayeredStore]:
+    settings.CACHES = {
+        "default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": server.url}
+    }
     front = RedisStore(timeout=1)  # a busy machine is not an outage
     yield LayeredStore(front=front, authority=authority)
     front.close()
@@ -73,7 +84,9 @@ class TestTrouble:
 def test_a_frozen_front_costs_one_timeout(
     store: LayeredStore, server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A frozen front costs one timeout, whatever a request still had to ask; later requests skip it."""
+    """A frozen front costs one timeout, whatever a request still had to ask; later requests skip
+    it.
+    """
     call(store).run()
     server.freeze()
     front: Any = store.front
@@ -90,7 +103,9 @@ def test_a_frozen_front_costs_one_timeout(
     assert len(sent) == 1
 
 
-def test_it_is_used_again(store: LayeredStore, server: RedisServer, authority: RecordingStore) -> None:
+def test_it_is_used_again(
+    store: LayeredStore, server: RedisServer, authority: RecordingStore
+) -> None:
     """When the front is back, and the pause is over, it is used again."""
     call(store).run()
     server.freeze()

@@ -80,7 +80,9 @@ class Layered(Contract):
 
     def behind(self, front: str) -> LayeredStore:
         stopwatch = Stopwatch()
-        return LayeredStore(front=FRONTS[front](stopwatch), authority=self.made(), seconds=1e9, clock=stopwatch)
+        return LayeredStore(
+            front=FRONTS[front](stopwatch), authority=self.made(), seconds=1e9, clock=stopwatch
+        )
 
     def made(self) -> BaseStore:
         raise NotImplementedError
@@ -138,7 +140,9 @@ class TestOverORM(OverORM, StoreContract):
 @pytest.mark.any_database
 @committed
 class TestOverORMBehindACache(OverORM, Claims, Guards, Endings):
-    """What depends on a transaction, over a front that others share. Over memory, which has none, it keeps the whole contract."""
+    """What depends on a transaction, over a front that others share. Over memory, which has none,
+    it keeps the whole contract.
+    """
 
     @pytest.fixture
     def store(self) -> LayeredStore:
@@ -148,7 +152,9 @@ class TestOverORMBehindACache(OverORM, Claims, Guards, Endings):
 @pytest.mark.any_database
 @pytest.mark.django_db
 class TestInsideATransaction(OverORM, StoreContract):
-    """As in a test case: nothing is committed, so the front stays empty, and any front behaves alike."""
+    """As in a test case: nothing is committed, so the front stays empty, and any front behaves
+    alike.
+    """
 
     shared = False
 
@@ -157,7 +163,7 @@ class TestInsideATransaction(OverORM, StoreContract):
         return self.behind("far")
 
 
-# ---------------------------------------------------------------------------------------------------------- its parts
+# ---------------------------------------------------------------------------------------- its parts
 
 
 class Layers:
@@ -313,7 +319,9 @@ class TestCommit:
         assert layers.front.copies == {}
 
     def test_marked_for_rollback_late(self, layers: Layers) -> None:
-        """A settle that was rolled back puts nothing into the front, and its success is withheld."""
+        """A settle that was rolled back puts nothing into the front, and its success is
+        withheld.
+        """
         settle = layers.authority.settle
         transactions: list[int] = []
 
@@ -417,10 +425,17 @@ class TestLives:
         layers.age(1)
         assert layers.call().run() == Execute(attempt=2, takeover=True)
 
-    @pytest.mark.parametrize(("setting", "kept"), [(0.25, 0.25), (timedelta(seconds=0.5), 0.5), (60, MARKER)])
+    @pytest.mark.parametrize(
+        ("setting", "kept"), [(0.25, 0.25), (timedelta(seconds=0.5), 0.5), (60, MARKER)]
+    )
     def test_a_marker_and_the_setting(self, settings: Settings, setting: Any, kept: float) -> None:
         """CLAIM_LEASE also limits the marker on a route with a longer lease."""
-        settings.CACHES = {"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"}}
+        settings.CACHES = {
+            "default": {
+                "BACKEND": "django_redis.cache.RedisCache",
+                "LOCATION": "redis://127.0.0.1:1/0",
+            }
+        }
         settings.IDEMPOTENCY = {"STORES": LAYERED, "CLAIM_LEASE": setting}
         store, stopwatch = stores["default"], Stopwatch()
         front = FarCache(stopwatch)
@@ -440,7 +455,9 @@ class TestLives:
         assert call.run() == Execute(attempt=1)
 
     def test_a_copy_that_comes_late(self, layers: Layers) -> None:
-        """A call delayed between reading and putting puts nothing: an operator may have intervened."""
+        """A call delayed between reading and putting puts nothing: an operator may have
+        intervened.
+        """
         layers.call().run()
         layers.front.copies.clear()
         claim = layers.authority.claim
@@ -454,7 +471,8 @@ class TestLives:
         assert isinstance(layers.call().run(), Replay)
         assert layers.front.copies == {}
         layers.call(key="new").run()
-        assert [record.status for record, *_ in layers.front.copies.values()] == [Status.COMPLETED]  # and no marker
+        # And no marker.
+        assert [record.status for record, *_ in layers.front.copies.values()] == [Status.COMPLETED]
 
     def test_no_memory_of_the_claim(self, layers: Layers) -> None:
         """Beyond this many at once, a response is put at its first replay."""
@@ -467,12 +485,17 @@ class TestLives:
         assert layers.copy(call) is not None
 
     def test_claims_that_run_nothing(self) -> None:
-        """Claims that run nothing are never settled, so they take no room: another body, another scope."""
+        """Claims that run nothing are never settled, so they take no room: another body, another
+        scope.
+        """
         store = LayeredStore(front=LocalCache(), authority=MemoryStore())
         crashed = make_ticket(lease=0)
         store.claim(crashed)
         store._under_way.clear()
-        for met in (make_ticket(body=b"other"), make_ticket(scope="user:2")._replace(id=crashed.id)):
+        for met in (
+            make_ticket(body=b"other"),
+            make_ticket(scope="user:2")._replace(id=crashed.id),
+        ):
             assert isinstance(rules.read(store.claim(met), met), Mismatch)
         assert store._under_way == {}
 
@@ -498,7 +521,9 @@ class TestOperators:
         """The copy is dropped, and the next request runs."""
         call = layers.call()
         call.run()
-        assert layers.store.change(call.ticket.id, CHANGES[verb], audit=nothing) is Intervention.DONE
+        assert (
+            layers.store.change(call.ticket.id, CHANGES[verb], audit=nothing) is Intervention.DONE
+        )
         assert layers.copy(call) is None
         assert isinstance(layers.call().run(), Execute)
         assert effects() == 2
@@ -537,7 +562,9 @@ class TestOperators:
     def test_another_process(self) -> None:
         """Another process's local cache misses it, for at most 60 seconds."""
         stopwatch = Stopwatch()
-        ours = LayeredStore(front=LocalCache(clock=stopwatch), authority=ORMStore(), clock=stopwatch)
+        ours = LayeredStore(
+            front=LocalCache(clock=stopwatch), authority=ORMStore(), clock=stopwatch
+        )
         theirs = LayeredStore(front=LocalCache(), authority=ORMStore())
         call = Call(store=ours)
         call.run()
@@ -629,7 +656,7 @@ def test_another_process_claims(layers: Layers) -> None:
     assert isinstance(elsewhere(lambda: Call(store=other).open()), Replay)
 
 
-# -------------------------------------------------------------------------------------------------------------- Redis
+# -------------------------------------------------------------------------------------------- Redis
 
 
 @pytest.fixture
@@ -666,7 +693,8 @@ class TestOverORMBehindRedis(Layered, StoreContract):
                     server.set(name, shift(value, seconds), px=left)
                 else:
                     server.delete(name)
-        # Moved records do not fit a stopwatch: its view of running records would differ from the table's.
+        # Moved records do not fit a stopwatch: its view of running records would differ from the
+        # table's.
         store._under_way.clear()
 
     def vanish(self, store: Any, ticket: Ticket) -> None:
@@ -678,7 +706,9 @@ class TestOverORMBehindRedis(Layered, StoreContract):
 @pytest.mark.django_db(transaction=True)
 class TestBehindRedis:
     def test_another_process(self, redis: RedisStore, django_assert_num_queries: Any) -> None:
-        """A replay in a process that has never seen the key costs no query; a release takes effect at once."""
+        """A replay in a process that has never seen the key costs no query; a release takes effect
+        at once.
+        """
         ours, theirs = (LayeredStore(front=redis, authority=ORMStore()) for _ in range(2))
         call = Call(store=ours)
         call.run()
@@ -688,9 +718,13 @@ class TestBehindRedis:
         assert isinstance(Call(store=ours).run(), Execute)
 
     def test_erased(self, redis: RedisStore) -> None:
-        """An erased record leaves Redis, a local cache and the table, and both fronts if its row was deleted."""
+        """An erased record leaves Redis, a local cache and the table, and both fronts if its row
+        was deleted.
+        """
         for deleted in (False, True):
-            store = LayeredStore(front=LocalCache(), authority=LayeredStore(front=redis, authority=ORMStore()))
+            store = LayeredStore(
+                front=LocalCache(), authority=LayeredStore(front=redis, authority=ORMStore())
+            )
             call = Call(store=store)
             call.run()
             assert isinstance(Call(store=store).run(), Replay)
@@ -735,7 +769,7 @@ class TestBehindRedis:
         assert async_to_sync(burst)() == ["Execute", *["Replay"] * 7]
 
 
-# ------------------------------------------------------------------------------------------------------- construction
+# ------------------------------------------------------------------------------------- construction
 
 
 @pytest.mark.parametrize(
@@ -775,7 +809,9 @@ def test_hops(front: Any, authority: Any, hops: list[str], monkeypatch: pytest.M
     assert seen == hops
 
 
-@pytest.mark.parametrize("wrong", [{"front": MemoryStore()}, {"authority": LocalCache()}, {"authority": None}])
+@pytest.mark.parametrize(
+    "wrong", [{"front": MemoryStore()}, {"authority": LocalCache()}, {"authority": None}]
+)
 def test_what_it_is_made_of(wrong: dict[str, Any]) -> None:
     """An invalid front or authority is refused at once."""
     with pytest.raises(TypeError, match="must be"):

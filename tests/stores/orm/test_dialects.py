@@ -40,10 +40,14 @@ def plain(db: None, registered: list[type[Dialect]]) -> Iterator[None]:
         yield
 
 
-@pytest.mark.skipif(connection.vendor != "postgresql", reason="the other backend is PostgreSQL underneath")
+@pytest.mark.skipif(
+    connection.vendor != "postgresql", reason="the other backend is PostgreSQL underneath"
+)
 @committed
 class TestPlainDatabase(StoreContract):
-    """A server without SKIP LOCKED, transaction ids, row addresses and settings for one statement."""
+    """A server without SKIP LOCKED, transaction ids, row addresses and settings for one
+    statement.
+    """
 
     claimers = examples = 10
 
@@ -71,7 +75,9 @@ class Strict(Plain):
         return connection.alias in cls.knows
 
 
-def test_the_server_decides(registered: list[type[Dialect]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_server_decides(
+    registered: list[type[Dialect]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of the dialects of a vendor, the last one registered that suits the server is used."""
     monkeypatch.setattr(connection, "vendor", "plain")
     register_dialect(Plain)

@@ -54,7 +54,9 @@ def test_nothing_is_seen_before_commit() -> None:
 @pytest.mark.parametrize("ttl", [86400, 0], ids=["young", "expired"])
 @pytest.mark.parametrize("attempt", ["first run", "takeover"])
 def test_a_living_owner_is_never_overtaken(attempt: str, ttl: int) -> None:
-    """However late it is, even expired, the row lock shows that the owner is alive, and no call waits to find out."""
+    """However late it is, even expired, the row lock shows that the owner is alive, and no call
+    waits to find out.
+    """
     if attempt == "takeover":
         ORMStore().claim(atomic_ticket(ttl=ttl))
     call = Call(atomic_ticket(ttl=ttl))
@@ -89,7 +91,12 @@ def test_a_dead_owner_is_taken_over() -> None:
     call = Call()
     assert call.run() == Execute(attempt=2, takeover=True)
     record = row(call.ticket)
-    assert (record.owner, record.attempt, record.status, effects()) == (call.ticket.owner, 2, Status.COMPLETED, 1)
+    assert (record.owner, record.attempt, record.status, effects()) == (
+        call.ticket.owner,
+        2,
+        Status.COMPLETED,
+        1,
+    )
     assert call.listener.events == ["taken_over", "completed"]
 
 
@@ -100,17 +107,26 @@ def test_within_the_claim_lease() -> None:
 
 
 def died(call: Call) -> None:
-    """End a call as the death of its process does: nothing is settled, and its transaction is rolled back."""
+    """End a call as the death of its process does: nothing is settled, and its transaction is
+    rolled back.
+    """
     call.operation.close()
 
 
 @pytest.mark.parametrize("before", ["crashed", "failed", "refused", "expired"])
 def test_a_takeover_is_written_before_its_work(before: str) -> None:
-    """If it dies, too, the next attempt knows of it: by its number, its operation, and the request that it binds."""
+    """If it dies, too, the next attempt knows of it: by its number, its operation, and the request
+    that it binds.
+    """
     secret = secret_id(conf.derive_secret())
     first = Call(atomic_ticket(secret_id=secret))
     first.open()
-    endings = {"crashed": None, "failed": WorkResult.FAILED, "refused": WorkResult.DROPPED, "expired": WorkResult.KEPT}
+    endings = {
+        "crashed": None,
+        "failed": WorkResult.FAILED,
+        "refused": WorkResult.DROPPED,
+        "expired": WorkResult.KEPT,
+    }
     if (ended := endings[before]) is None:
         died(first)
     else:
@@ -138,7 +154,11 @@ def test_a_failed_takeover_counts() -> None:
     ORMStore().claim(atomic_ticket())
     call = Call()
     assert call.run(WorkResult.FAILED) == Execute(attempt=2, takeover=True)
-    assert (row(call.ticket).status, effects(), call.listener.events) == (Status.FREE, 0, ["taken_over", "released"])
+    assert (row(call.ticket).status, effects(), call.listener.events) == (
+        Status.FREE,
+        0,
+        ["taken_over", "released"],
+    )
     assert Call(atomic_ticket(body=b"other")).run() == Mismatch()
     assert Call().run() == Execute(attempt=3)
 
@@ -153,22 +173,34 @@ def test_a_refusal_frees_the_key() -> None:
 
 
 def test_a_new_life() -> None:
-    """After its retention a key starts again: attempt 1, its own times, nothing of the old response."""
+    """After its retention a key starts again: attempt 1, its own times, nothing of the old
+    response.
+    """
     old = Call(atomic_ticket(method="PUT", secret_id="01d"))
     old.run()
     elapse(timedelta(days=2))
     new = Call(atomic_ticket(body=b"other"))
     assert new.run(WorkResult.FAILED) == Execute(attempt=1)
     record = row(new.ticket)
-    assert (record.attempt, record.method, record.secret_id) == (1, new.ticket.method, new.ticket.secret_id)
-    assert (record.response_status, record.response_headers, record.response_body) == (None, "", None)
+    assert (record.attempt, record.method, record.secret_id) == (
+        1,
+        new.ticket.method,
+        new.ticket.secret_id,
+    )
+    assert (record.response_status, record.response_headers, record.response_body) == (
+        None,
+        "",
+        None,
+    )
     assert record.expires_at - record.created_at > timedelta(hours=23)
     assert record.completed_at is None
     assert Call(atomic_ticket(body=b"other")).run() == Execute(attempt=2)
 
 
 def test_a_key_inside_its_own_work() -> None:
-    """The same key inside its own view is busy at once, as a lock does not stop its own transaction."""
+    """The same key inside its own view is busy at once, as a lock does not stop its own
+    transaction.
+    """
     outer = Call()
     outer.open()
     outer.work()
@@ -195,7 +227,8 @@ def test_the_row_is_deleted_under_us() -> None:
     call = Call()
     call.open()
     call.work()
-    IdempotencyRecord.objects.all().delete()  # in our own transaction: the lock keeps all others out
+    # in our own transaction: the lock keeps all others out
+    IdempotencyRecord.objects.all().delete()
     with pytest.raises(OwnershipLost):
         call.settle()
     assert (effects(), call.listener.events) == (0, ["claimed", "lost"])
@@ -263,7 +296,9 @@ class Interrupted(RecordingStore):
 
 @pytest.mark.parametrize("how", ["failed", "gave its writes up"])
 def test_a_late_owner_is_faster_than_the_end_of_a_takeover(how: str) -> None:
-    """A late owner that resumes during the takeover's rollback finds that the record is not its own, and does not run."""
+    """A late owner that resumes during the takeover's rollback finds that the record is not its
+    own, and does not run.
+    """
     late = atomic_ticket()
     ORMStore().claim(late)
     store = Interrupted(ORMStore())

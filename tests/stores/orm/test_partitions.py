@@ -31,7 +31,9 @@ def partitioned(db: None) -> Iterator[None]:
     with connection.cursor() as cursor:
         cursor.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
         cursor.execute(f"CREATE SCHEMA {schema}")
-        cursor.execute(f"CREATE TABLE {schema}.{TABLE} (LIKE {TABLE} INCLUDING ALL) PARTITION BY HASH (id)")
+        cursor.execute(
+            f"CREATE TABLE {schema}.{TABLE} (LIKE {TABLE} INCLUDING ALL) PARTITION BY HASH (id)"
+        )
         for number in range(PARTITIONS):
             cursor.execute(
                 f"CREATE TABLE {schema}.part_{number} PARTITION OF {schema}.{TABLE} "
@@ -56,8 +58,12 @@ class TestPartitioned(ORMStoreContract):
 
 
 @committed
-@pytest.mark.parametrize("known", [False, True], ids=["from the start", "found under the same name later"])
-def test_a_purge_takes_only_what_is_due(partitioned: None, known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "known", [False, True], ids=["from the start", "found under the same name later"]
+)
+def test_a_purge_takes_only_what_is_due(
+    partitioned: None, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Rows of two partitions may have the same address: those of live records stay."""
     if known:
         monkeypatch.setattr(PostgreSQL, "probe", "SELECT TRUE")

@@ -1,4 +1,6 @@
-"""Behind PgBouncer in transaction mode, where each transaction may have another session of the server."""
+"""Behind PgBouncer in transaction mode, where each transaction may have another session of the
+server.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ pytestmark = [
 
 @pytest.fixture
 def pooled(db: None) -> Iterator[None]:
-    place = {name.lower(): str(connection.settings_dict[name]) for name in ("HOST", "PORT", "USER", "PASSWORD")}
+    place = {
+        name.lower(): str(connection.settings_dict[name])
+        for name in ("HOST", "PORT", "USER", "PASSWORD")
+    }
     with pgbouncer(**place) as server, connected_otherwise(HOST="127.0.0.1", PORT=str(server.port)):
         yield
 

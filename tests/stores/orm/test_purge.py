@@ -20,11 +20,14 @@ from ..helpers import OUTCOME, Call, atomic_ticket, effects, elsewhere, not_sqli
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-#: On PostgreSQL a batch is deleted by the rows' addresses, or by primary key where the probe says no or fails.
+#: On PostgreSQL a batch is deleted by the rows' addresses, or by primary key where the probe says
+#: no or fails.
 PROBES = {"as it is": PostgreSQL.probe, "no address": "SELECT no_such_column FROM {table}"}
 
 
-@pytest.fixture(autouse=True, params=PROBES if connection.vendor == "postgresql" else list(PROBES)[:1])
+@pytest.fixture(
+    autouse=True, params=PROBES if connection.vendor == "postgresql" else list(PROBES)[:1]
+)
 def probed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PostgreSQL, "probe", PROBES[request.param])
 
@@ -63,7 +66,9 @@ def purge_all(limit: int) -> int:
     return count
 
 
-@pytest.mark.parametrize("apart", [timedelta(seconds=1), timedelta(0)], ids=["one by one", "all at the same instant"])
+@pytest.mark.parametrize(
+    "apart", [timedelta(seconds=1), timedelta(0)], ids=["one by one", "all at the same instant"]
+)
 def test_batches(apart: timedelta) -> None:
     """Consecutive batches delete everything old, even with equal deadlines, and nothing recent."""
     fill(23, apart=apart)
@@ -90,7 +95,9 @@ def test_nothing_to_do() -> None:
 
 @not_sqlite
 def test_a_row_that_is_held() -> None:
-    """A record whose owner still works is skipped without waiting, even if it is expired and lapsed."""
+    """A record whose owner still works is skipped without waiting, even if it is expired and
+    lapsed.
+    """
     fill(3)
     owner = Call(atomic_ticket(ttl=0))
     owner.open()
@@ -121,7 +128,9 @@ def test_two_purgers() -> None:
 
 @not_sqlite
 def test_claims_beside_a_purge() -> None:
-    """A claim of a new key does not wait for a purge; one that meets a row being deleted is busy or runs."""
+    """A claim of a new key does not wait for a purge; one that meets a row being deleted is busy or
+    runs.
+    """
     fill(10)
     with transaction.atomic():
         ORMStore().purge(limit=10)
@@ -141,7 +150,10 @@ def test_an_index_serves_it() -> None:
         if connection.vendor == "postgresql":
             cursor.execute(f"ANALYZE {table}")
         explain = "EXPLAIN QUERY PLAN" if connection.vendor == "sqlite" else "EXPLAIN"
-        sql = f"{explain} SELECT id {purge.due(connection)} ORDER BY purge_at LIMIT 10 {purge.skip_locked(connection)}"
+        sql = (
+            f"{explain} SELECT id {purge.due(connection)} ORDER BY purge_at LIMIT 10 "
+            f"{purge.skip_locked(connection)}"
+        )
         cursor.execute(sql, [LONG_AGO if connection.vendor != "sqlite" else "2020-01-01 00:00:00"])
         plan = " ".join(str(row) for row in cursor.fetchall())
     assert "purge_at" in plan

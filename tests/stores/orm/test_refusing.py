@@ -9,8 +9,21 @@ from django_idempotency.stores.orm.guard import ends_transaction
 
 #: Statements that end a transaction on every database.
 EVERYWHERE = [
-    *("COMMIT", " rollback", "-- of the report\nCOMMIT;", "; ROLLBACK", "/* a * b */;\n commit", b"COMMIT"),
-    *("ROLLBACK AND CHAIN", ";;commit work", "COMMIT /* shop.views.pay */ ", "ROLLBACK /* to */", "ROLLBACK -- to s\n"),
+    *(
+        "COMMIT",
+        " rollback",
+        "-- of the report\nCOMMIT;",
+        "; ROLLBACK",
+        "/* a * b */;\n commit",
+        b"COMMIT",
+    ),
+    *(
+        "ROLLBACK AND CHAIN",
+        ";;commit work",
+        "COMMIT /* shop.views.pay */ ",
+        "ROLLBACK /* to */",
+        "ROLLBACK -- to s\n",
+    ),
 ]
 #: Statements that do so on one database.
 ENDING: dict[str, list[Any]] = {
@@ -31,28 +44,52 @@ ENDING: dict[str, list[Any]] = {
             "UPDATE t SET a = 'it''s'; commit",
         ),
         # comments nest, and a line ends at a carriage return
-        *("ROLLBACK /* a /* b */ TO c */", "ROLLBACK /*/*/ TO s */*/", "-- pay\rCOMMIT", "SELECT 1 -- pay\r; COMMIT"),
+        *(
+            "ROLLBACK /* a /* b */ TO c */",
+            "ROLLBACK /*/*/ TO s */*/",
+            "-- pay\rCOMMIT",
+            "SELECT 1 -- pay\r; COMMIT",
+        ),
     ],
     "mysql": [
         *("START /* pay */ TRANSACTION", "ANALYZE /* pay */ TABLE t", "SET /* pay */ autocommit=1"),
-        *("BEGIN", "START TRANSACTION", "CREATE TABLE t (a int)", "DROP INDEX i ON t", " truncate table x"),
-        *("ANALYZE TABLE t", "ANALYZE LOCAL TABLE t", "CREATE OR REPLACE VIEW v AS SELECT 1", "LOCK TABLES t WRITE"),
-        *("/* a * b */ # c\n-- d\n truncate t", "/*!50000 ROLLBACK */", "/*! commit*/", "/*M!100201 DROP TABLE t */"),
+        *(
+            "BEGIN",
+            "START TRANSACTION",
+            "CREATE TABLE t (a int)",
+            "DROP INDEX i ON t",
+            " truncate table x",
+        ),
+        *(
+            "ANALYZE TABLE t",
+            "ANALYZE LOCAL TABLE t",
+            "CREATE OR REPLACE VIEW v AS SELECT 1",
+            "LOCK TABLES t WRITE",
+        ),
+        *(
+            "/* a * b */ # c\n-- d\n truncate t",
+            "/*!50000 ROLLBACK */",
+            "/*! commit*/",
+            "/*M!100201 DROP TABLE t */",
+        ),
         *(
             "SET autocommit=1",
             "set @@session.autocommit := ON",
             "SET SESSION autocommit = TRUE",
             "SET @a = 1, autocommit=1",
         ),
-        *("SET STATEMENT max_statement_time=1 FOR CREATE TABLE t (a int)", "SELECT 1; /*!50000 ROLLBACK */"),
+        *(
+            "SET STATEMENT max_statement_time=1 FOR CREATE TABLE t (a int)",
+            "SELECT 1; /*!50000 ROLLBACK */",
+        ),
         # executed, though it looks like a comment
         *("ROLLBACK /*!; */ TO s", "ROLLBACK /*M!; */ TO s", "DROP /*!TABLE t -- */ TEMPORARY\n"),
         *("ROLLBACK # TO s", "ROLLBACK -- pay\r TO s", "START # pay\n TRANSACTION"),
         *("SELECT `;` # ;\n; COMMIT", 'SELECT ";"; rollback', "SELECT 1; SET autocommit=1"),
     ],
 }
-#: Statements that a guard allows. If only the server can be certain, nothing is refused: the transaction's mark
-#: decides.
+#: Statements that a guard allows. If only the server can be certain, nothing is refused: the
+#: transaction's mark decides.
 INNOCENT_EVERYWHERE = [
     *(
         "SAVEPOINT s",
@@ -69,8 +106,20 @@ INNOCENT_EVERYWHERE = [
         "ROLLBACK/**/WORK /* a */ TO s",
         "ROLLBACK -- pay\n TO SAVEPOINT s",
     ),
-    *("/* COMMIT */ SELECT 1", "SELECT 'COMMIT'", "SELECT '; COMMIT'", 'SELECT "; COMMIT"', "SELECT 1; -- COMMIT", 7),
-    *("SELECT 1 /* ; COMMIT */", "UPDATE locked SET a = 1;", "SELECT 1; SELECT 2", "SELECT committed FROM t"),
+    *(
+        "/* COMMIT */ SELECT 1",
+        "SELECT 'COMMIT'",
+        "SELECT '; COMMIT'",
+        'SELECT "; COMMIT"',
+        "SELECT 1; -- COMMIT",
+        7,
+    ),
+    *(
+        "SELECT 1 /* ; COMMIT */",
+        "UPDATE locked SET a = 1;",
+        "SELECT 1; SELECT 2",
+        "SELECT committed FROM t",
+    ),
 ]
 INNOCENT: dict[str, list[Any]] = {
     "sqlite": [
@@ -78,24 +127,58 @@ INNOCENT: dict[str, list[Any]] = {
         *("ROLLBACK /* a /* b */ TO s", "ROLLBACK /*! pay */ TO s"),
     ],
     "postgresql": [
-        *("CREATE TABLE t (a int)", "SELECT $$; COMMIT$$", "DO $x$ BEGIN PERFORM 1; END $x$", "BEGIN"),
+        *(
+            "CREATE TABLE t (a int)",
+            "SELECT $$; COMMIT$$",
+            "DO $x$ BEGIN PERFORM 1; END $x$",
+            "BEGIN",
+        ),
         *("CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT 1; END", r"SELECT E'\'; COMMIT --'"),
-        *("SELECT 1 /* /* */ ; COMMIT */", "SELECT 1; ROLLBACK TO SAVEPOINT s", "PREPARE p AS SELECT 1"),
-        *("ROLLBACK -- pay\r TO SAVEPOINT s", "ROLLBACK /*! pay */ TO s", "/* a /* b */ COMMIT */ SELECT 1"),
+        *(
+            "SELECT 1 /* /* */ ; COMMIT */",
+            "SELECT 1; ROLLBACK TO SAVEPOINT s",
+            "PREPARE p AS SELECT 1",
+        ),
+        *(
+            "ROLLBACK -- pay\r TO SAVEPOINT s",
+            "ROLLBACK /*! pay */ TO s",
+            "/* a /* b */ COMMIT */ SELECT 1",
+        ),
         "CREATE FUNCTION f() RETURNS int BEGIN /* pay */ ATOMIC SELECT 1; END",
     ],
     "mysql": [
-        *("create temporary table t (a int)", "CREATE OR REPLACE TEMPORARY TABLE t (a int)", "DROP TEMPORARY TABLE t"),
-        *("BEGIN /* pay */ NOT ATOMIC SELECT 1; END", "SET /* pay */ STATEMENT a=1 FOR UPDATE t SET autocommit=1"),
+        *(
+            "create temporary table t (a int)",
+            "CREATE OR REPLACE TEMPORARY TABLE t (a int)",
+            "DROP TEMPORARY TABLE t",
+        ),
+        *(
+            "BEGIN /* pay */ NOT ATOMIC SELECT 1; END",
+            "SET /* pay */ STATEMENT a=1 FOR UPDATE t SET autocommit=1",
+        ),
         *(
             "ROLLBACK # pay\n TO SAVEPOINT s",
             "BEGIN # pay\n NOT ATOMIC SELECT 1; COMMIT; END",
             "ROLLBACK /*+ a */ TO s",
         ),
         "ROLLBACK /* a /* b */ TO s",
-        *("DROP PREPARE s", "ANALYZE SELECT 1", "ANALYZE FORMAT=JSON SELECT 1", "BEGIN NOT ATOMIC SELECT 1; END"),
-        *("SET @autocommit = 1", "CREATE /* t */ TEMPORARY TABLE t (a INT)", "DROP /* t */ TEMPORARY TABLE t"),
-        *("SET autocommit=0", "SET @a = 'autocommit=1'", "UPDATE t SET a = 'SET autocommit=1'", r"SELECT '\'; COMMIT'"),
+        *(
+            "DROP PREPARE s",
+            "ANALYZE SELECT 1",
+            "ANALYZE FORMAT=JSON SELECT 1",
+            "BEGIN NOT ATOMIC SELECT 1; END",
+        ),
+        *(
+            "SET @autocommit = 1",
+            "CREATE /* t */ TEMPORARY TABLE t (a INT)",
+            "DROP /* t */ TEMPORARY TABLE t",
+        ),
+        *(
+            "SET autocommit=0",
+            "SET @a = 'autocommit=1'",
+            "UPDATE t SET a = 'SET autocommit=1'",
+            r"SELECT '\'; COMMIT'",
+        ),
         *(
             "SET STATEMENT innodb_lock_wait_timeout=1 FOR UPDATE t SET a = 1",
             "/*!50000 SELECT 1 */",

@@ -1,4 +1,6 @@
-"""The table of repeats: summed over batches, cleaned as it grows, and not in the way of a request."""
+"""The table of repeats: summed over batches, cleaned as it grows, and not in the way of a
+request.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ LATER = NOW + timedelta(seconds=5)
 def test_batches_are_summed() -> None:
     store, one, other = ORMStore(), make_ticket().id, make_ticket(key="other").id
     assert store.repeats(one) is None
-    store.add_repeats([Counted(one, Repeats(3, 1, LATER), LATER), Counted(other, Repeats(1, 0, NOW), LATER)])
+    store.add_repeats(
+        [Counted(one, Repeats(3, 1, LATER), LATER), Counted(other, Repeats(1, 0, NOW), LATER)]
+    )
     store.add_repeats([Counted(one, Repeats(2, 0, NOW), LATER)])
     assert store.repeats(one) == Repeats(5, 1, LATER)
     assert store.repeats(other) == Repeats(1, 0, NOW)
@@ -48,8 +52,12 @@ def send(user: User, connect: Connect) -> Any:  # noqa: F811 - the fixture
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("counts", [True, False])
-def test_requests_write_nothing(settings: Any, send: Any, monkeypatch: pytest.MonkeyPatch, counts: bool) -> None:
-    """Counted or not, a replay sends the same statements; what was counted is there after the batch."""
+def test_requests_write_nothing(
+    settings: Any, send: Any, monkeypatch: pytest.MonkeyPatch, counts: bool
+) -> None:
+    """Counted or not, a replay sends the same statements; what was counted is there after the
+    batch.
+    """
     monkeypatch.setattr(type(repeats), "_start", lambda self: None)
     repeats.reset_after_fork()
     settings.IDEMPOTENCY = {**getattr(settings, "IDEMPOTENCY", {}), "COUNT_REPLAYS": counts}

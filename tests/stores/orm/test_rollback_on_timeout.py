@@ -1,4 +1,6 @@
-"""MariaDB with `innodb_rollback_on_timeout=ON`, which rolls back a whole transaction for one lock wait timeout."""
+"""MariaDB with `innodb_rollback_on_timeout=ON`, which rolls back a whole transaction for one lock
+wait timeout.
+"""
 
 from __future__ import annotations
 
@@ -36,14 +38,23 @@ def strict_server() -> Iterator[str]:
     """Start a server, which reads the setting once, and return its socket."""
     program = shutil.which("mariadbd", path=SERVERS_PATH)
     assert program is not None
-    with tempfile.TemporaryDirectory() as folder:  # not pytest's own folder, whose path is too long for a socket
+    # Not pytest's own folder, whose path is too long for a socket.
+    with tempfile.TemporaryDirectory() as folder:
         socket, log = Path(folder, "socket"), Path(folder, "log")
         (data := Path(folder, "data")).mkdir()
-        command = [program, "--no-defaults", f"--user={getpass.getuser()}", f"--datadir={data}", f"--socket={socket}"]
+        command = [
+            program,
+            "--no-defaults",
+            f"--user={getpass.getuser()}",
+            f"--datadir={data}",
+            f"--socket={socket}",
+        ]
         command += ["--skip-networking", "--skip-grant-tables", "--innodb-buffer-pool-size=16M"]
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [*command, "--innodb-rollback-on-timeout=ON"], stdout=output, stderr=subprocess.STDOUT
+                [*command, "--innodb-rollback-on-timeout=ON"],
+                stdout=output,
+                stderr=subprocess.STDOUT,
             )
         try:
             deadline = time.monotonic() + 30
@@ -81,7 +92,9 @@ def strict(
 
 @pytest.mark.parametrize("block", [False, True], ids=["plain", "in a block"])
 def test_a_swallowed_lock_wait_timeout(strict: BaseDatabaseWrapper, block: bool) -> None:
-    """The earlier writes are gone, so the response is not remembered; the retry runs, and writes once."""
+    """The earlier writes are gone, so the response is not remembered; the retry runs, and writes
+    once.
+    """
     wanted = f"UPDATE {Effect._meta.db_table} SET label = 'held' WHERE label = 'wanted by two'"
     Effect.objects.create(label="wanted by two")
     with strict.cursor() as cursor:
@@ -92,11 +105,18 @@ def test_a_swallowed_lock_wait_timeout(strict: BaseDatabaseWrapper, block: bool)
     call.work()
     with connection.cursor() as cursor:
         cursor.execute("SET innodb_lock_wait_timeout = 0")
-        with pytest.raises(OperationalError, match="1205"), transaction.atomic() if block else nullcontext():
+        with (
+            pytest.raises(OperationalError, match="1205"),
+            transaction.atomic() if block else nullcontext(),
+        ):
             cursor.execute(wanted)
     with pytest.raises(WritesRolledBack):
         call.settle()
     strict.close()
-    assert (effects(), row(call.ticket).status, call.listener.events) == (1, Status.FREE, ["claimed", "released"])
+    assert (effects(), row(call.ticket).status, call.listener.events) == (
+        1,
+        Status.FREE,
+        ["claimed", "released"],
+    )
     assert Call().run() == Execute(attempt=2)
     assert (effects(), Call().run()) == (2, Replay(outcome=OUTCOME, attempt=1 + 1))

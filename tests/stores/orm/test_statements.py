@@ -1,4 +1,7 @@
-"""What each verb sends to the database, in number and shape (design 5). One more trip breaks a promise."""
+"""What each verb sends to the database, in number and shape (design 5).
+
+One more trip breaks a promise.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +28,25 @@ pytestmark = pytest.mark.django_db(transaction=True)
 #: What a call does → the statements that it costs in addition to its own work.
 FIRST_ATOMIC = {
     # One trip each: what is joined by semicolons goes in one message.
-    "postgresql": ["SET; INSERT; SELECT", "BEGIN; SELECT; WITH FOR UPDATE SKIP LOCKED", "SELECT; WITH; COMMIT"],
+    "postgresql": [
+        "SET; INSERT; SELECT",
+        "BEGIN; SELECT; WITH FOR UPDATE SKIP LOCKED",
+        "SELECT; WITH; COMMIT",
+    ],
     "postgresql, apart": ["INSERT", "BEGIN", "SELECT FOR UPDATE SKIP LOCKED", "UPDATE", "COMMIT"],
-    # A savepoint is the mark by which the settle recognises the transaction; on PostgreSQL it compares the id.
-    "mysql": ["INSERT", "BEGIN", "SELECT FOR UPDATE WAIT 1", "SAVEPOINT", "RELEASE", "UPDATE", "COMMIT"],
-    # It reads first, since an insert queues; the UPDATE takes the write lock before any read makes a snapshot. The
-    # savepoint is the transaction.
+    # A savepoint is the mark by which the settle recognises the transaction; on PostgreSQL it
+    # compares the id.
+    "mysql": [
+        "INSERT",
+        "BEGIN",
+        "SELECT FOR UPDATE WAIT 1",
+        "SAVEPOINT",
+        "RELEASE",
+        "UPDATE",
+        "COMMIT",
+    ],
+    # It reads first, since an insert queues; the UPDATE takes the write lock before any read makes
+    # a snapshot. The savepoint is the transaction.
     "sqlite": ["SELECT", "INSERT", "SAVEPOINT", "UPDATE", "UPDATE", "RELEASE"],
 }
 #: In a caller's transaction, from the lock on.
@@ -80,14 +96,18 @@ def sent() -> Iterator[Sent]:
     with CaptureQueriesContext(connection) as captured, connection.execute_wrapper(note):
         yield statements
     for query in captured.captured_queries:
-        sql = query["sql"] if query["sql"] != "None" else failed.pop(0)  # PyMySQL forgets a statement that failed
+        # PyMySQL forgets a statement that failed.
+        sql = query["sql"] if query["sql"] != "None" else failed.pop(0)
         statements.raw.append(sql)
         statements.append("; ".join(map(shape, sql.split("; "))))
 
 
 def shape(sql: str) -> str:
     sql = re.sub(r"^SET STATEMENT .+? FOR ", "", sql)
-    verb, lock = re.match(r"\w+", sql), re.search(r"FOR (?:UPDATE|SHARE)(?: SKIP LOCKED| NOWAIT| WAIT 1)?", sql)
+    verb, lock = (
+        re.match(r"\w+", sql),
+        re.search(r"FOR (?:UPDATE|SHARE)(?: SKIP LOCKED| NOWAIT| WAIT 1)?", sql),
+    )
     assert verb is not None
     return " ".join(filter(None, [verb[0], lock and lock[0].strip()]))
 
@@ -99,7 +119,9 @@ def connected(db: None) -> None:
 
 
 def test_first_request_atomic() -> None:
-    """It sends claim, lock and settle, BEGIN and COMMIT, and at most a light statement at each end of the work."""
+    """It sends claim, lock and settle, BEGIN and COMMIT, and at most a light statement at each end
+    of the work.
+    """
     call = Call()
     with sent() as statements:
         call.open()
@@ -108,7 +130,9 @@ def test_first_request_atomic() -> None:
 
 
 def test_first_request_in_a_callers_transaction() -> None:
-    """There is one savepoint around the claim, if it needs one, and one around lock, work and settle."""
+    """There is one savepoint around the claim, if it needs one, and one around lock, work and
+    settle.
+    """
     call = Call()
     with transaction.atomic(), sent() as statements:
         call.open()
@@ -158,7 +182,9 @@ def test_takeover_lease() -> None:
 
 
 def test_takeover_atomic() -> None:
-    """It is written under the row's lock and committed, and then held like a claim of ours; SQLite's lock is its UPDATE."""
+    """It is written under the row's lock and committed, and then held like a claim of ours;
+    SQLite's lock is its UPDATE.
+    """
     ORMStore().claim(atomic_ticket())
     call = Call()
     with sent() as statements:
@@ -221,7 +247,9 @@ def test_an_open_record_is_updated_in_place() -> None:
         assert "purge_at" not in statements.raw[0].partition("WHERE")[0]
 
 
-postgresql = pytest.mark.skipif("connection.vendor != 'postgresql'", reason="PostgreSQL counts its writers")
+postgresql = pytest.mark.skipif(
+    "connection.vendor != 'postgresql'", reason="PostgreSQL counts its writers"
+)
 
 
 @postgresql
@@ -263,8 +291,12 @@ def writes(ticket: Any) -> bool:
         (atomic_ticket, False, True),
     ],
 )
-def test_asynchronous_commit(make: Callable[..., Any], durable_claims: bool, asynchronous: bool) -> None:
-    """A claim is as durable as any COMMIT; only one of `atomic` is not, where the project says so."""
+def test_asynchronous_commit(
+    make: Callable[..., Any], durable_claims: bool, asynchronous: bool
+) -> None:
+    """A claim is as durable as any COMMIT; only one of `atomic` is not, where the project says
+    so.
+    """
     with connection.cursor() as cursor:
         cursor.execute("SET synchronous_commit = on")  # it is off in the tests' databases
         with sent() as statements:
@@ -272,7 +304,9 @@ def test_asynchronous_commit(make: Callable[..., Any], durable_claims: bool, asy
         assert record.durable is not asynchronous
         assert ("synchronous_commit" in statements.raw[0]) is asynchronous
         assert "lock_timeout" in statements.raw[0]
-        cursor.execute("SELECT current_setting('synchronous_commit'), current_setting('lock_timeout')")
+        cursor.execute(
+            "SELECT current_setting('synchronous_commit'), current_setting('lock_timeout')"
+        )
         assert cursor.fetchone() == ("on", "0")
         cursor.execute("RESET synchronous_commit")
 

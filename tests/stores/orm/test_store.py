@@ -21,18 +21,21 @@ from tests.support.combining import COMBINED, KIND
 from ..elsewhere import orm_store
 from ..helpers import committed
 
-#: Trips of every step of the contract: if the insert is tried first, and if the key is looked up first.
+#: Trips of every step of the contract: if the insert is tried first, and if the key is looked up
+#: first.
 INSERT_FIRST = {
     "claim": 1,
     **dict.fromkeys(("ours", "busy", "mismatch", "replay"), 2),  # insert, read
-    **dict.fromkeys(("takeover", "next attempt", "new life"), 5),  # insert, read, take, insert, read
+    # Insert, read, take, insert, read.
+    **dict.fromkeys(("takeover", "next attempt", "new life"), 5),
     **dict.fromkeys(("settle", "release", "late settle", "renew", "renew many", "get"), 1),
 }
 #: The same if one message inserts and reads.
 INSERT_AND_READ = {
     **INSERT_FIRST,
     **dict.fromkeys(("ours", "busy", "mismatch", "replay"), 1),
-    **dict.fromkeys(("takeover", "next attempt", "new life"), 3),  # insert and read, take, insert and read
+    # Insert and read, take, insert and read.
+    **dict.fromkeys(("takeover", "next attempt", "new life"), 3),
 }
 READ_FIRST = {
     **INSERT_FIRST,
@@ -65,12 +68,15 @@ class TestAutocommit(ORMStoreContract):
             statements.append(sql)
             return execute(sql, params, many, context)
 
-        connections[store.using].ensure_connection()  # what is open already, an async call leaves open
+        # What is open already, an async call leaves open.
+        connections[store.using].ensure_connection()
         with connections[store.using].execute_wrapper(note):
             yield statements
 
     def elsewhere(self, store: ORMStore) -> Callable[[], BaseStore]:
-        return partial(orm_store, str(connections[store.using].settings_dict["NAME"]), combine=store.combine)
+        return partial(
+            orm_store, str(connections[store.using].settings_dict["NAME"]), combine=store.combine
+        )
 
 
 @pytest.mark.skipif(not COMBINED, reason="nothing is combined anyway")

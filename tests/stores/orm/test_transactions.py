@@ -1,4 +1,6 @@
-"""The work's own transaction is an `atomic()` block to Django and to the work, whatever happens in it."""
+"""The work's own transaction is an `atomic()` block to Django and to the work, whatever happens in
+it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ from contextvars import Context
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, DataError, Error, IntegrityError, OperationalError, connection, transaction
+from django.db import (
+    DatabaseError,
+    DataError,
+    Error,
+    IntegrityError,
+    OperationalError,
+    connection,
+    transaction,
+)
 from django.test.utils import CaptureQueriesContext
 
 from django_idempotency.core.hashing import first_operation
@@ -27,7 +37,9 @@ pytestmark = [
     pytest.mark.skipif("connection.vendor == 'mysql'", reason="There Django's own block is used"),
 ]
 postgresql = pytest.mark.skipif("connection.vendor != 'postgresql'", reason="PostgreSQL's")
-combined = pytest.mark.skipif(KIND == "postgresql, apart", reason="There Django's own block is used, too")
+combined = pytest.mark.skipif(
+    KIND == "postgresql, apart", reason="There Django's own block is used, too"
+)
 sqlite = pytest.mark.skipif("connection.vendor != 'sqlite'", reason="SQLite's")
 
 
@@ -100,7 +112,8 @@ def break_raw_sql() -> None:
 
 
 def break_at_commit() -> None:
-    Charge.objects.create(user_id=404, amount=1, currency="inr")  # a foreign key that is deferred to COMMIT
+    # A foreign key that is deferred to COMMIT.
+    Charge.objects.create(user_id=404, amount=1, currency="inr")
 
 
 def fail_after_commit() -> None:
@@ -108,7 +121,17 @@ def fail_after_commit() -> None:
 
 
 HAPPENINGS = [
-    *(nothing, mark, nested, nested_and_failed, nested_without_savepoint, close, fail, interrupt, break_raw_sql),
+    *(
+        nothing,
+        mark,
+        nested,
+        nested_and_failed,
+        nested_without_savepoint,
+        close,
+        fail,
+        interrupt,
+        break_raw_sql,
+    ),
     *(break_at_commit, fail_after_commit),
 ]
 
@@ -154,7 +177,9 @@ def traced(block: Callable[[], Any], happens: Callable[[], None]) -> list[dict[s
 @combined
 @pytest.mark.parametrize("happens", HAPPENINGS)
 def test_django_sees_an_atomic_block(happens: Callable[[], None]) -> None:
-    """Its state on the connection is that of `atomic()` inside the block and after each way out of it."""
+    """Its state on the connection is that of `atomic()` inside the block and after each way out of
+    it.
+    """
     assert traced(ours, happens) == traced(transaction.atomic, happens)
 
 
@@ -214,7 +239,9 @@ def tagged(execute: Any, sql: str, *arguments: Any) -> Any:
 
 
 def test_a_wrapper_that_tags_statements() -> None:
-    """An atomic block of the view that fails is rolled back to its savepoint, and the guard goes on."""
+    """An atomic block of the view that fails is rolled back to its savepoint, and the guard goes
+    on.
+    """
     with connection.execute_wrapper(tagged):
         call = Call()
         call.open()
@@ -262,7 +289,9 @@ def test_a_serialization_failure_in_the_settle() -> None:
 @postgresql
 @pytest.mark.parametrize("code", ["22012", "2201F", "40001"])
 def test_an_error_at_commit(code: str) -> None:
-    """What makes COMMIT fail is raised as it is, also if it looks like our own errors, and the key is released."""
+    """What makes COMMIT fail is raised as it is, also if it looks like our own errors, and the key
+    is released.
+    """
     call = Call()
     call.open()
     call.work()
@@ -282,17 +311,22 @@ def test_an_error_at_commit(code: str) -> None:
 
 @combined
 def test_what_the_query_log_says() -> None:
-    """The log, and whatever counts queries, has each message once, and no COMMIT that was not sent."""
+    """The log, and whatever counts queries, has each message once, and no COMMIT that was not
+    sent.
+    """
     Call(atomic_ticket(key="warm")).run()
     with CaptureQueriesContext(connection) as captured:
         Call().run()
     sent = [query["sql"] for query in captured.captured_queries]
-    assert len(sent) == {"postgresql": 4, "sqlite": 7}[connection.vendor]  # one of them is the work's own
+    # One of them is the work's own.
+    assert len(sent) == {"postgresql": 4, "sqlite": 7}[connection.vendor]
     assert not any(sql in {"BEGIN", "COMMIT"} for sql in sent)
 
 
 def test_statements_can_be_sent_apart() -> None:
-    """`combine=False` is for poolers that take one statement per message; the promise does not depend on it."""
+    """`combine=False` is for poolers that take one statement per message; the promise does not
+    depend on it.
+    """
     call = Call(store=ORMStore(combine=False))
     with CaptureQueriesContext(connection) as captured:
         assert call.run() == Execute(attempt=1)

@@ -1,4 +1,6 @@
-"""The Redis store in a cluster keeps the contract: two nodes with half of the keys each, redis-py's own clients."""
+"""The Redis store in a cluster keeps the contract: two nodes with half of the keys each, redis-py's
+own clients.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,9 @@ class TestRedisCluster(StoreContract):
         store._client._sync.delete(store._name(ticket.id))
 
     def elsewhere(self, store: RedisStore) -> Callable[[], BaseStore]:
-        return partial(redis_store, settings.CACHES, {"cache": "cluster", "prefix": store.prefix, "timeout": 5})
+        return partial(
+            redis_store, settings.CACHES, {"cache": "cluster", "prefix": store.prefix, "timeout": 5}
+        )
 
 
 def test_keys_are_everywhere(store: RedisStore, cluster: list[RedisNode]) -> None:
@@ -114,7 +118,9 @@ def test_async(store: RedisStore) -> None:
 def test_a_node_that_is_away(store: RedisStore, settings: Settings) -> None:
     """Another node names the nodes. Without any the store is unavailable."""
     cache = settings.CACHES["cluster"]
-    settings.CACHES = {"cluster": {**cache, "LOCATION": ["redis://127.0.0.1:1/0", *cache["LOCATION"]]}}
+    settings.CACHES = {
+        "cluster": {**cache, "LOCATION": ["redis://127.0.0.1:1/0", *cache["LOCATION"]]}
+    }
     one = RedisStore(cache="cluster", prefix=store.prefix, timeout=5)
     for verb in (one.claim, async_to_sync(one.aclaim)):
         assert verb(make_ticket(key="away")).status is Status.RUNNING
@@ -126,9 +132,11 @@ def test_a_node_that_is_away(store: RedisStore, settings: Settings) -> None:
 
 
 def test_a_node_that_is_away_takes_no_lease_of_others(tmp_path: Path, settings: Settings) -> None:
-    """The other nodes' records are renewed, and `renewed` lists them, so the heartbeat does not report them as lost.
+    """The other nodes' records are renewed, and `renewed` lists them, so the heartbeat does not
+    report them as lost.
 
-    They are settled, too, by a node that has lost the scripts: it gets them without a question to all nodes.
+    They are settled, too, by a node that has lost the scripts: it gets them without a question to
+    all nodes.
     """
     (tmp_path / "one").mkdir()
     (tmp_path / "other").mkdir()
@@ -138,13 +146,21 @@ def test_a_node_that_is_away_takes_no_lease_of_others(tmp_path: Path, settings: 
         with running(other):
             one.join([other])
             options = {"REDIS_CLIENT_CLASS": "redis.cluster.RedisCluster"}
-            cache = {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": [one.url, other.url], "OPTIONS": options}
+            cache = {
+                "BACKEND": "django_redis.cache.RedisCache",
+                "LOCATION": [one.url, other.url],
+                "OPTIONS": options,
+            }
             settings.CACHES = {"cluster": cache}
             store = RedisStore(cache="cluster", timeout=5)
             for ticket in tickets:
                 store.claim(ticket)
             client = store._client._sync
-            there = {t.owner for t in tickets if client.get_node_from_key(store._name(t.id)).port == one.port}
+            there = {
+                t.owner
+                for t in tickets
+                if client.get_node_from_key(store._name(t.id)).port == one.port
+            }
         assert 0 < len(there) < len(tickets)
         with pytest.raises(StoreUnavailable) as raised:
             store.renew(tickets)

@@ -68,7 +68,9 @@ def shift(value: bytes, seconds: float) -> bytes:
     """Return a packed record as if it had been written so many seconds earlier."""
     return altered(
         value,
-        lambda fields: fields.update({name: fields[name] and fields[name] - seconds * 1_000_000 for name in INSTANTS}),
+        lambda fields: fields.update(
+            {name: fields[name] and fields[name] - seconds * 1_000_000 for name in INSTANTS}
+        ),
     )
 
 
@@ -90,7 +92,8 @@ def cache(settings: Settings) -> None:
 @pytest.fixture
 def store(cache: None, server: Redis) -> Iterator[RedisStore]:
     """A separate store, so that tests may run in parallel."""
-    store = RedisStore(cache="redis", prefix=f"test-{uuid4()}", timeout=5)  # a busy machine is not an outage
+    # A busy machine is not an outage.
+    store = RedisStore(cache="redis", prefix=f"test-{uuid4()}", timeout=5)
     yield store
     for name in names(store, server):
         server.delete(name)
@@ -109,7 +112,9 @@ def read(server: Redis, name: bytes) -> bytes:
 
 class TestRedisStore(StoreContract):
     costs: ClassVar = {
-        **dict.fromkeys(("claim", "ours", "busy", "mismatch", "settle", "replay", "release", "late settle"), 1),
+        **dict.fromkeys(
+            ("claim", "ours", "busy", "mismatch", "settle", "replay", "release", "late settle"), 1
+        ),
         **dict.fromkeys(("takeover", "next attempt", "new life"), 2),
         **dict.fromkeys(("renew", "renew many", "get"), 1),
     }
@@ -124,7 +129,9 @@ class TestRedisStore(StoreContract):
             client.delete(store._name(ticket.id))
 
     def elsewhere(self, store: RedisStore) -> Callable[[], BaseStore]:
-        return partial(redis_store, settings.CACHES, {"cache": "redis", "prefix": store.prefix, "timeout": 5})
+        return partial(
+            redis_store, settings.CACHES, {"cache": "redis", "prefix": store.prefix, "timeout": 5}
+        )
 
     @contextmanager
     def trips(self, store: RedisStore) -> Iterator[list[str]]:
@@ -132,24 +139,31 @@ class TestRedisStore(StoreContract):
             yield packets(patch)
 
 
-# ------------------------------------------------------------------------------------------- a primary that steps down
+# ------------------------------------------------------------------------ a primary that steps down
 
 
-@pytest.mark.parametrize(("error", "left"), [("READONLY You can't write", True), ("ERR other", False)])
+@pytest.mark.parametrize(
+    ("error", "left"), [("READONLY You can't write", True), ("ERR other", False)]
+)
 def test_idle_connections_to_a_replica_are_closed(
     store: RedisStore, monkeypatch: pytest.MonkeyPatch, error: str, left: bool
 ) -> None:
-    """If the server has become a replica, idle connections to it are closed: its address may lead to the new primary."""
+    """If the server has become a replica, idle connections to it are closed: its address may lead
+    to the new primary.
+    """
     monkeypatch.setitem(SCRIPTS, "get", script(f'return redis.error_reply("{error}")'))
     closed: list[bool] = []
-    pool = store._client._sync.connection_pool  # its own: other stores of the process may end meanwhile
-    monkeypatch.setattr(pool, "disconnect", lambda inuse_connections=True: closed.append(inuse_connections))
+    # Its own: other stores of the process may end meanwhile.
+    pool = store._client._sync.connection_pool
+    monkeypatch.setattr(
+        pool, "disconnect", lambda inuse_connections=True: closed.append(inuse_connections)
+    )
     with pytest.raises(StoreRefused):
         store.get(make_ticket().id)
     assert closed == [False] * left
 
 
-# ------------------------------------------------------------------------------------------------------------- trips
+# -------------------------------------------------------------------------------------------- trips
 
 
 def packets(monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -158,10 +172,15 @@ def packets(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     send, asend = Connection.send_packed_command, AsyncConnection.send_packed_command
 
     def name(command: Any) -> str:
-        return b"".join([command] if isinstance(command, bytes) else command).split(b"\r\n")[2].decode()
+        return (
+            b"".join([command] if isinstance(command, bytes) else command)
+            .split(b"\r\n")[2]
+            .decode()
+        )
 
     def counted(self: Connection, command: Any, check_health: bool = True) -> None:
-        if not threading.current_thread().name.startswith("django-idempotency"):  # it may serve another test's leases
+        # It may serve another test's leases.
+        if not threading.current_thread().name.startswith("django-idempotency"):
             sent.append(name(command))
         send(self, command, check_health)
 
@@ -195,7 +214,10 @@ def settled_by(ticket: Ticket, status: Status = Status.COMPLETED) -> Settlement:
 
 
 def test_each_verb_is_one_trip(store: RedisStore, trips: list[str]) -> None:
-    """Claim, settle, replay, renewal of many and lookup take one packet each. A takeover takes two."""
+    """Claim, settle, replay, renewal of many and lookup take one packet each.
+
+    A takeover takes two.
+    """
     ticket, other = make_ticket(), make_ticket(key="other")
     for verb, sent in [
         (lambda: store.claim(ticket), ["EVALSHA"]),
@@ -215,8 +237,14 @@ def test_each_verb_is_one_trip(store: RedisStore, trips: list[str]) -> None:
 
 def test_scripts_survive_a_flush(settings: Settings, tmp_path: Path) -> None:
     """A restart, a failover or SCRIPT FLUSH costs two trips, and no error."""
-    with running(RedisServer(tmp_path)) as server, Redis(port=server.port) as client:  # others count trips on ours
-        settings.CACHES = {"redis": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": server.url}}
+    # Others count trips on ours.
+    with (
+        running(RedisServer(tmp_path)) as server,
+        Redis(port=server.port) as client,
+    ):
+        settings.CACHES = {
+            "redis": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": server.url}
+        }
         store, ticket = RedisStore(cache="redis", timeout=5), make_ticket()
         store.claim(ticket)
         client.script_flush()
@@ -229,7 +257,7 @@ def test_scripts_survive_a_flush(settings: Settings, tmp_path: Path) -> None:
         store.close()
 
 
-# ---------------------------------------------------------------------------------------------------------- the value
+# ---------------------------------------------------------------------------------------- the value
 
 
 def test_a_record_is_small(store: RedisStore, server: Redis) -> None:
@@ -238,16 +266,22 @@ def test_a_record_is_small(store: RedisStore, server: Redis) -> None:
     store.claim(ticket)
     store.settle(ticket, settled_by(ticket)._replace(outcome=Outcome(status=201, body=body)))
     (name,) = names(store, server)
-    assert (server.memory_usage(name) or 0) - len(body) <= 450 + len(store.prefix)  # test prefixes are long
+    # Test prefixes are long.
+    assert (server.memory_usage(name) or 0) - len(body) <= 450 + len(store.prefix)
 
 
 def test_redis_deletes_what_has_expired(store: RedisStore, server: Redis) -> None:
     """Each value expires with its record: after its retention, or its lease if that is longer."""
-    brief, leased = make_ticket(key="brief", ttl=60, lease=30), make_ticket(key="leased", ttl=60, lease=300)
+    brief, leased = (
+        make_ticket(key="brief", ttl=60, lease=30),
+        make_ticket(key="leased", ttl=60, lease=300),
+    )
     left = {}
     for ticket in (brief, leased):
         store.claim(ticket)
-        (left[ticket.key],) = (server.pttl(name) for name in names(store, server) if ticket.id.hex in name.decode())
+        (left[ticket.key],) = (
+            server.pttl(name) for name in names(store, server) if ticket.id.hex in name.decode()
+        )
     assert 59_000 < left["brief"] <= 60_001
     assert 299_000 < left["leased"] <= 300_001
     store.settle(leased, settled_by(leased))
@@ -269,7 +303,9 @@ def test_redis_deletes_what_has_expired(store: RedisStore, server: Redis) -> Non
     ],
     ids=["empty", "other", "unsealed", "body", "version", "longer", "path", "secret"],
 )
-def test_a_forged_value_is_not_there(store: RedisStore, server: Redis, forge: Callable[[bytes], bytes]) -> None:
+def test_a_forged_value_is_not_there(
+    store: RedisStore, server: Redis, forge: Callable[[bytes], bytes]
+) -> None:
     """An attacker with write access to Redis can make a key forget, but cannot forge a response."""
     ticket = make_ticket()
     store.claim(ticket)
@@ -293,7 +329,9 @@ def test_a_record_of_another_key_is_not_there(store: RedisStore, server: Redis) 
 
 
 def test_a_birth_is_sealed_again(store: RedisStore, trips: list[str]) -> None:
-    """A later attempt keeps the key's first values, under its own signature: one more trip if sent otherwise."""
+    """A later attempt keeps the key's first values, under its own signature: one more trip if sent
+    otherwise.
+    """
     first, second = make_ticket(path="/first/", lease=0), make_ticket(secret_id="rotated")
     store.claim(first)
     assert (store.claim(second).path, store.claim(second).secret_id) == ("/first/", first.secret_id)
@@ -302,12 +340,21 @@ def test_a_birth_is_sealed_again(store: RedisStore, trips: list[str]) -> None:
     assert trips == ["EVALSHA", "EVALSHA"]
     record = store.get(first.id)
     assert record is not None
-    assert (record.status, record.attempt, record.path, record.secret_id) == (2, 2, "/first/", first.secret_id)
+    assert (record.status, record.attempt, record.path, record.secret_id) == (
+        2,
+        2,
+        "/first/",
+        first.secret_id,
+    )
 
 
 @pytest.mark.parametrize("damage", ["list", "nan", "inf"])
-def test_a_damaged_key_costs_no_other_its_lease(store: RedisStore, server: Redis, damage: str) -> None:
-    """A process renews all its leases together, and a damaged key makes only its own renewal fail."""
+def test_a_damaged_key_costs_no_other_its_lease(
+    store: RedisStore, server: Redis, damage: str
+) -> None:
+    """A process renews all its leases together, and a damaged key makes only its own renewal
+    fail.
+    """
     hurt, whole = make_ticket(key="hurt"), make_ticket(key="whole")
     for ticket in (hurt, whole):
         store.claim(ticket)
@@ -332,8 +379,12 @@ def test_a_forged_birth_is_not_sealed(store: RedisStore, server: Redis) -> None:
 
 
 @pytest.mark.parametrize("lapsed", [True, False])
-def test_a_takeover_whose_answer_was_lost(store: RedisStore, monkeypatch: pytest.MonkeyPatch, *, lapsed: bool) -> None:
-    """A closed connection is retried, and the claim finds its own record, still knowing whether it was a takeover."""
+def test_a_takeover_whose_answer_was_lost(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch, *, lapsed: bool
+) -> None:
+    """A closed connection is retried, and the claim finds its own record, still knowing whether it
+    was a takeover.
+    """
     ask = store._client.ask
 
     def twice(call: Call) -> Any:
@@ -363,7 +414,9 @@ def test_a_rotated_secret(store: RedisStore, settings: Settings) -> None:
 
 @pytest.mark.parametrize("unset", ["", b"", None], ids=repr)
 def test_an_empty_fallback_signs_nothing(store: RedisStore, settings: Settings, unset: Any) -> None:
-    """An empty fallback, as from an unset variable, is publicly known, so what it signs counts as forged."""
+    """An empty fallback, as from an unset variable, is publicly known, so what it signs counts as
+    forged.
+    """
     ticket = make_ticket()
     store.claim(ticket)
     store.settle(ticket, settled_by(ticket))
@@ -384,7 +437,10 @@ def test_an_empty_fallback_signs_nothing(store: RedisStore, settings: Settings, 
 def test_a_takeover_without_replicas_is_one_again(
     store: RedisStore, *, crashed: bool, again: bool, asynchronous: bool
 ) -> None:
-    """Its owner crashed, and the next call must know that. `again`: an earlier try's response was lost."""
+    """Its owner crashed, and the next call must know that.
+
+    `again`: an earlier try's response was lost.
+    """
     safe = RedisStore(cache="redis", prefix=store.prefix, min_replicas=1, timeout=0.3)
     first, second = make_ticket(lease=0), make_ticket()
     store.claim(first)
@@ -401,8 +457,12 @@ def test_a_takeover_without_replicas_is_one_again(
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_suspended_record_is_not_resumed_without_replicas(store: RedisStore, *, asynchronous: bool) -> None:
-    """A failover could suspend it again beside a resumed call, so a resume without replicas is refused."""
+def test_a_suspended_record_is_not_resumed_without_replicas(
+    store: RedisStore, *, asynchronous: bool
+) -> None:
+    """A failover could suspend it again beside a resumed call, so a resume without replicas is
+    refused.
+    """
     safe = RedisStore(cache="redis", prefix=store.prefix, min_replicas=1, timeout=0.3)
     owner, waking = make_ticket(), make_ticket()
     record = store.claim(owner)
@@ -415,7 +475,7 @@ def test_a_suspended_record_is_not_resumed_without_replicas(store: RedisStore, *
         (async_to_sync(adrive) if asynchronous else drive)(safe, resuming(waking, seen))
 
 
-# --------------------------------------------------------------------------------------------------------- as a front
+# --------------------------------------------------------------------------------------- as a front
 
 
 def test_a_front_keeps_copies(store: RedisStore, server: Redis) -> None:
@@ -442,13 +502,18 @@ def test_a_front_keeps_copies(store: RedisStore, server: Redis) -> None:
 def test_a_front_answers_in_one_trip(
     store: RedisStore, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
 ) -> None:
-    """Before the ORM store a replay or a busy key takes one packet and no statement, sync and async."""
+    """Before the ORM store a replay or a busy key takes one packet and no statement, sync and
+    async.
+    """
     layered = LayeredStore(front=store, authority=ORMStore())
     done, running = make_ticket(key="done"), make_ticket(key="running")
     for ticket in (done, running):
         layered.claim(ticket)
     layered.settle(done, settled_by(done))
-    retries = {Status.COMPLETED: make_ticket(key="done"), Status.RUNNING: make_ticket(key="running")}
+    retries = {
+        Status.COMPLETED: make_ticket(key="done"),
+        Status.RUNNING: make_ticket(key="running"),
+    }
 
     sent = packets(monkeypatch)
 
@@ -467,10 +532,14 @@ def test_a_front_answers_in_one_trip(
 
 @pytest.mark.parametrize("skew", [-3600, 0, 3600])
 def test_a_front_with_another_clock(store: RedisStore, skew: float) -> None:
-    """The copy's deadlines are as far away as the record's, however much the two servers' clocks differ."""
+    """The copy's deadlines are as far away as the record's, however much the two servers' clocks
+    differ.
+    """
     ticket = make_ticket(lease=30, ttl=600)
     running = rules.born(ticket, ticket.now + timedelta(seconds=skew))
-    done = running._replace(status=Status.COMPLETED, completed_at=running.created_at, outcome=Outcome(status=201))
+    done = running._replace(
+        status=Status.COMPLETED, completed_at=running.created_at, outcome=Outcome(status=201)
+    )
     for record in (running, done):
         store.put(record, seconds=5)
         seen = store.peek(ticket.id)
@@ -496,7 +565,7 @@ def test_a_front_that_refuses_a_key(store: RedisStore, server: Redis) -> None:
     assert layered.front.peek(other.id) is not None
 
 
-# ------------------------------------------------------------------------------------------- settings and connections
+# ------------------------------------------------------------------------- settings and connections
 
 
 def test_another_cache_is_refused(settings: Settings) -> None:
@@ -571,7 +640,9 @@ def test_a_pool_that_blocks(store: RedisStore, settings: Settings) -> None:
     pooled = RedisStore(cache="pooled", prefix=store.prefix, timeout=5)
 
     async def claims() -> list[Any]:
-        return await asyncio.gather(*(pooled.aclaim(make_ticket(key=str(number))) for number in range(20)))
+        return await asyncio.gather(
+            *(pooled.aclaim(make_ticket(key=str(number))) for number in range(20))
+        )
 
     assert [record.attempt for record in asyncio.run(claims())] == [1] * 20
 
@@ -584,7 +655,9 @@ def test_loops_that_ended_are_forgotten(store: RedisStore) -> None:
 
 
 def test_loops_that_begin_together(store: RedisStore) -> None:
-    """Each thread under WSGI has its own event loop; a new loop does not disturb the search for ended ones."""
+    """Each thread under WSGI has its own event loop; a new loop does not disturb the search for
+    ended ones.
+    """
     other = Thread(target=lambda: async_to_sync(store.aclaim)(make_ticket(key="other")))
 
     class Loops(WeakKeyDictionary[Any, Any]):
@@ -599,7 +672,9 @@ def test_loops_that_begin_together(store: RedisStore) -> None:
     store._client._of_loop = Loops(store._client._of_loop)
     async_to_sync(store.aclaim)(make_ticket(key="one"))
     other.join(timeout=10)
-    assert {store.get(make_ticket(key=key).id) is None for key in ("ended", "one", "other")} == {False}
+    assert {store.get(make_ticket(key=key).id) is None for key in ("ended", "one", "other")} == {
+        False
+    }
 
 
 def test_a_lease_that_was_renewed_meanwhile(store: RedisStore) -> None:
@@ -609,14 +684,18 @@ def test_a_lease_that_was_renewed_meanwhile(store: RedisStore) -> None:
     thief = make_ticket(lease=30, ttl=60)
     life = packing.pack_life(thief, record.operation)
     takeover = conclusions.handover(record, thief)._replace(attempt=2)
-    taking = store._change(thief, takeover, life, f"{record.status:d}", str(record.attempt)).send(None)
+    taking = store._change(thief, takeover, life, f"{record.status:d}", str(record.attempt)).send(
+        None
+    )
     assert store.renew([ticket._replace(lease=300)]) == {ticket.owner}
     assert store._client.ask(taking) is None
     assert store.claim(make_ticket()).owner == ticket.owner
 
 
 def test_a_loop_closes_its_connections(store: RedisStore) -> None:
-    """Each event loop has its own client, which closes with it: nothing stays open, in an ASGI server or a test."""
+    """Each event loop has its own client, which closes with it: nothing stays open, in an ASGI
+    server or a test.
+    """
     clients = []
 
     async def claims() -> None:
@@ -627,11 +706,15 @@ def test_a_loop_closes_its_connections(store: RedisStore) -> None:
     async_to_sync(claims)()
     assert clients[0] is not clients[1]
     for client in clients:
-        assert not any(connection.is_connected for connection in client.connection_pool._available_connections)
+        assert not any(
+            connection.is_connected for connection in client.connection_pool._available_connections
+        )
 
 
 def test_a_later_version(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A record that a later version has signed is not overwritten; a copy in a front counts as missing."""
+    """A record that a later version has signed is not overwritten; a copy in a front counts as
+    missing.
+    """
     ticket = make_ticket()
     record = store.claim(ticket)
     with monkeypatch.context() as later:
@@ -656,9 +739,13 @@ def test_a_later_version(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_scan_finds_only_its_own_prefix(server: Redis) -> None:
-    """Whatever the prefix means to a pattern of Redis; records of other prefixes are not even counted."""
+    """Whatever the prefix means to a pattern of Redis; records of other prefixes are not even
+    counted.
+    """
     prefix = f"scan[{uuid4()}]*?"
-    odd, other = (RedisStore(cache="redis", prefix=each, timeout=5) for each in (prefix, f"{prefix}x"))
+    odd, other = (
+        RedisStore(cache="redis", prefix=each, timeout=5) for each in (prefix, f"{prefix}x")
+    )
     for store in (odd, other):
         for number in range(60):
             store.claim(make_ticket(key=str(number)))
@@ -666,4 +753,10 @@ def test_a_scan_finds_only_its_own_prefix(server: Redis) -> None:
     assert sorted(found, key=int) == [str(number) for number in range(60)]
     assert not any(batch.unreadable for batch in odd.scan())
     for store in (odd, other):
-        server.delete(*(name for batch in store.scan() for name in (store._name(each.id) for each in batch.records)))
+        server.delete(
+            *(
+                name
+                for batch in store.scan()
+                for name in (store._name(each.id) for each in batch.records)
+            )
+        )

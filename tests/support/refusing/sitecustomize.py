@@ -1,4 +1,7 @@
-"""Refuses the modules that REFUSED_MODULES names. Python imports this at its start, if this folder is in PYTHONPATH."""
+"""Refuses the modules that REFUSED_MODULES names.
+
+Python imports this at its start, if this folder is in PYTHONPATH.
+"""
 
 from __future__ import annotations
 

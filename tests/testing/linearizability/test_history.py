@@ -30,10 +30,16 @@ from django_idempotency.testing.linearizability import Answer
     ],
 )
 def test_a_response(status: str | None, answer: Answer) -> None:
-    """Its status says what became of the call; its status code and its body are what a replay must repeat."""
-    response = HttpResponse(b"{}", status=201, headers={} if status is None else {"Idempotency-Status": status})
+    """Its status says what became of the call; its status code and its body are what a replay must
+    repeat.
+    """
+    response = HttpResponse(
+        b"{}", status=201, headers={} if status is None else {"Idempotency-Status": status}
+    )
     history = History()
-    assert history.send(lambda: response, key="order-17", client="anna", request="pay 5") is response
+    assert (
+        history.send(lambda: response, key="order-17", client="anna", request="pay 5") is response
+    )
     (call,) = history
     assert (call.answer, call.response) == (answer, (201, b"{}"))
     assert (call.key, call.client, call.request) == ("order-17", "anna", "pay 5")
@@ -64,5 +70,8 @@ def test_effects_and_the_end_of_a_record() -> None:
     history = History()
     assert history.count(lambda: 2, key="order-17") == 2
     history.forget("order-17")
-    assert [(call.answer, call.response) for call in history] == [(Answer.COUNTED, 2), (Answer.FORGOTTEN, None)]
+    assert [(call.answer, call.response) for call in history] == [
+        (Answer.COUNTED, 2),
+        (Answer.FORGOTTEN, None),
+    ]
     assert len(history) == 2

@@ -1,9 +1,10 @@
-"""Keys that seal bytes with AES-256-GCM: what is sealed can be read with its key, and only in its own place.
+"""Keys that seal bytes with AES-256-GCM: what is sealed can be read with its key, and only in its
+own place.
 
     version 1 │ key id 4 │ nonce 12, random │ ciphertext and tag, 16 longer than the plain bytes
 
-The *place* is what the bytes belong to, such as a record and one of its fields. It is the associated data, so it is not
-stored: bytes that are moved to another place do not open there.
+The *place* is what the bytes belong to, such as a record and one of its fields. It is the
+associated data, so it is not stored: bytes that are moved to another place do not open there.
 """
 
 from __future__ import annotations
@@ -31,14 +32,17 @@ OVERHEAD = _HEAD + _NONCE + 16
 
 
 class CannotOpen(Exception):
-    """These bytes were sealed with a key that is not there, belong to another place, or were changed."""
+    """These bytes were sealed with a key that is not there, belong to another place, or were
+    changed.
+    """
 
 
 class Keyring:
     """Seals with the first key, and opens with each. Thread safe.
 
-    `keys` are 32 bytes each, in base64. If the first is `None`, nothing is to be sealed: see `seals`. Raises
-    `ImproperlyConfigured` for a key that is not one, and if `cryptography` is not installed.
+    `keys` are 32 bytes each, in base64. If the first is `None`, nothing is to be sealed: see
+    `seals`. Raises `ImproperlyConfigured` for a key that is not one, and if `cryptography` is not
+    installed.
     """
 
     def __init__(self, keys: Sequence[str | None]) -> None:
@@ -57,7 +61,9 @@ class Keyring:
         """Seal bytes for a place with the first key."""
         assert self._first is not None, "ask `seals` first"
         head, nonce = VERSION + self._first, secrets.token_bytes(_NONCE)
-        return head + nonce + self._ciphers[self._first].encrypt(nonce, plain, framed((head, *place)))
+        return (
+            head + nonce + self._ciphers[self._first].encrypt(nonce, plain, framed((head, *place)))
+        )
 
     def open(self, sealed: bytes, *place: bytes) -> bytes:
         """Return what was sealed for a place. Raises `CannotOpen`."""
@@ -73,7 +79,10 @@ class Keyring:
             raise CannotOpen("it was changed, or belongs to another record") from error
 
     def has_sealed(self, stored: bytes) -> bool:
-        """Do these bytes begin as what one of these keys has sealed? JSON, text and archives do not."""
+        """Do these bytes begin as what one of these keys has sealed?
+
+        JSON, text and archives do not.
+        """
         return stored[: len(VERSION)] == VERSION and stored[len(VERSION) : _HEAD] in self._ciphers
 
     def is_current(self, sealed: bytes) -> bool:
@@ -120,6 +129,7 @@ def _cipher(key: bytes) -> AESGCM:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # an extra
     except ImportError as error:
         raise ImproperlyConfigured(
-            'ENCRYPTION_KEYS needs cryptography. Type: pip install "django-idempotency[encryption]".'
+            "ENCRYPTION_KEYS needs cryptography. Type: pip install "
+            '"django-idempotency[encryption]".'
         ) from error
     return AESGCM(key)

@@ -36,14 +36,17 @@ class Resealing(Enum):
     CURRENT = "current"  # it was as it should be
     CLOSED = "closed"  # no key opens it
     LOCKED = "locked"  # others lock it for longer than the command tries
-    CHANGED = "changed"  # it was written or deleted meanwhile; what a request writes is sealed with the first key
+    # it was written or deleted meanwhile; what a request writes is sealed with the first key
+    CHANGED = "changed"
 
 
 class SealedStore(WrappedStore):
-    """Seals the headers and the body of every response with a keyring, for the record that it belongs to.
+    """Seals the headers and the body of every response with a keyring, for the record that it
+    belongs to.
 
-    A response moved to another record, or with another status, does not open. What does not open is handed outwards
-    sealed: the rules read it as done and not stored. A sealed body that is not marked as such is unreadable. Scope, key, path and digest are not sealed: requests, people and
+    A response moved to another record, or with another status, does not open. What does not open is
+    handed outwards sealed: the rules read it as done and not stored. A sealed body that is not
+    marked as such is unreadable. Scope, key, path and digest are not sealed: requests, people and
     commands look records up by them.
     """
 
@@ -55,7 +58,9 @@ class SealedStore(WrappedStore):
         """Return the settlement with its response sealed."""
         if settlement.outcome is None:
             return settlement
-        return settlement._replace(outcome=sealed_outcome(self.keyring, ticket.id, settlement.outcome))
+        return settlement._replace(
+            outcome=sealed_outcome(self.keyring, ticket.id, settlement.outcome)
+        )
 
     def outwards(self, record: Record, ticket: Ticket) -> Record:
         """Return the record with its response open."""
@@ -67,20 +72,27 @@ class SealedStore(WrappedStore):
 
     def scan(self, *, size: int = 1000, bodies: bool = False) -> Iterator[Scanned]:
         for batch in self.store.scan(size=size, bodies=bodies):
-            yield Scanned(records=[self.opened(record) for record in batch.records], unreadable=batch.unreadable)
+            yield Scanned(
+                records=[self.opened(record) for record in batch.records],
+                unreadable=batch.unreadable,
+            )
 
-    # ----------------------------------------------------------------------------------------------- for an operator
+    # ------------------------------------------------------------------------------ for an operator
 
     def change(self, record_id: UUID, wanted: Wanted, *, audit: Audit) -> Intervention:
         return self.store.change(record_id, wanted, audit=lambda record: audit(self.opened(record)))
 
-    # ------------------------------------------------------------------------------------------------- seal and open
+    # -------------------------------------------------------------------------------- seal and open
 
     def opened(self, record: Record) -> Record:
         """Return a record with its response open, if a key opens it."""
         outcome = record.outcome
         if not is_sealed(outcome):
-            damaged = outcome is not None and outcome.body is not MISSING and self.keyring.has_sealed(outcome.body)
+            damaged = (
+                outcome is not None
+                and outcome.body is not MISSING
+                and self.keyring.has_sealed(outcome.body)
+            )
             return record._replace(outcome=None) if damaged else record
         try:
             return record._replace(outcome=_open(self.keyring, record))
@@ -90,16 +102,20 @@ class SealedStore(WrappedStore):
     def _opened(self, record: Record) -> Record:
         if is_sealed((record := self.opened(record)).outcome):
             logger.warning(
-                "The stored response of the record %s cannot be opened: its key is not in ENCRYPTION_KEYS, or the row was "
+                "The stored response of the record %s cannot be opened: its key is not in "
+                "ENCRYPTION_KEYS, or the row was "
                 "changed. Its work is not run again; retries get response-not-stored.",
                 record.id,
             )
         return record
 
-    # -------------------------------------------------------------------------------------------------- other keys
+    # ----------------------------------------------------------------------------------- other keys
 
     def is_current(self, record: Record) -> bool:
-        """Is a record of the inner store's scan as this store would write it now? It may come without its body."""
+        """Is a record of the inner store's scan as this store would write it now?
+
+        It may come without its body.
+        """
         outcome = record.outcome
         if outcome is None or record.status is not Status.COMPLETED or says_nothing(outcome):
             return True
@@ -108,7 +124,8 @@ class SealedStore(WrappedStore):
         return self.keyring.is_current(_unwrapped(outcome.headers[0][1]))
 
     def reseal(self, record_id: UUID) -> Resealing:
-        """Write a stored response anew, as this store would write it now, unless the record changes meanwhile.
+        """Write a stored response anew, as this store would write it now, unless the record changes
+        meanwhile.
 
         Nothing else of the record changes, and copies in fronts are dropped.
         """
@@ -123,21 +140,31 @@ class SealedStore(WrappedStore):
         opened = self.opened(record)
         if opened.outcome is None or is_sealed(opened.outcome):
             return Resealing.CLOSED
-        # A completed record changes hands before it changes, so its owner is the version that is compared.
-        settlement = unchanged(record)._replace(outcome=sealed_outcome(self.keyring, record_id, opened.outcome))
+        # A completed record changes hands before it changes, so its owner is the version that is
+        # compared.
+        settlement = unchanged(record)._replace(
+            outcome=sealed_outcome(self.keyring, record_id, opened.outcome)
+        )
         settled = self.store.settle(record.ticket(owner=record.owner), settlement)
         return Resealing.DONE if settled else Resealing.CHANGED
 
 
 def sealed_outcome(keyring: Keyring, record_id: UUID, outcome: Outcome) -> Outcome:
-    """Return a response as it is stored. A body that was not stored stays so; a long one is deflated first."""
+    """Return a response as it is stored.
+
+    A body that was not stored stays so; a long one is deflated first.
+    """
     if not keyring.seals or says_nothing(outcome):
         return outcome
     place = _place(record_id, outcome.status)
-    headers = keyring.seal(json.dumps(outcome.headers, separators=(",", ":")).encode(), *place, _HEADERS)
+    headers = keyring.seal(
+        json.dumps(outcome.headers, separators=(",", ":")).encode(), *place, _HEADERS
+    )
     body: bytes | Missing = MISSING
     if not isinstance(outcome.body, Missing):
-        body = keyring.seal(packing.pack_outcome(Outcome(outcome.status, (), outcome.body)), *place, _BODY)
+        body = keyring.seal(
+            packing.pack_outcome(Outcome(outcome.status, (), outcome.body)), *place, _BODY
+        )
     return Outcome(outcome.status, ((SEALED, base64.b64encode(headers).decode()),), body)
 
 
@@ -152,7 +179,13 @@ def _open(keyring: Keyring, record: Record) -> Outcome:
         if isinstance(body, Missing):
             return Outcome(status, headers, MISSING)
         packed = packing.unpack_outcome(keyring.open(body, *place, _BODY))
-    except (ValueError, TypeError, LookupError, RecursionError, zlib.error) as error:  # `Malformed` is a ValueError
+    except (
+        ValueError,
+        TypeError,
+        LookupError,
+        RecursionError,
+        zlib.error,
+    ) as error:  # `Malformed` is a ValueError
         raise CannotOpen("it was sealed by a later version") from error
     return Outcome(status, headers, MISSING if packed is None else packed.body)
 

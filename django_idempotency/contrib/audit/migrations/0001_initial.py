@@ -12,7 +12,10 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="AuditEvent",
             fields=[
-                ("id", models.BigAutoField(primary_key=True, serialize=False, verbose_name="position")),
+                (
+                    "id",
+                    models.BigAutoField(primary_key=True, serialize=False, verbose_name="position"),
+                ),
                 ("record", models.UUIDField(verbose_name="record")),
                 ("scope", models.CharField(max_length=255, verbose_name="scope")),
                 ("key", models.CharField(max_length=255, verbose_name="key")),
@@ -23,7 +26,10 @@ class Migration(migrations.Migration):
                 ("request", models.CharField(blank=True, max_length=255, verbose_name="request")),
                 ("owner", models.CharField(blank=True, max_length=12, verbose_name="owner")),
                 ("actor", models.CharField(blank=True, max_length=255, verbose_name="actor")),
-                ("request_id", models.CharField(blank=True, max_length=128, verbose_name="request id")),
+                (
+                    "request_id",
+                    models.CharField(blank=True, max_length=128, verbose_name="request id"),
+                ),
                 ("reason", models.CharField(blank=True, max_length=500, verbose_name="reason")),
                 ("sealed", models.BinaryField(null=True, verbose_name="sealed")),
             ],
@@ -41,7 +47,10 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Reference",
             fields=[
-                ("id", models.BigAutoField(primary_key=True, serialize=False, verbose_name="position")),
+                (
+                    "id",
+                    models.BigAutoField(primary_key=True, serialize=False, verbose_name="position"),
+                ),
                 ("record", models.UUIDField(verbose_name="record")),
                 ("scope", models.CharField(max_length=255, verbose_name="scope")),
                 ("key", models.CharField(max_length=255, verbose_name="key")),
@@ -63,7 +72,8 @@ class Migration(migrations.Migration):
                 ],
                 "constraints": [
                     models.UniqueConstraint(
-                        fields=("record", "operation", "value_hash", "kind"), name="idempotency_audit_ref_once"
+                        fields=("record", "operation", "value_hash", "kind"),
+                        name="idempotency_audit_ref_once",
                     )
                 ],
             },

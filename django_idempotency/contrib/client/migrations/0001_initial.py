@@ -14,11 +14,21 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="OutgoingCall",
             fields=[
-                ("id", models.UUIDField(editable=False, primary_key=True, serialize=False, verbose_name="id")),
+                (
+                    "id",
+                    models.UUIDField(
+                        editable=False, primary_key=True, serialize=False, verbose_name="id"
+                    ),
+                ),
                 ("provider", models.CharField(max_length=255, verbose_name="provider")),
                 ("name", models.CharField(max_length=255, verbose_name="name")),
                 ("key", models.CharField(max_length=255, verbose_name="key")),
-                ("operation", models.CharField(blank=True, max_length=40, verbose_name="operation of its step")),
+                (
+                    "operation",
+                    models.CharField(
+                        blank=True, max_length=40, verbose_name="operation of its step"
+                    ),
+                ),
                 ("method", models.CharField(max_length=16, verbose_name="method")),
                 ("url", models.TextField(help_text="Without its query.", verbose_name="URL")),
                 ("digest", models.BinaryField(max_length=32, verbose_name="request digest")),
@@ -42,9 +52,15 @@ class Migration(migrations.Migration):
                 ("first_sent", django_idempotency.models.InstantField(verbose_name="first sent")),
                 ("last_sent", django_idempotency.models.InstantField(verbose_name="last sent")),
                 ("request", models.BinaryField(null=True, verbose_name="request")),
-                ("response_status", models.SmallIntegerField(null=True, verbose_name="response status")),
+                (
+                    "response_status",
+                    models.SmallIntegerField(null=True, verbose_name="response status"),
+                ),
                 ("response", models.BinaryField(null=True, verbose_name="response")),
-                ("reference", models.CharField(max_length=255, verbose_name="provider's request id")),
+                (
+                    "reference",
+                    models.CharField(max_length=255, verbose_name="provider's request id"),
+                ),
             ],
             options={
                 "verbose_name": "outgoing call",
@@ -52,7 +68,9 @@ class Migration(migrations.Migration):
                 "db_table": "django_idempotency_outgoing_call",
                 "permissions": (("decide_outgoingcall", "Can decide about outgoing calls"),),
                 "default_permissions": ("view",),
-                "indexes": [models.Index(fields=["state", "last_sent"], name="idempotency_client_due")],
+                "indexes": [
+                    models.Index(fields=["state", "last_sent"], name="idempotency_client_due")
+                ],
             },
         )
     ]

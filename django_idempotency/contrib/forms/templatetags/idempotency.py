@@ -15,14 +15,16 @@ register = template.Library()
 
 @register.simple_tag(takes_context=True)
 def idempotency_field(context: Context, path: str | None = None) -> SafeString:
-    """Return the hidden field with the key of a form; with a path, such as that of `{% url %}`, for that address only.
+    """Return the hidden field with the key of a form; with a path, such as that of `{% url %}`, for
+    that address only.
 
     Raises `ImproperlyConfigured` in a template that has no request.
     """
     request = context.get("request") or getattr(context, "request", None)
     if not isinstance(request, HttpRequest):
         raise ImproperlyConfigured(
-            "{% idempotency_field %} needs the request: render the template with it, as render(request, …) does, and type no "
+            "{% idempotency_field %} needs the request: render the template with it, as "
+            "render(request, …) does, and type no "
             '"only" where it is included.'
         )
     return field(request, path)

@@ -15,17 +15,24 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Message",
             fields=[
-                ("id", models.BigAutoField(primary_key=True, serialize=False, verbose_name="position")),
+                (
+                    "id",
+                    models.BigAutoField(primary_key=True, serialize=False, verbose_name="position"),
+                ),
                 (
                     "message_id",
-                    models.UUIDField(default=uuid.uuid4, editable=False, unique=True, verbose_name="message id"),
+                    models.UUIDField(
+                        default=uuid.uuid4, editable=False, unique=True, verbose_name="message id"
+                    ),
                 ),
                 ("topic", models.CharField(max_length=255, verbose_name="topic")),
                 (
                     "key",
                     models.CharField(
                         blank=True,
-                        help_text="Messages with the same key are published in order; those without a key in any order.",
+                        help_text="Messages with the same key are published in order; those "
+                        "without "
+                        "a key in any order.",
                         max_length=255,
                         verbose_name="key",
                     ),
@@ -33,7 +40,9 @@ class Migration(migrations.Migration):
                 (
                     "payload",
                     models.JSONField(
-                        encoder=django.core.serializers.json.DjangoJSONEncoder, null=True, verbose_name="payload"
+                        encoder=django.core.serializers.json.DjangoJSONEncoder,
+                        null=True,
+                        verbose_name="payload",
                     ),
                 ),
                 (
@@ -46,12 +55,20 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("created_at", django_idempotency.models.InstantField(verbose_name="created")),
-                ("attempts", models.PositiveIntegerField(default=0, verbose_name="failed attempts")),
-                ("last_error", models.CharField(blank=True, max_length=255, verbose_name="last error")),
+                (
+                    "attempts",
+                    models.PositiveIntegerField(default=0, verbose_name="failed attempts"),
+                ),
+                (
+                    "last_error",
+                    models.CharField(blank=True, max_length=255, verbose_name="last error"),
+                ),
                 (
                     "not_before",
                     django_idempotency.models.InstantField(
-                        help_text="It failed, and is retried after this time.", null=True, verbose_name="not before"
+                        help_text="It failed, and is retried after this time.",
+                        null=True,
+                        verbose_name="not before",
                     ),
                 ),
             ],

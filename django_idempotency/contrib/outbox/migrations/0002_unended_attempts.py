@@ -8,6 +8,8 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="message",
             name="unended",
-            field=models.PositiveIntegerField(db_default=0, default=0, verbose_name="attempts without an end"),
+            field=models.PositiveIntegerField(
+                db_default=0, default=0, verbose_name="attempts without an end"
+            ),
         )
     ]

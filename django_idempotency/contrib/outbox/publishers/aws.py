@@ -1,4 +1,6 @@
-"""What the publishers over boto3 share: a client with short time-outs, and whose fault an error is."""
+"""What the publishers over boto3 share: a client with short time-outs, and whose fault an error
+is.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,13 @@ from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 from ....errors import BrokerUnavailable
 
 #: A transaction of the database is open while a request waits.
-TIMES = {"connect_timeout": 3, "read_timeout": 5, "retries": {"mode": "standard", "total_max_attempts": 2}}
-#: Errors about one message. All others are the service's, the network's or the credentials': they concern every message.
+TIMES = {
+    "connect_timeout": 3,
+    "read_timeout": 5,
+    "retries": {"mode": "standard", "total_max_attempts": 2},
+}
+#: Errors about one message. All others are the service's, the network's or the credentials': they
+#: concern every message.
 REFUSED = frozenset(
     {
         "413",
@@ -58,7 +65,9 @@ def refusal(code: str, said: str) -> Exception:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Raise `Refused` for what concerns one message, and `BrokerUnavailable` for everything else."""
+    """Raise `Refused` for what concerns one message, and `BrokerUnavailable` for everything
+    else.
+    """
     try:
         yield
     except ClientError as error:

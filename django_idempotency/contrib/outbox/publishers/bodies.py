@@ -25,13 +25,19 @@ class Bodies:
 
     def headers(self, message: Message) -> dict[str, str]:
         """Return a message's headers as text: what is not text as JSON."""
-        return {name: value if isinstance(value, str) else json.dumps(value) for name, value in message.headers.items()}
+        return {
+            name: value if isinstance(value, str) else json.dumps(value)
+            for name, value in message.headers.items()
+        }
 
 
 def cloud_event(message: Message, source: str, **extensions: Any) -> str:
-    """Return a message as a CloudEvent 1.0 in JSON. `source` and `id` identify it, however often it is published.
+    """Return a message as a CloudEvent 1.0 in JSON.
 
-    Raises `CloudEventValidationError` for extensions whose names are more than `a` to `z` and digits.
+    `source` and `id` identify it, however often it is published.
+
+    Raises `CloudEventValidationError` for extensions whose names are more than `a` to `z` and
+    digits.
     """
     from cloudevents.core.formats.json import JSONFormat
     from cloudevents.core.v1.event import CloudEvent

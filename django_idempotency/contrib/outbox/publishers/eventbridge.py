@@ -1,7 +1,8 @@
 """EventBridge, over boto3: `pip install "django-idempotency[eventbridge]"`.
 
-EventBridge gives an event a new `id` each time it is published, and it ignores a detail that is not an object. So the detail is
-a CloudEvent always: consumers recognise a duplicate by `detail.[source, id]`. EventBridge keeps no order.
+EventBridge gives an event a new `id` each time it is published, and it ignores a detail that is not
+an object. So the detail is a CloudEvent always: consumers recognise a duplicate by `detail.[source,
+id]`. EventBridge keeps no order.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ if TYPE_CHECKING:
 
 
 class EventBridgePublisher(OverBoto):
-    """Puts an event on a bus. The topic is its `detail-type`; headers are extensions of the CloudEvent.
+    """Puts an event on a bus. The topic is its `detail-type`; headers are extensions of the
+    CloudEvent.
 
-    What is too large for EventBridge (over 256 KB until 2026, then over 1 MB) is refused, and waits.
+    What is too large for EventBridge (over 256 KB until 2026, then over 1 MB) is refused, and
+    waits.
     """
 
     #: Also the `Source` of the event, which rules match.
@@ -29,7 +32,10 @@ class EventBridgePublisher(OverBoto):
         self._events = self.client("events")
 
     def publish(self, message: Message) -> None:
-        """Return when EventBridge has taken the event. It answers 200 also when it has not, and counts those."""
+        """Return when EventBridge has taken the event.
+
+        It answers 200 also when it has not, and counts those.
+        """
         with translated():
             answer = self._events.put_events(
                 Entries=[

@@ -1,8 +1,8 @@
 """SQS FIFO, over boto3: `pip install "django-idempotency[sqs]"`.
 
-`MessageDeduplicationId` is the message's id. SQS drops its duplicates for **five minutes** only: a relay that was down for
-longer sends a second one, so the consumer remembers the id, too. It is in `attributes.MessageDeduplicationId`; SQS's own
-`messageId` is new with each sending.
+`MessageDeduplicationId` is the message's id. SQS drops its duplicates for **five minutes** only: a
+relay that was down for longer sends a second one, so the consumer remembers the id, too. It is in
+`attributes.MessageDeduplicationId`; SQS's own `messageId` is new with each sending.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ GROUP = re.compile(r"[!-~]{1,128}")
 
 
 class SQSPublisher(OverBoto, Bodies):
-    """Publishes to a FIFO queue. The message's key is its `MessageGroupId`: SQS keeps the order of a group."""
+    """Publishes to a FIFO queue. The message's key is its `MessageGroupId`: SQS keeps the order of
+    a group.
+    """
 
     queue_url: str = ""
 
@@ -44,7 +46,8 @@ class SQSPublisher(OverBoto, Bodies):
                 MessageDeduplicationId=str(message.message_id),
                 MessageGroupId=group(message),
                 MessageAttributes={
-                    name: {"DataType": "String", "StringValue": value} for name, value in attributes.items()
+                    name: {"DataType": "String", "StringValue": value}
+                    for name, value in attributes.items()
                 },
             )
 
@@ -53,6 +56,9 @@ class SQSPublisher(OverBoto, Bodies):
 
 
 def group(message: Message) -> str:
-    """Return the key, or a digest of one that SQS cannot take. Without a key each message is a group of its own."""
+    """Return the key, or a digest of one that SQS cannot take.
+
+    Without a key each message is a group of its own.
+    """
     key = message.key or str(message.message_id)
     return key if GROUP.fullmatch(key) else sha256(key.encode()).hexdigest()

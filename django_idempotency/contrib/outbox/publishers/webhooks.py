@@ -1,7 +1,8 @@
-"""Signed webhooks as Standard Webhooks says, over standardwebhooks and httpx: `pip install "django-idempotency[webhooks]"`.
+"""Signed webhooks as Standard Webhooks says, over standardwebhooks and httpx: `pip install
+"django-idempotency[webhooks]"`.
 
-`webhook-id` is the message's id, and the same for each attempt. For several receivers send a message to each, under a
-key of its own: then one that is away makes no other wait.
+`webhook-id` is the message's id, and the same for each attempt. For several receivers send a
+message to each, under a key of its own: then one that is away makes no other wait.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from .bodies import JSON, Bodies
 if TYPE_CHECKING:
     from ..models import Message
 
-#: Headers that say how a request travels, and where to. They are the client's: taken from a message, `Host` would lead to
-#: another receiver, and `Transfer-Encoding` beside the length of the body lets a proxy and a server read two requests.
+#: Headers that say how a request travels, and where to. They are the client's: taken from a
+#: message, `Host` would lead to another receiver, and `Transfer-Encoding` beside the length of the
+#: body lets a proxy and a server read two requests.
 TRAVELS = frozenset(
     {
         "host",
@@ -49,16 +51,21 @@ class Refused(Exception):
 
 
 class Gone(Refused):
-    """The receiver has answered 410: it wants no message any more. Override `gone()` to give its messages up."""
+    """The receiver has answered 410: it wants no message any more. Override `gone()` to give its
+    messages up.
+    """
 
 
 class WebhookPublisher(Bodies):
-    """Posts a message to a receiver, and returns when that has answered 2xx. It follows no redirect."""
+    """Posts a message to a receiver, and returns when that has answered 2xx. It follows no
+    redirect.
+    """
 
     url: str = ""
     #: Sign with each, so that a receiver can change its own: "whsec_…".
     secrets: Sequence[str] = ()
-    #: `False` if `receiver()` chooses by the message: one that is away then concerns its own messages only.
+    #: `False` if `receiver()` chooses by the message: one that is away then concerns its own
+    #: messages only.
     single: bool = True
     timeout: float = 15.0
 
@@ -83,10 +90,11 @@ class WebhookPublisher(Bodies):
         url, secrets = self.receiver(message)
         body, media_type = self.body(message)
         given = self.headers(message)
-        headers = httpx.Headers(
-            {name: given[name] for name in given if not travels(name)}
-        )  # whose names have no case: ours replace the message's
-        headers.update({"content-type": media_type, **signed(str(message.message_id), body, secrets)})
+        # Whose names have no case: ours replace the message's.
+        headers = httpx.Headers({name: given[name] for name in given if not travels(name)})
+        headers.update(
+            {"content-type": media_type, **signed(str(message.message_id), body, secrets)}
+        )
         try:
             with self._http.stream("POST", url, content=body.encode(), headers=headers) as response:
                 status = response.status_code  # nothing is read of a body, which may be endless
@@ -120,10 +128,14 @@ def travels(name: str) -> bool:
 def signed(message_id: str, body: str, secrets: Sequence[str]) -> dict[str, str]:
     """Return the headers that say who has sent a body, and when."""
     if not secrets or isinstance(secrets, str):
-        raise ImproperlyConfigured('Webhooks are signed. Type secrets = ("whsec_…",) in the publisher: a tuple.')
+        raise ImproperlyConfigured(
+            'Webhooks are signed. Type secrets = ("whsec_…",) in the publisher: a tuple.'
+        )
     now = datetime.now(timezone.utc)
     return {
         "webhook-id": message_id,
         "webhook-timestamp": str(int(now.timestamp())),
-        "webhook-signature": " ".join(Webhook(secret).sign(message_id, now, body) for secret in secrets),
+        "webhook-signature": " ".join(
+            Webhook(secret).sign(message_id, now, body) for secret in secrets
+        ),
     }

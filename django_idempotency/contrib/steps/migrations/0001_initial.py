@@ -14,7 +14,12 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="Step",
             fields=[
-                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
                 ("run", models.UUIDField(editable=False, verbose_name="run")),
                 ("position", models.PositiveIntegerField(verbose_name="position")),
                 ("name", models.CharField(blank=True, max_length=100, verbose_name="name")),
@@ -42,12 +47,18 @@ class Migration(migrations.Migration):
                 ("undo", models.CharField(blank=True, max_length=255, verbose_name="undo")),
                 ("ask", models.CharField(blank=True, max_length=255, verbose_name="ask")),
                 ("key", models.CharField(blank=True, max_length=64, verbose_name="key")),
-                ("undo_key", models.CharField(blank=True, max_length=64, verbose_name="key of the undo")),
+                (
+                    "undo_key",
+                    models.CharField(blank=True, max_length=64, verbose_name="key of the undo"),
+                ),
                 ("result", models.BinaryField(null=True, verbose_name="result")),
                 ("arguments", models.BinaryField(null=True, verbose_name="arguments")),
                 ("error", models.CharField(blank=True, max_length=255, verbose_name="error")),
                 ("created_at", django_idempotency.models.InstantField(verbose_name="began")),
-                ("ended_at", django_idempotency.models.InstantField(null=True, verbose_name="ended")),
+                (
+                    "ended_at",
+                    django_idempotency.models.InstantField(null=True, verbose_name="ended"),
+                ),
                 ("due_at", django_idempotency.models.InstantField(null=True, verbose_name="due")),
                 ("purge_at", django_idempotency.models.InstantField(verbose_name="kept until")),
             ],
@@ -61,7 +72,11 @@ class Migration(migrations.Migration):
                     models.Index(fields=["due_at"], name="idempotency_step_due"),
                     models.Index(fields=["purge_at"], name="idempotency_step_purge"),
                 ],
-                "constraints": [models.UniqueConstraint(fields=("run", "position"), name="idempotency_step_once")],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("run", "position"), name="idempotency_step_once"
+                    )
+                ],
             },
         )
     ]

@@ -1,4 +1,5 @@
-"""What each database needs so that a claim never waits for an owner, and which connection gets what.
+"""What each database needs so that a claim never waits for an owner, and which connection gets
+what.
 
 Measured; see the docs' "Statements and trips".
 """
@@ -16,14 +17,26 @@ from .sqlite import SQLite
 if TYPE_CHECKING:
     from django.db.backends.base.base import BaseDatabaseWrapper
 
-__all__ = ["Dialect", "InnoDB", "MariaDB", "MySQL", "PostgreSQL", "SQLite", "dialect", "register_dialect", "served"]
+__all__ = [
+    "Dialect",
+    "InnoDB",
+    "MariaDB",
+    "MySQL",
+    "PostgreSQL",
+    "SQLite",
+    "dialect",
+    "register_dialect",
+    "served",
+]
 
 #: The first that suits a connection is used.
 _DIALECTS: list[type[Dialect]] = [PostgreSQL, MariaDB, MySQL, SQLite]
 
 
 def register_dialect(new: type[Dialect]) -> None:
-    """Let `ORMStore` use connections of `new.vendor` that it suits. It is asked before those registered earlier.
+    """Let `ORMStore` use connections of `new.vendor` that it suits.
+
+    It is asked before those registered earlier.
 
     Call it in `AppConfig.ready()`. A store that has already used its connection keeps its dialect.
     """
@@ -33,16 +46,22 @@ def register_dialect(new: type[Dialect]) -> None:
 
 def dialect_class(connection: BaseDatabaseWrapper) -> type[Dialect] | None:
     """Return the class of a connection's dialect, if there is one. May connect."""
-    suitable = (each for each in _DIALECTS if each.vendor == connection.vendor and each.suits(connection))
+    suitable = (
+        each for each in _DIALECTS if each.vendor == connection.vendor and each.suits(connection)
+    )
     return next(suitable, None)
 
 
 def dialect(connection: BaseDatabaseWrapper) -> Dialect:
-    """Return the dialect of a connection, which may connect. Raises `ConfigurationError` if there is none."""
+    """Return the dialect of a connection, which may connect.
+
+    Raises `ConfigurationError` if there is none.
+    """
     if (found := dialect_class(connection)) is not None:
         return found(connection)
     raise ConfigurationError(
-        f"ORMStore has no dialect for the database {connection.alias!r}, whose kind is {connection.vendor!r}. "
+        f"ORMStore has no dialect for the database {connection.alias!r}, whose kind is "
+        f"{connection.vendor!r}. "
         "Use a store in another database, or register a dialect for it with register_dialect()."
     )
 

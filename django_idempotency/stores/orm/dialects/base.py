@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
     from .transactions import Bound, WorkTransaction
 
-#: libpq's numbers for no transaction, for an open one, and for one in which a statement has failed; psycopg 3 and 2 pass
-#: them on.
+#: libpq's numbers for no transaction, for an open one, and for one in which a statement has failed;
+#: psycopg 3 and 2 pass them on.
 IDLE, IN_TRANSACTION, IN_ERROR = 0, 2, 3
 
 
 class Dialect:
     """The SQL that all databases share. The `%s` of `later` takes what `delay()` returns.
 
-    For another database, subclass the dialect that is most like its own, and call `register_dialect()`. A store makes
-    one on its first connection, and all its threads use it.
+    For another database, subclass the dialect that is most like its own, and call
+    `register_dialect()`. A store makes one on its first connection, and all its threads use it.
     """
 
     #: Of which connections, by Django's `connection.vendor`?
@@ -42,14 +42,18 @@ class Dialect:
     latest = "GREATEST"
     insert_verb = "INSERT INTO"
     insert_tail = "ON CONFLICT DO NOTHING"
-    #: The table of a row, with its schema, if the same name may mean another table on another connection.
+    #: The table of a row, with its schema, if the same name may mean another table on another
+    #: connection.
     location = "NULL"
-    #: Before and after a SELECT, inside a caller's transaction, that reads the row which an INSERT met.
+    #: Before and after a SELECT, inside a caller's transaction, that reads the row which an INSERT
+    #: met.
     joined_read = ("", "")
-    #: What precedes a statement that is a transaction of its own, in one message with it, where statements can be combined:
-    #: its wait for the table, behind an ALTER or a LOCK TABLE, then ends. Its other bounds begin after that wait.
+    #: What precedes a statement that is a transaction of its own, in one message with it, where
+    #: statements can be combined: its wait for the table, behind an ALTER or a LOCK TABLE, then
+    #: ends. Its other bounds begin after that wait.
     bounded = ""
-    #: Before a SELECT that may be the first statement to wait for the table; the same for databases that do not combine.
+    #: Before a SELECT that may be the first statement to wait for the table; the same for databases
+    #: that do not combine.
     read_head = ""
     #: Before an UPDATE by primary key; and, outside a transaction, after its assignments.
     update_head = ""
@@ -57,35 +61,43 @@ class Dialect:
     #: After the SELECT that locks a record: for its own owner, and for a takeover.
     lock_own: str
     lock: str
-    #: Expressions that return the transaction's own id; "" if there is none, and a savepoint marks the transaction
-    #: instead. `take_transaction_id` assigns an id with the row lock; `transaction_id` reads it, and assigns none.
+    #: Expressions that return the transaction's own id; "" if there is none, and a savepoint marks
+    #: the transaction instead. `take_transaction_id` assigns an id with the row lock;
+    #: `transaction_id` reads it, and assigns none.
     take_transaction_id = ""
     transaction_id = ""
-    #: Does `writes_so_far()` count what this transaction has written, so that there is nothing when it begins?
+    #: Does `writes_so_far()` count what this transaction has written, so that there is nothing when
+    #: it begins?
     counts_in_transaction = False
     #: Does a failed statement abort the transaction, so that only a rollback is possible?
     aborts = False
     #: How a statement is recognised that certainly ends the open transaction.
     ending: Ending = POSTGRESQL
-    #: A query for the room that the table given as the parameter takes, indexes included (bytes); "": it cannot be asked.
+    #: A query for the room that the table given as the parameter takes, indexes included (bytes);
+    #: "": it cannot be asked.
     table_size = ""
 
     @classmethod
-    def suits(cls, connection: BaseDatabaseWrapper) -> bool:  # noqa: ARG003 - most vendors have one dialect
+    # Most vendors have one dialect.
+    def suits(cls, connection: BaseDatabaseWrapper) -> bool:  # noqa: ARG003
         """Does the server of a connection of our vendor understand this dialect? May query it."""
         return True
 
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         if connection.features.has_select_for_update:
             skips = connection.features.has_select_for_update_skip_locked
-            self.lock = self.lock_own = connection.ops.for_update_sql(skip_locked=skips, nowait=not skips)
+            self.lock = self.lock_own = connection.ops.for_update_sql(
+                skip_locked=skips, nowait=not skips
+            )
 
     def delay(self, seconds: float) -> float | str:
         """Return the parameter of `later` for a number of seconds."""
         return seconds
 
     def instant(self, sql: str) -> str:
-        """Return SQL that selects an instant so that the driver returns it in UTC, whatever its time zone."""
+        """Return SQL that selects an instant so that the driver returns it in UTC, whatever its
+        time zone.
+        """
         return sql
 
     def placeholder(self, db_type: str) -> str:
@@ -95,13 +107,15 @@ class Dialect:
     def insert(self, table: str, columns: str, values: str, *, joined: bool, durable: bool) -> str:
         """Return the INSERT that never waits.
 
-        `joined`: inside a caller's transaction. `durable`: the row is as safe as any COMMIT of this session when it
-        returns.
+        `joined`: inside a caller's transaction. `durable`: the row is as safe as any COMMIT of this
+        session when it returns.
         """
         return f"{self.insert_verb} {table} ({columns}) VALUES ({values}) {self.insert_tail}"
 
     def size(self, cursor: CursorWrapper, table: str) -> int | None:
-        """Return how much room a table takes, indexes included (bytes); `None`: the server cannot say."""
+        """Return how much room a table takes, indexes included (bytes); `None`: the server cannot
+        say.
+        """
         if not self.table_size:
             return None
         cursor.execute(self.table_size, [table])
@@ -109,27 +123,37 @@ class Dialect:
         return None if row is None or row[0] is None else int(row[0])
 
     def combines(self, connection: BaseDatabaseWrapper) -> bool:
-        """Can the driver put several statements with parameters into one message, and read all of their results?"""
+        """Can the driver put several statements with parameters into one message, and read all of
+        their results?
+        """
         return False
 
     def own_transaction(self, connection: BaseDatabaseWrapper) -> WorkTransaction | None:
-        """Return a transaction that begins with the lock and settles with its COMMIT; `None`: Django begins and commits it."""
+        """Return a transaction that begins with the lock and settles with its COMMIT; `None`:
+        Django begins and commits it.
+        """
         return None
 
     def is_held(self, connection: BaseDatabaseWrapper, error: Error, probe: Bound) -> bool:
-        """Did an INSERT fail because an open transaction has inserted the same key? May ask by `probe`, see `Statements`.
+        """Did an INSERT fail because an open transaction has inserted the same key?
+
+        May ask by `probe`, see `Statements`.
 
         In doubt it did not: then nobody is said to be running.
         """
         return False
 
     def waiting(self, seconds: float) -> tuple[str, str, str] | None:
-        """Return the parts before, inside and after a SELECT that waits for a row's lock; `None` if it cannot wait."""
+        """Return the parts before, inside and after a SELECT that waits for a row's lock; `None` if
+        it cannot wait.
+        """
         return None
 
     @contextmanager
     def joining(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
-        """Limit the wait of a claim inside a caller's transaction, and keep that usable if the wait fails."""
+        """Limit the wait of a claim inside a caller's transaction, and keep that usable if the wait
+        fails.
+        """
         with transaction.atomic(using=connection.alias):
             yield
 
@@ -139,11 +163,17 @@ class Dialect:
         yield
 
     def gives_up(self, connection: BaseDatabaseWrapper, error: Error) -> bool:
-        """Has the database rolled back the whole transaction with this error? Only a savepoint's is left otherwise."""
+        """Has the database rolled back the whole transaction with this error?
+
+        Only a savepoint's is left otherwise.
+        """
         return False
 
     def writes_so_far(self, connection: BaseDatabaseWrapper, table: str) -> Any:
-        """Return what `has_written()` compares with. The work is about to begin. `table` is that of the records."""
+        """Return what `has_written()` compares with.
+
+        The work is about to begin. `table` is that of the records.
+        """
         return None
 
     def has_written(self, connection: BaseDatabaseWrapper, before: Any, table: str) -> bool:
@@ -151,19 +181,28 @@ class Dialect:
         return True
 
     def transaction_status(self, connection: BaseDatabaseWrapper) -> int | None:
-        """Return the transaction's status in libpq's terms, without a query; `None` if the driver does not know."""
+        """Return the transaction's status in libpq's terms, without a query; `None` if the driver
+        does not know.
+        """
         return None
 
-    def purge(self, connection: BaseDatabaseWrapper, table: str, chosen: str, given: list[Any]) -> list[Any]:
-        """Delete the rows that a SELECT of `{columns}` chooses and locks. Return the `purge_at` of each.
+    def purge(
+        self, connection: BaseDatabaseWrapper, table: str, chosen: str, given: list[Any]
+    ) -> list[Any]:
+        """Delete the rows that a SELECT of `{columns}` chooses and locks.
 
-        `chosen` takes the parameters `given`. A transaction is open. Here in two statements: as a subquery of a DELETE,
-        a planner may run the SELECT more than once, and each time it chooses other rows.
+        Return the `purge_at` of each.
+
+        `chosen` takes the parameters `given`. A transaction is open. Here in two statements: as a
+        subquery of a DELETE, a planner may run the SELECT more than once, and each time it chooses
+        other rows.
         """
         with connection.cursor() as cursor:
             cursor.execute(chosen.format(columns=f"id, {self.instant('purge_at')}"), given)
             rows = cursor.fetchall()
             if rows:
                 marks = ", ".join(["%s"] * len(rows))
-                cursor.execute(f"DELETE FROM {table} WHERE id IN ({marks})", [each for each, _ in rows])
+                cursor.execute(
+                    f"DELETE FROM {table} WHERE id IN ({marks})", [each for each, _ in rows]
+                )
         return [deadline for _, deadline in rows]

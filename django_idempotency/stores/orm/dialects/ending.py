@@ -1,7 +1,9 @@
-"""Statements that end a transaction. They are recognised by their text, and refused before they run: only certain cases.
+"""Statements that end a transaction.
 
-What is not recognised here (a prepared statement, a procedure, the driver's own calls) is detected by the transaction's mark when
-the work is over.
+They are recognised by their text, and refused before they run: only certain cases.
+
+What is not recognised here (a prepared statement, a procedure, the driver's own calls) is detected
+by the transaction's mark when the work is over.
 """
 
 from __future__ import annotations
@@ -10,7 +12,8 @@ import re
 from typing import NamedTuple
 
 _COMMENT = r"/\*(?:[^*]|\*(?!/))*\*/|--[^\n]*(?:\n|\Z)"
-#: PostgreSQL nests comments: one with another inside is not recognised. A line also ends at a carriage return there.
+#: PostgreSQL nests comments: one with another inside is not recognised. A line also ends at a
+#: carriage return there.
 _COMMENT_POSTGRESQL = r"/\*(?:[^*/]|\*(?!/)|/(?!\*))*\*/|--[^\n\r]*(?:[\n\r]|\Z)"
 #: MySQL and MariaDB execute what is in /*! */ and /*M! */.
 _COMMENT_MYSQL = r"/\*(?!M?!)(?:[^*]|\*(?!/))*\*/|(?:--(?=\s)|#)[^\n]*(?:\n|\Z)"
@@ -30,7 +33,10 @@ class Ending(NamedTuple):
 
 
 def _gap(comment: str) -> str:
-    """Return what may separate two words. Query taggers put a comment there: ROLLBACK /* pay */ TO SAVEPOINT s."""
+    """Return what may separate two words.
+
+    Query taggers put a comment there: ROLLBACK /* pay */ TO SAVEPOINT s.
+    """
     return rf"(?:\s|{comment})+"
 
 
@@ -44,12 +50,17 @@ def _uncertain(gap: str) -> re.Pattern[str]:
 
 
 def _standard(comment: str) -> Ending:
-    """Return what ends a transaction of SQLite and PostgreSQL. Only SQLite rejects a BEGIN, and does so itself."""
+    """Return what ends a transaction of SQLite and PostgreSQL.
+
+    Only SQLite rejects a BEGIN, and does so itself.
+    """
     gap = _gap(comment)
     ending = rf"(?:[\s;]|{comment})*(?:ABORT|COMMIT|END|PREPARE{gap}TRANSACTION|{_rollback(gap)})\b"
     return Ending(
         statement=re.compile(ending, re.IGNORECASE),
-        aside=re.compile(rf"'[^']*'|\"[^\"]*\"|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$|{comment}", re.DOTALL),
+        aside=re.compile(
+            rf"'[^']*'|\"[^\"]*\"|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$|{comment}", re.DOTALL
+        ),
         uncertain=_uncertain(gap),
     )
 
@@ -57,8 +68,8 @@ def _standard(comment: str) -> Ending:
 def _mysql(comment: str) -> Ending:
     """Return what MySQL and MariaDB commit before.
 
-    They do not before a temporary table's statement, MariaDB's ANALYZE of a query, the DROP of a prepared statement, or
-    a compound statement.
+    They do not before a temporary table's statement, MariaDB's ANALYZE of a query, the DROP of a
+    prepared statement, or a compound statement.
     """
     gap = _gap(comment)
     ending = (

@@ -17,10 +17,15 @@ if TYPE_CHECKING:
 
 
 class InnoDB(Dialect):
-    """What MariaDB and MySQL share. A duplicate is an error: IGNORE would also swallow a bad value."""
+    """What MariaDB and MySQL share. A duplicate is an error: IGNORE would also swallow a bad
+    value.
+    """
 
     vendor = "mysql"
-    table_size = "SELECT data_length + index_length FROM information_schema.tables WHERE table_schema = database() AND table_name = %s"
+    table_size = (
+        "SELECT data_length + index_length FROM information_schema.tables WHERE table_schema = "
+        "database() AND table_name = %s"
+    )
     clock = "UTC_TIMESTAMP(6)"
     later = "UTC_TIMESTAMP(6) + INTERVAL %s SECOND"
     insert_tail = ""
@@ -30,7 +35,9 @@ class InnoDB(Dialect):
     share_or_fail: str
 
     def is_held(self, connection: BaseDatabaseWrapper, error: Error, probe: Bound) -> bool:
-        """Look for the row without waiting: a gap's lock, as of a purge beside it, keeps nobody from looking."""
+        """Look for the row without waiting: a gap's lock, as of a purge beside it, keeps nobody
+        from looking.
+        """
         if not database_errors.lock_refused(error):  # a deadlock has rolled everything back
             return False
         sql, params = probe
@@ -53,14 +60,20 @@ class InnoDB(Dialect):
     def gives_up(self, connection: BaseDatabaseWrapper, error: Error) -> bool:
         return database_errors.deadlocked(error)
 
-    def purge(self, connection: BaseDatabaseWrapper, table: str, chosen: str, given: list[Any]) -> list[Any]:
+    def purge(
+        self, connection: BaseDatabaseWrapper, table: str, chosen: str, given: list[Any]
+    ) -> list[Any]:
         """Delete in two statements: a DELETE of more than one table returns no rows."""
         rows = chosen.format(columns="id, purge_at")
         with connection.cursor() as cursor:
             cursor.execute(rows, given)
             deadlines = [deadline for _, deadline in cursor.fetchall()]
-            if deadlines:  # joined row by row: "id IN (...)" may scan the table, and wait for rows that others hold
-                join = f"({rows}) AS chosen STRAIGHT_JOIN {table} AS record ON record.id = chosen.id"
+            # joined row by row: "id IN (...)" may scan the table, and wait for rows that others
+            # hold
+            if deadlines:
+                join = (
+                    f"({rows}) AS chosen STRAIGHT_JOIN {table} AS record ON record.id = chosen.id"
+                )
                 cursor.execute(f"DELETE record FROM {join}", given)
         return deadlines
 
@@ -72,7 +85,10 @@ class MariaDB(InnoDB):
     share_or_fail = "LOCK IN SHARE MODE NOWAIT"
     #: A wait for the table has a limit of its own, a day by default.
     read_head = "SET STATEMENT lock_wait_timeout=1 FOR "
-    joined_read = ("SET STATEMENT innodb_lock_wait_timeout=1, lock_wait_timeout=1 FOR ", " LOCK IN SHARE MODE")
+    joined_read = (
+        "SET STATEMENT innodb_lock_wait_timeout=1, lock_wait_timeout=1 FOR ",
+        " LOCK IN SHARE MODE",
+    )
     update_head = "SET STATEMENT innodb_lock_wait_timeout=1, lock_wait_timeout=1 FOR "
 
     @classmethod
@@ -81,12 +97,15 @@ class MariaDB(InnoDB):
 
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         super().__init__(connection)
-        # An INSERT of a duplicate share-locks the row for an instant. Skipping the row then would leave the key without
-        # an owner.
+        # An INSERT of a duplicate share-locks the row for an instant. Skipping the row then would
+        # leave the key without an owner.
         self.lock_own = "FOR UPDATE WAIT 1"
 
     def is_held(self, connection: BaseDatabaseWrapper, error: Error, probe: Bound) -> bool:
-        """See InnoDB.is_held(). A lock of the whole table, which refuses a mere look as well, holds no key."""
+        """See InnoDB.is_held().
+
+        A lock of the whole table, which refuses a mere look as well, holds no key.
+        """
         sql, params = probe
         try:
             with connection.cursor() as cursor:
@@ -99,7 +118,10 @@ class MariaDB(InnoDB):
         if seconds < 1:  # the setting takes whole seconds
             return None
         return (
-            f"SET STATEMENT innodb_lock_wait_timeout={int(seconds)}, lock_wait_timeout={int(seconds)} FOR ",
+            (
+                f"SET STATEMENT innodb_lock_wait_timeout={int(seconds)}, "
+                f"lock_wait_timeout={int(seconds)} FOR "
+            ),
             "",
             "LOCK IN SHARE MODE",
         )

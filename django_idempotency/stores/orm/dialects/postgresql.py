@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 
 #: Keeps the project's lock_timeout, in the transaction in which ours replaces it for a statement.
 _KEPT = "django_idempotency.lock_timeout"
-#: What this transaction may have written, in tables other than that of the records. Each statement that writes in a table holds
-#: a lock on it until the transaction ends, whoever has sent it. The server's counters say whether such a statement has met any
-#: row; they may include those of this session's last transactions, so only a zero is a proof, and only of tables that count.
-#: Catalogs give their locks back at once: of these the counters are asked, but for pg_class, which a TRUNCATE before this
-#: transaction has changed in many a test. A sequence is not rolled back anyway.
+#: What this transaction may have written, in tables other than that of the records. Each statement
+#: that writes in a table holds a lock on it until the transaction ends, whoever has sent it. The
+#: server's counters say whether such a statement has met any row; they may include those of this
+#: session's last transactions, so only a zero is a proof, and only of tables that count. Catalogs
+#: give their locks back at once: of these the counters are asked, but for pg_class, which a
+#: TRUNCATE before this transaction has changed in many a test. A sequence is not rolled back
+#: anyway.
 _WRITTEN = """
     SELECT held.relation::bigint, held.mode,
         pg_stat_get_xact_tuples_inserted(held.relation)
@@ -55,8 +57,9 @@ _WRITTEN = """
 class PostgreSQL(Dialect):
     """Insert first: settings made in one autocommit statement end with it.
 
-    An asynchronous commit of a claim is for `atomic` only: the COMMIT of the work, later in the same log, flushes it,
-    too. Until then a crash of the server may forget the claim, and with it that the work has begun.
+    An asynchronous commit of a claim is for `atomic` only: the COMMIT of the work, later in the
+    same log, flushes it, too. Until then a crash of the server may forget the claim, and with it
+    that the work has begun.
     """
 
     vendor = "postgresql"
@@ -67,10 +70,15 @@ class PostgreSQL(Dialect):
     bounded = "SET LOCAL lock_timeout = '1s'; "
     later = "statement_timestamp() + %s * interval '1 second'"
     update_tail = " FROM set_config('lock_timeout', '1s', true) AS a"
-    location = "(pg_catalog.pg_identify_object('pg_catalog.pg_class'::regclass, tableoid, 0)).identity"
-    take_transaction_id = "pg_current_xact_id()::text"  # a transaction that locks a row has one anyway
+    location = (
+        "(pg_catalog.pg_identify_object('pg_catalog.pg_class'::regclass, tableoid, 0)).identity"
+    )
+    take_transaction_id = (
+        "pg_current_xact_id()::text"  # a transaction that locks a row has one anyway
+    )
     transaction_id = "pg_current_xact_id_if_assigned()::text"
-    #: Has each row of a table an address of its own? Partitions have equal ones, and some servers have none.
+    #: Has each row of a table an address of its own? Partitions have equal ones, and some servers
+    #: have none.
     probe = (
         "SELECT relkind = 'r' AND NOT relhassubclass, ARRAY(SELECT ctid FROM {table} LIMIT 0)"
         " FROM pg_catalog.pg_class WHERE oid = '{table}'::regclass"
@@ -81,7 +89,9 @@ class PostgreSQL(Dialect):
         self._addressed: bool | None = None
 
     def instant(self, sql: str) -> str:
-        """Let the server convert: with USE_TZ=False a driver may return naive local time, which is ambiguous."""
+        """Let the server convert: with USE_TZ=False a driver may return naive local time, which is
+        ambiguous.
+        """
         return f"{sql} AT TIME ZONE 'UTC'"
 
     def placeholder(self, db_type: str) -> str:
@@ -93,7 +103,10 @@ class PostgreSQL(Dialect):
         settings = "set_config('lock_timeout', '50ms', true) AS a"
         if not durable:
             settings += ", set_config('synchronous_commit', 'off', true) AS b"
-        return f"{self.insert_verb} {table} ({columns}) SELECT {values} FROM {settings} {self.insert_tail}"
+        return (
+            f"{self.insert_verb} {table} ({columns}) SELECT {values} FROM {settings} "
+            f"{self.insert_tail}"
+        )
 
     def is_held(self, connection: BaseDatabaseWrapper, error: Error, probe: Bound) -> bool:
         return database_errors.waited_for_a_transaction(error)
@@ -105,7 +118,11 @@ class PostgreSQL(Dialect):
         return isinstance(made, type) and client_side is not None and issubclass(made, client_side)
 
     def own_transaction(self, connection: BaseDatabaseWrapper) -> WorkTransaction | None:
-        return PostgreSQLTransaction(connection, self.transaction_id) if self.combines(connection) else None
+        return (
+            PostgreSQLTransaction(connection, self.transaction_id)
+            if self.combines(connection)
+            else None
+        )
 
     def waiting(self, seconds: float) -> tuple[str, str, str] | None:
         patience = max(1, int(seconds * 1000))  # 0 means no limit
@@ -114,21 +131,31 @@ class PostgreSQL(Dialect):
     @contextmanager
     def joining(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
         with super().joining(connection), connection.cursor() as cursor:
-            cursor.execute("SELECT current_setting('lock_timeout'), set_config('lock_timeout', '1s', true)")
+            cursor.execute(
+                "SELECT current_setting('lock_timeout'), set_config('lock_timeout', '1s', true)"
+            )
             before = cursor.fetchone()[0]
             yield
             cursor.execute("SELECT set_config('lock_timeout', %s, true)", [before])
 
-    def purge(self, connection: BaseDatabaseWrapper, table: str, chosen: str, given: list[Any]) -> list[Any]:
-        """Delete by the rows' addresses, at twice the speed, or by primary key. An ARRAY() is filled once."""
+    def purge(
+        self, connection: BaseDatabaseWrapper, table: str, chosen: str, given: list[Any]
+    ) -> list[Any]:
+        """Delete by the rows' addresses, at twice the speed, or by primary key.
+
+        An ARRAY() is filled once.
+        """
         if self._addressed is None:
             self._addressed = self._ask(connection, table)
         address, this = "id", ""
-        if self._addressed:  # and still so in this table: another connection may find another one under the name
+        # And still so in this table: another connection may find another one under the name.
+        if self._addressed:
             address, this = "ctid", f" AND tableoid = '{table}'::regclass"
         rows = f"{address} = ANY(ARRAY({chosen.format(columns=address)})){this}"
         with connection.cursor() as cursor:
-            cursor.execute(f"DELETE FROM {table} WHERE {rows} RETURNING {self.instant('purge_at')}", given)
+            cursor.execute(
+                f"DELETE FROM {table} WHERE {rows} RETURNING {self.instant('purge_at')}", given
+            )
             return [deadline for (deadline,) in cursor.fetchall()]
 
     def _ask(self, connection: BaseDatabaseWrapper, table: str) -> bool:
@@ -158,17 +185,25 @@ class PostgreSQLTransaction(WorkTransaction):
     The driver stays in autocommit: otherwise it would first send a BEGIN of its own, alone.
     """
 
-    #: Ends the message before COMMIT, by one of two errors, unless the settle has updated its row: this is another
-    #: transaction (division by zero); it is ours (square root of a negative number).
+    #: Ends the message before COMMIT, by one of two errors, unless the settle has updated its row:
+    #: this is another transaction (division by zero); it is ours (square root of a negative
+    #: number).
     _CHECK = (
-        "SELECT CASE WHEN {ours} THEN sqrt(count(*) - 1) ELSE 1 / (count(*) - count(*)) END, {restore} FROM settled"
+        "SELECT CASE WHEN {ours} THEN sqrt(count(*) - 1) ELSE 1 / (count(*) - count(*)) END, "
+        "{restore} FROM settled"
     )
-    _ERRORS: ClassVar = {"22012": TransactionLost, "2201F": OwnershipLost, "55P03": StoreUnavailable}
+    _ERRORS: ClassVar = {
+        "22012": TransactionLost,
+        "2201F": OwnershipLost,
+        "55P03": StoreUnavailable,
+    }
     #: Gives the work, and the checks at COMMIT, the lock_timeout back that the project has set.
     _RESTORE = f"set_config('lock_timeout', current_setting('{_KEPT}'), true)"
 
     def __init__(self, connection: BaseDatabaseWrapper, transaction_id: str) -> None:
-        """`transaction_id` is the SQL of an expression for it; lock() takes the id from the end of its row."""
+        """`transaction_id` is the SQL of an expression for it; lock() takes the id from the end of
+        its row.
+        """
         super().__init__(connection)
         self._transaction_id = transaction_id
 
@@ -177,7 +212,8 @@ class PostgreSQLTransaction(WorkTransaction):
         locked = f"WITH locked AS ({sql}) SELECT locked.*, {self._RESTORE} FROM locked"
         with self.connection.cursor() as cursor:
             cursor.execute(f"{self._begin}; {self._limit('1s')}; {locked}", params)
-            while cursor.nextset():  # to the last result: a wrapper may have put statements before ours
+            # To the last result: a wrapper may have put statements before ours.
+            while cursor.nextset():
                 pass
             row: tuple[Any, ...] | None = cursor.fetchone()
         if row is None:
@@ -188,7 +224,9 @@ class PostgreSQLTransaction(WorkTransaction):
 
     @staticmethod
     def _limit(patience: str) -> str:
-        """Return a statement that bounds the waits of the next ones in its message, which begin with that for the table."""
+        """Return a statement that bounds the waits of the next ones in its message, which begin
+        with that for the table.
+        """
         kept = f"set_config('{_KEPT}', current_setting('lock_timeout'), true)"
         return f"SELECT {kept}, set_config('lock_timeout', '{patience}', true)"
 
@@ -198,10 +236,15 @@ class PostgreSQLTransaction(WorkTransaction):
             return bool(cursor.fetchone()[0])
 
     def adapt(self, cursor: CursorWrapper) -> None:
-        """Let a server-side cursor end with the transaction, as usual. In autocommit Django makes one that outlives it."""
+        """Let a server-side cursor end with the transaction, as usual.
+
+        In autocommit Django makes one that outlives it.
+        """
         made = cursor.cursor
         if getattr(made, "withhold", False):
-            cursor.cursor = type(made)(made.connection, name=made.name, scrollable=False, withhold=False)
+            cursor.cursor = type(made)(
+                made.connection, name=made.name, scrollable=False, withhold=False
+            )
             made.close()
 
     def _commit(self) -> None:
@@ -211,7 +254,10 @@ class PostgreSQLTransaction(WorkTransaction):
         if self.settling is not None:
             check = self._CHECK.format(ours=f"{self._transaction_id} = %s", restore=self._RESTORE)
             message, params = (
-                f"{self._limit('5s')}; WITH settled AS ({self.settling[0]} RETURNING 1) {check}; COMMIT",
+                (
+                    f"{self._limit('5s')}; WITH settled AS ({self.settling[0]} RETURNING 1) "
+                    f"{check}; COMMIT"
+                ),
                 [*self.settling[1], self._id],
             )
         try:
@@ -224,8 +270,12 @@ class PostgreSQLTransaction(WorkTransaction):
             raise meaning from error
 
     def _meaning(self, error: Exception) -> Exception:
-        """Return what an error of the last message means. By its status, the driver knows how far the message came."""
-        if not isinstance(error, Error):  # a time limit, which says nothing about it: the record is asked then
+        """Return what an error of the last message means.
+
+        By its status, the driver knows how far the message came.
+        """
+        # A time limit, which says nothing about it: the record is asked then.
+        if not isinstance(error, Error):
             return error
         if self._status in {IN_TRANSACTION, IN_ERROR}:  # not to COMMIT
             known = self._ERRORS.get(database_errors.sqlstate(error) or "")
@@ -239,7 +289,10 @@ class PostgreSQLTransaction(WorkTransaction):
         return _status_of(self.connection.connection)
 
     def _has_ended(self) -> bool:
-        """Has the server ended the connection before we sent the settle? Then it is certain that nothing is committed."""
+        """Has the server ended the connection before we sent the settle?
+
+        Then it is certain that nothing is committed.
+        """
         pgconn = self.connection.connection.pgconn
         try:
             with self.connection.wrap_database_errors:
@@ -263,5 +316,12 @@ class PostgreSQLTransaction(WorkTransaction):
 
 
 def _status_of(driver: Any) -> int:
-    """Return the status of a driver's transaction. Psycopg 3's `info` would make an enum of it, eight times a request."""
-    return int(driver.pgconn.transaction_status if hasattr(driver, "pgconn") else driver.info.transaction_status)
+    """Return the status of a driver's transaction.
+
+    Psycopg 3's `info` would make an enum of it, eight times a request.
+    """
+    return int(
+        driver.pgconn.transaction_status
+        if hasattr(driver, "pgconn")
+        else driver.info.transaction_status
+    )

@@ -37,7 +37,8 @@ class SQLite(Dialect):
         return f"{seconds:+.3f} seconds"
 
     def own_transaction(self, connection: BaseDatabaseWrapper) -> WorkTransaction | None:
-        # A mode that the project has chosen for its transactions needs a BEGIN. An IMMEDIATE one begins as ours does.
+        # A mode that the project has chosen for its transactions needs a BEGIN. An IMMEDIATE one
+        # begins as ours does.
         usual = getattr(connection, "transaction_mode", None) in {None, "DEFERRED", "IMMEDIATE"}
         return SQLiteTransaction(connection) if usual else None
 
@@ -53,8 +54,13 @@ class SQLite(Dialect):
             _wait_up_to(connection, patience)  # again: an interrupt may have cut the first time
             raise
 
-    def purge(self, connection: BaseDatabaseWrapper, table: str, chosen: str, given: list[Any]) -> list[Any]:
-        delete = f"DELETE FROM {table} WHERE rowid IN ({chosen.format(columns='rowid')}) RETURNING purge_at"
+    def purge(
+        self, connection: BaseDatabaseWrapper, table: str, chosen: str, given: list[Any]
+    ) -> list[Any]:
+        delete = (
+            f"DELETE FROM {table} WHERE rowid IN ({chosen.format(columns='rowid')}) RETURNING "
+            "purge_at"
+        )
         with connection.cursor() as cursor:
             cursor.execute(delete, given)
             return [deadline for (deadline,) in cursor.fetchall()]
@@ -63,8 +69,11 @@ class SQLite(Dialect):
         return self.transaction_status(connection) == IDLE
 
     def writes_so_far(self, connection: BaseDatabaseWrapper, table: str) -> Any:
-        """Count rows, and changes of the schema: the driver does, whoever has sent the statement."""
-        driver = connection.connection  # asked itself: no statement of the project is counted or seen
+        """Count rows, and changes of the schema: the driver does, whoever has sent the
+        statement.
+        """
+        # Asked itself: no statement of the project is counted or seen.
+        driver = connection.connection
         return driver.total_changes, driver.execute("PRAGMA schema_version").fetchone()[0]
 
     def has_written(self, connection: BaseDatabaseWrapper, before: Any, table: str) -> bool:
@@ -90,7 +99,8 @@ def _wait_up_to(connection: BaseDatabaseWrapper, milliseconds: int) -> None:
 
 
 class SQLiteTransaction(WorkTransaction):
-    """An outermost savepoint is a transaction, and its RELEASE is a COMMIT that fails in any other transaction.
+    """An outermost savepoint is a transaction, and its RELEASE is a COMMIT that fails in any other
+    transaction.
 
     A savepoint takes no lock, so the first statement after it must be a write.
     """

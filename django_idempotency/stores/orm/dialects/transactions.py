@@ -1,13 +1,13 @@
 """The work's own transaction, begun and committed in the same trips as the statements of its guard.
 
-Django's `atomic()` sends BEGIN and COMMIT alone. Here BEGIN goes with the statement that locks the record,
-and COMMIT with the one that settles it:
+Django's `atomic()` sends BEGIN and COMMIT alone. Here BEGIN goes with the statement that locks the
+record, and COMMIT with the one that settles it:
 
     PostgreSQL   BEGIN; SELECT … FOR UPDATE        the work        UPDATE …; COMMIT         one message each
     SQLite       SAVEPOINT, UPDATE …               the work        UPDATE …, RELEASE        no trips; see `sqlite`
 
-To Django, and to the work, it is an `atomic()` block without another around it: its state on the connection is the same,
-callbacks of `on_commit` run after COMMIT, and a rollback is Django's own.
+To Django, and to the work, it is an `atomic()` block without another around it: its state on the
+connection is the same, callbacks of `on_commit` run after COMMIT, and a rollback is Django's own.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ Bound = tuple[str, list[Any]]
 class WorkTransaction:
     """A context manager for an outermost transaction on a connection in autocommit.
 
-    Its exit commits, unless an error leaves it or the transaction is marked for rollback. It raises `TransactionLost` if the
-    transaction is not the one that began here. With `settling` it also raises `OwnershipLost` if the statement
-    updates no row, and `LostRace` or `StoreUnavailable` if it fails. In all four cases everything was rolled back, and so it
-    was when the error of a failed COMMIT is raised, as it is. `OutcomeUnknown`: there was no response to COMMIT.
+    Its exit commits, unless an error leaves it or the transaction is marked for rollback. It raises
+    `TransactionLost` if the transaction is not the one that began here. With `settling` it also
+    raises `OwnershipLost` if the statement updates no row, and `LostRace` or `StoreUnavailable` if
+    it fails. In all four cases everything was rolled back, and so it was when the error of a failed
+    COMMIT is raised, as it is. `OutcomeUnknown`: there was no response to COMMIT.
     """
 
     #: Prepares a cursor of the work before it executes a statement, if that is needed.
@@ -64,15 +65,26 @@ class WorkTransaction:
         raise NotImplementedError
 
     def is_ours(self) -> bool:
-        """Is this still the transaction that began here? Asked before a rollback; a commit finds out by itself."""
+        """Is this still the transaction that began here?
+
+        Asked before a rollback; a commit finds out by itself.
+        """
         raise NotImplementedError
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         connection = self.connection
         replaced = not connection.in_atomic_block  # by a new connection of the work
-        if kind is not None or connection.needs_rollback or connection.closed_in_transaction or replaced:
+        if (
+            kind is not None
+            or connection.needs_rollback
+            or connection.closed_in_transaction
+            or replaced
+        ):
             self._atomic.__exit__(kind, error, trace)
             if replaced and kind is None and self.settling is not None:
                 raise TransactionLost
@@ -96,12 +108,16 @@ class WorkTransaction:
             is_over = True
             raise
         finally:
-            if is_over:  # otherwise an interrupt has cut the rollback, and this might commit: see restore()
+            # Otherwise an interrupt has cut the rollback, and this might commit: see restore().
+            if is_over:
                 connection.execute_wrappers = wrappers
                 connection.set_autocommit(True)
 
     def restore(self) -> None:
-        """Give the connection the project's wrappers back, if an interrupt has cut the end. Its transaction stays as it is."""
+        """Give the connection the project's wrappers back, if an interrupt has cut the end.
+
+        Its transaction stays as it is.
+        """
         if self._wrappers is not None:
             self.connection.execute_wrappers = self._wrappers
 

@@ -19,7 +19,9 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--queue", default="payments")
-        parser.add_argument("--limit", type=int, default=LIMIT, help="After so many failures it is a dead letter.")
+        parser.add_argument(
+            "--limit", type=int, default=LIMIT, help="After so many failures it is a dead letter."
+        )
 
     def handle(self, *, queue: str, limit: int, **options: Any) -> None:
         with pika.BlockingConnection(pika.URLParameters(settings.RABBITMQ_URL)) as connection:

@@ -1,4 +1,6 @@
-"""What a response says is nowhere in the files and requests of a server: each test first finds it without keys."""
+"""What a response says is nowhere in the files and requests of a server: each test first finds it
+without keys.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def configure(settings: Settings, sealed: bool, **found: Any) -> None:
 @committed
 @pytest.mark.skipif(connection.vendor != "postgresql", reason="reads PostgreSQL's files")
 def test_postgresql(settings: Settings, sealed: bool, canary: str) -> None:
-    """Not in the table's files, their TOAST and index, nor in the log that replicas and backups get."""
+    """Not in the table's files, their TOAST and index, nor in the log that replicas and backups
+    get.
+    """
     configure(settings, sealed, default=ORM)
     with connection.cursor() as cursor:
         cursor.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user")
@@ -68,17 +72,22 @@ def test_postgresql(settings: Settings, sealed: bool, canary: str) -> None:
         kept(canary)
         cursor.execute("CHECKPOINT")
         cursor.execute(
-            "SELECT name FROM (SELECT pg_relation_filepath(c.oid) AS name FROM pg_class c, pg_class r "
-            "WHERE r.relname = 'django_idempotency_record' AND (c.oid IN (r.oid, r.reltoastrelid) OR c.oid IN "
+            "SELECT name FROM (SELECT pg_relation_filepath(c.oid) AS name FROM pg_class c, "
+            "pg_class r "
+            "WHERE r.relname = 'django_idempotency_record' AND (c.oid IN (r.oid, "
+            "r.reltoastrelid) OR c.oid IN "
             "(SELECT indexrelid FROM pg_index WHERE indrelid = r.oid)) UNION "
-            "SELECT 'pg_wal/' || name FROM pg_ls_waldir() WHERE name BETWEEN %s AND pg_walfile_name(pg_current_wal_lsn())) f",
+            "SELECT 'pg_wal/' || name FROM pg_ls_waldir() WHERE name BETWEEN %s AND "
+            "pg_walfile_name(pg_current_wal_lsn())) f",
             [began],
         )
         files = [name for (name,) in cursor.fetchall()]
         assert len(files) > 3
         found = []
         for name in files:
-            cursor.execute("SELECT position(%s::bytea IN pg_read_binary_file(%s))", [canary.encode(), name])
+            cursor.execute(
+                "SELECT position(%s::bytea IN pg_read_binary_file(%s))", [canary.encode(), name]
+            )
             found.append(cursor.fetchone()[0] > 0)
     assert any(found) == (not sealed)
 
@@ -89,7 +98,9 @@ def test_redis(settings: Settings, sealed: bool, canary: str) -> None:
     """Not in any value that Redis has: of records, and of the copies of a front."""
     front = {**LAYERED, "OPTIONS": {"front": "front", "authority": "records"}}
     prefix = uuid4().hex
-    records, copies = ({**REDIS, "OPTIONS": {"prefix": f"{prefix}-{name}"}} for name in ("records", "copies"))
+    records, copies = (
+        {**REDIS, "OPTIONS": {"prefix": f"{prefix}-{name}"}} for name in ("records", "copies")
+    )
     settings.CACHES = {"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": ADDRESS}}
     configure(settings, sealed, default=front, records=records, front=copies)
     kept(canary)

@@ -1,4 +1,6 @@
-"""Sealed responses, seen by clients and by people: a replay is open, and what does not open is not run again."""
+"""Sealed responses, seen by clients and by people: a replay is open, and what does not open is not
+run again.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +43,12 @@ def test_a_replay_is_the_same(entry_point: Sender) -> None:
     assert b"2499" not in bytes(row.response_body or b"")
 
 
-@pytest.mark.parametrize("keys_now", [[SECOND], [], [None, SECOND]], ids=["another key", "off", "only another to open"])
-def test_what_does_not_open(entry_point: Sender, settings: Settings, keys_now: list[str | None]) -> None:
+@pytest.mark.parametrize(
+    "keys_now", [[SECOND], [], [None, SECOND]], ids=["another key", "off", "only another to open"]
+)
+def test_what_does_not_open(
+    entry_point: Sender, settings: Settings, keys_now: list[str | None]
+) -> None:
     """The retry is refused with a code of its own, and its work does not run again."""
     entry_point()
     use(settings, keys_now)
@@ -90,7 +96,9 @@ def test_what_people_see(
 
 
 def test_a_function_that_mints_a_secret() -> None:
-    """With `store_body=False` its result is returned once, is not stored, and it does not run again."""
+    """With `store_body=False` its result is returned once, is not stored, and it does not run
+    again.
+    """
     ran = []
 
     @idempotent_function(key=lambda user: user, key_prefix="mints", store_body=False)
@@ -106,7 +114,9 @@ def test_a_function_that_mints_a_secret() -> None:
 
 
 def test_hashed_scopes_and_keys(entry_point: Sender, settings: Settings) -> None:
-    """No column says whose the key was; a retry is replayed, also when the setting is taken back."""
+    """No column says whose the key was; a retry is replayed, also when the setting is taken
+    back.
+    """
     settings.IDEMPOTENCY = {**settings.IDEMPOTENCY, "HASH_KEYS": True}
     first, again = entry_point(), entry_point()
     (row,) = IdempotencyRecord.objects.all()

@@ -40,8 +40,16 @@ def test_changed_bytes() -> None:
     """No bit can be changed, and nothing be cut off or added."""
     ring = Keyring([FIRST])
     sealed = ring.seal(b"canary", b"place")
-    changed = [sealed[:at] + bytes([sealed[at] ^ 1]) + sealed[at + 1 :] for at in range(len(sealed))]
-    for wrong in [b"", b"\x01", *(sealed[:length] for length in range(len(sealed))), sealed + b"\0", *changed]:
+    changed = [
+        sealed[:at] + bytes([sealed[at] ^ 1]) + sealed[at + 1 :] for at in range(len(sealed))
+    ]
+    for wrong in [
+        b"",
+        b"\x01",
+        *(sealed[:length] for length in range(len(sealed))),
+        sealed + b"\0",
+        *changed,
+    ]:
         with pytest.raises(CannotOpen):
             ring.open(wrong, b"place")
 
@@ -74,7 +82,9 @@ def test_either_alphabet() -> None:
     assert Keyring([safe]).open(Keyring([plain]).seal(b"canary")) == b"canary"
 
 
-@pytest.mark.parametrize("keys", [["short"], [FIRST, FIRST], [FIRST, None], [FIRST.encode()], "text"])
+@pytest.mark.parametrize(
+    "keys", [["short"], [FIRST, FIRST], [FIRST, None], [FIRST.encode()], "text"]
+)
 def test_no_keys(keys: list[str]) -> None:
     """What is no key is refused before anything is sealed with it."""
     with pytest.raises(ImproperlyConfigured, match="ENCRYPTION_KEYS"):

@@ -1,4 +1,6 @@
-"""A sealed store keeps the contract of the store inside it, and hands inwards nothing that can be read."""
+"""A sealed store keeps the contract of the store inside it, and hands inwards nothing that can be
+read.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,16 @@ from django_idempotency.core import rules
 from django_idempotency.core.at_rest import SEALED, is_sealed
 from django_idempotency.core.conclusions import SettledState
 from django_idempotency.core.interventions import expired_now
-from django_idempotency.core.records import CANCELLATION, MISSING, TRACE, Outcome, OutcomeKind, Record, Ticket, kind_of
+from django_idempotency.core.records import (
+    CANCELLATION,
+    MISSING,
+    TRACE,
+    Outcome,
+    OutcomeKind,
+    Record,
+    Ticket,
+    kind_of,
+)
 from django_idempotency.core.rules import Replay, Unreadable
 from django_idempotency.stores.base import BaseStore
 from django_idempotency.stores.layered import LayeredStore
@@ -68,7 +79,13 @@ class TestSealedRows(Guards, Contract):
 def outcomes() -> list[Outcome]:
     result = OutcomeKind.RESULT.outcome(b"\x01[1]")
     traced = result._replace(headers=(*result.headers, (TRACE, "00-ab-cd-01")))
-    return [*StoreContract.outcomes, ANSWER, result, traced, Outcome(200, ((":reason", "Fine"),), b"x" * 5000)]
+    return [
+        *StoreContract.outcomes,
+        ANSWER,
+        result,
+        traced,
+        Outcome(200, ((":reason", "Fine"),), b"x" * 5000),
+    ]
 
 
 @pytest.mark.unit
@@ -110,7 +127,10 @@ def test_swapped_responses() -> None:
     mine, theirs = make_ticket(key="mine"), make_ticket(key="theirs")
     for ticket in (mine, theirs):
         complete(store, ticket, ANSWER)
-    swap = {mine.id.int: claimed(inner, theirs).outcome, theirs.id.int: claimed(inner, mine).outcome}
+    swap = {
+        mine.id.int: claimed(inner, theirs).outcome,
+        theirs.id.int: claimed(inner, mine).outcome,
+    }
     for name, outcome in swap.items():
         inner._records[name] = inner._records[name]._replace(outcome=outcome)
     for key in ("mine", "theirs"):
@@ -152,7 +172,9 @@ def test_a_damaged_marker(place: int) -> None:
     ((_, sealed),) = record.outcome.headers
     for byte in set(range(128)) - {ord(SEALED[place])}:
         name = SEALED[:place] + chr(byte) + SEALED[place + 1 :]
-        inner._records[record.id.int] = record._replace(outcome=record.outcome._replace(headers=((name, sealed),)))
+        inner._records[record.id.int] = record._replace(
+            outcome=record.outcome._replace(headers=((name, sealed),))
+        )
         assert rules.read(claimed(store, make_ticket()), make_ticket()) == Unreadable(), name
         assert store.reseal(record.id) is Resealing.CLOSED, name
 
@@ -186,7 +208,9 @@ def test_a_lost_key_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.unit
 def test_the_front_has_sealed_copies() -> None:
-    """The sealing lies outside of the layers: a front and its store have the same bytes, and a replay from it opens."""
+    """The sealing lies outside of the layers: a front and its store have the same bytes, and a
+    replay from it opens.
+    """
     front = LocalCache()
     store = SealedStore(LayeredStore(front=front, authority=MemoryStore()), Keyring([FIRST]))
     complete(store, make_ticket(), ANSWER)
@@ -199,7 +223,9 @@ def test_the_front_has_sealed_copies() -> None:
 
 @pytest.mark.unit
 def test_a_scan_opens() -> None:
-    """With bodies they are open; without them the headers are, so the kind of a function's outcome is known."""
+    """With bodies they are open; without them the headers are, so the kind of a function's outcome
+    is known.
+    """
     store = SealedStore(MemoryStore(), Keyring([FIRST]))
     outcome = OutcomeKind.ERROR.outcome(b"{}")
     complete(store, make_ticket(), outcome)
@@ -211,7 +237,7 @@ def test_a_scan_opens() -> None:
         assert found.body == (outcome.body if bodies else MISSING)
 
 
-# ------------------------------------------------------------------------------------------------------------- reseal
+# ------------------------------------------------------------------------------------------- reseal
 
 
 @pytest.mark.unit
@@ -238,10 +264,14 @@ def test_reseal(before: list[str | None], after: list[str | None], sealed: bool)
 
 @pytest.mark.unit
 def test_what_is_not_resealed() -> None:
-    """Records without a response stay, those that no key opens stay, and those that are gone are reported."""
+    """Records without a response stay, those that no key opens stay, and those that are gone are
+    reported.
+    """
     inner = MemoryStore()
     store = SealedStore(inner, Keyring([SECOND, FIRST]))
-    running, free, held, lost = (make_ticket(key=key) for key in ("running", "free", "held", "lost"))
+    running, free, held, lost = (
+        make_ticket(key=key) for key in ("running", "free", "held", "lost")
+    )
     store.claim(running)
     Contract().leave(store, free, SettledState.BOUND)
     complete(store, held, OutcomeKind.HELD.outcome())
@@ -255,7 +285,9 @@ def test_what_is_not_resealed() -> None:
 
 @pytest.mark.unit
 def test_a_newer_settle_wins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the look and the write, an operator expires the record and its next life is completed: that stays."""
+    """Between the look and the write, an operator expires the record and its next life is
+    completed: that stays.
+    """
     inner = MemoryStore()
     complete(SealedStore(inner, Keyring([FIRST])), make_ticket(), ANSWER)
     store, newer = SealedStore(inner, Keyring([SECOND, FIRST])), Outcome(200, (), b"newer")

@@ -18,7 +18,9 @@ Read = Callable[..., list[Message]]
 
 
 class Cluster:
-    """librdkafka's own, in memory: it speaks Kafka's protocol over TCP. `KAFKA_BOOTSTRAP` names another to test with."""
+    """librdkafka's own, in memory: it speaks Kafka's protocol over TCP. `KAFKA_BOOTSTRAP` names
+    another to test with.
+    """
 
     def __init__(self) -> None:
         self._client: Producer | None = None
@@ -72,7 +74,9 @@ def consumer_of(cluster: Cluster) -> Consumer:
     )
 
 
-def kafka_class(cluster: Cluster, *, cloud_source: str = "", config: Mapping[str, Any] = {}) -> type[KafkaPublisher]:
+def kafka_class(
+    cluster: Cluster, *, cloud_source: str = "", config: Mapping[str, Any] = {}
+) -> type[KafkaPublisher]:
     """Return a class as OUTBOX_PUBLISHER names one."""
 
     given = {"bootstrap.servers": cluster.bootstrap, "log_level": 0, **config}
@@ -93,7 +97,10 @@ def publisher(cluster: Cluster) -> Iterator[KafkaPublisher]:
 
 @pytest.fixture(scope="module")
 def aws() -> Iterator[dict[str, Any]]:
-    """Return what boto3.client() takes to reach moto's server. Not session-wide: its threads outlive a fork."""
+    """Return what boto3.client() takes to reach moto's server.
+
+    Not session-wide: its threads outlive a fork.
+    """
     from moto.server import ThreadedMotoServer  # not at the top: it takes a second
 
     server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
@@ -118,4 +125,6 @@ def sqs(aws: dict[str, Any]) -> Iterator[Any]:
 @pytest.fixture
 def queue(sqs: Any) -> str:
     """Return the address of a FIFO queue."""
-    return str(sqs.create_queue(QueueName=f"{uuid4()}.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"])
+    return str(
+        sqs.create_queue(QueueName=f"{uuid4()}.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
+    )

@@ -11,5 +11,12 @@ AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 
 
 def message(**said: Any) -> Message:
-    given = {"topic": "order.paid", "key": "order-7", "payload": {"order": 7}, "headers": {}, "created_at": AT, **said}
+    given = {
+        "topic": "order.paid",
+        "key": "order-7",
+        "payload": {"order": 7},
+        "headers": {},
+        "created_at": AT,
+        **said,
+    }
     return Message(**given)

@@ -1,6 +1,8 @@
-"""SQS FIFO and EventBridge, over moto's server: what arrives, what is a duplicate there, and whose fault a failure is.
+"""SQS FIFO and EventBridge, over moto's server: what arrives, what is a duplicate there, and whose
+fault a failure is.
 
-moto differs from AWS in what is tested here: it takes a group's id with any characters, and events of any size.
+moto differs from AWS in what is tested here: it takes a group's id with any characters, and events
+of any size.
 """
 
 from __future__ import annotations
@@ -40,7 +42,10 @@ def sqs_publisher(aws: dict[str, Any], url: str, *, cloud_source: str = "") -> S
 
 def received(sqs: Any, url: str) -> list[dict[str, Any]]:
     answer = sqs.receive_message(
-        QueueUrl=url, MaxNumberOfMessages=10, MessageSystemAttributeNames=["All"], MessageAttributeNames=["All"]
+        QueueUrl=url,
+        MaxNumberOfMessages=10,
+        MessageSystemAttributeNames=["All"],
+        MessageAttributeNames=["All"],
     )
     return list(answer.get("Messages", []))
 
@@ -51,11 +56,13 @@ def publisher(aws: dict[str, Any], sqs: Any, queue: str) -> Iterator[SQSPublishe
         yield publisher
 
 
-# ------------------------------------------------------------------------------------------------------------ SQS FIFO
+# ----------------------------------------------------------------------------------------- SQS FIFO
 
 
 def test_a_message(publisher: SQSPublisher, sqs: Any, queue: str) -> None:
-    """Its id is the deduplication id, its key the group; what a consumer needs besides is in the attributes."""
+    """Its id is the deduplication id, its key the group; what a consumer needs besides is in the
+    attributes.
+    """
     sent = message(headers={"tenant": "a"})
     publisher.publish(sent)
     (found,) = received(sqs, queue)
@@ -70,7 +77,9 @@ def test_a_message(publisher: SQSPublisher, sqs: Any, queue: str) -> None:
 
 
 def test_a_duplicate(publisher: SQSPublisher, sqs: Any, queue: str) -> None:
-    """After a crash SQS drops the second one, within its five minutes, and the order of a key stays."""
+    """After a crash SQS drops the second one, within its five minutes, and the order of a key
+    stays.
+    """
     first, second = message(payload=1), message(payload=2)
     for sent in (first, second, first, second):
         publisher.publish(sent)
@@ -94,7 +103,9 @@ def test_a_cloud_event_in_a_queue(aws: dict[str, Any], sqs: Any, queue: str) -> 
 
 @pytest.mark.parametrize("key", ["", "order-7", "order 7", "ü", "k" * 200])
 def test_a_group(key: str) -> None:
-    """Any key is a group that SQS takes, another for each key; without one each message is a group of its own."""
+    """Any key is a group that SQS takes, another for each key; without one each message is a group
+    of its own.
+    """
     sent = message(key=key)
     assert GROUP.fullmatch(group(sent))
     assert (group(sent) == group(message(key=key))) is bool(key)
@@ -109,7 +120,7 @@ def test_one_that_sqs_refuses(publisher: SQSPublisher, sqs: Any, queue: str) -> 
     assert len(received(sqs, queue)) == 1
 
 
-# --------------------------------------------------------------------------------------------------------- EventBridge
+# -------------------------------------------------------------------------------------- EventBridge
 
 
 @pytest.fixture
@@ -120,8 +131,12 @@ def inbox(sqs: Any) -> str:
 
 @pytest.fixture
 def events(aws: dict[str, Any], sqs: Any, inbox: str) -> Iterator[EventBridgePublisher]:
-    """Return a publisher on a bus of its own, whose rule puts each event of the shop into the inbox."""
-    arn = sqs.get_queue_attributes(QueueUrl=inbox, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    """Return a publisher on a bus of its own, whose rule puts each event of the shop into the
+    inbox.
+    """
+    arn = sqs.get_queue_attributes(QueueUrl=inbox, AttributeNames=["QueueArn"])["Attributes"][
+        "QueueArn"
+    ]
     name = f"bus-{uuid4()}"
     bridge = boto3.client("events", **aws)
     bridge.create_event_bus(Name=name)
@@ -184,7 +199,7 @@ def test_a_failed_entry(
         events.publish(message())
 
 
-# -------------------------------------------------------------------------------------------------------------- faults
+# ------------------------------------------------------------------------------------------- faults
 
 
 def test_a_bus_that_is_not_there(events: EventBridgePublisher) -> None:

@@ -52,13 +52,17 @@ class Ledger:
     def places(self) -> list[TopicPartition]:
         """Return where the group continues in each partition."""
         partitions = self.consumer.list_topics(self.topic, timeout=10).topics[self.topic].partitions
-        found = self.consumer.committed([TopicPartition(self.topic, each) for each in partitions], timeout=10)
+        found = self.consumer.committed(
+            [TopicPartition(self.topic, each) for each in partitions], timeout=10
+        )
         return [TopicPartition(self.topic, each.partition, max(each.offset, 0)) for each in found]
 
     def consume(self, until: int, handler: kafka.Handler | None = None) -> None:
         """Consume until so many calls were made and the last has settled."""
         self.consumer.assign(self.places())
-        dead = Producer({"bootstrap.servers": self.publisher.config["bootstrap.servers"], "log_level": 0})
+        dead = Producer(
+            {"bootstrap.servers": self.publisher.config["bootstrap.servers"], "log_level": 0}
+        )
         kafka.consume(
             self.consumer,
             handler or self.handle,
@@ -104,7 +108,9 @@ def test_one_that_dies_is_followed_by_another(ledger: Ledger) -> None:
     assert ledger.calls == [(ids[0], "one")]
 
 
-def test_one_that_kills_its_consumers_is_a_dead_letter(ledger: Ledger, read: Read, topic: str) -> None:
+def test_one_that_kills_its_consumers_is_a_dead_letter(
+    ledger: Ledger, read: Read, topic: str
+) -> None:
     """Each try of a first record is noted before it is made; after five the partition goes on."""
 
     class Killed(BaseException):
@@ -148,7 +154,9 @@ def test_a_dead_letter(ledger: Ledger, read: Read, topic: str) -> None:
 
 @committed
 def test_twice_published_once_done(ledger: Ledger) -> None:
-    """A relay that died between publishing and marking leaves two records with one id, and one effect."""
+    """A relay that died between publishing and marking leaves two records with one id, and one
+    effect.
+    """
     effects: list[Any] = []
 
     @idempotent_function(key="message_id", required=True, key_prefix="ledger")

@@ -1,6 +1,7 @@
 """Kafka: what a record holds, when a message counts as published, and whose fault a failure is.
 
-The cluster is librdkafka's own, which speaks Kafka's protocol over TCP, unless KAFKA_BOOTSTRAP names another.
+The cluster is librdkafka's own, which speaks Kafka's protocol over TCP, unless KAFKA_BOOTSTRAP
+names another.
 """
 
 from __future__ import annotations
@@ -55,8 +56,12 @@ def test_without_a_key(publisher: KafkaPublisher, read: Read, topic: str) -> Non
     assert read(topic, 1)[0].key() is None
 
 
-@pytest.mark.parametrize(("key", "digest"), [("21", -973932308), ("foobar", -790332482), ("abc", 479470107)])
-def test_the_partition_of_a_key(publisher: KafkaPublisher, read: Read, topic: str, key: str, digest: int) -> None:
+@pytest.mark.parametrize(
+    ("key", "digest"), [("21", -973932308), ("foobar", -790332482), ("abc", 479470107)]
+)
+def test_the_partition_of_a_key(
+    publisher: KafkaPublisher, read: Read, topic: str, key: str, digest: int
+) -> None:
     """It is the one that Java's client chooses: the digests are from the tests of its murmur2."""
     publisher.publish(message(topic=topic, key=key))
     (record,) = read(topic, 1)
@@ -64,7 +69,9 @@ def test_the_partition_of_a_key(publisher: KafkaPublisher, read: Read, topic: st
     assert record.partition() == (digest & 0x7FFFFFFF) % partitions
 
 
-def test_one_that_is_refused_stops_no_other(publisher: KafkaPublisher, read: Read, topic: str) -> None:
+def test_one_that_is_refused_stops_no_other(
+    publisher: KafkaPublisher, read: Read, topic: str
+) -> None:
     """What is too large concerns the message alone, and the same producer goes on."""
     with pytest.raises(KafkaException, match="MSG_SIZE_TOO_LARGE"):
         publisher.publish(message(topic=topic, payload="x" * 2_000_000))
@@ -79,7 +86,12 @@ def test_one_that_is_refused_stops_no_other(publisher: KafkaPublisher, read: Rea
         (KafkaError._UNKNOWN_TOPIC, False, KafkaException),
         (KafkaError._MSG_TIMED_OUT, False, BrokerUnavailable),
         (KafkaError.NOT_ENOUGH_REPLICAS, False, BrokerUnavailable),
-        (KafkaError.INVALID_RECORD, True, BrokerUnavailable),  # this producer will send nothing more
+        # This producer will send nothing more.
+        (
+            KafkaError.INVALID_RECORD,
+            True,
+            BrokerUnavailable,
+        ),
     ],
 )
 def test_whose_fault(code: int, fatal: bool, kind: type[Exception]) -> None:
@@ -94,7 +106,9 @@ def test_weaker_than_acks_all(cluster: Cluster) -> None:
 
 @pytest.mark.skipif("os.environ.get('KAFKA_BOOTSTRAP')", reason="it stops the cluster")
 def test_away(topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cluster that is lost confirms nothing: neither a message nor the opening of the next publisher succeeds."""
+    """A cluster that is lost confirms nothing: neither a message nor the opening of the next
+    publisher succeeds.
+    """
     cluster = Cluster()
     publisher = kafka_class(cluster, config={"message.timeout.ms": 300})()
     publisher.publish(message(topic=topic))
@@ -105,7 +119,10 @@ def test_away(topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(publisher._producer) == 0  # nothing is left that could overtake
     monkeypatch.setattr("django_idempotency.contrib.outbox.publishers.kafka.OPENING", 0.3)
 
-    with pytest.raises(BrokerUnavailable, match="could not be opened"), open_publisher(kafka_class(cluster)):
+    with (
+        pytest.raises(BrokerUnavailable, match="could not be opened"),
+        open_publisher(kafka_class(cluster)),
+    ):
         pass
 
 
@@ -120,7 +137,9 @@ def header(record: Record, name: str) -> str:
 def test_a_crash_between_publish_and_mark(
     publisher: KafkaPublisher, read: Read, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All of the batch is published once more, under the same ids and in order: duplicates, no loss."""
+    """All of the batch is published once more, under the same ids and in order: duplicates, no
+    loss.
+    """
     ids = list(map(str, sent("a", "b", "a", "", "a", topic=topic)))
     relay = Relay(publisher.publish, using="default")
 

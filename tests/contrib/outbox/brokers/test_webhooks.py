@@ -1,4 +1,6 @@
-"""Webhooks, to a server on this machine: signed as Standard Webhooks says, and each answer is somebody's fault or none."""
+"""Webhooks, to a server on this machine: signed as Standard Webhooks says, and each answer is
+somebody's fault or none.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ OURS, NEXT, THEIRS = "whsec_b3Vycw==", "whsec_bmV4dA==", "whsec_dGhlaXJz"
 
 
 class Receiver(BaseHTTPRequestHandler):
-    """Notes what arrives, and answers `status`; 999 hangs up, and 998 answers with a body that does not end."""
+    """Notes what arrives, and answers `status`; 999 hangs up, and 998 answers with a body that does
+    not end.
+    """
 
     status = 204
     arrived: list[tuple[dict[str, str], bytes]]
@@ -61,7 +65,12 @@ def make(receiver: ThreadingHTTPServer) -> Iterator[Make]:
     made: list[WebhookPublisher] = []
 
     def make(**said: Any) -> WebhookPublisher:
-        given = {"url": f"http://127.0.0.1:{receiver.server_port}/", "secrets": (OURS,), "timeout": 5.0, **said}
+        given = {
+            "url": f"http://127.0.0.1:{receiver.server_port}/",
+            "secrets": (OURS,),
+            "timeout": 5.0,
+            **said,
+        }
         made.append(type("Publisher", (WebhookPublisher,), given)())
         return made[-1]
 
@@ -90,7 +99,9 @@ def verified(secret: str = OURS) -> Any:
     ],
 )
 def test_a_message_does_not_say_how_it_travels(make: Make, name: str) -> None:
-    """It would lead to another receiver, or let a proxy and a server disagree where the request ends."""
+    """It would lead to another receiver, or let a proxy and a server disagree where the request
+    ends.
+    """
     make().publish(message(headers={name: "chunked", "X-Tenant": "a"}))
     assert len(Receiver.arrived) == 1
     headers, body = Receiver.arrived[0]
@@ -101,9 +112,15 @@ def test_a_message_does_not_say_how_it_travels(make: Make, name: str) -> None:
 
 
 def test_signed(make: Make) -> None:
-    """The receiver verifies it, knows it by the message's id, and has what Standard Webhooks recommends."""
+    """The receiver verifies it, knows it by the message's id, and has what Standard Webhooks
+    recommends.
+    """
     make().publish(sent := message(headers={"X-Tenant": "a"}))
-    assert verified() == {"type": "order.paid", "timestamp": "2026-01-02T03:04:05Z", "data": {"order": 7}}
+    assert verified() == {
+        "type": "order.paid",
+        "timestamp": "2026-01-02T03:04:05Z",
+        "data": {"order": 7},
+    }
     headers, _ = Receiver.arrived[0]
     assert (headers["webhook-id"], headers["X-Tenant"]) == (str(sent.message_id), "a")
     with pytest.raises(WebhookVerificationError):
@@ -114,7 +131,9 @@ def test_a_header_cannot_stand_in_for_ours(make: Make) -> None:
     """Sent twice, the id would not be the one that is signed."""
     make().publish(sent := message(headers={"Webhook-Id": "forged", "Content-Type": "text/plain"}))
     headers, _ = Receiver.arrived[0]
-    assert [value for name, value in headers.items() if name.lower() == "webhook-id"] == [str(sent.message_id)]
+    assert [value for name, value in headers.items() if name.lower() == "webhook-id"] == [
+        str(sent.message_id)
+    ]
     assert verified()["data"] == {"order": 7}
 
 
@@ -165,7 +184,9 @@ def test_not_taken(make: Make, status: int) -> None:
 @pytest.mark.parametrize("status", [429, 502, 503, 504, 999])
 @pytest.mark.parametrize("single", [True, False])
 def test_away(make: Make, status: int, single: bool) -> None:
-    """One receiver for all messages is the broker; of many, one that is away concerns its own messages only."""
+    """One receiver for all messages is the broker; of many, one that is away concerns its own
+    messages only.
+    """
     Receiver.status = status
     with pytest.raises(BrokerUnavailable if single else Refused):
         make(single=single).publish(message())
@@ -215,7 +236,9 @@ def test_receivers(make: Make) -> None:
 @pytest.mark.any_database
 @pytest.mark.django_db(transaction=True)
 def test_published_twice_received_once(live_server: LiveServer, make: Make) -> None:
-    """The view of the page on messages verifies what we sign, and knows a second publishing by `webhook-id`."""
+    """The view of the page on messages verifies what we sign, and knows a second publishing by
+    `webhook-id`.
+    """
     data = {"user_id": UserFactory().pk, "amount": 2499, "currency": "eur", "card": "tok_visa"}
     publisher = make(url=f"{live_server.url}/webhook/", secrets=(settings.WEBHOOK_SECRET,))
     sent = message(topic="order.confirmed", payload=data)

@@ -1,4 +1,6 @@
-"""What a test arranges on the server: a request that is held or fails, and what has been answered."""
+"""What a test arranges on the server: a request that is held or fails, and what has been
+answered.
+"""
 
 from __future__ import annotations
 

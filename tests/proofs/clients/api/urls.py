@@ -1,4 +1,6 @@
-"""Of each API the one operation that its client calls: guarded, in the API's profile, and its responses' shape."""
+"""Of each API the one operation that its client calls: guarded, in the API's profile, and its
+responses' shape.
+"""
 
 from __future__ import annotations
 
@@ -56,11 +58,17 @@ def gocardless_payment(number: str) -> dict[str, Any]:
 
 
 def as_gocardless_replays(request: HttpRequest, response: HttpResponse) -> HttpResponse:
-    """Answer a replay as GoCardless does, if the test wants that: with a 409 that names what the first request made."""
+    """Answer a replay as GoCardless does, if the test wants that: with a 409 that names what the
+    first request made.
+    """
     if not stage.conflicting:
         return response
     links = {"conflicting_resource_id": json.loads(response.content)["payments"]["id"]}
-    reason = {"reason": "idempotent_creation_conflict", "message": "A resource has been created.", "links": links}
+    reason = {
+        "reason": "idempotent_creation_conflict",
+        "message": "A resource has been created.",
+        "links": links,
+    }
     error = {"code": 409, "type": "invalid_state", "message": reason["message"], "errors": [reason]}
     return JsonResponse({"error": error}, status=409)
 
@@ -72,31 +80,57 @@ def gocardless_get(request: HttpRequest, number: str) -> HttpResponse:
 
 urlpatterns = [
     path(
-        "v1/payment_intents", operation("stripe", lambda number: {"id": number, "object": "payment_intent"}, status=200)
+        "v1/payment_intents",
+        operation("stripe", lambda number: {"id": number, "object": "payment_intent"}, status=200),
     ),
     path(
         "v2/payments",
-        operation("square", lambda number: {"payment": {"id": number, "status": "COMPLETED"}}, status=200),
+        operation(
+            "square", lambda number: {"payment": {"id": number, "status": "COMPLETED"}}, status=200
+        ),
     ),
-    path("v72/payments", operation("adyen", lambda number: {"pspReference": number, "resultCode": "Authorised"})),
+    path(
+        "v72/payments",
+        operation("adyen", lambda number: {"pspReference": number, "resultCode": "Authorised"}),
+    ),
     path("v1/oauth2/token", token),
-    path("v2/checkout/orders", operation("paypal", lambda number: {"id": number, "status": "CREATED"})),
+    path(
+        "v2/checkout/orders",
+        operation("paypal", lambda number: {"id": number, "status": "CREATED"}),
+    ),
     path(
         "api/payment_orders",
-        operation("modern-treasury", lambda number: {"id": number, "object": "payment_order"}, profile="default"),
+        operation(
+            "modern-treasury",
+            lambda number: {"id": number, "object": "payment_order"},
+            profile="default",
+        ),
     ),
     path(
         "emails:send",
-        operation("azure", lambda number: {"id": number, "status": "Running"}, profile="repeatability", status=202),
+        operation(
+            "azure",
+            lambda number: {"id": number, "status": "Running"},
+            profile="repeatability",
+            status=202,
+        ),
     ),
     path("payments", operation("gocardless", gocardless_payment, on_replay=as_gocardless_replays)),
     path("payments/<number>", gocardless_get),
-    path("mollie/v2/payments", operation("mollie", lambda number: {"id": f"tr_{number}", "resource": "payment"})),
+    path(
+        "mollie/v2/payments",
+        operation("mollie", lambda number: {"id": f"tr_{number}", "resource": "payment"}),
+    ),
     path(
         "api/v1/app/<app>/msg",
         operation(
             "svix",
-            lambda number: {"id": number, "eventType": "e", "payload": {}, "timestamp": "2026-01-01T00:00:00Z"},
+            lambda number: {
+                "id": number,
+                "eventType": "e",
+                "payload": {},
+                "timestamp": "2026-01-01T00:00:00Z",
+            },
             profile=replace(DEFAULT, name="svix", mismatch_status=409),
             status=202,
         ),

@@ -16,7 +16,9 @@ from ..clients import CLIENTS, Client, Lost, Refused, gocardless, mollie
 def clients(chosen: Callable[[Client], bool] = lambda _: True) -> pytest.MarkDecorator:
     """Run a test with each client, or with those that do a thing by themselves."""
     found = [client for client in CLIENTS if chosen(client)]
-    return pytest.mark.parametrize("client", found, ids=[f"{client.package}-{client.index}" for client in found])
+    return pytest.mark.parametrize(
+        "client", found, ids=[f"{client.package}-{client.index}" for client in found]
+    )
 
 
 def payments() -> int:
@@ -40,7 +42,10 @@ def test_a_retry_gets_the_first_answer(client: Client, url: str, stage: Stage) -
 
 @clients()
 def test_a_lost_answer(client: Client, url: str, stage: Stage, server: Proxy) -> None:
-    """The connection breaks after the commit and before the answer. The retry, its own if it has one, gets the answer."""
+    """The connection breaks after the commit and before the answer.
+
+    The retry, its own if it has one, gets the answer.
+    """
     key = str(uuid4())
     stage.lose(server)
     if client.after_loss:
@@ -56,7 +61,10 @@ def test_a_lost_answer(client: Client, url: str, stage: Stage, server: Proxy) ->
 
 @clients(lambda client: client.own_key)
 def test_a_key_of_the_clients_own(client: Client, url: str, stage: Stage, server: Proxy) -> None:
-    """Its user has not thought of a key. The client has, and a lost answer is no second payment either."""
+    """Its user has not thought of a key.
+
+    The client has, and a lost answer is no second payment either.
+    """
     stage.lose(server)
     client.pay(url, "", 500, 2)
     assert payments() == 1
@@ -65,7 +73,9 @@ def test_a_key_of_the_clients_own(client: Client, url: str, stage: Stage, server
 
 @clients()
 def test_another_request(client: Client, url: str, stage: Stage) -> None:
-    """Its key used for another amount: the client raises its own error, at once, and no second payment is made."""
+    """Its key used for another amount: the client raises its own error, at once, and no second
+    payment is made.
+    """
     key = str(uuid4())
     client.pay(url, key, 500, 2)
     with pytest.raises(Refused) as refused:
@@ -111,7 +121,10 @@ def test_it_comes_back_by_itself(client: Client, url: str, stage: Stage) -> None
 
 @clients(lambda client: client.after_failure)
 def test_it_comes_back_after_a_failure(client: Client, url: str, stage: Stage) -> None:
-    """The server fails after its work, which is undone. The client comes back by itself: one payment, and no replay."""
+    """The server fails after its work, which is undone.
+
+    The client comes back by itself: one payment, and no replay.
+    """
     stage.fail()
     client.pay(url, str(uuid4()), 500, 2)
     assert payments() == 1
@@ -121,8 +134,12 @@ def test_it_comes_back_after_a_failure(client: Client, url: str, stage: Stage) -
 
 
 @pytest.mark.parametrize("conflicting", [False, True], ids=["as-stored", "as-gocardless-does"])
-def test_gocardless_gets_the_payment(conflicting: bool, url: str, stage: Stage, server: Proxy) -> None:
-    """After a lost answer its client takes the replay, or a 409 that names the payment, which it then gets."""
+def test_gocardless_gets_the_payment(
+    conflicting: bool, url: str, stage: Stage, server: Proxy
+) -> None:
+    """After a lost answer its client takes the replay, or a 409 that names the payment, which it
+    then gets.
+    """
     stage.conflicting = conflicting
     stage.lose(server)
     made = gocardless(url, str(uuid4()), 500, 2)

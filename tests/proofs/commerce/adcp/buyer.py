@@ -1,4 +1,6 @@
-"""The steps of a storyboard that the runner cannot take: those of two of its contracts, and of one of its reviewers."""
+"""The steps of a storyboard that the runner cannot take: those of two of its contracts, and of one
+of its reviewers.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,10 @@ def code(answer: Json) -> str | None:
 
 def in_parallel(buyer: Buyer, step: Json) -> None:
     """`parallel_dispatch_runner`: calls of one key at the same instant make one media buy."""
-    count, asked = step["parallel_dispatch"]["count"], {**step["sample_request"], "idempotency_key": str(uuid4())}
+    count, asked = (
+        step["parallel_dispatch"]["count"],
+        {**step["sample_request"], "idempotency_key": str(uuid4())},
+    )
     together, before = Barrier(count), buyer.bought()
 
     def send(_: int) -> Json:
@@ -75,7 +80,9 @@ def in_parallel(buyer: Buyer, step: Json) -> None:
 
 
 def past_the_limit(buyer: Buyer, step: Json) -> None:
-    """`rate_limit_trip_runner`: the call that was one too many is carried out when its time has come."""
+    """`rate_limit_trip_runner`: the call that was one too many is carried out when its time has
+    come.
+    """
     trip = step["rate_limit_trip"]
     tool, asked = trip["trip_target_task"], copy.deepcopy(trip["trip_target_sample_request"])
     answer: Json = {}
@@ -94,15 +101,22 @@ def past_the_limit(buyer: Buyer, step: Json) -> None:
     again = buyer.call(tool, asked)
     buyer.expect("media_buy_id" in again, f"a media buy after retry_after, not {code(again)}")
     buyer.expect(not again.get("replayed"), "a first execution")
-    buyer.expect(buyer.call(tool, asked).get("media_buy_id") == again.get("media_buy_id"), "a replay of that one")
+    buyer.expect(
+        buyer.call(tool, asked).get("media_buy_id") == again.get("media_buy_id"),
+        "a replay of that one",
+    )
 
 
 def after_an_error(buyer: Buyer, step: Json) -> None:
-    """What a reviewer probes: an error releases its key, for another request as well, and leaves nothing behind."""
+    """What a reviewer probes: an error releases its key, for another request as well, and leaves
+    nothing behind.
+    """
     asked, before = {**step["sample_request"], "idempotency_key": str(uuid4())}, buyer.bought()
     cheap = [{**package, "budget": 0} for package in asked["packages"]]
     refused = buyer.call(step["task"], {**asked, "packages": cheap})
-    buyer.expect(code(refused) == "BUDGET_TOO_LOW", f"the seller's own refusal, not {code(refused)}")
+    buyer.expect(
+        code(refused) == "BUDGET_TOO_LOW", f"the seller's own refusal, not {code(refused)}"
+    )
     buyer.expect(buyer.bought() == before, "no media buy of a refusal")
     answer = buyer.call(step["task"], asked)
     buyer.expect("media_buy_id" in answer, f"a media buy, not {code(answer)}")

@@ -1,8 +1,9 @@
 """Where a run differs from a storyboard in which each step is graded and passes, and why.
 
-`storyboards/` is from adcontextprotocol/adcp (Apache License 2.0), commit 4439b1871329488ce24b213e88d855849fb41187: AdCP 3.2.
-The runner, version 6.11, is for 3.0: it grades by the schemas of that, and leaves ungraded what it does not know. One request
-is adapted to it (`START` in `run.cjs`).
+`storyboards/` is from adcontextprotocol/adcp (Apache License 2.0), commit
+4439b1871329488ce24b213e88d855849fb41187: AdCP 3.2. The runner, version 6.11, is for 3.0: it grades
+by the schemas of that, and leaves ungraded what it does not know. One request is adapted to it
+(`START` in `run.cjs`).
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ DIFFERENCES = (
         why=_OURS,
     ),
     Difference(
-        storyboard="idempotency", step="expect_rate_limit_not_replayed", said=("skipped: missing_tool",), why=_OURS
+        storyboard="idempotency",
+        step="expect_rate_limit_not_replayed",
+        said=("skipped: missing_tool",),
+        why=_OURS,
     ),
     *(
         Difference(

@@ -1,8 +1,10 @@
-"""Run AdCP's storyboards by its own runner against a seller, and compare what it says with `differences.py`.
+"""Run AdCP's storyboards by its own runner against a seller, and compare what it says with
+`differences.py`.
 
     python -m tests.proofs.commerce adcp
 
-The runner is installed into .cache/adcp, from npm. Nothing is sent anywhere else than to a server on this machine.
+The runner is installed into .cache/adcp, from npm. Nothing is sent anywhere else than to a server
+on this machine.
 """
 
 from __future__ import annotations
@@ -35,8 +37,14 @@ def main(_arguments: Sequence[str] = ()) -> int:
         found |= {(name, step): sentences for step, sentences in (*steps, *own) if sentences}
         print(f"{name}: {len(steps)} steps by AdCP's runner, {len(own)} of ours")
     known = {(each.storyboard, each.step): each.said for each in DIFFERENCES}
-    wrong = [place for place in sorted(found.keys() | known.keys()) if found.get(place) != known.get(place)]
+    wrong = [
+        place
+        for place in sorted(found.keys() | known.keys())
+        if found.get(place) != known.get(place)
+    ]
     for place in wrong:
-        print(f"  {' / '.join(place)}: {found.get(place, 'passed')}, not {known.get(place, 'passed')}")
+        print(
+            f"  {' / '.join(place)}: {found.get(place, 'passed')}, not {known.get(place, 'passed')}"
+        )
     print(f"{graded} passed, {len(found)} differ{'' if wrong else ', as differences.py explains'}")
     return int(bool(wrong) or not graded)

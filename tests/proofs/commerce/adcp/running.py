@@ -35,9 +35,15 @@ def said(result: Json) -> Iterator[tuple[str, tuple[str, ...]]]:
         if step.get("skipped"):
             yield step["step_id"], (f"skipped: {step['skip_reason']}",)
             continue
-        ungraded = [f"ungraded: {each['check']}" for each in step["validations"] if each.get("not_applicable")]
+        ungraded = [
+            f"ungraded: {each['check']}"
+            for each in step["validations"]
+            if each.get("not_applicable")
+        ]
         failed = [
-            f"failed: {each['description']}: {each.get('error')}" for each in step["validations"] if not each["passed"]
+            f"failed: {each['description']}: {each.get('error')}"
+            for each in step["validations"]
+            if not each["passed"]
         ]
         trouble = [] if step["passed"] or failed else [f"failed: {step.get('error')}"]
         yield step["step_id"], (*ungraded, *failed, *trouble)

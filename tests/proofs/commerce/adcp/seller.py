@@ -1,4 +1,7 @@
-"""The seller: tools over MCP, each of which is a view of AdCP's own binding. What may be repeated is guarded there."""
+"""The seller: tools over MCP, each of which is a view of AdCP's own binding.
+
+What may be repeated is guarded there.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,10 @@ def answered(asked: Mapping[str, Any], body: Mapping[str, Any], status: int = 20
 def get_adcp_capabilities(request: HttpRequest) -> HttpResponse:
     """Say what the seller does, among it for how long it replays."""
     body = {
-        "adcp": {"major_versions": [3], "idempotency": {"supported": True, "replay_ttl_seconds": TTL}},
+        "adcp": {
+            "major_versions": [3],
+            "idempotency": {"supported": True, "replay_ttl_seconds": TTL},
+        },
         "supported_protocols": ["media_buy"],
         "account": {"supported_billing": ["operator"], "sandbox": True},
     }
@@ -65,15 +71,25 @@ def create_media_buy(request: HttpRequest) -> HttpResponse:
         bought = MediaBuy.objects.create(packages=asked["packages"])
         if not all(package["budget"] for package in asked["packages"]):
             transaction.set_rollback(True)
-            error = {"code": "BUDGET_TOO_LOW", "message": "A package costs more.", "recovery": "correctable"}
+            error = {
+                "code": "BUDGET_TOO_LOW",
+                "message": "A package costs more.",
+                "recovery": "correctable",
+            }
             return answered(asked, {"adcp_error": error, "errors": [error]}, 400)
-    return answered(asked, {"media_buy_id": str(bought), "packages": packages(bought), "status": "active"})
+    return answered(
+        asked, {"media_buy_id": str(bought), "packages": packages(bought), "status": "active"}
+    )
 
 
 def get_media_buys(request: HttpRequest) -> HttpResponse:
     """Return what was bought: all of it, or what is asked for."""
     asked = json.loads(request.body)
-    found = [each for each in MediaBuy.objects.order_by("pk") if str(each) in asked.get("media_buy_ids", [str(each)])]
+    found = [
+        each
+        for each in MediaBuy.objects.order_by("pk")
+        if str(each) in asked.get("media_buy_ids", [str(each)])
+    ]
     bought = [
         {
             "media_buy_id": str(each),
@@ -88,7 +104,9 @@ def get_media_buys(request: HttpRequest) -> HttpResponse:
 
 
 def packages(bought: MediaBuy) -> list[dict[str, Any]]:
-    return [{"package_id": f"{bought}_{number}", **each} for number, each in enumerate(bought.packages)]
+    return [
+        {"package_id": f"{bought}_{number}", **each} for number, each in enumerate(bought.packages)
+    ]
 
 
 TOOLS: dict[str, Callable[[HttpRequest], HttpResponse]] = {
@@ -115,7 +133,9 @@ def call_tool(request: HttpRequest, params: Mapping[str, Any]) -> dict[str, Any]
     """Hand a call to its view, and its response back: AdCP's body is the structured content."""
     name, given = params["name"], json.dumps(params.get("arguments", {}))
     headers = {"Authorization": request.headers.get("Authorization", "")}
-    response = TOOLS[name](RequestFactory().post(f"/{name}", given, content_type="application/json", headers=headers))
+    response = TOOLS[name](
+        RequestFactory().post(f"/{name}", given, content_type="application/json", headers=headers)
+    )
     text = response.content.decode()
     return {
         "content": [{"type": "text", "text": text}],
@@ -137,7 +157,13 @@ def mcp(request: HttpRequest) -> HttpResponse:
     if (method := METHODS.get(message["method"])) is None:
         error = {"code": -32601, "message": "Method not found"}
         return JsonResponse({"jsonrpc": "2.0", "id": message["id"], "error": error})
-    return JsonResponse({"jsonrpc": "2.0", "id": message["id"], "result": method(request, message.get("params", {}))})
+    return JsonResponse(
+        {
+            "jsonrpc": "2.0",
+            "id": message["id"],
+            "result": method(request, message.get("params", {})),
+        }
+    )
 
 
 urlpatterns = [path("mcp", mcp)]

@@ -7,7 +7,10 @@ from ...foreign.reports import Explanation
 #: How many tests the suite has.
 TESTS = 59
 
-_WEBHOOKS = "The shop sends no events. What is sent after a COMMIT is the outbox's, which tests/contrib/outbox proves."
+_WEBHOOKS = (
+    "The shop sends no events. What is sent after a COMMIT is the outbox's, which "
+    "tests/contrib/outbox proves."
+)
 
 #: `suite` is a file of the suite; each of its requests that changes something has a key.
 DIFFERENCES = (

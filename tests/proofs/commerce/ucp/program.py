@@ -2,7 +2,8 @@
 
     python -m tests.proofs.commerce ucp [--source=repository] [pytest arguments]
 
-The suite is fetched by git at a pinned commit, from its home or from a copy of it that --source names.
+The suite is fetched by git at a pinned commit, from its home or from a copy of it that --source
+names.
 """
 
 from __future__ import annotations
@@ -40,7 +41,15 @@ def main(arguments: Sequence[str]) -> int:
             "COMMERCE_DATA": str(SUITE / "test_data" / "flower_shop"),
             "COMMERCE_SECRET": "on its way",
         }
-        pytest = [sys.executable, "-m", "pytest", "-q", "-c", str(HERE.parent / "pytest.ini"), str(HERE / "cases")]
+        pytest = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-c",
+            str(HERE.parent / "pytest.ini"),
+            str(HERE / "cases"),
+        ]
         others = [each for each in arguments if not each.startswith("--source=")]
         return subprocess.run([*pytest, *others], cwd=ROOT, env=variables, check=False).returncode
 

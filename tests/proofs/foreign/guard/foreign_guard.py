@@ -1,7 +1,8 @@
-"""A pytest plugin for other projects' suites: it installs the package in their settings, and gives their requests keys.
+"""A pytest plugin for other projects' suites: it installs the package in their settings, and gives
+their requests keys.
 
-It runs in an environment of its own, from a folder of its own: the suites also have a package `tests`. FOREIGN_MODE
-says what it does, FOREIGN_COUNTS names the file for its counts.
+It runs in an environment of its own, from a folder of its own: the suites also have a package
+`tests`. FOREIGN_MODE says what it does, FOREIGN_COUNTS names the file for its counts.
 """
 
 from __future__ import annotations
@@ -23,7 +24,17 @@ ATOMIC_REQUESTS = os.environ.get("FOREIGN_ATOMIC_REQUESTS") == "1"
 APP = "django_idempotency"
 MIDDLEWARE = "django_idempotency.middleware.IdempotencyMiddleware"
 SAFE = {"GET", "HEAD", "OPTIONS", "TRACE"}
-EVENTS = ("claimed", "taken_over", "replayed", "busy", "mismatched", "unavailable", "completed", "released", "lost")
+EVENTS = (
+    "claimed",
+    "taken_over",
+    "replayed",
+    "busy",
+    "mismatched",
+    "unavailable",
+    "completed",
+    "released",
+    "lost",
+)
 
 counts: Counter[str] = Counter()
 #: A signal holds its receivers weakly.
@@ -31,7 +42,9 @@ _receivers: list[Any] = []
 
 
 def before_setup() -> None:
-    """Change the suite's settings before Django reads them: what the suite is run with, and in two modes our own."""
+    """Change the suite's settings before Django reads them: what the suite is run with, and in two
+    modes our own.
+    """
     set_up = django.setup
 
     def setup(set_prefix: bool = True) -> None:
@@ -54,7 +67,9 @@ def before_setup() -> None:
 
 
 def listen() -> None:
-    """Count each event of the package, and make it guard what it leaves alone by default: the views of allauth."""
+    """Count each event of the package, and make it guard what it leaves alone by default: the views
+    of allauth.
+    """
     from django_idempotency import signals
     from django_idempotency.contrib.allauth.kind import Allauth
 

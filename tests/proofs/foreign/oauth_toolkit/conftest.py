@@ -32,7 +32,9 @@ class Changed:
         self.update({"ALWAYS_RELOAD_OAUTHLIB_CORE": True, **values})
 
     def update(self, values: dict[str, Any]) -> None:
-        override = override_settings(OAUTH2_PROVIDER={**getattr(django_settings, "OAUTH2_PROVIDER", {}), **values})
+        override = override_settings(
+            OAUTH2_PROVIDER={**getattr(django_settings, "OAUTH2_PROVIDER", {}), **values}
+        )
         override.enable()
         live.reload()
         vars(self).setdefault("_overrides", []).append(override)
@@ -96,7 +98,9 @@ def application(db: None) -> Any:
 
 @pytest.fixture
 def public_application(db: None) -> Any:
-    return new_application(name="Other Application", client_type=get_application_model().CLIENT_PUBLIC)
+    return new_application(
+        name="Other Application", client_type=get_application_model().CLIENT_PUBLIC
+    )
 
 
 @pytest.fixture
@@ -172,13 +176,17 @@ def oidc_tokens(oauth2_settings: Changed, application: Any, test_user: Any) -> S
 
 
 @pytest.fixture
-def oidc_non_confidential_tokens(oauth2_settings: Changed, public_application: Any, test_user: Any) -> SimpleNamespace:
+def oidc_non_confidential_tokens(
+    oauth2_settings: Changed, public_application: Any, test_user: Any
+) -> SimpleNamespace:
     oauth2_settings.update(presets.OIDC_SETTINGS_RW)
     return tokens_for(public_application, test_user)
 
 
 @pytest.fixture
-def oidc_email_scope_tokens(oauth2_settings: Changed, application: Any, test_user: Any) -> SimpleNamespace:
+def oidc_email_scope_tokens(
+    oauth2_settings: Changed, application: Any, test_user: Any
+) -> SimpleNamespace:
     scopes = {**presets.OIDC_SETTINGS_RW["SCOPES"], "email": "Email"}
     oauth2_settings.update({**presets.OIDC_SETTINGS_RW, "SCOPES": scopes})
     return tokens_for(application, test_user, "openid email")

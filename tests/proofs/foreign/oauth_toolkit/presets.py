@@ -56,7 +56,12 @@ OIDC_SETTINGS_RP_LOGOUT_KEEP_TOKENS: Preset = {
 }
 
 INTROSPECTION_SETTINGS: Preset = {
-    "SCOPES": {"read": "Read scope", "write": "Write scope", "introspection": "Introspection scope", "dolphin": "eek"},
+    "SCOPES": {
+        "read": "Read scope",
+        "write": "Write scope",
+        "introspection": "Introspection scope",
+        "dolphin": "eek",
+    },
     "RESOURCE_SERVER_INTROSPECTION_URL": "http://example.org/introspection",
     "READ_SCOPE": "read",
     "WRITE_SCOPE": "write",
@@ -70,6 +75,9 @@ REST_FRAMEWORK_SCOPES: Preset = {
         "resource1": "Resource 1",
     }
 }
-DCR_SETTINGS: Preset = {"DCR_ENABLED": True, "SCOPES": {"read": "Read scope", "write": "Write scope"}}
+DCR_SETTINGS: Preset = {
+    "DCR_ENABLED": True,
+    "SCOPES": {"read": "Read scope", "write": "Write scope"},
+}
 ALLOWED_SCHEMES_DEFAULT: Preset = {"ALLOWED_SCHEMES": ["https"]}
 ALLOWED_SCHEMES_HTTP: Preset = {"ALLOWED_SCHEMES": ["https", "http"]}

@@ -1,1 +1,4 @@
-"""A shop on django-oscar, set up as in its documentation, with this package's middleware last. Run by `shop_run.py`."""
+"""A shop on django-oscar, set up as in its documentation, with this package's middleware last.
+
+Run by `shop_run.py`.
+"""

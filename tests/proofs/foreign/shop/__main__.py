@@ -75,7 +75,17 @@ def served(folder: Path) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"127.0.0.1:{free.getsockname()[1]}"
-    options = ["--bind", url, "--workers", str(WORKERS), "--threads", "8", "--timeout", "120", "--no-control-socket"]
+    options = [
+        "--bind",
+        url,
+        "--workers",
+        str(WORKERS),
+        "--threads",
+        "8",
+        "--timeout",
+        "120",
+        "--no-control-socket",
+    ]
     log = folder / "server.log"
     with log.open("wb") as output:
         server = subprocess.Popen(
@@ -85,7 +95,10 @@ def served(folder: Path) -> Iterator[str]:
             stderr=output,
         )
     try:
-        until(lambda: server.poll() is not None or answers(f"http://{url}/accounts/login/"), "the shop answers")
+        until(
+            lambda: server.poll() is not None or answers(f"http://{url}/accounts/login/"),
+            "the shop answers",
+        )
         require(server.poll() is None, f"The shop did not open:\n{log.read_text()[-3000:]}")
         yield f"http://{url}"
     except Exception:
@@ -112,7 +125,9 @@ def furnish() -> int:
     from oscar.test import factories
 
     call_command("migrate", verbosity=0)
-    factories.CountryFactory(iso_3166_1_a2="GB", printable_name="United Kingdom", is_shipping_country=True)
+    factories.CountryFactory(
+        iso_3166_1_a2="GB", printable_name="United Kingdom", is_shipping_country=True
+    )
     for name in ("alone", "twenty", "killed"):
         get_user_model().objects.create_user(name, f"{name}@example.com", PASSWORD)
     return int(factories.create_product(price=10, num_in_stock=100).pk)
@@ -127,7 +142,9 @@ def orders(name: str) -> int:
 
 
 def buy_twenty_times_without_a_key(url: str, product: int) -> dict[str, Any]:
-    """Check what the shop does alone: it protects its order number, and its customer sees errors."""
+    """Check what the shop does alone: it protects its order number, and its customer sees
+    errors.
+    """
     customer = Customer(url, "alone@example.com", PASSWORD)
     customer.fill_basket_and_check_out(product)
     found = customer.at_once(AT_ONCE, PLACE, PLACE_FORM, key=None)
@@ -137,23 +154,38 @@ def buy_twenty_times_without_a_key(url: str, product: int) -> dict[str, Any]:
 
 
 def buy_twenty_times_at_once(url: str, product: int) -> dict[str, Any]:
-    """Press the button twenty times at once, under one key: one order, and nineteen replays of its response."""
+    """Press the button twenty times at once, under one key: one order, and nineteen replays of its
+    response.
+    """
     customer = Customer(url, "twenty@example.com", PASSWORD)
     customer.fill_basket_and_check_out(product)
     found = customer.at_once(AT_ONCE, PLACE, PLACE_FORM, key=str(uuid4()))
     thanked = sum(is_thanked(response) for response in found)
     replays = sum(response.headers.get("Idempotent-Replayed") == "true" for response in found)
-    different = {(response.status_code, response.headers.get("Location"), response.content) for response in found}
+    different = {
+        (response.status_code, response.headers.get("Location"), response.content)
+        for response in found
+    }
     require(orders("twenty") == 1, f"{orders('twenty')} orders were placed under one key.")
     require(thanked == AT_ONCE, f"Only {thanked} of {AT_ONCE} were thanked: {different}.")
     require(replays == AT_ONCE - 1, f"{replays} of {AT_ONCE} answers were replays.")
     require(len(different) == 1, f"The answers differ: {different}.")
-    require("order" in customer.get("/checkout/thank-you/").text.lower(), "There is nothing to say thanks for.")
-    return {"orders": orders("twenty"), "thanked": thanked, "replays": replays, "keys": len(customer.keys)}
+    require(
+        "order" in customer.get("/checkout/thank-you/").text.lower(),
+        "There is nothing to say thanks for.",
+    )
+    return {
+        "orders": orders("twenty"),
+        "thanked": thanked,
+        "replays": replays,
+        "keys": len(customer.keys),
+    }
 
 
 def buy_while_a_worker_is_killed(url: str, product: int, stops: Path) -> dict[str, Any]:
-    """Kill the worker when the order is made and not committed; the customer sends the form again."""
+    """Kill the worker when the order is made and not committed; the customer sends the form
+    again.
+    """
     customer = Customer(url, "killed@example.com", PASSWORD)
     customer.fill_basket_and_check_out(product)
     key = str(uuid4())
@@ -167,7 +199,9 @@ def buy_while_a_worker_is_killed(url: str, product: int, stops: Path) -> dict[st
     first.join()
     require(orders("killed") == 0, "A killed worker left an order.")
     (retried,) = customer.at_once(1, PLACE, PLACE_FORM, key=key)
-    require(is_thanked(retried), f"The retry was answered {retried.status_code}: {retried.text[:500]}")
+    require(
+        is_thanked(retried), f"The retry was answered {retried.status_code}: {retried.text[:500]}"
+    )
     (again,) = customer.at_once(1, PLACE, PLACE_FORM, key=key)
     require(again.headers.get("Idempotent-Replayed") == "true", "The second retry was no replay.")
     require(orders("killed") == 1, f"{orders('killed')} orders were placed.")
@@ -180,7 +214,9 @@ def send_and_fail(customer: Customer, key: str) -> None:
 
 
 def is_thanked(response: httpx.Response) -> bool:
-    return response.status_code == 302 and response.headers["Location"].startswith("/checkout/thank-you/")
+    return response.status_code == 302 and response.headers["Location"].startswith(
+        "/checkout/thank-you/"
+    )
 
 
 def records() -> int:
@@ -205,7 +241,10 @@ def main() -> int:
                         "killed": buy_while_a_worker_is_killed(url, product, stops),
                     }
                     sent = sum(each["keys"] for each in found.values())
-                    require(records() == sent, f"{sent} keys were sent, and {records()} records are stored.")
+                    require(
+                        records() == sent,
+                        f"{sent} keys were sent, and {records()} records are stored.",
+                    )
         except (Unexpected, psycopg.OperationalError, httpx.HTTPError) as error:
             print(f"The shop: {error}")
             return 1

@@ -29,7 +29,8 @@ class Customer:
     def __init__(self, url: str, email: str, password: str) -> None:
         self._url = url
         self._client = httpx.Client(base_url=url, trust_env=False, timeout=60)
-        #: The keys of requests after the login: a request before it has no owner, and is not guarded.
+        #: The keys of requests after the login: a request before it has no owner, and is not
+        #: guarded.
         self.keys: set[str] = set()
         self.get("/accounts/login/")
         form = {"login-username": email, "login-password": password, "login_submit": "1"}
@@ -50,13 +51,19 @@ class Customer:
         self.keys.add(key)
         return {**headers, "Idempotency-Key": key}
 
-    def at_once(self, count: int, path: str, form: dict[str, str], *, key: str | None) -> list[httpx.Response]:
-        """Send a form this many times at once, and each again while it is busy; without a key each once."""
+    def at_once(
+        self, count: int, path: str, form: dict[str, str], *, key: str | None
+    ) -> list[httpx.Response]:
+        """Send a form this many times at once, and each again while it is busy; without a key each
+        once.
+        """
         headers, cookies = self._headers(key), dict(self._client.cookies)
 
         def send(_: int) -> httpx.Response:
             until = time.monotonic() + PATIENCE
-            with httpx.Client(base_url=self._url, trust_env=False, timeout=60, cookies=cookies) as client:
+            with httpx.Client(
+                base_url=self._url, trust_env=False, timeout=60, cookies=cookies
+            ) as client:
                 while True:
                     response = client.post(path, data=form, headers=headers)
                     if response.status_code != 409 or time.monotonic() > until:
@@ -71,13 +78,20 @@ class Customer:
         self.get("/catalogue/")
         self.expect(self.post(f"/basket/add/{product}/", {"quantity": "1"}), 302)
         self.get("/checkout/")
-        self.expect(self.post("/checkout/shipping-address/", ADDRESS), 302, "/checkout/shipping-method/")
+        self.expect(
+            self.post("/checkout/shipping-address/", ADDRESS), 302, "/checkout/shipping-method/"
+        )
         self.expect(self.post("/checkout/shipping-method/", {"method_code": "free-shipping"}), 302)
         self.get("/checkout/payment-method/")
         self.expect(self.post(PLACE, {}), 200)  # the payment details: Oscar's own have no fields
 
     def expect(self, response: httpx.Response, status: int, location: str = "") -> httpx.Response:
-        if response.status_code != status or not response.headers.get("Location", "").startswith(location):
-            found = f"{response.status_code} {response.headers.get('Location', '')} {response.text[:500]}"
+        if response.status_code != status or not response.headers.get("Location", "").startswith(
+            location
+        ):
+            found = (
+                f"{response.status_code} {response.headers.get('Location', '')} "
+                f"{response.text[:500]}"
+            )
             raise Unexpected(f"{response.request.method} {response.request.url} answered {found}")
         return response

@@ -44,7 +44,8 @@ MIDDLEWARE = [
     "django.contrib.flatpages.middleware.FlatpageFallbackMiddleware",
     "django_idempotency.middleware.IdempotencyMiddleware",
 ]
-# oscar's checkout has its own dispatch(), which cannot be repeated before a replay: the shop decides itself.
+# oscar's checkout has its own dispatch(), which cannot be repeated before a replay: the shop
+# decides itself.
 IDEMPOTENCY = {"AUTHORIZE_REPLAY": "shop.till.customers_only"}
 TEMPLATES = [
     {
@@ -63,4 +64,8 @@ TEMPLATES = [
         },
     }
 ]
-LOGGING = {"version": 1, "handlers": {"console": {"class": "logging.StreamHandler"}}, "root": {"handlers": ["console"]}}
+LOGGING = {
+    "version": 1,
+    "handlers": {"console": {"class": "logging.StreamHandler"}},
+    "root": {"handlers": ["console"]},
+}

@@ -1,4 +1,6 @@
-"""allauth headless behind the middleware: responses that prove who a user is are never stored and never replayed."""
+"""allauth headless behind the middleware: responses that prove who a user is are never stored and
+never replayed.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class Caller:
         headers = {"Idempotency-Key": KEY}
         if self.token is not None:
             headers["X-Session-Token"] = self.token
-        return self.client.generic(method, url, json.dumps(data), content_type="application/json", headers=headers)
+        return self.client.generic(
+            method, url, json.dumps(data), content_type="application/json", headers=headers
+        )
 
     def login(self, base: str, password: str = PASSWORD) -> Any:
         return self("POST", f"{base}/auth/login", username="ann", password=password)
@@ -46,10 +50,13 @@ def ann() -> User:
 
 
 @pytest.fixture(
-    params=[{}, {"REQUIRED": True}, {"SCOPE": lambda request: "shared"}], ids=["plain", "required", "scope"]
+    params=[{}, {"REQUIRED": True}, {"SCOPE": lambda request: "shared"}],
+    ids=["plain", "required", "scope"],
 )
 def configured(request: pytest.FixtureRequest, settings: Settings) -> None:
-    """The middleware with its defaults, with keys required, and with a scope that names every caller."""
+    """The middleware with its defaults, with keys required, and with a scope that names every
+    caller.
+    """
     settings.IDEMPOTENCY = request.param
 
 
@@ -58,7 +65,9 @@ def stored() -> int:
 
 
 def assert_unguarded(*responses: Any) -> None:
-    assert [response["Idempotency-Status"] for response in responses] == ["unguarded"] * len(responses)
+    assert [response["Idempotency-Status"] for response in responses] == ["unguarded"] * len(
+        responses
+    )
     assert stored() == 0
 
 
@@ -87,8 +96,12 @@ def test_a_signup_is_not_stored(configured: None) -> None:
 
 
 @pytest.mark.parametrize("base", [APP, BROWSER])
-def test_a_caller_whose_right_was_withdrawn_never_sees_a_replay(ann: User, configured: None, base: str) -> None:
-    """A caller deactivated or logged out gets allauth's own refusal, and no part of the first response."""
+def test_a_caller_whose_right_was_withdrawn_never_sees_a_replay(
+    ann: User, configured: None, base: str
+) -> None:
+    """A caller deactivated or logged out gets allauth's own refusal, and no part of the first
+    response.
+    """
     caller = Caller()
     caller.token = caller.login(base).json().get("meta", {}).get("session_token")
     assert caller("POST", f"{base}/account/email", email="secret@shop.example").status_code == 200
@@ -106,15 +119,29 @@ def test_a_caller_whose_right_was_withdrawn_never_sees_a_replay(ann: User, confi
 
 @pytest.mark.parametrize("base", [APP, BROWSER])
 def test_a_change_behaves_as_without_a_key(ann: User, base: str) -> None:
-    """An address is added once, since allauth refuses the second; changing a password twice changes it twice."""
+    """An address is added once, since allauth refuses the second; changing a password twice changes
+    it twice.
+    """
     caller = Caller()
     caller.token = caller.login(base).json().get("meta", {}).get("session_token")
-    first, second = (caller("POST", f"{base}/account/email", email="new@shop.example") for _ in range(2))
+    first, second = (
+        caller("POST", f"{base}/account/email", email="new@shop.example") for _ in range(2)
+    )
     assert (first.status_code, second.status_code) == (200, 400)
     assert EmailAddress.objects.filter(email="new@shop.example").count() == 1
-    changed = caller("POST", f"{base}/account/password/change", current_password=PASSWORD, new_password=PASSWORD + "2")
+    changed = caller(
+        "POST",
+        f"{base}/account/password/change",
+        current_password=PASSWORD,
+        new_password=PASSWORD + "2",
+    )
     caller.token = changed.json().get("meta", {}).get("session_token", caller.token)
-    wrong = caller("POST", f"{base}/account/password/change", current_password=PASSWORD, new_password=PASSWORD + "2")
+    wrong = caller(
+        "POST",
+        f"{base}/account/password/change",
+        current_password=PASSWORD,
+        new_password=PASSWORD + "2",
+    )
     assert (changed.status_code, wrong.status_code) == (200, 400)
     assert stored() == 0
 
@@ -123,18 +150,27 @@ def test_reauthentication(ann: User) -> None:
     """A reauthentication opens this session; a stored response would only claim to."""
     caller = Caller()
     caller.login(BROWSER)
-    wrong, right = (caller("POST", f"{BROWSER}/auth/reauthenticate", password=word) for word in ("wrong", PASSWORD))
+    wrong, right = (
+        caller("POST", f"{BROWSER}/auth/reauthenticate", password=word)
+        for word in ("wrong", PASSWORD)
+    )
     assert (wrong.status_code, right.status_code) == (400, 200)
     assert_unguarded(wrong, right)
 
 
 def test_views_of_the_project(ann: User) -> None:
-    """A view derived from allauth's is left alone, unless guarded on purpose behind its input; any other is guarded."""
+    """A view derived from allauth's is left alone, unless guarded on purpose behind its input; any
+    other is guarded.
+    """
     caller = Caller()
     caller.login(BROWSER)
     assert_unguarded(caller("POST", "/own/", email="own@shop.example"))
     first, retry = (caller("POST", "/guarded/", email="other@shop.example") for _ in range(2))
-    assert (first["Idempotency-Status"], retry["Idempotency-Status"]) == ("created", "refused")  # the address is taken
+    # The address is taken.
+    assert (first["Idempotency-Status"], retry["Idempotency-Status"]) == (
+        "created",
+        "refused",
+    )
     IdempotencyRecord.objects.all().delete()
     first, retry = (caller("POST", "/plain/") for _ in range(2))
     assert (retry.content, retry["Idempotency-Status"]) == (first.content, "replayed")
@@ -144,6 +180,12 @@ def test_nothing_is_found() -> None:
     """`manage.py check` finds nothing, and `idempotency_routes` says why."""
     said = {row.path: (row.guard.value, row.why) for row in rows()}
     assert said["/_allauth/app/v1/auth/login"] == ("exempt", "it is a view of allauth")
-    assert [said[path][0] for path in ("/own/", "/guarded/", "/plain/")] == ["exempt", "decorator", "middleware"]
-    ours = [found for found in checks.run_checks() if str(found.id).startswith("django_idempotency")]
+    assert [said[path][0] for path in ("/own/", "/guarded/", "/plain/")] == [
+        "exempt",
+        "decorator",
+        "middleware",
+    ]
+    ours = [
+        found for found in checks.run_checks() if str(found.id).startswith("django_idempotency")
+    ]
     assert [found for found in ours if not found.is_silenced()] == []

@@ -1,4 +1,6 @@
-"""allauth's routes, a view that the project derives from allauth's, and one that it guards anyway."""
+"""allauth's routes, a view that the project derives from allauth's, and one that it guards
+anyway.
+"""
 
 from __future__ import annotations
 

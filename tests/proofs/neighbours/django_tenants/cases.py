@@ -1,4 +1,6 @@
-"""django-tenants itself: a schema per tenant, one table of records or one per schema, and keys that never meet."""
+"""django-tenants itself: a schema per tenant, one table of records or one per schema, and keys that
+never meet.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,8 @@ from tests.support.services import answers, needs_redis
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.skipif(
-        os.environ.get("REQUIRE_SERVICES") != "1" and not answers(int(os.environ.get("POSTGRESQL_PORT", "5432"))),
+        os.environ.get("REQUIRE_SERVICES") != "1"
+        and not answers(int(os.environ.get("POSTGRESQL_PORT", "5432"))),
         reason="PostgreSQL does not answer.",
     ),
 ]
@@ -62,11 +65,15 @@ fronts = pytest.mark.parametrize("front", [*FRONTS[:2], pytest.param(FRONTS[2], 
 
 @pytest.fixture(autouse=True)
 def tenants(transactional_db: None) -> Iterator[None]:
-    """Two tenants, each with a user 1; the first test migrates their schemas, and each test begins with empty ones."""
+    """Two tenants, each with a user 1; the first test migrates their schemas, and each test begins
+    with empty ones.
+    """
     connection.set_schema_to_public()
     for name in NAMES:
         tenant, _ = Tenant.objects.get_or_create(schema_name=name)
-        Domain.objects.get_or_create(domain=HOSTS[name], tenant=tenant, defaults={"is_primary": True})
+        Domain.objects.get_or_create(
+            domain=HOSTS[name], tenant=tenant, defaults={"is_primary": True}
+        )
         with schema_context(name):
             User.objects.get_or_create(pk=1, defaults={"username": name})
             Effect.objects.all().delete()
@@ -110,7 +117,9 @@ def command(name: str, *arguments: str, **options: Any) -> str:
 
 def tables() -> set[str]:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT schemaname FROM pg_tables WHERE tablename = 'django_idempotency_record'")
+        cursor.execute(
+            "SELECT schemaname FROM pg_tables WHERE tablename = 'django_idempotency_record'"
+        )
         return {schema for (schema,) in cursor.fetchall()}
 
 
@@ -125,7 +134,9 @@ def test_users(front: str) -> None:
     with shop(front, REALM=REALM):
         for where in ("pay", "order"):  # the key is the client's, or selected
             assert sent(where) == [
-                (f"that of 1 of {HOSTS[name]}", replayed) for replayed in (False, True) for name in NAMES
+                (f"that of 1 of {HOSTS[name]}", replayed)
+                for replayed in (False, True)
+                for name in NAMES
             ]
     assert in_schemas(Effect) == {"acme": 2, "umbrella": 2}
     assert in_schemas(IdempotencyRecord) == dict.fromkeys(NAMES, 2 if EACH else 4)
@@ -133,7 +144,9 @@ def test_users(front: str) -> None:
 
 @fronts
 def test_without_a_realm_they_meet(front: str) -> None:
-    """The test above can fail: always with one table, and with a table per schema behind any front."""
+    """The test above can fail: always with one table, and with a table per schema behind any
+    front.
+    """
     with shop(front):
         found = sent()
     meets = not EACH or front != "no front"
@@ -160,18 +173,22 @@ def test_functions(front: str) -> None:
     assert in_schemas(Effect) == {"acme": 1, "umbrella": 1}
 
 
-# -------------------------------------------------------------------------------------------------------- the lease
+# ---------------------------------------------------------------------------------------- the lease
 
 
 def lease_of(name: str) -> datetime:
     with schema_context(name):
-        found: datetime | None = IdempotencyRecord.objects.get(scope__startswith=f"realm:{name}/").lease_until
+        found: datetime | None = IdempotencyRecord.objects.get(
+            scope__startswith=f"realm:{name}/"
+        ).lease_until
     assert found is not None
     return found
 
 
 def beat(after: float) -> None:
-    """Beat as the heartbeat's thread, whose connection was never in a tenant's schema, would after so many seconds."""
+    """Beat as the heartbeat's thread, whose connection was never in a tenant's schema, would after
+    so many seconds.
+    """
     beating = Thread(target=heartbeat.beat, args=(time.monotonic() + after,))
     beating.start()
     beating.join(10)
@@ -180,7 +197,9 @@ def beat(after: float) -> None:
 
 @idempotent_function(key="order", guarantee="lease")
 def ship(order: int) -> list[datetime]:
-    """Return the end of its lease before and after a beat, and after one while the work uses another schema."""
+    """Return the end of its lease before and after a beat, and after one while the work uses
+    another schema.
+    """
     mine = connection.schema_name
     found = [lease_of(mine)]
     beat(15)
@@ -192,7 +211,9 @@ def ship(order: int) -> list[datetime]:
 
 
 def test_a_lease_is_renewed_in_its_schema() -> None:
-    """The lease is renewed while the work runs, whatever schema it is using; and its result is remembered."""
+    """The lease is renewed while the work runs, whatever schema it is using; and its result is
+    remembered.
+    """
     with shop("no front", REALM=REALM):
         for name in NAMES:
             with schema_context(name):
@@ -202,7 +223,9 @@ def test_a_lease_is_renewed_in_its_schema() -> None:
 
 
 def opened(name: str) -> tuple[LeaseOperation, Listener]:
-    """Open a lease of a tenant: in its own table under the very same key, or in the one table under its realm."""
+    """Open a lease of a tenant: in its own table under the very same key, or in the one table under
+    its realm.
+    """
     scope = "user:1" if EACH else f"realm:{name}/user:1"
     ticket = make_ticket(scope=scope, key=KEY, guarantee=Guarantee.LEASE, lease=30.0)
     operation = LeaseOperation(ORMStore(), ticket, listener := Listener())
@@ -222,11 +245,15 @@ def row(name: str, operation: LeaseOperation) -> Any:
 
 
 def test_a_takeover_touches_no_other_tenant() -> None:
-    """The owner in acme is silent and is overtaken; the one in umbrella, under the same key, goes on and completes."""
+    """The owner in acme is silent and is overtaken; the one in umbrella, under the same key, goes
+    on and completes.
+    """
     (silent, lost), (living, kept) = opened("acme"), opened("umbrella")
     heartbeat.forget(silent)
     with schema_context("acme"):
-        IdempotencyRecord.objects.filter(pk=silent.ticket.id).update(lease_until=timezone.now() - timedelta(seconds=1))
+        IdempotencyRecord.objects.filter(pk=silent.ticket.id).update(
+            lease_until=timezone.now() - timedelta(seconds=1)
+        )
     before = row("umbrella", living)
     heir, took_over = opened("acme")
     assert (heir.attempt, row("umbrella", living)) == (2, before)
@@ -241,7 +268,7 @@ def test_a_takeover_touches_no_other_tenant() -> None:
         assert (bytes(found["response_body"]), found["attempt"]) == (name.encode(), attempt)
 
 
-# ------------------------------------------------------------------------------------------------------- the outbox
+# --------------------------------------------------------------------------------------- the outbox
 
 
 def publish(message: Message) -> None:
@@ -266,7 +293,9 @@ def relay(name: str) -> None:
 
 
 def test_the_outbox_is_relayed_per_schema() -> None:
-    """With a table per schema, a relay publishes its own tenant's messages; one table needs one relay."""
+    """With a table per schema, a relay publishes its own tenant's messages; one table needs one
+    relay.
+    """
     for name in NAMES:
         send_in(name, f"of {name}")
     relay("acme")
@@ -294,7 +323,9 @@ def test_a_relay_that_reconnects_stays_in_its_schema() -> None:
 @pytest.mark.skipif(not EACH, reason="One table is the same in every schema")
 @pytest.mark.parametrize("payload", ["good", "bad"])
 def test_a_publisher_that_leaves_the_schema(payload: str) -> None:
-    """A message at the same position in another schema is neither deleted nor delayed; the relay says why it ends."""
+    """A message at the same position in another schema is neither deleted nor delayed; the relay
+    says why it ends.
+    """
     for name in NAMES:
         send_in(name, f"{payload} of {name}", position=10**6)
 
@@ -312,7 +343,9 @@ def test_a_publisher_that_leaves_the_schema(payload: str) -> None:
 
 @pytest.mark.skipif(not EACH, reason="One table is the same in every schema")
 def test_a_publisher_that_always_leaves_the_schema() -> None:
-    """However often its relay is restarted, no message is set aside: each error is the publisher's."""
+    """However often its relay is restarted, no message is set aside: each error is the
+    publisher's.
+    """
     send_in("acme", "good")
 
     def leave(message: Message) -> None:
@@ -329,7 +362,9 @@ def test_a_publisher_that_always_leaves_the_schema() -> None:
 
 @pytest.mark.skipif(not EACH, reason="One table is the same in every schema")
 def test_relaying_every_schema() -> None:
-    """The page's loop continues after a tenant whose message fails, where all_tenants_command ends."""
+    """The page's loop continues after a tenant whose message fails, where all_tenants_command
+    ends.
+    """
     path = f"--publisher={__name__}.publish"
 
     def attempts() -> int:
@@ -365,9 +400,14 @@ def test_a_record_is_shown_and_expired_by_hand(capsys: pytest.CaptureFixture[str
             assert f"realm:acme/{user}" in command("idempotency_record", f"realm:acme/{user}", KEY)
             with pytest.raises(CommandError, match="no record"):
                 command("idempotency_record", user, KEY)
-            assert command("idempotency_record", user, KEY, "--realm", "acme", "--expire").startswith("Expired")
+            assert command(
+                "idempotency_record", user, KEY, "--realm", "acme", "--expire"
+            ).startswith("Expired")
         assert [replayed for _, replayed in sent()] == [False, True, True, True]
-        typed = f"manage.py tenant_command idempotency_record --schema=umbrella realm:umbrella/{user} {KEY}"
+        typed = (
+            "manage.py tenant_command idempotency_record --schema=umbrella "
+            f"realm:umbrella/{user} {KEY}"
+        )
         execute_from_command_line(typed.split())
         assert f"realm:umbrella/{user}" in capsys.readouterr().out
 

@@ -7,7 +7,11 @@ from testproject.settings import MIDDLEWARE, TEST_NAME, postgresql
 from tests.support.services import REDIS
 
 DATABASES = {
-    "default": {**postgresql(), "ENGINE": "django_tenants.postgresql_backend", "TEST": {"NAME": f"{TEST_NAME}_tenants"}}
+    "default": {
+        **postgresql(),
+        "ENGINE": "django_tenants.postgresql_backend",
+        "TEST": {"NAME": f"{TEST_NAME}_tenants"},
+    }
 }
 DATABASE_ROUTERS = ["django_tenants.routers.TenantSyncRouter"]
 TENANT_MODEL, TENANT_DOMAIN_MODEL = "shop_tenants.Tenant", "shop_tenants.Domain"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.proofs.neighbours.django_tenants.settings import *  # noqa: F403 - these settings, but for one
+# These settings, but for one.
+from tests.proofs.neighbours.django_tenants.settings import *  # noqa: F403
 from tests.proofs.neighbours.django_tenants.settings import TENANT_APPS
 
 TENANT_APPS = [*TENANT_APPS, "django_idempotency", "django_idempotency.contrib.outbox"]

@@ -1,4 +1,6 @@
-"""dj-stripe's webhook view: an event is handled once, and only a sender with Stripe's signature learns of it."""
+"""dj-stripe's webhook view: an event is handled once, and only a sender with Stripe's signature
+learns of it.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,14 @@ def _open() -> Iterator[None]:
 
 
 def endpoint(secret: str) -> WebhookEndpoint:
-    facts: dict[str, Any] = {"id": f"we_{secret}", "url": "https://shop.example/", "enabled_events": ["*"]}
-    return WebhookEndpoint.objects.create(secret=secret, livemode=False, djstripe_uuid=uuid4(), **facts)
+    facts: dict[str, Any] = {
+        "id": f"we_{secret}",
+        "url": "https://shop.example/",
+        "enabled_events": ["*"],
+    }
+    return WebhookEndpoint.objects.create(
+        secret=secret, livemode=False, djstripe_uuid=uuid4(), **facts
+    )
 
 
 @pytest.fixture
@@ -45,22 +53,38 @@ def ours() -> WebhookEndpoint:
 
 def event(amount: int = 100, **more: Any) -> bytes:
     data = {"object": {"id": "bal_1", "object": "balance", "amount": amount}}
-    facts = {"object": "event", "type": "balance.available", "livemode": False, "api_version": "2024-06-20"}
-    return json.dumps({"id": "evt_1", "data": data, "pending_webhooks": 1, **facts, **more}).encode()
+    facts = {
+        "object": "event",
+        "type": "balance.available",
+        "livemode": False,
+        "api_version": "2024-06-20",
+    }
+    return json.dumps(
+        {"id": "evt_1", "data": data, "pending_webhooks": 1, **facts, **more}
+    ).encode()
 
 
 def signed(body: bytes, secret: str, at: float | None = None) -> str:
     moment = int(at or time.time())
-    return f"t={moment},v1=" + stripe.WebhookSignature._compute_signature(f"{moment}.{body.decode()}", secret)
+    return f"t={moment},v1=" + stripe.WebhookSignature._compute_signature(
+        f"{moment}.{body.decode()}", secret
+    )
 
 
 def deliver(
-    to: WebhookEndpoint, body: bytes | None = None, *, secret: str | None = None, root: str = "/webhooks", **more: Any
+    to: WebhookEndpoint,
+    body: bytes | None = None,
+    *,
+    secret: str | None = None,
+    root: str = "/webhooks",
+    **more: Any,
 ) -> Any:
     body = event() if body is None else body
     headers = {"Stripe-Signature": signed(body, secret or to.secret, **more)}
     client = Client(raise_request_exception=False, enforce_csrf_checks=True)
-    return client.post(f"{root}/{to.djstripe_uuid}/", body, content_type="application/json", headers=headers)
+    return client.post(
+        f"{root}/{to.djstripe_uuid}/", body, content_type="application/json", headers=headers
+    )
 
 
 def effects() -> int:
@@ -79,7 +103,9 @@ def test_what_dj_stripe_does_without_us(ours: WebhookEndpoint) -> None:
 
 
 def test_an_event_is_carried_out_once(ours: WebhookEndpoint) -> None:
-    """A redelivery may differ in its own facts; it gets the first response, and dj-stripe stores one trigger."""
+    """A redelivery may differ in its own facts; it gets the first response, and dj-stripe stores
+    one trigger.
+    """
     first, again = deliver(ours), deliver(ours, event(pending_webhooks=0), at=time.time() - 60)
     assert (first.status_code, replayed(first)) == (200, False)
     assert (again.status_code, again.content, replayed(again)) == (200, first.content, True)
@@ -94,7 +120,9 @@ def test_two_endpoints_are_two(ours: WebhookEndpoint) -> None:
 
 
 def test_a_forged_event_never_occupies_the_key(ours: WebhookEndpoint) -> None:
-    """A forged event is refused before anything is claimed, whatever it says; Stripe's own is handled afterwards."""
+    """A forged event is refused before anything is claimed, whatever it says; Stripe's own is
+    handled afterwards.
+    """
     forged = [
         deliver(ours, secret="guessed"),
         deliver(ours, event(amount=1), secret="guessed"),
@@ -108,7 +136,9 @@ def test_a_forged_event_never_occupies_the_key(ours: WebhookEndpoint) -> None:
 
 
 def test_a_forged_event_is_not_answered_from_the_record(ours: WebhookEndpoint) -> None:
-    """Neither 200, nor 409 while the real one runs, nor 422: a forger learns nothing about the record."""
+    """Neither 200, nor 409 while the real one runs, nor 422: a forger learns nothing about the
+    record.
+    """
     GATE.clear()
     with ThreadPoolExecutor(1) as threads:
         running = threads.submit(deliver_and_close, ours)
@@ -120,7 +150,11 @@ def test_a_forged_event_is_not_answered_from_the_record(ours: WebhookEndpoint) -
     assert (busy.status_code, busy.json()["code"]) == (409, "in-progress")  # Stripe tries again
     for body in (event(), event(amount=1)):
         refused = deliver(ours, body, secret="guessed")
-        assert (refused.status_code, refused.content, "Idempotency-Key" in refused) == (400, b"", False)
+        assert (refused.status_code, refused.content, "Idempotency-Key" in refused) == (
+            400,
+            b"",
+            False,
+        )
     assert effects() == 1
 
 
@@ -142,7 +176,9 @@ def test_a_sender_whose_right_was_withdrawn_never_sees_the_replay(ours: WebhookE
 
 
 def test_an_event_that_failed_is_carried_out_again(ours: WebhookEndpoint) -> None:
-    """500, and dj-stripe keeps its trace of the error; what the work wrote is rolled back, and the key is free."""
+    """500, and dj-stripe keeps its trace of the error; what the work wrote is rolled back, and the
+    key is free.
+    """
     FAILING.set()
     assert deliver(ours).status_code == 500
     assert (effects(), WebhookEventTrigger.objects.get().exception) == (0, "")
@@ -162,4 +198,6 @@ def test_another_event_under_a_known_id(ours: WebhookEndpoint) -> None:
 
 def test_nothing_is_found() -> None:
     """`manage.py check` finds nothing."""
-    assert [found for found in checks.run_checks() if str(found.id).startswith("django_idempotency")] == []
+    assert [
+        found for found in checks.run_checks() if str(found.id).startswith("django_idempotency")
+    ] == []

@@ -45,9 +45,14 @@ def carry_out(trigger: Any, **options: Any) -> None:
 class StripeWebhooks(ProcessWebhookView):
     def dispatch(self, request: HttpRequest, uuid: Any) -> Any:
         endpoint = get_object_or_404(WebhookEndpoint, djstripe_uuid=uuid)
-        signature, tolerance = request.headers.get("Stripe-Signature", ""), endpoint.djstripe_tolerance
+        signature, tolerance = (
+            request.headers.get("Stripe-Signature", ""),
+            endpoint.djstripe_tolerance,
+        )
         try:
-            stripe.WebhookSignature.verify_header(request.body.decode(), signature, endpoint.secret, tolerance)
+            stripe.WebhookSignature.verify_header(
+                request.body.decode(), signature, endpoint.secret, tolerance
+            )
         except (ValueError, stripe.SignatureVerificationError):
             return HttpResponseBadRequest()
         return super().dispatch(request, uuid=uuid)

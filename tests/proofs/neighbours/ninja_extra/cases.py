@@ -16,7 +16,14 @@ from django.urls import path
 from ninja import Schema
 from ninja.security import django_auth
 from ninja.throttling import BaseThrottle
-from ninja_extra import ControllerBase, NinjaExtraAPI, api_controller, http_get, http_post, permissions
+from ninja_extra import (
+    ControllerBase,
+    NinjaExtraAPI,
+    api_controller,
+    http_get,
+    http_post,
+    permissions,
+)
 from ninja_extra.throttling import throttle
 
 from django_idempotency import idempotent
@@ -95,7 +102,9 @@ api = NinjaExtraAPI(urls_namespace="extra")
 api.register_controllers(Charges, More)
 urlpatterns = [path("api/", api.urls)]
 
-ROUTES = pytest.mark.parametrize("url", ["/api/charges/7", "/api/charges/above", "/api/charges/async", "/api/more/7"])
+ROUTES = pytest.mark.parametrize(
+    "url", ["/api/charges/7", "/api/charges/above", "/api/charges/async", "/api/more/7"]
+)
 
 
 class Caller:
@@ -106,7 +115,9 @@ class Caller:
 
     def __call__(self, url: str, amount: Any = 5, key: str | None = KEY) -> Any:
         headers = {} if key is None else {"Idempotency-Key": key}
-        return self.client.post(url, json.dumps({"amount": amount}), content_type="application/json", headers=headers)
+        return self.client.post(
+            url, json.dumps({"amount": amount}), content_type="application/json", headers=headers
+        )
 
 
 @pytest.fixture
@@ -116,9 +127,15 @@ def call() -> Caller:
 
 @ROUTES
 def test_a_retry_gets_the_first_response(call: Caller, url: str) -> None:
-    """There is one effect, with the same bytes; each route has its own keys, and another body is a mismatch."""
+    """There is one effect, with the same bytes; each route has its own keys, and another body is a
+    mismatch.
+    """
     first, retry = call(url), call(url)
-    assert (first.status_code, retry.content, retry["Idempotency-Status"]) == (200, first.content, "replayed")
+    assert (first.status_code, retry.content, retry["Idempotency-Status"]) == (
+        200,
+        first.content,
+        "replayed",
+    )
     assert (Effect.objects.count(), call(url, 6).json()["code"]) == (1, "request-mismatch")
 
 
@@ -150,8 +167,12 @@ def test_under_atomic_requests(call: Caller, monkeypatch: pytest.MonkeyPatch) ->
     """A failure rolls back with and without a key, and the other routes keep their transaction."""
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
     for key in (KEY, "another"):
-        assert (call("/api/charges/above", 500, key=key).status_code, Effect.objects.count()) == (500, 0)
-    assert call("/api/charges/7", key=None).status_code == 500  # nothing can be derived without a key: rolled back
+        assert (call("/api/charges/above", 500, key=key).status_code, Effect.objects.count()) == (
+            500,
+            0,
+        )
+    # Nothing can be derived without a key: rolled back.
+    assert call("/api/charges/7", key=None).status_code == 500
     assert Effect.objects.count() == 0
     assert call.client.get("/api/charges").json() == {"atomic": True}
 

@@ -1,4 +1,6 @@
-"""A database per tenant: user 1 of one is not user 1 of another, and with a realm the same holds for every scope."""
+"""A database per tenant: user 1 of one is not user 1 of another, and with a realm the same holds
+for every scope.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,10 @@ def scope(user: User) -> str | None:
 
 @fronts
 def test_users(front: str) -> None:
-    """User 1 of b gets the IBAN of b and is charged, although user 1 of a used the same key. No setting is needed."""
+    """User 1 of b gets the IBAN of b and is charged, although user 1 of a used the same key.
+
+    No setting is needed.
+    """
     clients = {alias: Client() for alias in ALIASES}
     for alias, client in clients.items():
         user = User.objects.using(alias).create(pk=1, username=alias)
@@ -45,9 +50,13 @@ def test_users(front: str) -> None:
         TENANT.reset(token)
     with shop(front):
         for where in ("pay", "order"):  # the key is the client's, or selected
-            answers = [send(clients[alias], where, f"{alias}.localhost") for alias in (*ALIASES, *ALIASES)]
+            answers = [
+                send(clients[alias], where, f"{alias}.localhost") for alias in (*ALIASES, *ALIASES)
+            ]
             assert answers == [
-                (f"that of 1 of {alias}.localhost", replayed) for replayed in (False, True) for alias in ALIASES
+                (f"that of 1 of {alias}.localhost", replayed)
+                for replayed in (False, True)
+                for alias in ALIASES
             ]
     assert effects() == {"tenant-a": 2, "tenant-b": 2}
     assert set(IdempotencyRecord.objects.values_list("scope", flat=True)) == {
@@ -60,11 +69,15 @@ def test_guests(front: str) -> None:
     """Guests belong to no database, so they meet, unless the realm says where they are."""
     hosts = [f"{alias}.localhost" for alias in ALIASES]
     with shop(front):
-        assert {send(Client(), "guest", host)[0] for host in hosts} == {f"that of a guest of {hosts[0]}"}
+        assert {send(Client(), "guest", host)[0] for host in hosts} == {
+            f"that of a guest of {hosts[0]}"
+        }
     assert effects() == {"tenant-a": 1, "tenant-b": 0}
     with shop(front, REALM=f"{HERE}.of_router"):
         answers = [send(Client(), "guest", host) for host in (*hosts, *hosts)]
-    assert answers == [(f"that of a guest of {host}", replayed) for replayed in (False, True) for host in hosts]
+    assert answers == [
+        (f"that of a guest of {host}", replayed) for replayed in (False, True) for host in hosts
+    ]
     assert effects() == {"tenant-a": 2, "tenant-b": 1}
 
 
@@ -102,7 +115,9 @@ class Primary:
 
 @pytest.mark.parametrize("routers", [[], [Primary()]], ids=["TEST MIRROR", "a router"])
 def test_a_user_who_was_read_from_a_replica(routers: list[Any]) -> None:
-    """The principal is the same as on the primary; otherwise a retry that reads from another database would rerun."""
+    """The principal is the same as on the primary; otherwise a retry that reads from another
+    database would rerun.
+    """
     User.objects.using("default").create(pk=1, username="ada")
     with override_settings(DATABASE_ROUTERS=routers):
         found = [User.objects.using(alias).get(pk=1) for alias in ("default", "replica")]

@@ -1,1 +1,3 @@
-"""Tests that pytest runs only when `tests.proofs.reach` names them: they take groups of servers, and minutes."""
+"""Tests that pytest runs only when `tests.proofs.reach` names them: they take groups of servers,
+and minutes.
+"""

@@ -1,4 +1,6 @@
-"""The Redis store keeps the contract in a cluster whose masters have replicas, and behind Sentinel."""
+"""The Redis store keeps the contract in a cluster whose masters have replicas, and behind
+Sentinel.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def sentinels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
 
 def store_of(group: Group, settings: Settings, *, min_replicas: int = 0) -> Iterator[RedisStore]:
     settings.CACHES = caches(group)
-    store = RedisStore(cache="records", prefix=f"test-{uuid4()}", timeout=5, min_replicas=min_replicas)
+    store = RedisStore(
+        cache="records", prefix=f"test-{uuid4()}", timeout=5, min_replicas=min_replicas
+    )
     yield store
     store._client._sync.close()
 
@@ -57,7 +61,9 @@ class TestRedisCluster(RedisGroupContract):
         yield from store_of(cluster, settings)
 
     def elsewhere(self, store: RedisStore) -> Callable[[], BaseStore]:
-        return partial(redis_store, settings.CACHES, {"cache": "records", "prefix": store.prefix, "timeout": 5})
+        return partial(
+            redis_store, settings.CACHES, {"cache": "records", "prefix": store.prefix, "timeout": 5}
+        )
 
 
 @pytest.mark.parametrize("replicas", [0, 1])
@@ -68,7 +74,10 @@ class TestSentinel(RedisGroupContract):
 
     @pytest.fixture(autouse=True)
     def renewing(self, replicas: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        """With `min_replicas` a repeated claim also renews its lease: WAIT needs a write. So does the model then."""
+        """With `min_replicas` a repeated claim also renews its lease: WAIT needs a write.
+
+        So does the model then.
+        """
         claim = MemoryStore.claim
 
         def renewing(self: MemoryStore, ticket: Ticket) -> Record:
@@ -80,4 +89,6 @@ class TestSentinel(RedisGroupContract):
             monkeypatch.setattr(MemoryStore, "claim", renewing)
 
     def elsewhere(self, store: RedisStore) -> Callable[[], BaseStore]:
-        return partial(redis_store, settings.CACHES, {"cache": "records", "prefix": store.prefix, "timeout": 5})
+        return partial(
+            redis_store, settings.CACHES, {"cache": "records", "prefix": store.prefix, "timeout": 5}
+        )

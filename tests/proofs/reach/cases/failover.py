@@ -1,4 +1,6 @@
-"""A primary is killed while workers claim and settle: what is lost, and for how long its keys have no store."""
+"""A primary is killed while workers claim and settle: what is lost, and for how long its keys have
+no store.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def cpu(ports: list[int]) -> float:
     return used
 
 
-def failover(kind: str, folder: Path, settings: Settings, *, unreplicated: float, min_replicas: int = 0) -> Figures:
+def failover(
+    kind: str, folder: Path, settings: Settings, *, unreplicated: float, min_replicas: int = 0
+) -> Figures:
     with GROUPS[kind](folder) as group:
         settings.CACHES = caches(group)
         store = RedisStore(cache="records", min_replicas=min_replicas)
@@ -56,7 +60,8 @@ def failover(kind: str, folder: Path, settings: Settings, *, unreplicated: float
         store.close()
     show(
         f"{kind}, min_replicas={min_replicas}, {unreplicated:g} s unreplicated: {figures}; before: "
-        f"{served / passed:.0f} keys a second, {used / served * 1e6:.0f} µs of the servers' CPU each"
+        f"{served / passed:.0f} keys a second, {used / served * 1e6:.0f} µs of the "
+        "servers' CPU each"
     )
     return figures
 
@@ -67,7 +72,9 @@ def show(line: str) -> None:
 
 
 @pytest.mark.parametrize("unreplicated", [0, 0.5])
-def test_sentinel_with_one_replica_that_is_waited_for(tmp_path: Path, settings: Settings, unreplicated: float) -> None:
+def test_sentinel_with_one_replica_that_is_waited_for(
+    tmp_path: Path, settings: Settings, unreplicated: float
+) -> None:
     """With `min_replicas` and no other replica to promote, no work runs twice."""
     figures = failover("sentinel", tmp_path, settings, unreplicated=unreplicated, min_replicas=1)
     assert (figures.twice_after_response, figures.twice_before) == (0, 0)
@@ -82,6 +89,8 @@ def test_what_no_replica_has_is_lost(tmp_path: Path, settings: Settings, kind: s
 
 @pytest.mark.parametrize("kind", GROUPS)
 def test_a_replica_takes_over(tmp_path: Path, settings: Settings, kind: str) -> None:
-    """The keys of a primary that is killed have a store again, and nearly all of what was stored is there."""
+    """The keys of a primary that is killed have a store again, and nearly all of what was stored is
+    there.
+    """
     figures = failover(kind, tmp_path, settings, unreplicated=0)
     assert figures.twice_after_response < figures.requests / 100

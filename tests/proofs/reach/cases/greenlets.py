@@ -1,4 +1,7 @@
-"""In greenlets. A timeout of gevent's is raised wherever a greenlet waits, also in the middle of COMMIT."""
+"""In greenlets.
+
+A timeout of gevent's is raised wherever a greenlet waits, also in the middle of COMMIT.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,9 @@ SLOW_COMMIT = """
 
 @pytest.mark.django_db(transaction=True)
 def test_a_timeout_in_commit() -> None:
-    """The outcome is unknown, so nothing is released; the retry finds out, and whatever it finds, there is one effect."""
+    """The outcome is unknown, so nothing is released; the retry finds out, and whatever it finds,
+    there is one effect.
+    """
     call = Call()
     call.open()
     call.work()

@@ -21,25 +21,41 @@ from ...sealed import Resealing, SealedStore
 class Command(ScanningCommand):
     requires_system_checks = "__all__"
     help = (
-        "Seal every stored response with the first key of ENCRYPTION_KEYS; if that is None, store it unsealed. Reads the "
-        "records in bounded batches and changes one at a time, beside traffic. Type it again after an interruption: what is "
+        "Seal every stored response with the first key of ENCRYPTION_KEYS; if that is "
+        "None, store it unsealed. Reads the "
+        "records in bounded batches and changes one at a time, beside traffic. Type it "
+        "again after an interruption: what is "
         "done is skipped. The exit status is 1 if a response cannot be opened."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("--limit", type=positive, metavar="ROWS", help="Reseal no more than these; all.")
-        parser.add_argument("--sleep", type=not_negative, default=0.0, metavar="SECONDS", help="After each batch; 0.")
-        parser.add_argument("--dry-run", action="store_true", help="Only count what would be resealed.")
+        parser.add_argument(
+            "--limit", type=positive, metavar="ROWS", help="Reseal no more than these; all."
+        )
+        parser.add_argument(
+            "--sleep",
+            type=not_negative,
+            default=0.0,
+            metavar="SECONDS",
+            help="After each batch; 0.",
+        )
+        parser.add_argument(
+            "--dry-run", action="store_true", help="Only count what would be resealed."
+        )
 
     def look(self, **options: Any) -> None:
         self.counted = Counter[Resealing]()
         self.store = stores.outermost(self.store)
-        store = next((layer for layer in layers(self.store) if isinstance(layer, SealedStore)), None)
+        store = next(
+            (layer for layer in layers(self.store) if isinstance(layer, SealedStore)), None
+        )
         if store is None:
             raise CommandError(
-                'IDEMPOTENCY["ENCRYPTION_KEYS"] is empty, so there is nothing to seal with and nothing to open with. To '
-                'store responses unsealed again, type "ENCRYPTION_KEYS": [None, the keys that open them].'
+                'IDEMPOTENCY["ENCRYPTION_KEYS"] is empty, so there is nothing to seal with '
+                "and nothing to open with. To "
+                'store responses unsealed again, type "ENCRYPTION_KEYS": [None, the keys '
+                "that open them]."
             )
         dry = options["dry_run"]
         with self.going_on():
@@ -47,20 +63,28 @@ class Command(ScanningCommand):
         beside = self.reseal_beside(size=options["batch_size"], dry=dry)
         self.end_progress()
         if dry:
-            self.stdout.write(f"{self.counted[Resealing.DONE]:,} of {self.seen:,} responses would be resealed.")
+            self.stdout.write(
+                f"{self.counted[Resealing.DONE]:,} of {self.seen:,} responses would be resealed."
+            )
         else:
             self.stdout.write(self.so_far())
         for kind, counted in beside.items():
             if done := counted[Resealing.DONE]:
                 self.stdout.write(f"{done:,} {kind} {'would be ' if dry else ''}resealed.")
         kinds = {"responses": self.counted, **beside}
-        if closed := [f"{count:,} {kind}" for kind, each in kinds.items() if (count := each[Resealing.CLOSED])]:
+        if closed := [
+            f"{count:,} {kind}" for kind, each in kinds.items() if (count := each[Resealing.CLOSED])
+        ]:
             self.failed.append(
-                f"{' and '.join(closed)} cannot be opened, and were left as they are: no key of ENCRYPTION_KEYS has sealed "
-                "them, or they were changed. Retries get response-not-stored. Add the key, and type the command again."
+                f"{' and '.join(closed)} cannot be opened, and were left as they are: no "
+                "key of ENCRYPTION_KEYS has sealed "
+                "them, or they were changed. Retries get response-not-stored. Add the key, "
+                "and type the command again."
             )
         if locked := self.counted[Resealing.LOCKED]:
-            self.failed.append(f"{locked:,} responses are locked by others. Type the command again in a while.")
+            self.failed.append(
+                f"{locked:,} responses are locked by others. Type the command again in a while."
+            )
         self.require_all()
 
     def reseal(self, store: SealedStore, options: Mapping[str, Any]) -> None:
@@ -83,7 +107,10 @@ class Command(ScanningCommand):
         """Reseal what apps keep beside the records. Return what became of it, by its plural."""
         found: defaultdict[str, Counter[Resealing]] = defaultdict(Counter)
         for wing in housekeeping():
-            with self.going_on(), self.table_explained("What is kept beside the records cannot be resealed:"):
+            with (
+                self.going_on(),
+                self.table_explained("What is kept beside the records cannot be resealed:"),
+            ):
                 for kind, batch in wing.reseal(self.store, size=size, dry=dry):
                     found[kind] += batch
                     self.progress()

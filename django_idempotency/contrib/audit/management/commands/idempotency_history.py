@@ -1,4 +1,6 @@
-"""Show the audit trail of a key, also after its record was deleted; or the keys that refer to something."""
+"""Show the audit trail of a key, also after its record was deleted; or the keys that refer to
+something.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ REFERENCE = ("kind", "value", "record", "scope", "key", "at")
 
 class Command(StoreCommand):
     help = (
-        "Show what happened to one idempotency key, oldest first, and what it refers to; or with --reference the keys that "
+        "Show what happened to one idempotency key, oldest first, and what it refers to; "
+        "or with --reference the keys that "
         "refer to something. If the trail has nothing of it, the exit status is 1."
     )
 
@@ -31,9 +34,13 @@ class Command(StoreCommand):
         add_record(parser, nargs="?")
         add_store(parser)
         parser.add_argument(
-            "--reference", metavar="KIND:VALUE", help='List the keys that refer to it, such as "payment:17".'
+            "--reference",
+            metavar="KIND:VALUE",
+            help='List the keys that refer to it, such as "payment:17".',
         )
-        parser.add_argument("--format", choices=("text", "json"), default="text", help="Text; or json, a line each.")
+        parser.add_argument(
+            "--format", choices=("text", "json"), default="text", help="Text; or json, a line each."
+        )
 
     def look(self, **options: Any) -> None:
         in_json: bool = options["format"] == "json"
@@ -47,8 +54,12 @@ class Command(StoreCommand):
 
     def history(self, options: dict[str, Any], *, in_json: bool) -> Iterator[str]:
         if options["scope"] is None:
-            raise CommandError("Type a scope and a key, the operation_ref of a problem document, or --reference.")
-        known = timeline_of(sought(self.alias, options["scope"], options["key"], realm=options["realm"]).id)
+            raise CommandError(
+                "Type a scope and a key, the operation_ref of a problem document, or --reference."
+            )
+        known = timeline_of(
+            sought(self.alias, options["scope"], options["key"], realm=options["realm"]).id
+        )
         if not (known.events or known.references):
             raise CommandError("The audit trail has nothing of this key.")
         return map(as_json, [*known.events, *known.references]) if in_json else lines(known)
@@ -56,7 +67,10 @@ class Command(StoreCommand):
     def referring(self, typed: str, *, in_json: bool) -> Iterator[str]:
         named = parsed(typed)
         if named is None:
-            raise CommandError(f"{typed!r} is no reference. Type its kind, a colon and its value, such as payment:17.")
+            raise CommandError(
+                f"{typed!r} is no reference. Type its kind, a colon and its value, such as "
+                "payment:17."
+            )
         found = referring_to(*named)
         if not found:
             raise CommandError(f"No key refers to {plain(typed)}.")
@@ -69,16 +83,28 @@ def lines(known: Timeline) -> Iterator[str]:
         yield f"Only the newest {len(known.events)} events:"
     for event in known.events:
         attempt = f"attempt {event.attempt}" if event.attempt else ""
-        facts = (event.outcome, attempt, event.actor, redaction.text(event.request), event.request_id)
+        facts = (
+            event.outcome,
+            attempt,
+            event.actor,
+            redaction.text(event.request),
+            event.request_id,
+        )
         reason = f" ({plain(event.reason)})" if event.reason else ""
         said = ", ".join(plain(str(fact)) for fact in facts if fact)
-        yield f"{timezone.localtime(event.at):%Y-%m-%d %H:%M:%S.%f %Z}  {event.event:<16}  {said}{reason}"
+        yield (
+            f"{timezone.localtime(event.at):%Y-%m-%d %H:%M:%S.%f %Z}  {event.event:<16}  "
+            f"{said}{reason}"
+        )
     for reference in known.references:
         yield f"refers to {plain(reference.kind)}:{plain(reference.value)}"
 
 
 def reference_line(found: Reference) -> str:
-    return f"{plain(found.scope)}  {plain(found.key)}  {timezone.localtime(found.at):%Y-%m-%d %H:%M:%S %Z}"
+    return (
+        f"{plain(found.scope)}  {plain(found.key)}  "
+        f"{timezone.localtime(found.at):%Y-%m-%d %H:%M:%S %Z}"
+    )
 
 
 def as_json(found: Any) -> str:

@@ -24,8 +24,10 @@ MOST_REASONS, MOST_LINES = 5, 50
 
 class Command(ProgressCommand):
     help = (
-        "List outgoing calls whose process died. With --send, send them again with their keys, and hold for a person those "
-        "whose key their provider may have forgotten. A step's calls are sent by its next attempt only. Bounded, and several "
+        "List outgoing calls whose process died. With --send, send them again with their "
+        "keys, and hold for a person those "
+        "whose key their provider may have forgotten. A step's calls are sent by its next "
+        "attempt only. Bounded, and several "
         "may run at once. The exit status of --send is 1 if calls are left or held."
     )
 
@@ -36,13 +38,20 @@ class Command(ProgressCommand):
             type=duration,
             default=300.0,
             metavar="TIME",
-            help="Only calls that nobody has sent for this long; 5m. Longer than the deadline of your transports.",
+            help="Only calls that nobody has sent for this long; 5m. Longer than the deadline "
+            "of your transports.",
         )
-        parser.add_argument("--limit", type=positive, metavar="CALLS", help="Send no more than these; all.")
         parser.add_argument(
-            "--unanswered", action="store_true", help="Also calls whose process gave up, and said so to its caller."
+            "--limit", type=positive, metavar="CALLS", help="Send no more than these; all."
         )
-        parser.add_argument("--send", action="store_true", help="Send them; otherwise they are listed.")
+        parser.add_argument(
+            "--unanswered",
+            action="store_true",
+            help="Also calls whose process gave up, and said so to its caller.",
+        )
+        parser.add_argument(
+            "--send", action="store_true", help="Send them; otherwise they are listed."
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         self.begin(options)
@@ -50,7 +59,11 @@ class Command(ProgressCommand):
         self.limit: int | None = options["limit"]
         self.counted = Counter[Resumed]()
         self.reasons = Counter[str]()
-        where = {"using": self.using, "older": timedelta(seconds=options["older_than"]), "alias": options["provider"]}
+        where = {
+            "using": self.using,
+            "older": timedelta(seconds=options["older_than"]),
+            "alias": options["provider"],
+        }
         try:
             if not options["send"]:
                 self.list(due(**where, unanswered=options["unanswered"]))
@@ -64,13 +77,16 @@ class Command(ProgressCommand):
         except Error as error:
             self.end_progress()
             raise CommandError(
-                f"The calls in {self.using!r} cannot be read. Is the table migrated? {error}\n{self.so_far()}"
+                f"The calls in {self.using!r} cannot be read. Is the table migrated? "
+                f"{error}\n{self.so_far()}"
             ) from error
         self.end_progress()
         self.report()
 
     def hold(self, where: dict[str, Any]) -> None:
-        """Hold what its provider may have forgotten, however its process ended, unless `LOOKUP` finds it."""
+        """Hold what its provider may have forgotten, however its process ended, unless `LOOKUP`
+        finds it.
+        """
         for call in expired(**where):
             try:
                 state = end_forgotten(call, self.using)
@@ -86,13 +102,18 @@ class Command(ProgressCommand):
     def resume(self, where: dict[str, Any], clients: ExitStack, *, unanswered: bool) -> None:
         """Send one call after the other. One that another worker takes first is its own.
 
-        One that cannot even be sent does not count towards the limit: it is the oldest next time, too, and would keep the
-        others from being sent.
+        One that cannot even be sent does not count towards the limit: it is the oldest next time,
+        too, and would keep the others from being sent.
         """
         known: dict[str, Any] = {}
         unsent = 0
-        for call in paged(due(**where, unanswered=unanswered).filter(operation="").defer("response")):
-            if self.limit is not None and self.counted.total() - self.counted[Resumed.HELD] - unsent >= self.limit:
+        for call in paged(
+            due(**where, unanswered=unanswered).filter(operation="").defer("response")
+        ):
+            if (
+                self.limit is not None
+                and self.counted.total() - self.counted[Resumed.HELD] - unsent >= self.limit
+            ):
                 break
             outcome = self.outcome(call, known, clients)
             unsent += outcome is Resumed.LEFT and not self.has_moved(call)
@@ -101,10 +122,17 @@ class Command(ProgressCommand):
 
     def has_moved(self, call: OutgoingCall) -> bool:
         """Was a call sent, so that others are older now?"""
-        return not OutgoingCall.objects.using(self.using).filter(pk=call.pk, last_sent=call.last_sent).exists()
+        return (
+            not OutgoingCall.objects.using(self.using)
+            .filter(pk=call.pk, last_sent=call.last_sent)
+            .exists()
+        )
 
     def outcome(self, call: OutgoingCall, known: dict[str, Any], clients: ExitStack) -> Resumed:
-        """Send a call, and say what became of it. What keeps it from being sent is one of the reasons."""
+        """Send a call, and say what became of it.
+
+        What keeps it from being sent is one of the reasons.
+        """
         try:
             of = provider(call.provider)
             if call.provider not in known:
@@ -114,12 +142,15 @@ class Command(ProgressCommand):
             self.reasons[f"{call.provider}: {type(error).__name__}: {error}"] += 1
             return Resumed.LEFT
 
-    # --------------------------------------------------------------------------------------------------------- output
+    # --------------------------------------------------------------------------------------- output
 
     def list(self, found: Any) -> None:
         for call in found.defer("request", "response")[:MOST_LINES]:
             whose = "  its step sends it" if call.operation else ""
-            self.say(f"{call.last_sent:%Y-%m-%d %H:%M:%S}Z  {call.provider}  {call.name}  {call.state}{whose}")
+            self.say(
+                f"{call.last_sent:%Y-%m-%d %H:%M:%S}Z  {call.provider}  {call.name}  "
+                f"{call.state}{whose}"
+            )
         self.say(f"{counted(found.count(), 'call')} due.")
 
     def report(self) -> None:
@@ -127,7 +158,9 @@ class Command(ProgressCommand):
         if not (left or held):
             self.say(self.so_far())
             return
-        reasons = "".join(f"\n{count:,} x {reason}" for reason, count in self.reasons.most_common(MOST_REASONS))
+        reasons = "".join(
+            f"\n{count:,} x {reason}" for reason, count in self.reasons.most_common(MOST_REASONS)
+        )
         person = " Decide about those that are held in the admin." if held else ""
         raise CommandError(f"{self.so_far()}{person}{reasons}")
 
@@ -135,6 +168,12 @@ class Command(ProgressCommand):
         if not self.counted:
             return "Nothing to resume."
         found = [f"{counted(self.counted[Resumed.FINISHED], 'call')} finished"]
-        words = {Resumed.LEFT: "left", Resumed.HELD: "held for a person", Resumed.TAKEN: "taken by another process"}
-        found += [f"{self.counted[each]:,} {word}" for each, word in words.items() if self.counted[each]]
+        words = {
+            Resumed.LEFT: "left",
+            Resumed.HELD: "held for a person",
+            Resumed.TAKEN: "taken by another process",
+        }
+        found += [
+            f"{self.counted[each]:,} {word}" for each, word in words.items() if self.counted[each]
+        ]
         return f"{', '.join(found)}."

@@ -36,25 +36,41 @@ NAMED = 5
 class Command(ScanningCommand):
     requires_system_checks = "__all__"
     help = (
-        "Erase what is stored about the owner of a scope, in every store and every front: responses, request digests, "
-        "scopes, keys and paths. A key that was used stays used until its retention ends: a retry gets "
-        "response-not-stored, and never runs. What runs or is held is left and reported, and the exit status is 1 then."
+        "Erase what is stored about the owner of a scope, in every store and every front: "
+        "responses, request digests, "
+        "scopes, keys and paths. A key that was used stays used until its retention ends: "
+        "a retry gets "
+        "response-not-stored, and never runs. What runs or is held is left and reported, "
+        "and the exit status is 1 then."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--scope", metavar="SCOPE", help='Whose: "user:42", "user:auth.user:42", "scope:shop-7".')
-        parser.add_argument("--realm", metavar="NAME", help="The realm of the scope, if the scope does not name it.")
+        parser.add_argument(
+            "--scope",
+            metavar="SCOPE",
+            help='Whose: "user:42", "user:auth.user:42", "scope:shop-7".',
+        )
+        parser.add_argument(
+            "--realm", metavar="NAME", help="The realm of the scope, if the scope does not name it."
+        )
         self.others = [name for wing in housekeeping() for name in wing.add_erase_arguments(parser)]
         super().add_arguments(parser)
-        parser.add_argument("--dry-run", action="store_true", help="Only count what would be erased.")
-        parser.add_argument("--no-input", action="store_false", dest="asks", help="Do not ask for confirmation.")
+        parser.add_argument(
+            "--dry-run", action="store_true", help="Only count what would be erased."
+        )
+        parser.add_argument(
+            "--no-input", action="store_false", dest="asks", help="Do not ask for confirmation."
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         scope, dry = options["scope"], options["dry_run"]
         named = [options[name] for name in ("scope", *self.others) if options[name] is not None]
         if not named:
             others = ", or ".join(f"--{name.replace('_', '-')}" for name in self.others)
-            raise CommandError(f'Type --scope and whose data it is, such as "user:42"{others and f"; or {others}"}.')
+            raise CommandError(
+                "Type --scope and whose data it is, such as "
+                f'"user:42"{others and f"; or {others}"}.'
+            )
         if not (dry or confirmed(named, asks=options["asks"])):
             raise CommandError("Nothing was erased.")
         self.left, self.would = 0, "would be erased" if dry else "erased"
@@ -70,16 +86,23 @@ class Command(ScanningCommand):
                 failed.append(str(error))
         self.failed = failed
         for wing in housekeeping():
-            with self.going_on(), self.table_explained("What is kept beside the records cannot be erased:"):
-                for each in wing.erase(options, scopes=self.wanted, size=options["batch_size"], dry=dry):
+            with (
+                self.going_on(),
+                self.table_explained("What is kept beside the records cannot be erased:"),
+            ):
+                for each in wing.erase(
+                    options, scopes=self.wanted, size=options["batch_size"], dry=dry
+                ):
                     self.report(f"{each.erased:,} {each.kind}", each.left, each.held_by)
         for other, count in self.elsewhere.most_common(NAMED):
             self.stdout.write(
-                f"{count:,} more belong to {plain(other)}. Type --scope {plain(other)} if that is the same person."
+                f"{count:,} more belong to {plain(other)}. Type --scope {plain(other)} if "
+                "that is the same person."
             )
         if self.left:
             self.failed.append(
-                f"{self.left:,} left: a request, a relay, a provider or a person holds them. Type the command again in a while."
+                f"{self.left:,} left: a request, a relay, a provider or a person holds "
+                "them. Type the command again in a while."
             )
         self.require_all()
 
@@ -91,29 +114,44 @@ class Command(ScanningCommand):
                 if record.scope in self.wanted:
                     counted[Intervention.DONE if options["dry_run"] else self.erase(record)] += 1
                 elif any(record.scope.endswith(f"/{scope}") for scope in self.wanted):
-                    self.elsewhere[record.scope] += 1  # perhaps the same person, in another realm or database
+                    self.elsewhere[record.scope] += (
+                        1  # perhaps the same person, in another realm or database
+                    )
         finally:
             erased, left = counted[Intervention.DONE], counted[Intervention.BUSY]
             if counted and not options["dry_run"]:
                 facts = {"user": operator(), "store": self.alias, "erased": erased, "left": left}
                 logger.warning(
-                    "Erased by %(user)s: %(erased)d records of one scope in the store %(store)s; %(left)d left.",
+                    "Erased by %(user)s: %(erased)d records of one scope in the store "
+                    "%(store)s; %(left)d left.",
                     facts,
                     extra={"idempotency": {"event": "erased_scope", **facts}},
                 )
-        self.report(f"The store {self.alias!r}: {erased:,} of {self.seen:,} records", left, "run or are held")
+        self.report(
+            f"The store {self.alias!r}: {erased:,} of {self.seen:,} records",
+            left,
+            "run or are held",
+        )
         if self.owed:
             self.report(
-                "Operations whose steps are undone: 0", self.owed, "need their results: see idempotency_complete"
+                "Operations whose steps are undone: 0",
+                self.owed,
+                "need their results: see idempotency_complete",
             )
         if self.unreadable:
             self.stdout.write(f"{self.unreadable:,} records cannot be read, and were left.")
 
     def erase(self, record: Record) -> Intervention:
-        """Erase a record, and leave a trace of that in the audit trail, if there is one, which does not say whose it was."""
-        # What ended: first what is kept beside it, so that after a crash in between the record is still found by its scope.
-        # What may be claimed again: afterwards, since an attempt that begins meanwhile needs it.
-        first = record.status is Status.COMPLETED and interventions.forgotten(record) is not Intervention.BUSY
+        """Erase a record, and leave a trace of that in the audit trail, if there is one, which does
+        not say whose it was.
+        """
+        # What ended: first what is kept beside it, so that after a crash in between the record is
+        # still found by its scope. What may be claimed again: afterwards, since an attempt that
+        # begins meanwhile needs it.
+        first = (
+            record.status is Status.COMPLETED
+            and interventions.forgotten(record) is not Intervention.BUSY
+        )
         if first:
             self.erase_beside(record, erased=False)
         noted = partial(trail.intervened, "erased", actor=operator())
@@ -126,20 +164,30 @@ class Command(ScanningCommand):
     def erase_beside(self, record: Record, *, erased: bool) -> int:
         """See Extension.erase_record()."""
         with self.table_explained("What is kept beside a record cannot be erased:"):
-            return sum(extension.erase_record(self.store, record.id, erased=erased) for extension in extensions())
+            return sum(
+                extension.erase_record(self.store, record.id, erased=erased)
+                for extension in extensions()
+            )
 
     def report(self, what: str, left: int, held_by: str) -> None:
         self.left += left
-        self.stdout.write(f"{what} {self.would}{f', {left:,} left, which {held_by}' if left else ''}.")
+        self.stdout.write(
+            f"{what} {self.would}{f', {left:,} left, which {held_by}' if left else ''}."
+        )
 
 
 def confirmed(named: list[str], *, asks: bool) -> bool:
     if not asks:
         return True
     if not sys.stdin.isatty():
-        raise CommandError("Nobody can be asked here. Type --no-input to erase, or --dry-run to count.")
+        raise CommandError(
+            "Nobody can be asked here. Type --no-input to erase, or --dry-run to count."
+        )
     which = " and ".join(map(plain, named))
-    return input(f"Erase what is stored of {which}? It cannot be undone. Type yes: ").strip().lower() == "yes"
+    return (
+        input(f"Erase what is stored of {which}? It cannot be undone. Type yes: ").strip().lower()
+        == "yes"
+    )
 
 
 def aliases(chosen: str | None) -> Iterator[str]:
@@ -163,5 +211,7 @@ def scopes_of(typed: str, realm: str | None) -> frozenset[str]:
         typed = f"{front}user:{settings.AUTH_USER_MODEL.lower()}:{name}"
     found = spellings(typed, realm=realm)
     plain_scopes = (*found, *map(observed, found))
-    hashes = [hashed_scope(secret, scope) for secret in conf.derive_secrets() for scope in plain_scopes]
+    hashes = [
+        hashed_scope(secret, scope) for secret in conf.derive_secrets() for scope in plain_scopes
+    ]
     return frozenset((*plain_scopes, *hashes))

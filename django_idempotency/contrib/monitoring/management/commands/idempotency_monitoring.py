@@ -16,8 +16,10 @@ _FILES = {"rules": "rules.yml", "rule-tests": "rule-tests.yml", "dashboard": "da
 
 class Command(BaseCommand):
     help = (
-        "Print alert rules for Prometheus, tests of these rules for promtool, or a dashboard for Grafana. They read the "
-        'figures of IDEMPOTENCY["METRICS"], and those of manage.py idempotency_stats --format textfile.'
+        "Print alert rules for Prometheus, tests of these rules for promtool, or a "
+        "dashboard for Grafana. They read the "
+        'figures of IDEMPOTENCY["METRICS"], and those of manage.py idempotency_stats '
+        "--format textfile."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -26,7 +28,8 @@ class Command(BaseCommand):
             "--runbooks",
             default="https://runbooks.example/idempotency",
             metavar="URL",
-            help="The page of your runbooks, to which each alert links, with its name in lower case as the fragment.",
+            help="The page of your runbooks, to which each alert links, with its name in lower "
+            "case as the fragment.",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -27,7 +27,8 @@ from ...waking import NAP, Listener
 
 logger = logging.getLogger("django_idempotency")
 
-#: Seconds before a lost database or broker is retried: the first pause, doubled each time, and the longest.
+#: Seconds before a lost database or broker is retried: the first pause, doubled each time, and the
+#: longest.
 RECONNECT, LONGEST_RECONNECT = 1.0, 10.0
 #: Tries of a batch that loses a race (a deadlock, a lock of SQLite), with --once.
 TRIES = 5
@@ -35,7 +36,8 @@ TRIES = 5
 
 class Command(ProgressCommand):
     help = (
-        "Publish the messages of the outbox, each at least once, those with the same key in order. Runs until SIGTERM or "
+        "Publish the messages of the outbox, each at least once, those with the same key "
+        "in order. Runs until SIGTERM or "
         "Ctrl+C, after which it finishes the current message. Several may run at once."
     )
 
@@ -43,22 +45,42 @@ class Command(ProgressCommand):
         parser.add_argument(
             "--publisher",
             metavar="PATH",
-            help='Dotted path of a function publish(message), or of a class with it; IDEMPOTENCY["OUTBOX_PUBLISHER"].',
+            help="Dotted path of a function publish(message), or of a class with it; "
+            'IDEMPOTENCY["OUTBOX_PUBLISHER"].',
         )
-        parser.add_argument("--using", metavar="ALIAS", help="In DATABASES; where messages are written by default.")
-        parser.add_argument("--batch", type=positive, default=100, metavar="MESSAGES", help="In a transaction; 100.")
+        parser.add_argument(
+            "--using", metavar="ALIAS", help="In DATABASES; where messages are written by default."
+        )
+        parser.add_argument(
+            "--batch", type=positive, default=100, metavar="MESSAGES", help="In a transaction; 100."
+        )
         parser.add_argument(
             "--max-attempts",
             type=positive,
             default=MAX_ATTEMPTS,
             metavar="TIMES",
-            help=f"Set a message aside in whose attempts relays have died so often; {MAX_ATTEMPTS}.",
+            help="Set a message aside in whose attempts relays have died so often; "
+            f"{MAX_ATTEMPTS}.",
         )
         mode = parser.add_mutually_exclusive_group()
-        mode.add_argument("--once", action="store_true", help="Publish the messages that are due, and exit.")
-        mode.add_argument("--poll", type=not_negative, default=1.0, metavar="SECONDS", help="Between polls, idle; 1.")
-        parser.add_argument("--listen", action="store_true", help="Also when PostgreSQL notifies: see NotifyRelay.")
-        parser.add_argument("--progress", action="store_true", help="Also without a terminal: a line every 5 seconds.")
+        mode.add_argument(
+            "--once", action="store_true", help="Publish the messages that are due, and exit."
+        )
+        mode.add_argument(
+            "--poll",
+            type=not_negative,
+            default=1.0,
+            metavar="SECONDS",
+            help="Between polls, idle; 1.",
+        )
+        parser.add_argument(
+            "--listen", action="store_true", help="Also when PostgreSQL notifies: see NotifyRelay."
+        )
+        parser.add_argument(
+            "--progress",
+            action="store_true",
+            help="Also without a terminal: a line every 5 seconds.",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         self.begin(options)
@@ -73,7 +95,9 @@ class Command(ProgressCommand):
         try:
             self.publisher = publisher_at(path(options["publisher"]))
             self.vendor = connections[self.using].vendor
-            self.idle = Listener(self.using, lambda: self.stopping).wait if options["listen"] else self.nap
+            self.idle = (
+                Listener(self.using, lambda: self.stopping).wait if options["listen"] else self.nap
+            )
         except (ConfigurationError, ImproperlyConfigured, ConnectionDoesNotExist) as error:
             raise CommandError(str(error)) from error
         with self.signals():
@@ -85,18 +109,25 @@ class Command(ProgressCommand):
                     pass
             except KeyboardInterrupt:
                 self.end_progress()
-                raise CommandError(f"Interrupted in the middle of a message. {self.so_far()}", returncode=130) from None
+                raise CommandError(
+                    f"Interrupted in the middle of a message. {self.so_far()}", returncode=130
+                ) from None
             except ConfigurationError as error:
                 raise CommandError(str(error)) from error
         self.end_progress()
         if self.once and self.failed:
-            raise CommandError(f"{self.so_far()} Failed messages are retried later; their errors are in the admin.")
+            raise CommandError(
+                f"{self.so_far()} Failed messages are retried later; their errors are in the admin."
+            )
         self.say(self.so_far())
 
-    # --------------------------------------------------------------------------------------------------------- relay
+    # ---------------------------------------------------------------------------------------- relay
 
     def relayed(self) -> bool:
-        """Publish until done, or until the database or the broker is lost. Return whether it is done."""
+        """Publish until done, or until the database or the broker is lost.
+
+        Return whether it is done.
+        """
         try:
             with open_publisher(self.publisher) as publish:
                 away = self.publish_on(publish)
@@ -107,13 +138,17 @@ class Command(ProgressCommand):
             if not self.passing(error):
                 self.end_progress()
                 raise CommandError(
-                    f"The outbox in {self.using!r} cannot be read. Is it migrated? {describe_error(error)}\n{self.so_far()}"
+                    f"The outbox in {self.using!r} cannot be read. Is it migrated? "
+                    f"{describe_error(error)}\n{self.so_far()}"
                 ) from error
             return self.give_way(error, what=f"The database {self.using!r}")
         return away is None or self.give_way(away, what="The broker")
 
     def publish_on(self, publish: Publish) -> Exception | None:
-        """Publish batch after batch. Return why the broker is unavailable, or `None` when nothing is left to do."""
+        """Publish batch after batch.
+
+        Return why the broker is unavailable, or `None` when nothing is left to do.
+        """
         relay = Relay(
             publish,
             using=self.using,
@@ -136,7 +171,10 @@ class Command(ProgressCommand):
         return None
 
     def last(self) -> int:
-        return Message.objects.using(self.using).order_by("-pk").values_list("pk", flat=True).first() or 0
+        return (
+            Message.objects.using(self.using).order_by("-pk").values_list("pk", flat=True).first()
+            or 0
+        )
 
     def give_way(self, error: Exception, *, what: str) -> bool:
         """Wait before the next try, longer each time. Return whether to stop instead.
@@ -147,18 +185,30 @@ class Command(ProgressCommand):
         race = isinstance(error, Error) and database_errors.lost_race(error)
         if self.once and not (race and self.troubles < TRIES):
             self.end_progress()
-            raise CommandError(f"{what} did not respond. {describe_error(error)}\n{self.so_far()}") from error
+            raise CommandError(
+                f"{what} did not respond. {describe_error(error)}\n{self.so_far()}"
+            ) from error
         pause = min(RECONNECT * 2 ** min(self.troubles - 1, 10), LONGEST_RECONNECT)
-        logger.warning("%s did not respond to the relay. Next try in %.0f s. %s", what, pause, describe_error(error))
+        logger.warning(
+            "%s did not respond to the relay. Next try in %.0f s. %s",
+            what,
+            pause,
+            describe_error(error),
+        )
         self.nap(pause)
         return self.stopping
 
     def passing(self, error: Error) -> bool:
-        """Is the error temporary? SQLite has no connection to lose, but calls every error operational."""
-        operational = isinstance(error, (OperationalError, InterfaceError)) and self.vendor != "sqlite"
+        """Is the error temporary?
+
+        SQLite has no connection to lose, but calls every error operational.
+        """
+        operational = (
+            isinstance(error, (OperationalError, InterfaceError)) and self.vendor != "sqlite"
+        )
         return operational or database_errors.lost_race(error)
 
-    # ------------------------------------------------------------------------------------------------------- stopping
+    # ------------------------------------------------------------------------------------- stopping
 
     @contextmanager
     def signals(self) -> Iterator[None]:
@@ -189,7 +239,7 @@ class Command(ProgressCommand):
             time.sleep(min(left, NAP))
         self.progress()
 
-    # --------------------------------------------------------------------------------------------------------- output
+    # --------------------------------------------------------------------------------------- output
 
     def note(self, batch: RelayedBatch) -> None:
         self.published += len(batch.published)
@@ -213,5 +263,6 @@ def path(given: str | None) -> str:
     if isinstance(found, str) and found:
         return found
     raise ImproperlyConfigured(
-        'Which publisher? Type --publisher shop.broker.Publisher, or set IDEMPOTENCY["OUTBOX_PUBLISHER"] to that path.'
+        "Which publisher? Type --publisher shop.broker.Publisher, or set "
+        'IDEMPOTENCY["OUTBOX_PUBLISHER"] to that path.'
     )

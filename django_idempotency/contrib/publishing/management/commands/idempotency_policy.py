@@ -15,18 +15,25 @@ _HEAD = ("Method", "Path", "Key", "Lifetime", "Guarantee", "Remembered", "Proble
 
 class Command(BaseCommand):
     help = (
-        "Show what clients need to know about each guarded route: as a Markdown table for your documentation, or JSON."
+        "Show what clients need to know about each guarded route: as a Markdown table for your "
+        "documentation, or JSON."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("path", nargs="?", default="", help="Only routes whose path contains this.")
-        parser.add_argument("--format", choices=("md", "json"), default="md", help="Markdown (the default) or JSON.")
+        parser.add_argument(
+            "path", nargs="?", default="", help="Only routes whose path contains this."
+        )
+        parser.add_argument(
+            "--format", choices=("md", "json"), default="md", help="Markdown (the default) or JSON."
+        )
 
     def handle(self, **options: Any) -> None:
         if wrong := check_settings():
             raise CommandError(f"{wrong[0].msg} {wrong[0].hint}")
         found = [each for each in policies() if options["path"] in each["path"]]
-        self.stdout.write(json.dumps(found, indent=2) if options["format"] == "json" else as_table(found))
+        self.stdout.write(
+            json.dumps(found, indent=2) if options["format"] == "json" else as_table(found)
+        )
 
 
 def as_table(found: list[dict[str, Any]]) -> str:
@@ -36,11 +43,25 @@ def as_table(found: list[dict[str, Any]]) -> str:
 
 
 def _cells(terms: dict[str, Any]) -> tuple[str, ...]:
-    needed = "required" if terms.get("required") else "required for some requests" if terms["varies"] else "optional"
+    needed = (
+        "required"
+        if terms.get("required")
+        else "required for some requests"
+        if terms["varies"]
+        else "optional"
+    )
     key = f"`{terms['carrier']['name']}`, {needed}"
     problems = ", ".join(f"{code} `{name}`" for name, code in terms["problems"].items())
     kept = remembered(terms["remembered"])
-    return terms["method"], f"`{terms['path']}`", key, terms["lifetime"], terms["guarantee"], kept, problems
+    return (
+        terms["method"],
+        f"`{terms['path']}`",
+        key,
+        terms["lifetime"],
+        terms["guarantee"],
+        kept,
+        problems,
+    )
 
 
 def remembered(terms: dict[str, Any]) -> str:

@@ -36,20 +36,34 @@ MOST_LINES = 50
 
 class Command(BaseCommand):
     help = (
-        "Finish operations that died between two steps: call guarded functions again, continue undos that broke off or "
-        "failed, and list what only a retry of its client could finish. With --undo REF, give up one that is held or was "
-        "abandoned. Bounded, and several may run at once. The exit status is 1 if an operation could not be completed."
+        "Finish operations that died between two steps: call guarded functions again, "
+        "continue undos that broke off or "
+        "failed, and list what only a retry of its client could finish. With --undo REF, "
+        "give up one that is held or was "
+        "abandoned. Bounded, and several may run at once. The exit status is 1 if an "
+        "operation could not be completed."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--limit", type=positive, default=1000, metavar="OPERATIONS", help="At most these; 1000.")
-        parser.add_argument("--using", metavar="ALIAS", help="In DATABASES; where steps are written by default.")
+        parser.add_argument(
+            "--limit",
+            type=positive,
+            default=1000,
+            metavar="OPERATIONS",
+            help="At most these; 1000.",
+        )
+        parser.add_argument(
+            "--using", metavar="ALIAS", help="In DATABASES; where steps are written by default."
+        )
         parser.add_argument(
             "--undo",
             metavar="REF",
-            help="Undo the steps of one operation: the operation_ref of a problem document, or the id of a record.",
+            help="Undo the steps of one operation: the operation_ref of a problem document, or "
+            "the id of a record.",
         )
-        parser.add_argument("--reason", default="", metavar="TEXT", help="Why one is undone, for the audit trail.")
+        parser.add_argument(
+            "--reason", default="", metavar="TEXT", help="Why one is undone, for the audit trail."
+        )
         parser.add_argument("--dry-run", action="store_true", help="Only list what is due.")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -58,7 +72,9 @@ class Command(BaseCommand):
             self.undo(options["undo"], options)
             return
         if options["reason"]:
-            raise CommandError("--reason is for --undo REF: type the REF of one operation. Nothing was changed.")
+            raise CommandError(
+                "--reason is for --undo REF: type the REF of one operation. Nothing was changed."
+            )
         using, size = options["using"] or router.db_for_write(Step), 100
         self.counted, self.listed = Counter[Completed](), 0
         try:
@@ -82,12 +98,14 @@ class Command(BaseCommand):
         if self.counted[Completed.FAILED]:
             raise CommandError("Some operations could not be completed. They are tried again.")
 
-    # ----------------------------------------------------------------------------------------------------------- by hand
+    # -------------------------------------------------------------------------------------- by hand
 
     def undo(self, ref: str, options: dict[str, Any]) -> None:
         """Undo one operation."""
         if options["dry_run"]:
-            raise CommandError("--undo REF undoes it, and --dry-run does nothing: type one of them.")
+            raise CommandError(
+                "--undo REF undoes it, and --dry-run does nothing: type one of them."
+            )
         record_id, reason = named(ref), options["reason"]
         try:
             found = newest(record_id, options["using"])
@@ -99,35 +117,62 @@ class Command(BaseCommand):
             def audit(record: Record) -> None:
                 trail.intervened("undone_by_hand", record, actor=operator(), reason=reason)
 
-            undone = undo_by_hand(store, record_id, using=alias, audit=audit, ttl=seconds(conf.get("TTL")))
-        except (ImproperlyConfigured, ConnectionDoesNotExist, DatabaseError, IdempotencyError) as error:
-            raise CommandError(f"It cannot be undone now: {type(error).__name__}: {error}") from error
+            undone = undo_by_hand(
+                store, record_id, using=alias, audit=audit, ttl=seconds(conf.get("TTL"))
+            )
+        except (
+            ImproperlyConfigured,
+            ConnectionDoesNotExist,
+            DatabaseError,
+            IdempotencyError,
+        ) as error:
+            raise CommandError(
+                f"It cannot be undone now: {type(error).__name__}: {error}"
+            ) from error
         if undone.outcome is Intervention.GONE:
             raise CommandError(f"There is no step of the record {record_id} any more.")
         if undone.outcome is Intervention.BUSY:
             raise CommandError(
-                "Refused: a request with its key is running, a process is undoing it, or another person was faster. Nothing "
+                "Refused: a request with its key is running, a process is undoing it, or "
+                "another person was faster. Nothing "
                 "was undone. Try again later."
             )
         if undone.outcome is not Intervention.DONE:
             self.stdout.write("It has ended, or is undone. Nothing was changed.")
             return
-        facts = {"event": "undone_by_hand", "user": operator(), "id": str(record_id), "reason": reason}
-        logger.warning("Undone by hand, by %s: record %s.", facts["user"], facts["id"], extra={"idempotency": facts})
+        facts = {
+            "event": "undone_by_hand",
+            "user": operator(),
+            "id": str(record_id),
+            "reason": reason,
+        }
+        logger.warning(
+            "Undone by hand, by %s: record %s.",
+            facts["user"],
+            facts["id"],
+            extra={"idempotency": facts},
+        )
         for name in undone.doubtful:
             self.stdout.write(
-                f"Look at: {name}. It broke off, and has no undo: nobody knows whether it had its effect."
+                f"Look at: {name}. It broke off, and has no undo: nobody knows whether it "
+                "had its effect."
             )
         if undone.failed:
-            raise CommandError(f"Given up, and not all is undone yet. It is tried again. {undone.failed}")
+            raise CommandError(
+                f"Given up, and not all is undone yet. It is tried again. {undone.failed}"
+            )
         self.stdout.write("Undone.")
 
-    # ------------------------------------------------------------------------------------------------------- what is due
+    # ---------------------------------------------------------------------------------- what is due
 
     def list(self, rows: list[Step]) -> None:
         for row in rows[:MOST_LINES]:
-            self.stdout.write(f"{row.created_at:%Y-%m-%d %H:%M:%S}Z  {row.record}  {row.name or 'given up'}")
-        self.stdout.write("1 operation is due." if len(rows) == 1 else f"{len(rows):,} operations are due.")
+            self.stdout.write(
+                f"{row.created_at:%Y-%m-%d %H:%M:%S}Z  {row.record}  {row.name or 'given up'}"
+            )
+        self.stdout.write(
+            "1 operation is due." if len(rows) == 1 else f"{len(rows):,} operations are due."
+        )
 
     def line(self, looked: Looked) -> None:
         """Say what became of an operation, unless it is what usually does."""
@@ -149,25 +194,37 @@ def nothing(left: int) -> str:
     if not left:
         return "Nothing to complete."
     subject = "1 operation is" if left == 1 else f"{left:,} operations are"
-    return f"Nothing to complete now. {subject} looked at later: what was looked at rests for five minutes."
+    return (
+        f"Nothing to complete now. {subject} looked at later: what was looked at rests for "
+        "five minutes."
+    )
 
 
 def named(ref: str) -> UUID:
     """Return the id of the record that an operator has typed. Raises `CommandError`."""
     if not ref:
-        raise CommandError("--undo has an empty REF: is a variable of the shell empty? Nothing was changed.")
+        raise CommandError(
+            "--undo has an empty REF: is a variable of the shell empty? Nothing was changed."
+        )
     with suppress(ValueError):
         return UUID(ref)
     if (found := record_of_ref(conf.derive_secrets(), ref)) is None:
         raise CommandError(
-            f"{ref!r} is neither the id of a record nor an operation_ref that a secret of this project has signed."
+            f"{ref!r} is neither the id of a record nor an operation_ref that a secret of "
+            "this project has signed."
         )
     return found
 
 
 def newest(record_id: UUID, using: str | None) -> tuple[Step, str] | None:
-    """Return the newest step of a record, and the database that has it: `using`, or any that has steps of a store."""
-    for alias in [using] if using else dict.fromkeys(database_of(stores[each]) for each in conf.get("STORES")):
+    """Return the newest step of a record, and the database that has it: `using`, or any that has
+    steps of a store.
+    """
+    for alias in (
+        [using]
+        if using
+        else dict.fromkeys(database_of(stores[each]) for each in conf.get("STORES"))
+    ):
         if (step := newest_of(record_id, alias)) is not None:
             return step, alias
     return None

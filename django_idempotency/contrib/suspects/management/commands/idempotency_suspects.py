@@ -28,7 +28,8 @@ FOUND = 3
 class Command(BaseCommand):
     requires_system_checks = ()
     help = (
-        "Find rows of a model with equal facts, close together, that were made under different idempotency keys. "
+        "Find rows of a model with equal facts, close together, that were made under "
+        "different idempotency keys. "
         "Only reads."
     )
 
@@ -40,13 +41,38 @@ class Command(BaseCommand):
             type=names,
             required=True,
             metavar="FIELDS",
-            help="The facts that make two rows the same: fields, or paths such as card__fingerprint.",
+            help="The facts that make two rows the same: fields, or paths such as "
+            "card__fingerprint.",
         )
-        add("--within", type=duration, required=True, metavar="SPAN", help="At most this far apart: 90s, 5m, 2h, 1d.")
-        add("--since", default="24h", metavar="WHEN", help="From: 24h (ago), yesterday, 2026-11-23, 2026-11-23T08:00.")
-        add("--until", default="0s", metavar="WHEN", help="Rows before then, in the same way. Without it, now.")
-        add("--timestamp", metavar="FIELD", help="When a row was made. Without it, the first with auto_now_add.")
-        add("--key", metavar="FIELD", help="A row's key. Without it, idempotency_key, if the model has that.")
+        add(
+            "--within",
+            type=duration,
+            required=True,
+            metavar="SPAN",
+            help="At most this far apart: 90s, 5m, 2h, 1d.",
+        )
+        add(
+            "--since",
+            default="24h",
+            metavar="WHEN",
+            help="From: 24h (ago), yesterday, 2026-11-23, 2026-11-23T08:00.",
+        )
+        add(
+            "--until",
+            default="0s",
+            metavar="WHEN",
+            help="Rows before then, in the same way. Without it, now.",
+        )
+        add(
+            "--timestamp",
+            metavar="FIELD",
+            help="When a row was made. Without it, the first with auto_now_add.",
+        )
+        add(
+            "--key",
+            metavar="FIELD",
+            help="A row's key. Without it, idempotency_key, if the model has that.",
+        )
         add(
             "--where",
             type=lookup,
@@ -55,13 +81,36 @@ class Command(BaseCommand):
             metavar="LOOKUP=VALUE",
             help="Only rows with status=paid, amount__gte=100. Of several, all must hold.",
         )
-        add("--database", metavar="ALIAS", help="Of DATABASES. Without it, where the router reads the model.")
-        add("--limit", type=positive, default=10_000, metavar="ROWS", help="Read no more than these: 10,000.")
         add(
-            "--format", choices=("table", "json", "csv", "none"), default="table", help="A table; or JSON, a line each."
+            "--database",
+            metavar="ALIAS",
+            help="Of DATABASES. Without it, where the router reads the model.",
         )
-        add("--output", type=Path, metavar="FILE", help="Write to this file, which only its owner may read.")
-        add("--textfile", type=Path, metavar="FILE", help="Write the counts for Prometheus' node exporter, too.")
+        add(
+            "--limit",
+            type=positive,
+            default=10_000,
+            metavar="ROWS",
+            help="Read no more than these: 10,000.",
+        )
+        add(
+            "--format",
+            choices=("table", "json", "csv", "none"),
+            default="table",
+            help="A table; or JSON, a line each.",
+        )
+        add(
+            "--output",
+            type=Path,
+            metavar="FILE",
+            help="Write to this file, which only its owner may read.",
+        )
+        add(
+            "--textfile",
+            type=Path,
+            metavar="FILE",
+            help="Write the counts for Prometheus' node exporter, too.",
+        )
         add("--exit-code", action="store_true", help="End with 3 if there are suspects.")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -69,16 +118,21 @@ class Command(BaseCommand):
             search = asked(options)
             if not search.has_index() and options["verbosity"] > 0:
                 self.stderr.write(
-                    f"{search.model._meta.label}.{search.timestamp} has no index that begins with it: the whole table "
+                    f"{search.model._meta.label}.{search.timestamp} has no index that "
+                    "begins with it: the whole table "
                     f'is read. Add models.Index(fields=["{search.timestamp}"]).'
                 )
             rows = search.rows(min(options["limit"] + 1, MOST_ROWS))  # one more: is there more?
         except (Unsearchable, ArgumentTypeError) as error:
             raise CommandError(str(error)) from error
         except DatabaseError as error:
-            raise CommandError(f"The database could not answer: {' '.join(str(error).split())}") from error
+            raise CommandError(
+                f"The database could not answer: {' '.join(str(error).split())}"
+            ) from error
         more, label = len(rows) > options["limit"], search.model._meta.label
-        found = list(suspects(rows[: options["limit"]], model=label, names=search.same, since=search.since))
+        found = list(
+            suspects(rows[: options["limit"]], model=label, names=search.same, since=search.since)
+        )
         self.show(found, label, search.same, options)
         for each in found:
             report(search.model, each)
@@ -86,7 +140,8 @@ class Command(BaseCommand):
         said = f"{counted(len(found), 'suspect')}, {count:,} rows of {label}."
         if more:
             said += (
-                f" There are more: stopped after {options['limit']:,} rows, and the last suspect may lack some. "
+                f" There are more: stopped after {options['limit']:,} rows, and the last "
+                "suspect may lack some. "
                 "Name more facts in --same, or raise --limit."
             )
         if options["exit_code"] and found:
@@ -94,8 +149,13 @@ class Command(BaseCommand):
         if more or options["verbosity"] > 0:
             self.stderr.write(said)
 
-    def show(self, found: list[Suspect], label: str, facts: Sequence[str], options: dict[str, Any]) -> None:
-        """Write the report. The files come before the signals, whose receivers may take their time."""
+    def show(
+        self, found: list[Suspect], label: str, facts: Sequence[str], options: dict[str, Any]
+    ) -> None:
+        """Write the report.
+
+        The files come before the signals, whose receivers may take their time.
+        """
         match options["format"]:
             case "json":
                 text = "".join(as_json(found))
@@ -141,11 +201,13 @@ def lookup(text: str) -> tuple[str, str]:
 
 
 def moment(text: str) -> datetime:
-    """Read a moment: a span before now, "today" or "yesterday" (at midnight), a date, or a date with a time.
+    """Read a moment: a span before now, "today" or "yesterday" (at midnight), a date, or a date
+    with a time.
 
     Without an offset it is in the current time zone. It is aware if USE_TZ is set.
     """
-    now = timezone.localtime() if settings.USE_TZ else datetime.now()  # noqa: DTZ005 - as the project's times are
+    # As the project's times are.
+    now = timezone.localtime() if settings.USE_TZ else datetime.now()  # noqa: DTZ005
     midnights = {"today": now.date(), "yesterday": now.date() - timedelta(days=1)}
     try:
         if text in midnights:

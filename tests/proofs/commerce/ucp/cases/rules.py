@@ -1,4 +1,6 @@
-"""What the protocol says of keys and the suite does not ask: specification, `signatures.md`, "Idempotency Key Requirements"."""
+"""What the protocol says of keys and the suite does not ask: specification, `signatures.md`,
+"Idempotency Key Requirements".
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ ROSES = {
 }
 CARD = {"payment_data": {"id": "card", "credential": {"type": "token", "token": "success_token"}}}
 
-#: Each operation: its method, what follows the path of a checkout, its body, and the same otherwise.
+#: Each operation: its method, what follows the path of a checkout, its body, and the same
+#: otherwise.
 OPERATIONS: dict[str, tuple[str, str | None, object, object]] = {
     "create": ("POST", None, ROSES, {**ROSES, "currency": "EUR"}),
     "update": ("PUT", "", ROSES, {**ROSES, "currency": "EUR"}),
@@ -57,7 +60,10 @@ class Operation:
 
     @staticmethod
     def sent(method: str, url: str, body: object, key: str | None) -> httpx.Response:
-        headers = {"UCP-Agent": 'profile="https://agent.example/profile"', "Content-Type": "application/json"}
+        headers = {
+            "UCP-Agent": 'profile="https://agent.example/profile"',
+            "Content-Type": "application/json",
+        }
         if key is not None:
             headers["Idempotency-Key"] = key
         content = b"" if body is None else json.dumps(body).encode()
@@ -101,12 +107,17 @@ def test_a_replay_is_the_first_response(operation: Operation, done: Callable[[],
         first.content,
         first.headers["Content-Type"],
     )
-    assert ("Idempotent-Replayed" in first.headers, again.headers["Idempotent-Replayed"]) == (False, "true")
+    assert ("Idempotent-Replayed" in first.headers, again.headers["Idempotent-Replayed"]) == (
+        False,
+        "true",
+    )
     assert done() == 1
 
 
 def test_another_body(operation: Operation, done: Callable[[], int]) -> None:
-    """A duplicate with other bytes is a conflict, is not carried out, and leaves the first response to be had."""
+    """A duplicate with other bytes is a conflict, is not carried out, and leaves the first response
+    to be had.
+    """
     first, conflict, again = operation.send(), operation.send(other=True), operation.send()
     assert refusal(conflict) == (409, "request_mismatch")
     assert again.content == first.content
@@ -114,7 +125,9 @@ def test_another_body(operation: Operation, done: Callable[[], int]) -> None:
 
 
 def test_two_at_once(operation: Operation, stage: ShopStage, done: Callable[[], int]) -> None:
-    """While the first runs, the second is refused and told when to come back; then it gets the response of the first."""
+    """While the first runs, the second is refused and told when to come back; then it gets the
+    response of the first.
+    """
     stage.hold()
     responses: list[httpx.Response] = []
     running = threading.Thread(target=lambda: responses.append(operation.send()))
@@ -128,8 +141,12 @@ def test_two_at_once(operation: Operation, stage: ShopStage, done: Callable[[], 
     assert (done(), stage.statuses.count(409)) == (1, 1)
 
 
-def test_a_lost_response(operation: Operation, server: Proxy, stage: ShopStage, done: Callable[[], int]) -> None:
-    """The connection breaks after the COMMIT and before the response, which the retry gets: one effect."""
+def test_a_lost_response(
+    operation: Operation, server: Proxy, stage: ShopStage, done: Callable[[], int]
+) -> None:
+    """The connection breaks after the COMMIT and before the response, which the retry gets: one
+    effect.
+    """
     stage.lose(server)
     with pytest.raises(httpx.TransportError):
         operation.send()
@@ -138,7 +155,9 @@ def test_a_lost_response(operation: Operation, server: Proxy, stage: ShopStage, 
     assert (done(), stage.replays) == (1, 1)
 
 
-def test_a_server_error_is_not_stored(operation: Operation, stage: ShopStage, done: Callable[[], int]) -> None:
+def test_a_server_error_is_not_stored(
+    operation: Operation, stage: ShopStage, done: Callable[[], int]
+) -> None:
     """After a 500 nothing has happened, and the retry runs."""
     stage.breaking = True
     assert (operation.send().status_code, done()) == (500, 0)
@@ -147,7 +166,9 @@ def test_a_server_error_is_not_stored(operation: Operation, stage: ShopStage, do
 
 
 def test_the_store_is_down(operation: Operation, done: Callable[[], int]) -> None:
-    """It fails closed: 503, nothing is carried out, and the key is as new when the store is back."""
+    """It fails closed: 503, nothing is carried out, and the key is as new when the store is
+    back.
+    """
     from django.test import override_settings
 
     orm = {"BACKEND": "django_idempotency.stores.orm.ORMStore", "OPTIONS": {"using": "gone"}}
@@ -166,9 +187,13 @@ def test_no_key(operation: Operation, done: Callable[[], int]) -> None:
 
 
 def test_a_key_of_another_operation(server: Proxy, stage: ShopStage) -> None:
-    """A key is one of an agent and a kind of operation: the same key may complete what it has created."""
+    """A key is one of an agent and a kind of operation: the same key may complete what it has
+    created.
+    """
     url, key = f"http://127.0.0.1:{server.port}", str(uuid4())
     before = effects()
     created = Operation.sent("POST", f"{url}/checkout-sessions", ROSES, key)
-    completed = Operation.sent("POST", f"{url}/checkout-sessions/{created.json()['id']}/complete", CARD, key)
+    completed = Operation.sent(
+        "POST", f"{url}/checkout-sessions/{created.json()['id']}/complete", CARD, key
+    )
     assert (created.status_code, completed.status_code, effects() - before) == (201, 200, 2)

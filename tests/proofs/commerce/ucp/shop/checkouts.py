@@ -12,7 +12,10 @@ from .goods import Refused, addresses, discounts, lines, options, remember, tota
 from .models import Order, Stock
 
 VERSION = "2026-01-11"
-UCP = {"version": VERSION, "capabilities": [{"name": "dev.ucp.shopping.checkout", "version": VERSION}]}
+UCP = {
+    "version": VERSION,
+    "capabilities": [{"name": "dev.ucp.shopping.checkout", "version": VERSION}],
+}
 
 
 def new() -> dict[str, Any]:
@@ -69,7 +72,11 @@ def _method(
     )
     chosen = sent.get("selected_destination_id") or known.get("selected_destination_id")
     destination = next((each for each in destinations if each["id"] == chosen), None)
-    method = {"id": known.get("id") or str(uuid4()), "type": sent.get("type", "shipping"), "line_item_ids": ids}
+    method = {
+        "id": known.get("id") or str(uuid4()),
+        "type": sent.get("type", "shipping"),
+        "line_item_ids": ids,
+    }
     if destinations:
         method["destinations"] = destinations
     if destination is not None:
@@ -77,7 +84,12 @@ def _method(
         offers = options(destination["address_country"], subtotal, products)
         method["selected_destination_id"] = chosen
         method["groups"] = [
-            {**group, "id": group.get("id") or str(uuid4()), "line_item_ids": ids, "options": offers}
+            {
+                **group,
+                "id": group.get("id") or str(uuid4()),
+                "line_item_ids": ids,
+                "options": offers,
+            }
             for group in sent.get("groups") or known.get("groups") or [{}]
         ]
     return method
@@ -130,7 +142,11 @@ def _order(checkout: Mapping[str, Any]) -> dict[str, Any]:
         **checkout["order"],
         "checkout_id": checkout["id"],
         "line_items": [
-            {**line, "quantity": {"total": line["quantity"], "fulfilled": 0}, "status": "processing"}
+            {
+                **line,
+                "quantity": {"total": line["quantity"], "fulfilled": 0},
+                "status": "processing",
+            }
             for line in checkout["line_items"]
         ],
         "fulfillment": {
@@ -140,7 +156,9 @@ def _order(checkout: Mapping[str, Any]) -> dict[str, Any]:
                     "line_items": items,
                     "method_type": method["type"],
                     "destination": next(
-                        each for each in method["destinations"] if each["id"] == method["selected_destination_id"]
+                        each
+                        for each in method["destinations"]
+                        if each["id"] == method["selected_destination_id"]
                     ),
                     "description": option["title"],
                 }

@@ -1,4 +1,7 @@
-"""The goods, rates and discounts of the shop, and what a checkout costs. All amounts are in cents."""
+"""The goods, rates and discounts of the shop, and what a checkout costs.
+
+All amounts are in cents.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,9 @@ class Refused(APIException):
 @cache
 def rows(name: str) -> list[dict[str, str]]:
     """Return the rows of one of the suite's files."""
-    with Path(os.environ["COMMERCE_DATA"], f"{name}.csv").open(encoding="utf-8", newline="") as file:
+    with Path(os.environ["COMMERCE_DATA"], f"{name}.csv").open(
+        encoding="utf-8", newline=""
+    ) as file:
         return list(csv.DictReader(file))
 
 
@@ -58,13 +63,22 @@ def open_shop() -> None:
 
 def addresses(email: str) -> list[dict[str, Any]]:
     """Return where a customer has had something sent."""
-    return [{"id": each.key, **each.fields} for each in Address.objects.filter(email=email).order_by("key")]
+    return [
+        {"id": each.key, **each.fields}
+        for each in Address.objects.filter(email=email).order_by("key")
+    ]
 
 
 def remember(email: str, sent: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the address with an id: the one that it has in the customer's book, its own, or a new one."""
+    """Return the address with an id: the one that it has in the customer's book, its own, or a new
+    one.
+    """
     fields = {name: value for name, value in sent.items() if name != "id"}
-    known = next((each for each in addresses(email) if each.items() >= fields.items()), None) if email else None
+    known = (
+        next((each for each in addresses(email) if each.items() >= fields.items()), None)
+        if email
+        else None
+    )
     if known is not None:
         return known
     key = sent.get("id") or str(uuid4())
@@ -101,7 +115,9 @@ def lines(wanted: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def options(country: str, subtotal: int, products: Iterable[str]) -> list[dict[str, Any]]:
-    """Return how something can be sent to a country, the cheapest first; its own rates go before those of all others."""
+    """Return how something can be sent to a country, the cheapest first; its own rates go before
+    those of all others.
+    """
     products = set(products)
     free = any(
         (row["min_subtotal"] and subtotal >= int(row["min_subtotal"]))
@@ -117,7 +133,13 @@ def options(country: str, subtotal: int, products: Iterable[str]) -> list[dict[s
         without_cost = free and row["service_level"] == "standard"
         price = 0 if without_cost else int(row["price"])
         title = f"{row['title']} (Free)" if without_cost else row["title"]
-        offers.append({"id": row["id"], "title": title, "totals": [total("subtotal", price), total("total", price)]})
+        offers.append(
+            {
+                "id": row["id"],
+                "title": title,
+                "totals": [total("subtotal", price), total("total", price)],
+            }
+        )
     return sorted(offers, key=lambda offer: int(offer["totals"][0]["amount"]))
 
 
@@ -127,7 +149,11 @@ def discounts(codes: Iterable[str], amount: int) -> list[dict[str, Any]]:
     applied = []
     for row in (known[code] for code in codes if code in known):
         value = int(row["value"])
-        less = amount - int(amount * (100 - value) / 100) if row["type"] == "percentage" else min(value, amount)
+        less = (
+            amount - int(amount * (100 - value) / 100)
+            if row["type"] == "percentage"
+            else min(value, amount)
+        )
         amount -= less
         applied.append({"code": row["code"], "title": row["description"], "amount": less})
     return applied

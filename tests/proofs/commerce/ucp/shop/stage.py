@@ -1,4 +1,6 @@
-"""What a test arranges in the shop: a request that is held, one that fails, and what has been answered."""
+"""What a test arranges in the shop: a request that is held, one that fails, and what has been
+answered.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class ShopStage(Stage):
 stage = ShopStage()
 
 
-def noted(get_response: Callable[[HttpRequest], HttpResponseBase]) -> Callable[[HttpRequest], HttpResponseBase]:
+def noted(
+    get_response: Callable[[HttpRequest], HttpResponseBase],
+) -> Callable[[HttpRequest], HttpResponseBase]:
     """Note each answer: a middleware."""
 
     def respond(request: HttpRequest) -> HttpResponseBase:

@@ -114,10 +114,17 @@ class OrderShipping(ShopView):
     """The suite's own door: it says that an order is on its way."""
 
     def post(self, request: Request, key: str) -> Response:
-        if not constant_time_compare(request.headers.get("Simulation-Secret", ""), os.environ["COMMERCE_SECRET"]):
+        if not constant_time_compare(
+            request.headers.get("Simulation-Secret", ""), os.environ["COMMERCE_SECRET"]
+        ):
             raise Refused(403, "That is not the secret")
         order = self.find(Order, key)
-        event = {"id": str(uuid4()), "type": "shipped", "occurred_at": timezone.now().isoformat(), "line_items": []}
+        event = {
+            "id": str(uuid4()),
+            "type": "shipped",
+            "occurred_at": timezone.now().isoformat(),
+            "line_items": [],
+        }
         order.body["fulfillment"]["events"].append(event)
         return self.done(order, "ship")
 
@@ -137,12 +144,22 @@ def discovery(request: HttpRequest) -> JsonResponse:
         {
             "ucp": {
                 "version": VERSION,
-                "services": {"dev.ucp.shopping": {**about, "rest": {"schema": page, "endpoint": base}}},
-                "capabilities": [{**about, "name": f"dev.ucp.shopping.{name}", "schema": page} for name in names],
+                "services": {
+                    "dev.ucp.shopping": {**about, "rest": {"schema": page, "endpoint": base}}
+                },
+                "capabilities": [
+                    {**about, "name": f"dev.ucp.shopping.{name}", "schema": page} for name in names
+                ],
             },
             "payment": {
                 "handlers": [
-                    {**about, "id": key, "name": name, "config_schema": page, "instrument_schemas": [page]}
+                    {
+                        **about,
+                        "id": key,
+                        "name": name,
+                        "config_schema": page,
+                        "instrument_schemas": [page],
+                    }
                     | {"config": {"shop_id": "flowers"}}
                     for key, name in handlers.items()
                 ]

@@ -6,5 +6,7 @@ from typing import Any
 
 
 def customers_only(request: Any, outcome: Any) -> bool:
-    """Show a stored response to any logged-in customer: the key belongs to that customer already."""
+    """Show a stored response to any logged-in customer: the key belongs to that customer
+    already.
+    """
     return bool(request.user.is_authenticated)

@@ -17,7 +17,9 @@ class TillConfig(AppConfig):
 
 
 def stop_here(**kwargs: object) -> None:
-    """While there is a file for our process id, write the id and wait: the order is made and not committed."""
+    """While there is a file for our process id, write the id and wait: the order is made and not
+    committed.
+    """
     file = Path(os.environ["SHOP_STOPS"])
     if file.exists():
         file.write_text(str(os.getpid()), encoding="utf-8")
